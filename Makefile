@@ -3,7 +3,7 @@
 #   make test ARGS="-k matchmaking"             ARGS are pytest's
 # Variables: PYTHON3 names the interpreter to build .venv from; TORCH_INDEX a package index with another build of torch,
 # e.g. TORCH_INDEX=https://download.pytorch.org/whl/cpu for the CPU build where the default is the CUDA one; WORKERS the
-# number of processes that share the tests (three leave two cores no idle time; 0: one, which a debugger needs); QUEUES
+# number of processes that share the tests (four leave two cores no idle time; 0: one, which a debugger needs); QUEUES
 # the default queue type in test-rabbitmq4.
 
 VENV := .venv
@@ -11,7 +11,7 @@ PYTHON := $(VENV)/bin/python
 PYTHON3 ?=
 TORCH_INDEX ?=
 QUEUES ?=
-WORKERS ?= 3
+WORKERS ?= 4
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Else each of a run's processes would compile all its modules anew.

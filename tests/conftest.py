@@ -29,17 +29,24 @@ SERVER_FIXTURES |= {"embedded", "embedded_url"}
 settings.register_profile("warren", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("warren")
 
-# Processes are killed and servers restarted: two of these at a time would make each other late.
-FAULTS = "faults/"
+# Processes are killed and servers restarted: more than two of these at a time would make each other late.
+FAULTS, LAUNCHERS = "faults/", "launchers of faults/"
 # Begun in this order; the many short ones come last, so that no process is left with a long one at the end.
 LONGEST_FIRST = (FAULTS, "integration/test_page_commands", "integration/")
+
+
+def group(file: str) -> str:
+    """Return the group of tests that one process of pytest-xdist runs in turn; `file`: a path below tests/."""
+    if not file.startswith(FAULTS):
+        return file
+    return LAUNCHERS if "launcher" in file else FAULTS
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark `servers` whatever uses them: `-m "not servers"` runs the rest. Say what two processes may share.
 
-    A file stays with one process of pytest-xdist, which has servers of its own; all faults go to one, and first.
+    A file stays with one process of pytest-xdist, which has servers of its own; all faults go to two, and first.
     """
     here = Path(__file__).parent
     order = {}
@@ -47,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
         file = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(FAULTS if file.startswith(FAULTS) else file))
+        item.add_marker(pytest.mark.xdist_group(group(file)))
         order[item] = next((at for at, name in enumerate(LONGEST_FIRST) if file.startswith(name)), len(LONGEST_FIRST))
     if hasattr(config, "workerinput"):  # one of several processes
         items.sort(key=order.__getitem__)
