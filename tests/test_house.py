@@ -20,7 +20,7 @@ CHARACTERS_OF_A_TEST = 80
 LARGE = {
     "tasks/amqp/connection.py", "tasks/client/call_table.py", "tasks/client/rpc.py", "tasks/codec/claim_check.py",
     "tasks/service.py", "tasks/worker/consumer_loop.py", "workers/doctor/broker_facts.py",
-    "workers/evaluation/plots.py", "workers/servers/resolve.py",
+    "workers/servers/resolve.py",
 }  # fmt: skip
 
 

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 DPI = 120
 LONGEST = 24  # characters of a label
 HEIGHT, WIDTH = 4.6, 8.0  # in, of curves
+# Those of Okabe and Ito: nearly everybody tells them apart, in print too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+OTHERS = "#9a9a9a"
 
 
 def time_unit(span: float) -> tuple[str, float]:

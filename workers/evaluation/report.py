@@ -28,7 +28,8 @@ from league.state.history import History
 from league.state.replay import read_file
 from warren.errors import ConfigurationError, LeagueError
 from warren.files import write_whole
-from workers.evaluation import plots
+from workers.evaluation import curves, heat_maps
+from workers.evaluation.lineage import lineage
 from workers.evaluation.scores import read_scores
 
 PICTURES = "pictures"
@@ -42,12 +43,12 @@ def figures(
     """Make each picture for which there is something to draw, with its name: what says most first, at an end that is
     cut short."""
     drawings: tuple[tuple[str, Callable[[], Figure | None]], ...] = (
-        ("exploitability", lambda: plots.exploitability(scores, uniform)),
-        ("references", lambda: plots.references(scores)),
-        ("payoff", lambda: plots.payoff(history, returns)),
-        ("returns", lambda: plots.returns(history, returns)),
-        ("ratings", lambda: plots.ratings(history)),
-        ("lineage", lambda: plots.lineage(history)),
+        ("exploitability", lambda: curves.exploitability(scores, uniform)),
+        ("references", lambda: curves.references(scores)),
+        ("payoff", lambda: heat_maps.payoff(history, returns)),
+        ("returns", lambda: heat_maps.returns(history, returns)),
+        ("ratings", lambda: curves.ratings(history)),
+        ("lineage", lambda: lineage(history)),
     )
     for name, make in drawings:
         figure = make()

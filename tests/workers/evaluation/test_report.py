@@ -15,7 +15,8 @@ from league.empirical_game.returns import Returns
 from league.rules.settings import Settings
 from league.state.history import History
 from league.state.in_memory import MemoryLeague
-from workers.evaluation import canvas, plots, report
+from workers.evaluation import canvas, curves, heat_maps, report
+from workers.evaluation.lineage import lineage
 from workers.evaluation.report import Board, draw_all
 
 SOON = {"checkpoint_min_steps": 10, "checkpoint_max_steps": 10}
@@ -117,7 +118,7 @@ def test_where_there_is_nothing_to_draw_nothing_is_drawn_and_nothing_fails(tmp_p
 
 def test_the_payoff_is_drawn_from_the_strongest_to_the_weakest() -> None:
     history = Played().play(12).history
-    figure = plots.payoff(history)
+    figure = heat_maps.payoff(history)
     assert figure is not None
     axes, state = figure.axes[0], history.state
     drawn = [label.get_text() for label in axes.get_yticklabels()]
@@ -145,7 +146,7 @@ def test_the_payoff_shows_what_evaluators_measured_of_those_that_never_met() -> 
     known = Returns()
     known.record(one, other, [0.5, 0.5])
     known.record(other, one, [-0.1, -0.1])
-    figure = plots.payoff(history, known)
+    figure = heat_maps.payoff(history, known)
     assert figure is not None and roster is not None
     axes = figure.axes[0]
     drawn = [label.get_text() for label in axes.get_yticklabels()]
@@ -156,7 +157,7 @@ def test_the_payoff_shows_what_evaluators_measured_of_those_that_never_met() -> 
     }
     assert shown == {("x", "y"): pytest.approx(0.3), ("y", "x"): pytest.approx(-0.3)}
     assert any("circles: evaluators' mean return, within 0.3" in text.get_text() for text in figure.texts)
-    without = plots.payoff(history)
+    without = heat_maps.payoff(history)
     assert without is not None and not [found for found in without.axes[0].collections if len(found.get_offsets())]
 
 
@@ -165,9 +166,9 @@ def test_returns_are_those_over_both_seats() -> None:
     one, other = (int(slot) for slot in history.state.roster.historical[:2])
     returns = Returns()
     returns.record(one, other, [2.0, 4.0])
-    assert plots.returns(history, returns) is None  # one seat says nothing about who is better
+    assert heat_maps.returns(history, returns) is None  # one seat says nothing about who is better
     returns.record(other, one, [1.0])
-    figure = plots.returns(history, returns)
+    figure = heat_maps.returns(history, returns)
     assert figure is not None and figure.texts[-1].get_text() == "Returns between 2 frozen players, 1 not yet played"
     values = figure.axes[0].get_images()[0].get_array()
     assert sorted(values.compressed()) == [-1.0, 1.0]
@@ -177,7 +178,7 @@ def test_returns_are_those_over_both_seats() -> None:
 
 def test_a_rating_breaks_off_where_a_player_began_anew() -> None:
     history = Played().play(12).history
-    figure = plots.ratings(history)
+    figure = curves.ratings(history)
     assert figure is not None
     lines = lines_of(figure)
     resets = [restart.player for restart in history.restarts]
@@ -196,17 +197,17 @@ def test_means_are_those_of_each_window_and_keep_gaps() -> None:
 
 def test_of_many_learning_players_the_strongest_have_colours_and_the_rest_do_not() -> None:
     history = Played().play(60, learners=20).history
-    colours = plots.player_colours(history)
+    colours = curves.player_colours(history)
     elo = {name: history.state.ratings[history.state.players[name].slot] for name in history.ratings}
     assert len(set(colours.values())) == len(colours) == 7
     assert min(elo[name] for name in colours) >= max(value for name, value in elo.items() if name not in colours)
-    figure = plots.ratings(history)
+    figure = curves.ratings(history)
     assert figure is not None and "13 others that learn" in lines_of(figure)
 
 
 def test_lineage_has_a_lane_a_player_and_a_circle_a_snapshot() -> None:
     history = Played().play(12).history
-    figure = plots.lineage(history)
+    figure = lineage(history)
     assert figure is not None
     axes = figure.axes[0]
     lanes = [label.get_text() for label in axes.get_yticklabels()]
@@ -222,7 +223,7 @@ def test_lineage_has_a_lane_a_player_and_a_circle_a_snapshot() -> None:
 
 def test_exploitability_leaves_out_what_is_not_known_and_draws_uniform_play() -> None:
     scores = [score(1.0, mixture=None), score(60.0, main_agent=0.01), score(120.0, main_agent=None)]
-    figure = plots.exploitability(scores, uniform=0.9)
+    figure = curves.exploitability(scores, uniform=0.9)
     assert figure is not None and figure.axes[0].get_yscale() == "log"
     lines = lines_of(figure)
     assert list(lines["main agent: 0.01"]) == [0.5, 0.01]
@@ -230,7 +231,7 @@ def test_exploitability_leaves_out_what_is_not_known_and_draws_uniform_play() ->
     assert set(lines["uniform policy: 0.9"]) == {0.9}
     # There is no logarithm of a perfect policy; in rock-paper-scissors the uniform one is.
     for values, uniform in (({"mixture": 0.0}, None), ({}, 0.0)):
-        solved = plots.exploitability([score(1.0, **values)], uniform)
+        solved = curves.exploitability([score(1.0, **values)], uniform)
         assert solved is not None and solved.axes[0].get_yscale() == "linear"
 
 
