@@ -28,9 +28,10 @@ from workers.config.roles import ROLES
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
 from workers.doctor import broker_checks, clocks, machine
-from workers.doctor.broker_facts import with_management, with_rabbitmqctl
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
+from workers.doctor.management import with_management
 from workers.doctor.quick import of_broker, of_redis
+from workers.doctor.rabbitmqctl import with_rabbitmqctl
 from workers.doctor.target import Target, settings, target
 from workers.servers import record
 from workers.servers.checks import redact

@@ -1,22 +1,12 @@
-"""Facts about a RabbitMQ: by AMQP and, where available, by its management API or rabbitmqctl.
-
-Unknown facts are None.
-"""
+"""Facts about a RabbitMQ, those unknown None, and how AMQP gives them; management.py and rabbitmqctl.py add others."""
 
 from __future__ import annotations
 
-import base64
-import json
 import re
-import ssl
-import subprocess
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import amqp
 import kombu
@@ -25,11 +15,6 @@ from tasks.topology import Topology
 from workers.servers.checks import CHECK_TIMEOUT, answering
 
 CONFIRM_WITHIN = 5.0  # s; a healthy broker confirms an unroutable message within milliseconds
-MANAGEMENT_PORT = 15672
-MANAGEMENT_TIMEOUT = 3.0  # s
-CONTROL_TIMEOUT = 60.0  # s for one rabbitmqctl, whose Erlang takes seconds to start on a busy machine
-
-Control = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
 @dataclass(frozen=True)
@@ -197,141 +182,3 @@ def _denies_transient(url: str, topology: Topology) -> bool | None:
         return True
     finally:
         connection.collect()
-
-
-def default_management_url(broker_url: str) -> str | None:
-    """Return the default URL of the management plugin; None for a broker with TLS.
-
-    The user decides where the password of such a broker is sent in clear text, or with which certificate.
-    """
-    parts = urlsplit(broker_url.partition(";")[0])
-    return None if parts.scheme == "amqps" else f"http://{parts.hostname or 'localhost'}:{MANAGEMENT_PORT}"
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A handler that follows no redirections, as they could send the password to another host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def management_api(broker_url: str, management_url: str) -> Callable[[str], Any]:
-    """Return a function that gets the JSON at a path of the management API, without any proxy.
-
-    It raises OSError (such as urllib.error.HTTPError), and ValueError for an answer that is not JSON. Over https the
-    certificate is checked by the broker URL's `ssl_ca_certs`, or the system's authorities.
-    """
-    parts = urlsplit(broker_url.partition(";")[0])
-    base = management_url.rstrip("/")
-    authorities = dict(parse_qsl(parts.query)).get("ssl_ca_certs")
-    handlers: list[Any] = [urllib.request.ProxyHandler({}), _NoRedirect]
-    if base.startswith("https:"):
-        handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=authorities)))
-    opener = urllib.request.build_opener(*handlers)
-    login = f"{unquote(parts.username or 'guest')}:{unquote(parts.password or 'guest')}"
-    headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
-
-    def get(path: str) -> Any:
-        request = urllib.request.Request(f"{base}/api/{path}", headers=headers)
-        with opener.open(request, timeout=MANAGEMENT_TIMEOUT) as answer:
-            return json.load(answer)
-
-    return get
-
-
-def with_management(facts: BrokerFacts, broker_url: str, management_url: str | None = None) -> BrokerFacts:
-    """Return `facts` with those of the management API, which is by default on the broker's host."""
-    base = management_url or default_management_url(broker_url)
-    if base is None:
-        why = "not asked for a broker with TLS without a URL; give --management-url https://HOST:15671"
-        return replace(facts, unseen={**facts.unseen, "management": why})
-    try:
-        get = management_api(broker_url, base)
-        facts = of_nodes(facts, get("nodes"))
-    except urllib.error.HTTPError as error:
-        refused = "the management API refuses this user, which needs the tag monitoring: rabbitmqctl set_user_tags"
-        why = refused if error.code in (401, 403) else f"{base} answers {error.code}"
-        return replace(facts, unseen={**facts.unseen, "management": why})
-    except (OSError, ValueError):
-        why = f"needs the management plugin (nothing answers at {base})"
-        return replace(facts, unseen={**facts.unseen, "management": why})
-    try:
-        used = get("deprecated-features/used")  # since RabbitMQ 3.13
-    except (OSError, ValueError):
-        return facts
-    return replace(facts, deprecated_in_use=tuple(sorted(one["name"] for one in used)))
-
-
-def of_nodes(facts: BrokerFacts, nodes: Sequence[dict[str, Any]]) -> BrokerFacts:
-    """Return `facts` with those of /api/nodes; for a cluster, each fact is that of the worst node."""
-    alarms = [
-        f"{kind} on {node['name']}"
-        for node in nodes
-        for kind, flag in (("memory", "mem_alarm"), ("disk", "disk_free_alarm"))
-        if node.get(flag)
-    ]
-    running = [node for node in nodes if node.get("running", True) and "mem_used" in node]
-    if not running:
-        return replace(facts, alarms=tuple(alarms))
-    fullest = max(running, key=lambda node: node["mem_used"] / max(1, node["mem_limit"]))
-    tightest = min(running, key=lambda node: node["disk_free"] - node["disk_free_limit"])
-    busiest = max(running, key=lambda node: node["fd_used"] / max(1, node["fd_total"]))
-    return replace(
-        facts,
-        alarms=tuple(alarms),
-        memory_used=fullest["mem_used"], memory_limit=fullest["mem_limit"],
-        disk_free=tightest["disk_free"], disk_limit=tightest["disk_free_limit"],
-        handles_used=busiest["fd_used"], handles=busiest["fd_total"],
-    )  # fmt: skip
-
-
-def with_rabbitmqctl(facts: BrokerFacts, control: Control) -> BrokerFacts:
-    """Return `facts` with those of `rabbitmqctl`, which `control` runs with the given arguments."""
-    try:
-        done = control(["--quiet", "status", "--formatter", "json"])
-        if done.returncode != 0:
-            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-            raise OSError(f"rabbitmqctl ended with status {done.returncode}: {lines[0]}")
-        facts = of_status(facts, json.loads(done.stdout))
-        timeout = control(["--quiet", "eval", "application:get_env(rabbit, consumer_timeout)."])
-        return replace(facts, consumer_timeout=consumer_timeout_of(timeout.stdout))
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return replace(facts, unseen={**facts.unseen, "rabbitmqctl": str(error)})
-
-
-def of_status(facts: BrokerFacts, status: dict[str, Any]) -> BrokerFacts:
-    """Return `facts` with those of `rabbitmqctl status --formatter json`."""
-    memory, files = status.get("memory") or {}, status.get("file_descriptors") or {}
-    used = memory.get("total")
-    if isinstance(used, dict):  # by several strategies; alarms use the resident set, or the largest
-        used = used.get("rss") or max(used.values())
-    alarms = [str(one.get("resource", one) if isinstance(one, dict) else one) for one in status.get("alarms", ())]
-    return replace(
-        facts,
-        alarms=tuple(alarms),
-        memory_used=used, memory_limit=status.get("vm_memory_limit") or status.get("vm_memory_high_watermark_limit"),
-        disk_free=_number(status.get("disk_free")), disk_limit=_number(status.get("disk_free_limit")),
-        handles_used=files.get("total_used"), handles=files.get("total_limit"),
-    )  # fmt: skip
-
-
-def command_line(command: Sequence[str]) -> Control:
-    """Return a rabbitmqctl that runs by a command line such as `docker exec NAME rabbitmqctl`."""
-
-    def control(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, timeout=CONTROL_TIMEOUT, check=False
-        )
-
-    return control
-
-
-def consumer_timeout_of(told: str) -> float | None:
-    """Parse `{ok,1800000}` (ms), `undefined` or `{ok,undefined}` into seconds; None for anything else."""
-    if match := re.search(r"\{ok,\s*(\d+)\}", told):
-        return int(match[1]) / 1000.0
-    return float("inf") if "undefined" in told or "infinity" in told else None
-
-
-def _number(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, float)) else None  # "NaN" where the disk cannot be seen

@@ -19,8 +19,8 @@ from workers.config.overrides import check_overrides, in_full
 from workers.config.run_names import name_run
 from workers.config.schema import CONF, Config, from_hydra, from_yaml
 from workers.config.validation import verify
-from workers.doctor.broker_facts import CONTROL_TIMEOUT, Control, command_line
 from workers.doctor.findings import Finding, Level
+from workers.doctor.rabbitmqctl import CONTROL_TIMEOUT, Control, command_line
 from workers.servers import debian, record
 from workers.servers.private_rabbitmq import Node
 

@@ -13,8 +13,10 @@ from rich.console import Console
 from tasks.topology import Topology
 from workers.config.schema import BrokerConfig, Config, Sampling
 from workers.doctor import broker_checks, clocks, machine, redis_server
-from workers.doctor.broker_facts import ANSWER, BrokerFacts, consumer_timeout_of, of_nodes, of_status
+from workers.doctor.broker_facts import ANSWER, BrokerFacts
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
+from workers.doctor.management import of_nodes
+from workers.doctor.rabbitmqctl import consumer_timeout_of, of_status
 from workers.doctor.target import settings
 
 GIB = 1 << 30

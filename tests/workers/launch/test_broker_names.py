@@ -17,7 +17,8 @@ from support import brokers
 from tasks.app import create_app
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
-from workers.doctor import broker_facts
+from workers.doctor.broker_facts import BrokerFacts
+from workers.doctor.management import with_management
 from workers.launch.traces import runs
 from workers.launch.traces.broker_names import Names, list_names
 from workers.servers import Servers
@@ -83,7 +84,7 @@ def test_no_password_is_sent_where_no_management_api_was_named(
     management: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, asked = management
-    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", int(url.rpartition(":")[2]))
+    monkeypatch.setattr("workers.doctor.management.MANAGEMENT_PORT", int(url.rpartition(":")[2]))
     assert list_names("amqp://a:b@127.0.0.1:5672/").unseen == "AMQP lists nothing"
     assert asked == []
 
@@ -92,8 +93,8 @@ def test_doctor_sends_the_password_of_a_tls_broker_nowhere_by_default(
     management: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, asked = management
-    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", int(url.rpartition(":")[2]))
-    facts = broker_facts.with_management(broker_facts.BrokerFacts(), "amqps://a:b@127.0.0.1:5671/")
+    monkeypatch.setattr("workers.doctor.management.MANAGEMENT_PORT", int(url.rpartition(":")[2]))
+    facts = with_management(BrokerFacts(), "amqps://a:b@127.0.0.1:5671/")
     assert "--management-url https://" in facts.unseen["management"]
     assert asked == []
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 
-from workers.doctor.broker_facts import Control, management_api
+from workers.doctor.management import management_api
+from workers.doctor.rabbitmqctl import Control
 from workers.servers.checks import redact
 
 _NAME = re.compile(r"warren\.([A-Za-z0-9][A-Za-z0-9_-]{0,79})\..+", re.DOTALL)

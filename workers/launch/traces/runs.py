@@ -20,7 +20,7 @@ from tasks.topology import Topology, key_prefix
 from warren import redis_client
 from warren.errors import BrokerError, ConfigurationError, unknown_name
 from workers.config.schema import from_yaml
-from workers.doctor.broker_facts import Control, command_line
+from workers.doctor.rabbitmqctl import Control, command_line
 from workers.launch.hosts.membership import Membership, Presence, Superseded, named, still_live
 from workers.launch.hosts.scale_request import STOP, request
 from workers.launch.traces.broker_names import Names, list_names
