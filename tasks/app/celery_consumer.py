@@ -28,7 +28,7 @@ from tasks.app.dead_letters import letter_of, send_dead_letter
 from tasks.app.formats import answering
 from tasks.app.outcome import Outcome, for_celery, outcome_of
 from tasks.app.protocol import problem_with_body, problem_with_headers
-from tasks.app.redelivery import DELIVERIES, Deliveries, was_redelivered
+from tasks.app.redelivery import DELIVERIES, Deliveries, Message, was_redelivered
 from tasks.codec import claim_check
 from tasks.middleware import Call
 from warren.errors import BrokerError, ClaimUsed, CodecError, DeliveriesExceeded
@@ -180,14 +180,9 @@ class Task(celery.Task):  # type: ignore[misc]
         request = self.request
         if request.called_directly:
             return super().__call__(*args, **kwargs)
-        again = was_redelivered(request.delivery_info, request.headers)
-        if not again and self.deliveries > 1:
-            (outcome,) = self._run_all([(args, kwargs)])
-        else:
-            counts: Deliveries = self.app.warren_deliveries
-            redelivered, first = ([request.id], [None]) if again else ([None], [request.id])
-            calls = [(args, kwargs)]
-            (outcome,) = counts.run(self.name, self.deliveries, self._run_all, calls, redelivered, first)
+        counts: Deliveries = self.app.warren_deliveries
+        message = Message(request.id, was_redelivered(request.delivery_info, request.headers))
+        (outcome,) = counts.run(self.name, self.deliveries, self._run_all, [(args, kwargs)], [message])
         if isinstance(outcome, Outcome):
             raise for_celery(outcome)
         return outcome
@@ -208,6 +203,7 @@ class Request(CeleryRequest):  # type: ignore[misc]
     A message that was delivered too often goes to the dead letters with the reason.
     """
 
+    direct = False  # nobody sends it again (see tasks.app.redelivery.Delivered)
     reason = ""  # why it is given up
     view: Call | None = None  # what middleware and the service see of it
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import redis
 from celery.exceptions import Retry
@@ -32,6 +32,33 @@ DELIVERIES = 3  # of one message, unless its task or service says otherwise: as 
 REMEMBERED = 24 * 3600  # s that a count is kept after the last worker died
 DONE_FOR = int(UNUSED_EXPIRES)  # s that a run is remembered; a queue without a worker is gone by then, and its messages
 DONE = b"done"
+
+
+class Delivered(Protocol):
+    """A message as far as its deliveries are counted."""
+
+    @property
+    def id(self) -> str:
+        """Return its id, which stays the same however often it is delivered."""
+        ...
+
+    @property
+    def redelivered(self) -> bool:
+        """Return whether the broker delivered it before."""
+        ...
+
+    @property
+    def direct(self) -> bool:
+        """Return whether its caller sends it again when it has to."""
+        ...
+
+
+class Message(NamedTuple):
+    """A message by its values; see Delivered."""
+
+    id: str
+    redelivered: bool
+    direct: bool = False
 
 
 class Deliveries:
@@ -109,29 +136,28 @@ class Deliveries:
         limit: int,
         call_all: Callable[[list[Any]], list[Any]],
         calls: Sequence[Any],
-        ids: Sequence[str | None],
-        first: Sequence[str | None] | None = None,
+        messages: Sequence[Delivered],
     ) -> list[Any]:
-        """Run calls of `name` by `call_all`, in `steps`; return one outcome a call."""
-        return drive(self.steps(name, limit, calls, ids, first), call_all)
+        """Run calls of `name` by `call_all`, in `steps` where they are counted; return one outcome a call."""
+        steps = self.steps(name, limit, calls, messages)
+        return call_all(list(calls)) if steps is None else drive(steps, call_all)
 
-    def steps(
-        self,
-        name: str,
-        limit: int,
-        calls: Sequence[Any],
-        ids: Sequence[str | None],
-        first: Sequence[str | None] | None = None,
-    ) -> Steps:
-        """Return the steps in which calls of `name` are run. `ids`: of those that were redelivered.
+    def steps(self, name: str, limit: int, calls: Sequence[Any], messages: Sequence[Delivered]) -> Steps | None:
+        """Return the steps in which calls of `name` are run; None where nothing is counted, as of nearly all batches.
 
-        A message over `limit` is not run: its outcome is a failure with DeliveriesExceeded. One on its last delivery is
-        run alone, so that of a batch that killed its workers only the message at fault is given up. With a `limit` of 1
-        those that are delivered `first` are marked too, and what cannot be marked is NotYet run.
+        `messages`: of the calls. One that is redelivered over `limit` is not run: its outcome is a failure with
+        DeliveriesExceeded. One on its last delivery is run alone, so that of a batch that killed its workers only the
+        message at fault is given up. With a `limit` of 1 those that are delivered first are marked too, unless they are
+        `direct`, and what cannot be marked is NotYet run.
         """
-        if limit == 1:
-            return self._steps_once(name, calls, [a or b for a, b in zip(ids, first or ids, strict=True)])
-        return self._steps(name, limit, calls, ids)
+        once = limit == 1
+        for message in messages:
+            if message.redelivered or (once and not message.direct):
+                break
+        else:
+            return None
+        ids = [one.id if one.redelivered or (once and not one.direct) else None for one in messages]
+        return self._steps_once(name, calls, ids) if once else self._steps(name, limit, calls, ids)
 
     def _steps(self, name: str, limit: int, calls: Sequence[Any], ids: Sequence[str | None]) -> Steps:
         known = [one for one in ids if one]
@@ -165,7 +191,7 @@ class Deliveries:
         return outcomes
 
     def _steps_once(self, name: str, calls: Sequence[Any], ids: Sequence[str | None]) -> Steps:
-        """Run what has no mark yet; `ids`: None for a call that its caller sends again, or does not."""
+        """Run what has no mark yet; `ids`: None for a call that its caller sends again."""
         known = [index for index, one in enumerate(ids) if one]
         outcomes: list[Any] = [None] * len(calls)
         try:

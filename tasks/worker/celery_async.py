@@ -65,12 +65,8 @@ class AsyncTasks:
 
 def steps_of(task: Any, requests: Sequence[Any]) -> Steps:
     """Return the steps in which requests are run: all at once, unless their deliveries are to be counted."""
-    if any(request.redelivered for request in requests) or task.deliveries == 1:
-        ids = [request.id if request.redelivered else None for request in requests]
-        first = [None if request.redelivered else request.id for request in requests]
-        steps: Steps = task.app.warren_deliveries.steps(task.name, task.deliveries, requests, ids, first)
-        return steps
-    return _at_once(requests)
+    steps: Steps | None = task.app.warren_deliveries.steps(task.name, task.deliveries, requests, requests)
+    return _at_once(requests) if steps is None else steps
 
 
 def _at_once(requests: Sequence[Any]) -> Steps:

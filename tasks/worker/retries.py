@@ -13,7 +13,7 @@ class CallerRetries(Middleware):
 
     def before_accept(self, queue: ServiceQueue, call: Call) -> str | None:
         """See Middleware."""
-        again = call.delivery.redelivered and call.direct and queue.spec.retries == 0
+        again = call.redelivered and call.direct and queue.spec.retries == 0
         return "the worker that held it died" if again else None
 
 
@@ -28,9 +28,4 @@ class DeliveryLimit(Middleware):
 
     def around_run(self, queue: ServiceQueue, calls: list[Call]) -> Steps | None:
         """See Middleware."""
-        limit = 1 + queue.spec.retries
-        if not any(call.delivery.redelivered or (limit == 1 and not call.direct) for call in calls):
-            return None
-        again = [call.id if call.delivery.redelivered else None for call in calls]
-        first = [None if call.delivery.redelivered or call.direct else call.id for call in calls]
-        return self._counts.steps(queue.spec.name, limit, calls, again, first)
+        return self._counts.steps(queue.spec.name, 1 + queue.spec.retries, calls, calls)

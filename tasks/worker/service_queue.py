@@ -33,6 +33,11 @@ class Call:
         return str(self.properties.headers["id"])
 
     @property
+    def redelivered(self) -> bool:
+        """Return whether the broker delivered it before."""
+        return self.delivery.redelivered
+
+    @property
     def priority(self) -> int:
         """Return the priority of its message; higher ones run first."""
         return self.properties.priority

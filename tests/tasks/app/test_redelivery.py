@@ -9,7 +9,7 @@ import redis
 from celery.exceptions import Ignore, Reject, Retry
 
 from tasks.app.outcome import Dropped, Failed, NotYet, outcome_of
-from tasks.app.redelivery import Deliveries, was_redelivered
+from tasks.app.redelivery import Deliveries, Message, was_redelivered
 from tasks.topology import Topology
 from warren.errors import DeliveriesExceeded
 
@@ -28,6 +28,16 @@ def die_at(deliveries: Deliveries, ids: list[str]) -> None:
     deliveries.begin(ids)
 
 
+def again(*ids: str) -> list[Message]:
+    """Return messages that are redelivered."""
+    return [Message(one, redelivered=True) for one in ids]
+
+
+def first(*ids: str) -> list[Message]:
+    """Return messages that are delivered for the first time."""
+    return [Message(one, redelivered=False) for one in ids]
+
+
 def echo(calls: list[Any]) -> list[Any]:
     return list(calls)
 
@@ -36,10 +46,10 @@ def test_a_message_is_given_up_after_as_many_deliveries_as_it_may_have(deliverie
     assert deliveries.numbers(["a"]) == [2]  # the first was not counted: it was no redelivery
     die_at(deliveries, ["a"])
     assert deliveries.numbers(["a"]) == [3]
-    assert deliveries.run("actor.push", 3, echo, ["A"], ["a"]) == ["A"]
+    assert deliveries.run("actor.push", 3, echo, ["A"], again("a")) == ["A"]
     die_at(deliveries, ["a"])
     die_at(deliveries, ["a"])
-    (outcome,) = deliveries.run("actor.push", 3, echo, ["A"], ["a"])
+    (outcome,) = deliveries.run("actor.push", 3, echo, ["A"], again("a"))
     assert isinstance(outcome, Failed) and isinstance(outcome.error, DeliveriesExceeded)
     assert "message a for actor.push was delivered 3 times" in outcome.message
 
@@ -49,9 +59,9 @@ def test_a_run_that_ends_is_forgotten_whatever_its_outcome(deliveries):
         raise ValueError("bad")
 
     for _ in range(5):
-        assert deliveries.run("n", 3, echo, ["A"], ["a"]) == ["A"]
+        assert deliveries.run("n", 3, echo, ["A"], again("a")) == ["A"]
         with pytest.raises(ValueError, match="bad"):
-            deliveries.run("n", 3, fail, ["A"], ["a"])
+            deliveries.run("n", 3, fail, ["A"], again("a"))
     assert deliveries.numbers(["a"]) == [2]
 
 
@@ -63,8 +73,8 @@ def test_on_its_last_delivery_a_message_runs_alone(deliveries):
         return list(calls)
 
     die_at(deliveries, ["a", "b"])
-    ids = ["a", None, "b", "c"]
-    assert deliveries.run("n", 3, note, ["A", "new", "B", "C"], ids) == ["A", "new", "B", "C"]
+    messages = [*again("a"), *first("new"), *again("b", "c")]
+    assert deliveries.run("n", 3, note, ["A", "new", "B", "C"], messages) == ["A", "new", "B", "C"]
     assert groups == [["A"], ["B"], ["new", "C"]]
 
 
@@ -73,35 +83,36 @@ def test_with_a_limit_of_one_what_was_begun_never_runs_again(deliveries):
         raise SystemExit(1)
 
     with pytest.raises(SystemExit):
-        deliveries.run("n", 1, die, ["A"], [None], ["a"])
-    outcomes = deliveries.run("n", 1, echo, ["A", "held", "new"], ["a", "b", None], [None, None, "c"])
+        deliveries.run("n", 1, die, ["A"], first("a"))
+    outcomes = deliveries.run("n", 1, echo, ["A", "held", "new"], [*again("a", "b"), *first("c")])
     assert isinstance(outcomes[0].error, DeliveriesExceeded) and outcomes[1:] == ["held", "new"]
     assert "delivered once" in outcomes[0].message
 
 
 def test_with_a_limit_of_one_what_has_run_does_not_run_again(deliveries):
-    assert deliveries.run("n", 1, echo, ["A"], [None], ["a"]) == ["A"]
-    for again, first in (("a", None), (None, "a")):  # its acknowledgement was lost, or it was published twice
-        (outcome,) = deliveries.run("n", 1, echo, ["A"], [again], [first])
+    assert deliveries.run("n", 1, echo, ["A"], first("a")) == ["A"]
+    for messages in (again("a"), first("a")):  # its acknowledgement was lost, or it was published twice
+        (outcome,) = deliveries.run("n", 1, echo, ["A"], messages)
         assert isinstance(outcome, Dropped) and isinstance(outcome.error, Ignore)
 
 
 def test_with_a_limit_of_one_a_message_that_is_twice_in_a_batch_runs_once(deliveries):
-    first, second = deliveries.run("n", 1, echo, ["A", "A"], [None, None], ["a", "a"])
-    assert first == "A" and isinstance(second, Dropped)
+    one, second = deliveries.run("n", 1, echo, ["A", "A"], first("a", "a"))
+    assert one == "A" and isinstance(second, Dropped)
 
 
 @pytest.mark.parametrize("error", [Reject("later", requeue=True), Retry("later")])
 def test_with_a_limit_of_one_what_asks_to_come_again_runs_again(deliveries, error):
     asked = outcome_of(error)
-    assert deliveries.run("n", 1, lambda calls: [asked], ["A"], [None], ["a"]) == [asked]
-    assert deliveries.run("n", 1, echo, ["A"], ["a"], [None]) == ["A"]
+    assert deliveries.run("n", 1, lambda calls: [asked], ["A"], first("a")) == [asked]
+    assert deliveries.run("n", 1, echo, ["A"], again("a")) == ["A"]
 
 
 def test_with_a_limit_of_one_only_what_cannot_be_counted_waits(run_name):
     nowhere = Deliveries("redis://127.0.0.1:1/0", Topology(run_name))
-    again, first, direct = nowhere.run("n", 1, echo, ["A", "B", "C"], ["a", None, None], [None, "b", None])
-    assert isinstance(again, NotYet) and isinstance(first, NotYet) and "must not run twice" in first.message
+    messages = [*again("a"), *first("b"), Message("c", redelivered=False, direct=True)]
+    second, new, direct = nowhere.run("n", 1, echo, ["A", "B", "C"], messages)
+    assert isinstance(second, NotYet) and isinstance(new, NotYet) and "must not run twice" in new.message
     assert direct == "C"
 
 
@@ -111,14 +122,14 @@ def test_what_ends_its_worker_by_sys_exit_is_counted_like_what_kills_it(deliveri
 
     for _ in range(2):
         with pytest.raises(SystemExit):
-            deliveries.run("n", 3, die, ["A"], ["a"])
-    (outcome,) = deliveries.run("n", 3, echo, ["A"], ["a"])
+            deliveries.run("n", 3, die, ["A"], again("a"))
+    (outcome,) = deliveries.run("n", 3, echo, ["A"], again("a"))
     assert isinstance(outcome.error, DeliveriesExceeded)
 
 
 def test_without_redis_a_message_is_delivered_once_more(run_name, caplog):
     nowhere = Deliveries("redis://127.0.0.1:1/0", Topology(run_name))
-    assert nowhere.run("n", 3, echo, ["A"], ["a"]) == ["A"]
+    assert nowhere.run("n", 3, echo, ["A"], again("a")) == ["A"]
     assert "cannot read how often" in caplog.text
 
 

@@ -9,6 +9,8 @@ import pytest
 from celery import Celery
 
 from tasks import codec
+from tasks.app.redelivery import Deliveries
+from tasks.topology import Topology
 from tasks.worker import celery_strategy
 from tasks.worker.batching import BatchTask
 from tasks.worker.celery_strategy import AGAIN_AFTER, UNRECORDED, run_batch, settle, strategy
@@ -64,6 +66,7 @@ class Timer:
 def task(monkeypatch: pytest.MonkeyPatch) -> Any:
     # A name of its own: to finalize an app enters the shared tasks of all others too.
     app = Celery("strategy", broker="memory://", backend="cache+memory://", set_as_current=False)
+    app.warren_deliveries = Deliveries("redis://127.0.0.1:1/0", Topology("strategy"))
     made = app.task(learn, base=BatchTask, name="strategy.learn", batch=4, shared=False)
     app.finalize()
     app.tasks["strategy.learn"].__trace__ = None
