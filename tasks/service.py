@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar, overload
 
+from tasks import spellings
 from tasks.retrying import RetryOn as RetryOn
 from tasks.topology import ONE_WAY_LENGTH, ROLE_TASKS
 from warren.errors import ConfigurationError
@@ -214,13 +215,7 @@ def _problems_with_limits(limit: float | None, hard: float | None) -> list[str]:
     return []
 
 
-def register(method: Any = None, /, **options: Any) -> Any:
-    """Make a method a service, as `service` does, whose batches wait until they are full: gather="exactly" by default.
-
-    This is what `register(batch=N)` means in msagent, whose users keep the name.
-    """
-    mark = service(**{"gather": "exactly", **options})
-    return mark if method is None else mark(method)
+register = spellings.register_by(service)
 
 
 def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retained: bool = True) -> Callable[[F], F]:

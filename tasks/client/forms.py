@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tasks import brokers
+from tasks import brokers, spellings
 from tasks.client import maps
 from tasks.client.arguments import Args, of_call, whole
 from tasks.client.async_client import AsyncClient
@@ -167,15 +167,7 @@ class Forms(ABC):
 
         return maps.aresults(send, calls, in_flight, is_one_way)
 
-    def retrieve(self, worker: object, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """`call` in msagent's form: the worker (an object, a class, or a role's name), its method, the arguments.
-
-        Raises ConfigurationError for an object that is not a worker.
-        """
-        role = worker if isinstance(worker, str) else role_of(worker)
-        return self.call(f"{role}.{method}", *args, **kwargs)
-
-    retrive = retrieve  # the seeds' spelling
+    retrieve = retrive = spellings.retrieve_by(role_of)
 
     def options(
         self,

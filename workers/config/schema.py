@@ -160,8 +160,10 @@ class Config:
     # Output for people.
     flower_port: int | None = None  # start Flower on this port of the loopback interface
     flower_address: str = "127.0.0.1"  # what Flower listens on
-    task_events: bool = False  # task events for Flower; on by itself when flower_port is set
-    event_rate: float | None = None  # share of service calls among them; default: WARREN_EVENT_RATE, or else 1 in 100
+    # Share of service calls that send task events, for Flower; more than 0 turns task_events on. Default: 1 in 100, or
+    # WARREN_EVENT_RATE, where they are on.
+    event_rate: float | None = None
+    task_events: bool = False  # task events, for Flower; on by itself when flower_port is set
     log_level: str = "INFO"  # of the logs of all processes: DEBUG, INFO, WARNING, ERROR
 
     # Other hosts: name -> what each starts, as in {master: {actors: 1}, box-2: {actors: 2}}; the first leads.

@@ -91,7 +91,7 @@ class Session:
 
 def watched(config: Config) -> bool:
     """Return whether task events are to be sent, since Flower or the user reads them."""
-    return config.task_events or config.flower_port is not None
+    return config.task_events or config.flower_port is not None or bool(config.event_rate)
 
 
 def event_rate(config: Config) -> float:

@@ -123,6 +123,7 @@ def test_no_two_actor_processes_have_the_same_name() -> None:
         ({"task_events": True}, "0.5", 0.5),
         ({"task_events": True, "event_rate": 0.0}, "0.5", 0.0),
         ({"task_events": True, "event_rate": 0.2}, "0.5", 0.2),
+        ({"event_rate": 0.2}, "0.5", 0.2),
     ],
 )
 def test_the_event_rate_is_the_settings_else_the_environments_else_a_hundredth(
