@@ -41,6 +41,7 @@ PROGRAMS = {
         "models": Program("league.models", "list a league's models, and put them into a pool or a folder"),
         "replay": Program("workers.replay", "play recorded matches again, check and film them"),
         "rebuild": Program("league.replay", "rebuild a league from its event stream, and compare"),
+        "exploitability": Program("workers.exploitability", "tell how much a league, or a player, can be beaten"),
         "pictures": Program("workers.league_pictures", "draw a saved league, with nothing running"),
     },
     "Services": {

@@ -1,0 +1,134 @@
+"""Best responses by learning: how much a policy, or a mixture of policies, can be beaten in a game of any size.
+
+    responses = BestResponse(league, target, budget=200_000, seed=1)
+    for decisions in responses.train(): ...               # one update after another
+    play_deals(games, responses.side, target, 10_000, generator)
+
+In each seat a policy begins with fresh weights and learns against the target, which stands still, by the algorithm of
+the league. Its entropy bonus falls over the budget from a high one, without which it would try too little, to almost
+none, since a best response needs none. What the two gain on average bounds the target's exploitability from below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+import envs
+from agents import build_algorithm, build_policy
+from agents.algorithms import ALGORITHMS
+from agents.policies import Policy
+from envs.two_player.vector_env import FinishedGames, TwoPlayerVectorEnv
+from warren.errors import ConfigurationError
+from workers.config.league import LeagueConfig
+from workers.evaluation.duplicate_deals import SEATS, Side
+from workers.rollout.games.games_in_play import Opponent
+from workers.rollout.games.selfplay_sampler import MatchSampler
+
+PROGRESS = (0.0, 0.3, 0.8)  # parts of the budget, and the entropy bonus at each, level after the last
+ENTROPY = (0.2, 0.04, 0.002)
+LAST_RATE = 0.1  # of the learning rate, to which it falls over the budget
+LEAST_UPDATES = 40  # of each seat: a small budget is spent in smaller updates than the league's
+
+
+class ResponseSampler(MatchSampler):
+    """Games of a learning policy that always has one seat, against players drawn from a target before each game."""
+
+    def __init__(
+        self, games: TwoPlayerVectorEnv, policy: Policy, target: Side, seat: int, seed: int, **settings: Any
+    ) -> None:
+        super().__init__(games, policy, seed, tables=1, **settings)
+        self._target, self._seat = target, seat
+        self._drawing = torch.Generator().manual_seed(seed + 1)
+        self._opponents |= {1 + place: Opponent(place, player) for place, player in enumerate(target.players)}  # type: ignore[arg-type]
+        self._home[:] = seat
+        self._met = self._drawn(len(self._home))
+
+    def _finish(self, finished: FinishedGames) -> None:
+        super()._finish(finished)
+        self._results.clear()  # kept for matches of a league, of which there are none
+        self._home[finished.index] = self._seat
+        self._met[finished.index] = self._drawn(len(finished.index))
+
+    def _drawn(self, games: int) -> np.ndarray:
+        return 1 + self._target.draw(1 - self._seat, games, self._drawing)
+
+
+class Responder:
+    """The policy of one seat, and what it learns by."""
+
+    def __init__(self, league: LeagueConfig, target: Side, seat: int, budget: int, seed: int, settings: Any) -> None:
+        games = envs.make_two_player(league.env, league.games, seed, **league.env_kwargs)
+        self.policy = build_policy(league.network, games.single_observation_space, games.single_action_space, seed)
+        self.algorithm = build_algorithm(settings["name"], settings, self.policy, seed)
+        self.sampler = ResponseSampler(
+            games, self.policy, target, seat, seed, unroll_length=league.unroll_length,
+            reward_scale=league.reward_scale, fields=self.algorithm.needs.fields,
+        )  # fmt: skip
+        self.steps = 0
+        self._lanes = lanes(league, budget)
+        self._budget = budget
+        self._version, self._own = 0, settings["name"] not in ALGORITHMS
+
+    def learn(self) -> None:
+        """Play games for one update and make it."""
+        if not self._own:
+            progress = self.steps / self._budget
+            self.algorithm.adjust({"entropy_coefficient": float(np.interp(progress, PROGRESS, ENTROPY))})
+        trajectory = self.sampler.collect(self._lanes)
+        self.algorithm.update([trajectory])
+        self.steps += trajectory.num_steps
+        self._version += 1
+        self.sampler.load(self.policy.state_dict(), self._version, self.algorithm.behaviour())
+
+
+class BestResponse:
+    """A responder a seat, which learn in turn until both have spent half of `budget` decisions.
+
+    `changes`: settings of the algorithm that replace those of the league.
+    """
+
+    def __init__(
+        self, league: LeagueConfig, target: Side, budget: int, seed: int, changes: Mapping[str, Any] | None = None
+    ) -> None:
+        if budget < SEATS:
+            raise ConfigurationError(f"budget={budget} must be at least {SEATS} decisions")
+        self.budget = budget
+        settings = responding(league, budget // SEATS) | dict(changes or {})
+        self.responders = [
+            Responder(league, target, seat, budget // SEATS, seed + seat, settings) for seat in range(SEATS)
+        ]
+        of_each = lanes(league, budget // SEATS) * league.unroll_length
+        self.updates = SEATS * -(-(budget // SEATS) // of_each)
+
+    @property
+    def steps(self) -> int:
+        """Return the decisions learned from so far."""
+        return sum(responder.steps for responder in self.responders)
+
+    @property
+    def side(self) -> Side:
+        """Return both policies as one side, which plays the likeliest action: nobody learns from its games."""
+        return Side([responder.policy for responder in self.responders], np.eye(SEATS), greedy=True)
+
+    def train(self) -> Iterator[int]:
+        """Learn; yield the decisions so far after each update."""
+        for update in range(self.updates):
+            self.responders[update % SEATS].learn()
+            yield self.steps
+
+
+def responding(league: LeagueConfig, budget: int) -> dict[str, Any]:
+    """Return the league's settings of its algorithm with schedules over `budget` decisions, and without a teacher."""
+    settings = {"name": "ppo", **league.algorithm}
+    if settings["name"] in ALGORITHMS:
+        settings |= {"anneal_steps": budget, "anneal_to": LAST_RATE, "entropy_decay_steps": None, "teacher": None}
+    return settings
+
+
+def lanes(league: LeagueConfig, budget: int) -> int:
+    """Return the trajectories of an update where `budget` decisions are learned from: at most the league's."""
+    return max(1, min(league.lanes, budget // (LEAST_UPDATES * league.unroll_length)))

@@ -1,0 +1,133 @@
+"""Games of two sides on duplicate deals: what chance decides is the same twice, with the seats swapped.
+
+    side = Side([policy], np.ones((2, 1)))            # or several policies, and how often each plays in either seat
+    found = play_deals(games, side, other, 10_000, torch.Generator().manual_seed(1))
+    estimate(found.mean(axis=0), bound=13.0, confidence=0.95)
+
+Luck of the cards that both sides get in turn cancels, so fewer games tell two sides apart. A side may draw one of
+several players before each game: so the mixture of a league plays as it is scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from agents.policies import SlotMemory
+from envs import Turn, TwoPlayerVectorEnv
+from league.empirical_game.confidence import confidence_sequence
+from warren.errors import ConfigurationError
+from workers.evaluation.cells import Player, Uniform
+
+SEATS = 2
+
+
+@dataclass(frozen=True)
+class Side:
+    """K `players` of one network, one of which is drawn before each game by `shares` float64 [2, K], a row a seat."""
+
+    players: Sequence[Player]
+    shares: np.ndarray
+    greedy: bool = False  # the likeliest action always
+
+    @classmethod
+    def of(cls, player: Player | None) -> Side:
+        """Return the side of one player in both seats; None: uniform play."""
+        return cls([player or Uniform()], np.ones((SEATS, 1)))
+
+    def draw(self, seat: int, games: int, generator: torch.Generator) -> np.ndarray:
+        """Return the places of the players for so many games in `seat`, int64 [games]."""
+        weights = torch.as_tensor(self.shares[seat], dtype=torch.float64)
+        return torch.multinomial(weights, games, replacement=True, generator=generator).numpy()
+
+
+class Seated:
+    """A side in one seat of the N games of a batch."""
+
+    def __init__(self, side: Side, seat: int, games: int, generator: torch.Generator) -> None:
+        self._side, self._generator = side, generator
+        self._drawn = side.draw(seat, games, generator)
+        self._memory = SlotMemory(side.players[0].initial_memory(games))
+
+    def act(self, turn: Turn, rows: np.ndarray, action: np.ndarray) -> None:
+        """Write the moves of the games `rows` int64 [K] into `action` int64 [N]."""
+        for place in np.unique(self._drawn[rows]).tolist():
+            mine = rows[self._drawn[rows] == place]
+            acted = self._side.players[place].step(
+                turn.observation[mine],
+                self._memory.of(mine),
+                "greedy" if self._side.greedy else "sample",
+                turn.action_mask[mine],
+                generator=self._generator,
+                value=False,
+            )
+            action[mine] = acted.action
+            self._memory.keep(mine, acted.memory)
+
+
+def play_deals(
+    games: TwoPlayerVectorEnv, first: Side, second: Side, deals: int, generator: torch.Generator
+) -> np.ndarray:
+    """Play each of `deals` deals twice; return the returns of `first`, float64 [2, deals], a row a seat.
+
+    Where games have no seeds of their own, chance decides anew in the second seat.
+    """
+    found: list[np.ndarray] = []
+    for _ in range(-(-deals // games.num_envs)):
+        turn = games.reset()
+        seeds = None if games.chance is None else games.chance.seeds.copy()
+        in_first = _play_once(games, turn, (first, second), generator)
+        in_second = _play_once(games, games.reset(seeds), (second, first), generator)
+        found.append(np.stack([in_first, -in_second]))
+    return np.concatenate(found, axis=1)[:, :deals]
+
+
+def _play_once(
+    games: TwoPlayerVectorEnv, turn: Turn, sides: tuple[Side, Side], generator: torch.Generator
+) -> np.ndarray:
+    """Play one game in each slot from its first `turn` on; return what seat 0 got, float64 [N]."""
+    games.pop_finished()
+    seated = [Seated(side, seat, games.num_envs, generator) for seat, side in enumerate(sides)]
+    returns, left = np.zeros(games.num_envs), np.ones(games.num_envs, np.bool_)
+    while left.any():
+        action = turn.action_mask.argmax(axis=1)  # any legal move, in slots whose game has ended
+        for seat, player in enumerate(seated):
+            rows = np.flatnonzero(left & (turn.to_move == seat))
+            if rows.size:
+                player.act(turn, rows, action)
+        turn = games.step(action)
+        if turn.done.any():
+            finished = games.pop_finished()
+            counted = left[finished.index]
+            returns[finished.index[counted]] = finished.returns[counted, 0]
+            left[finished.index] = False
+    return returns
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean of `count` values, and the interval (`lower`, `upper`) around it."""
+
+    mean: float
+    lower: float
+    upper: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.4f} ({self.lower:+.4f} to {self.upper:+.4f})"
+
+
+def estimate(values: np.ndarray, bound: float | None, confidence: float) -> Estimate:
+    """Return the mean of independent `values` [K] within [-bound, bound], with its confidence sequence.
+
+    `bound` None: the largest seen. Raises ConfigurationError for a value beyond the bound.
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    if bound is not None and largest > bound * (1.0 + 1e-6):
+        raise ConfigurationError(f"a game returned {largest:g}, beyond max_return={bound:g}; give a larger one")
+    count, total, squares = len(values), float(values.sum()), float(np.square(values).sum())
+    lower, upper = confidence_sequence(count, total, squares, bound or largest or 1.0, 1.0 - confidence)
+    return Estimate(total / max(1, count), float(lower), float(upper), count)
