@@ -42,6 +42,7 @@ PROGRAMS = {
         "replay": Program("workers.replay", "play recorded matches again, check and film them"),
         "rebuild": Program("league.replay", "rebuild a league from its event stream, and compare"),
         "exploitability": Program("workers.exploitability", "tell how much a league, or a player, can be beaten"),
+        "tournament": Program("workers.tournament", "let saved players of one or several leagues meet"),
         "pictures": Program("workers.league_pictures", "draw a saved league, with nothing running"),
     },
     "Services": {

@@ -82,6 +82,16 @@ def returns(history: History, known: Returns) -> Figure | None:
     return titled(figure, f"Returns between {len(players)} frozen players" + f", {left} not yet played" * (left > 0))
 
 
+def between(names: Sequence[str], mean: NDArray[np.float64]) -> Figure:
+    """Draw mean returns (n, n) of players against each other; nothing against themselves."""
+    players = [Player(name, slot, "", frozen=True) for slot, name in enumerate(names)]
+    values = np.where(np.eye(len(names), dtype=np.bool_), np.nan, mean)
+    largest = float(np.nanmax(np.abs(values))) or 1.0
+    figure = _heat_map(players, values, (-largest, largest), "mean return of the row", "{:.2g}".format)
+    figure.text(*foot(figure), "over both seats, the best on average first", fontsize=7)
+    return titled(figure, f"Tournament of {len(names)} players")
+
+
 def _heat_map(
     players: Sequence[Player],
     values: NDArray[np.float64],

@@ -1,0 +1,100 @@
+"""Tournaments: every pair meets as often in either seat, and what is reported is what the game's tree says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+from support.saved_league import save_league
+
+from envs import exploitability
+from workers.evaluation import tournament
+from workers.evaluation.saved_sides import player_of
+from workers.evaluation.scores import table
+from workers.evaluation.tournament import Tournament, main
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SETTINGS = {
+    "env": "openspiel:kuhn_poker",
+    "players": {"main": {"kind": "main_agent", "config": {"checkpoint_min_steps": 400, "checkpoint_max_steps": 400}}},
+    "network": {"name": "mlp", "hidden_sizes": [16]},
+    "algorithm": {"name": "ppo", "learning_rate": 0.01, "epochs": 2, "minibatch_size": 256, "gamma": 1.0},
+    "games": 32, "tables": 2, "unroll_length": 4, "lanes": 64, "match_games": 32, "period_steps": 400,
+    "evaluation_share": 0.0,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two runs of the same game, with other networks, and one of another game."""
+    places = [tmp_path_factory.mktemp("runs") / name for name in ("one", "two", "rps")]
+    save_league(places[0], SETTINGS, 3)
+    save_league(places[1], {**SETTINGS, "seed": 2, "network": {"name": "mlp", "hidden_sizes": []}}, 3)
+    save_league(places[2], {**SETTINGS, "env": "matrix:rps"}, 1)
+    return places
+
+
+def test_a_tournament_over_runs_agrees_with_the_tree_of_the_game(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [(runs[0], "main@0"), (runs[0], "main"), (runs[1], "main")]
+    words = [f"{folder}:{player}" for folder, player in named]
+    assert main([*words, "uniform", "--games", "6001", "--out", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "tournament.json").read_text())
+    assert found["players"] == ["one:main@0", "one:main", "two:main", "uniform"] and found["games"] == 6002
+    form = exploitability.load("openspiel:kuhn_poker")
+    tables = [table(form, player_of(*one).policies[0]) for one in named] + [exploitability.uniform(form)]
+    known = exploitability.payoff(form, tables)
+    for row, cells in enumerate(found["cells"]):
+        for column, cell in enumerate(cells):
+            assert (cell is None) == (row == column)
+            if cell is not None:
+                assert cell["lower"] < known[row, column] < cell["upper"]
+                assert cell["mean"] == pytest.approx(-found["cells"][column][row]["mean"])
+    for row, overall in enumerate(found["overall"]):
+        assert overall["lower"] < known[row].sum() / 3 < overall["upper"]
+        assert overall["mean"] == pytest.approx(np.mean([cell["mean"] for cell in found["cells"][row] if cell]))
+    best = found["players"][int(np.argmax([each["mean"] for each in found["overall"]]))]
+    said = capsys.readouterr().out
+    assert said.splitlines()[1].startswith(best) and "6,002 games of each pair" in said
+    assert matplotlib.image.imread(tmp_path / "tournament.png").ndim == 3
+
+
+def test_wrong_players_are_named_before_a_game_is_played(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = f"{runs[0]}:main"
+    wrong = {
+        (one,): "a tournament needs two players",
+        (one, one): "one:main is named twice",
+        (one, str(runs[2])): "players of one game can meet, these are of 2",
+        (one, f"{runs[0]}:mian"): "did you mean main",
+        (one, "nowhere:main", "nothing"): "nothing: nothing is not a run folder",
+        (one, "uniform", "--games", "1"): "--games: 1 is too few",
+    }
+    for words, said in wrong.items():
+        assert main([*words, "--out", str(tmp_path / "none")]) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_ctrl_c_reports_the_rounds_that_are_whole(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Tournament):
+        def play(self, deals: int):
+            for number, pair in enumerate(super().play(deals)):
+                if number == 4:
+                    raise KeyboardInterrupt
+                yield pair
+
+    monkeypatch.setattr(tournament, "Tournament", Interrupted)
+    monkeypatch.setattr(tournament, "SLOTS", 64)
+    words = [f"{runs[0]}:main@0", f"{runs[0]}:main", "uniform", "--out", str(tmp_path)]
+    assert main([*words, "--games", "1000"]) == 130
+    assert json.loads((tmp_path / "tournament.json").read_text())["games"] == 2 * 64
+    assert "interrupted; each pair has played 128 games" in capsys.readouterr().err

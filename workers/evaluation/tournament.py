@@ -1,0 +1,211 @@
+"""A round robin between saved players of one or several runs: every pair on duplicate deals, with intervals."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+import envs
+from league.cli.tables import table
+from league.empirical_game.solvers import alpha_rank
+from warren.errors import ConfigurationError
+from warren.files import write_whole
+from warren.progress import shown
+from workers.config.command_line import STOPPED, guarded
+from workers.evaluation import heat_maps
+from workers.evaluation.duplicate_deals import Estimate, Side, estimate, play_deals
+from workers.evaluation.saved_sides import MIXTURE, league_in, mixture_of, player_of
+from workers.evaluation.scores import UNIFORM
+
+GAMES, CONFIDENCE = 4000, 0.95  # of a pair; of each interval
+SLOTS = 512  # games at a time
+OUT = Path("runs/tournament")
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A side of a tournament."""
+
+    name: str
+    side: Side
+    game: str | None  # its game and that game's parameters; None where any will do
+    bound: float | None = None  # largest return, as its league's settings have it
+
+
+class Tournament:
+    """Games between `entrants`, so many deals of each pair at a time."""
+
+    def __init__(self, games: envs.TwoPlayerVectorEnv, entrants: Sequence[Entrant], seed: int) -> None:
+        self.games, self.entrants = games, entrants
+        self.bound = games.max_return or max((entrant.bound or 0.0 for entrant in entrants), default=0.0) or None
+        self.pairs = list(combinations(range(len(entrants)), 2))
+        self._generator = torch.Generator().manual_seed(seed)
+        self._rounds: list[np.ndarray] = []  # [pairs, deals] each: what the first of a pair got, over both seats
+
+    def play(self, deals: int) -> Iterator[tuple[int, int]]:
+        """Play `deals` of each pair, and yield each pair when a part of them is played; only whole rounds count."""
+        while deals > 0:
+            count = min(deals, self.games.num_envs)
+            found = []
+            for first, second in self.pairs:
+                sides = self.entrants[first].side, self.entrants[second].side
+                found.append(play_deals(self.games, *sides, count, self._generator).mean(axis=0))
+                yield first, second
+            self._rounds.append(np.array(found))
+            deals -= count
+
+    @property
+    def deals(self) -> int:
+        """Return how many deals of each pair count so far."""
+        return sum(part.shape[1] for part in self._rounds)
+
+    def cells(self) -> list[list[Estimate | None]]:
+        """Return what each entrant (row) gains a game against each (column); None against itself."""
+        n = len(self.entrants)
+        cells: list[list[Estimate | None]] = [[None] * n for _ in range(n)]
+        for (first, second), values in zip(self.pairs, np.concatenate(self._rounds, axis=1), strict=True):
+            cells[first][second] = estimate(values, self.bound, CONFIDENCE)
+            cells[second][first] = estimate(-values, self.bound, CONFIDENCE)
+        return cells
+
+    def overall(self) -> list[Estimate]:
+        """Return what each entrant gains a game against the others on average."""
+        values = np.concatenate(self._rounds, axis=1)
+        found = []
+        for place in range(len(self.entrants)):
+            mine = [
+                values[row] if pair[0] == place else -values[row]
+                for row, pair in enumerate(self.pairs)
+                if place in pair
+            ]
+            found.append(estimate(np.mean(mine, axis=0), self.bound, CONFIDENCE))
+        return found
+
+
+def entrant_of(word: str) -> Entrant:
+    """Return the entrant that a word of the command line names: RUN, RUN:PLAYER, RUN:mixture or uniform.
+
+    Raises ConfigurationError and UnknownName for what is not there.
+    """
+    if word == UNIFORM:
+        return Entrant(word, Side.of(None), None)
+    path, _, player = word.rpartition(":") if not Path(word).exists() else (word, "", "main")
+    folder, league = league_in(Path(path or word))
+    found = mixture_of(folder, league) if player == MIXTURE else player_of(folder, player)
+    game = json.dumps([league.env, league.env_kwargs], sort_keys=True)
+    return Entrant(f"{folder.name}:{player}", found.side, game, league.max_return)
+
+
+def entrants_of(words: Sequence[str]) -> tuple[list[Entrant], str]:
+    """Return (entrants, their game). Raises ConfigurationError for fewer than two, twice the same, or several games."""
+    found, problems = [], []
+    for word in words:
+        try:
+            found.append(entrant_of(word))
+        except ConfigurationError as error:
+            problems += [f"{word}: {problem}" for problem in error.problems]
+    if problems:
+        raise ConfigurationError(problems)
+    names = [entrant.name for entrant in found]
+    if len(names) < 2:
+        raise ConfigurationError(f"{', '.join(names)}: a tournament needs two players; name another, or {UNIFORM}")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigurationError(f"{', '.join(twice)} is named twice; name each player once")
+    games = {entrant.game for entrant in found if entrant.game is not None}
+    if len(games) != 1:
+        played = "; ".join(f"{entrant.name}: {entrant.game}" for entrant in found if entrant.game)
+        raise ConfigurationError(f"players of one game can meet, these are of {len(games)}: {played or 'none'}")
+    return found, games.pop()
+
+
+def run(given: argparse.Namespace, console: Console | None = None) -> int:
+    """Do what the command line asks for; return the exit status."""
+    if given.games < 2:
+        raise ConfigurationError(f"--games: {given.games} is too few; use 2 at least, one in each seat")
+    torch.set_num_threads(1)  # networks this small are faster so
+    entrants, game = entrants_of(given.players)
+    env, kwargs = json.loads(game)
+    deals = -(-given.games // 2)
+    games = envs.make_two_player(env, min(SLOTS, deals), given.seed, **kwargs)
+    tournament, interrupted = Tournament(games, entrants, given.seed), False
+    try:
+        total = len(tournament.pairs) * -(-deals // games.num_envs)
+        for _ in shown(tournament.play(deals), f"parts of pairs, {2 * games.num_envs} games each", total):
+            pass
+    except KeyboardInterrupt:
+        interrupted = True
+        if not tournament.deals:
+            return STOPPED
+        print(f"interrupted; each pair has played {2 * tournament.deals:,} games", file=sys.stderr)
+    (console or Console(highlight=False)).print(standings(tournament, env))
+    save(tournament, env, given.out)
+    print(f"written: {given.out / 'tournament.json'}, {given.out / 'tournament.png'}")
+    return STOPPED if interrupted else 0
+
+
+def standings(tournament: Tournament, env: str) -> object:
+    """Return a table for a terminal, the best on average first."""
+    overall, cells, ranked = tournament.overall(), tournament.cells(), alpha_rank(means(tournament))
+    order = np.argsort([-found.mean for found in overall], kind="stable").tolist()
+    columns = {
+        "player": [tournament.entrants[place].name for place in order],
+        f">return, {CONFIDENCE:.0%}": [str(overall[place]) for place in order],
+        ">alpha-rank": [f"{ranked[place]:.3f}" for place in order],
+    }
+    for number, other in enumerate(order, 1):
+        against = [cells[place][other] for place in order]
+        columns[f">{number}"] = ["" if cell is None else f"{cell.mean:+.3f}" for cell in against]
+    caption = f"{env}: {2 * tournament.deals:,} games of each pair; return a game against all others, and each"
+    return table(columns, 10_000, caption=caption)
+
+
+def means(tournament: Tournament) -> np.ndarray:
+    """Return the mean returns of rows against columns, float64 [n, n]; 0 against oneself."""
+    return np.array([[0.0 if cell is None else cell.mean for cell in row] for row in tournament.cells()])
+
+
+def save(tournament: Tournament, env: str, folder: Path) -> None:
+    """Write tournament.json and tournament.png into `folder`."""
+    cells, overall = tournament.cells(), tournament.overall()
+    names = [entrant.name for entrant in tournament.entrants]
+    found = {
+        "env": env,
+        "players": names,
+        "games": 2 * tournament.deals,
+        "confidence": CONFIDENCE,
+        "overall": [asdict(each) for each in overall],
+        "cells": [[None if cell is None else asdict(cell) for cell in row] for row in cells],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "tournament.json", json.dumps(found, indent=1))
+    order = np.argsort([-each.mean for each in overall], kind="stable")
+    figure = heat_maps.between([names[place] for place in order], means(tournament)[np.ix_(order, order)])
+    figure.savefig(folder / "tournament.png", format="png")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.tournament",
+        description="Let saved players of one or several leagues meet, every pair on the same deals in both seats. "
+        "Ctrl-C: the result so far.",
+    )
+    parser.add_argument(
+        "players",
+        nargs="+",
+        metavar="PLAYER",
+        help=f"RUN (its main agent), RUN:PLAYER as in runs/kuhn/TRIAL:main@1200, RUN:{MIXTURE}, or {UNIFORM}",
+    )
+    parser.add_argument("--games", type=int, default=GAMES, help=f"of each pair; default: {GAMES:,}")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the table and the picture; default: {OUT}")
+    return guarded(lambda: run(parser.parse_args(argv)))
