@@ -15,6 +15,7 @@ from support.waiting import until
 from workers.servers import Servers
 
 ROWS: dict[str, str] = {}  # of the page's table: feature -> what happens
+AS_EVER: list[str] = []  # features that the page's sentence before the table names
 
 Test = Callable[..., None]
 
@@ -22,6 +23,12 @@ Test = Callable[..., None]
 def row(feature: str, rabbitmq: str, embedded: str | None = None) -> Callable[[Test], Test]:
     """Name the row of the page's table that a test holds; `embedded`: what differs on the embedded Redis."""
     ROWS[feature] = rabbitmq if embedded is None else f"{rabbitmq}; embedded Redis: {embedded}"
+    return lambda test: test
+
+
+def as_ever(feature: str) -> Callable[[Test], Test]:
+    """Name a feature that works as in Celery, which a test holds."""
+    AS_EVER.append(feature)
     return lambda test: test
 
 
@@ -80,7 +87,7 @@ def test_the_client_can_import_nothing_of_this_project(stock):
     assert stock.do("ours") == {"imported": [], "can be": []}
 
 
-@row("`delay`, `apply_async`, `send_task`; `@app.task(name=...)` as a stub", "the result")
+@as_ever("`delay`, `apply_async`, `send_task`, `@app.task(name=...)` as a stub")
 def test_a_service_is_called_by_a_stub_by_a_signature_and_by_its_name(stock):
     stock.do("delay", "stub", 1, 2, scale=3)
     stock.do("send", "named", "actor.add", [4, 5])
@@ -103,10 +110,7 @@ def test_a_result_that_json_cannot_hold_fails_with_its_place_and_type(stock):
     assert stock.get(stock.call("actor.echo", {"a": [1, None, "ü", 1.5]})) == {"value": {"a": [1, None, "ü", 1.5]}}
 
 
-@row(
-    "an exception of the service",
-    "`FAILURE`: `get` raises it, `propagate=False` returns it; `.traceback` is the worker's",
-)
+@as_ever("exceptions (`propagate`, `.traceback`)")
 def test_an_exception_of_the_service_is_raised_by_get(stock):
     failed = stock.call("actor.fail", "on purpose")
     fails(stock, failed, "ValueError", "on purpose")
@@ -128,7 +132,7 @@ def test_a_bad_call_in_a_batch_fails_alone(stock, busy):
     fails(stock, results[1], "ValueError", "3 is odd")
 
 
-@row("`AsyncResult(id)` in another place; `forget`", "the result; `PENDING` again after `forget`")
+@as_ever("`AsyncResult(id)`, `forget`")
 def test_a_result_is_found_by_its_id_until_it_is_forgotten(stock):
     done = stock.call("actor.add", 1)
     assert stock.get(done) == {"value": 2}
@@ -139,7 +143,7 @@ def test_a_result_is_found_by_its_id_until_it_is_forgotten(stock):
     assert stock.state("gone") == "PENDING"
 
 
-@row("`ignore_result=True`", "`get` returns None at once, nothing is stored")
+@as_ever("`ignore_result`")
 def test_an_ignored_result_is_stored_nowhere(run, stock):
     key = secrets.token_hex(4)
     ignored = stock.call("actor.ran", key, ignore_result=True)
@@ -183,7 +187,7 @@ def test_a_call_that_expires_in_the_queue_is_gone_or_revoked(run, stock, busy, o
         fails(stock, late, "TaskRevokedError", "expired")
 
 
-@row("`countdown`, `eta` (naive UTC, aware, of any zone, past)", "runs when it is due")
+@as_ever("`countdown`, `eta`")
 @pytest.mark.parametrize("when", [{"countdown": 1}, *({"eta": [zone, 1]} for zone in ("naive", 5.5, -8))], ids=str)
 def test_a_call_with_an_eta_runs_when_it_is_due(run, stock, when):
     key = secrets.token_hex(4)
@@ -204,7 +208,7 @@ def test_a_call_that_is_due_too_late_fails_at_once(stock):
     assert "its eta is 3600 s away, and a worker holds a call for" in found["text"] and stock.state(far) == "FAILURE"
 
 
-@row("`chain` of services, of groups, of tasks of your own worker (`.set(queue=NAME)`)", "the result of the last")
+@as_ever("`chain` (tasks of your own with `.set(queue=NAME)`)")
 def test_a_chain_passes_from_services_to_own_tasks_and_back(stock):
     def double(*args: Any, **options: Any) -> dict[str, Any]:
         return service("own.double", *args, **options)
@@ -238,10 +242,7 @@ def test_a_chain_fails_from_its_failed_member_on(stock):
         fails(stock, stock.apply({"chain": [add(1), service("actor.fail"), last]}), "ValueError", "2")
 
 
-@row(
-    "`group`: `get`, `join`, `save`, `restore`",
-    "all results; the first failure is raised, or returned by `propagate=False`",
-)
+@as_ever("`group`")
 def test_a_group_has_all_results_or_its_failure(stock):
     done = stock.apply({"group": [add(1), add(2), service("own.double", 2)]})
     assert stock.get(done) == {"value": [2, 3, 4]}
@@ -252,7 +253,7 @@ def test_a_group_has_all_results_or_its_failure(stock):
     assert stock.get(failing, propagate=False)["value"] == [2, {"error": "ValueError", "text": "one of two"}]
 
 
-@row("`chord` of services and of your own tasks", "the body's result")
+@as_ever("`chord`")
 def test_a_chord_joins_services_and_own_tasks(stock):
     own = service("own.double", 2)
     total = service("actor.total")
@@ -263,10 +264,7 @@ def test_a_chord_joins_services_and_own_tasks(stock):
     assert [2, 4] in stock.do("noted")
 
 
-@row(
-    "a `chord` with a member that fails, expires or is revoked",
-    "the body is `FAILURE`: `ChordError` names the member; it does not run",
-)
+@as_ever("`ChordError`")
 def test_a_chord_ends_with_its_failed_or_expired_member(run, stock, busy):
     body = service("actor.ran")
     failing = stock.apply({"chord": [add(1), service("actor.fail", "member")], "body": body})
@@ -278,7 +276,7 @@ def test_a_chord_ends_with_its_failed_or_expired_member(run, stock, busy):
         fails(stock, "body", "ChordError", why)
 
 
-@row("`link`", "is sent the result")
+@as_ever("`link`")
 def test_a_callback_is_sent_the_result(run, stock):
     key = secrets.token_hex(4)
     stock.get(stock.call("actor.echo", key, link=service("actor.ran")))
@@ -298,7 +296,7 @@ def test_an_error_callback_is_sent_the_id(run, stock):
     until(lambda: stock.do("look", failing[0])["id"] in stock.do("noted"))
 
 
-@row("`revoke` before the call has come, or while a worker holds it", "`REVOKED` when its turn comes; it does not run")
+@as_ever("`revoke` of a call that has not begun")
 def test_a_call_that_is_revoked_before_it_runs_does_not(run, stock, busy):
     key = secrets.token_hex(4)
     late = stock.call("actor.ran", key)
@@ -340,12 +338,12 @@ def test_termination_is_refused_in_the_workers_reply(run, stock):
     assert stock.get(running)["value"] > 0
 
 
-@row("`control.ping`", "the workers answer")
+@as_ever("`control.ping`")
 def test_workers_answer_a_ping(stock):
     assert [list(one.values()) for one in stock.do("ping")] == [[{"ok": "pong"}]]
 
 
-@row("`retry=True`, `retry_policy`", "is about publishing: the client connects again and publishes; as ever")
+@as_ever("`retry_policy`")
 def test_a_call_with_a_retry_policy_is_called(stock):
     assert stock.get(stock.call("actor.add", 1, retry=True, retry_policy={"max_retries": 2})) == {"value": 2}
 
@@ -383,3 +381,5 @@ def test_the_page_has_the_table_that_these_tests_hold():
     table = lines[start + 2 : start + 2 + len(ROWS)]
     assert table == [f"| {feature} | {seen} |" for feature, seen in ROWS.items()]
     assert not lines[start + 2 + len(ROWS)].startswith("|")
+    sentence = " ".join(lines[lines.index("", start - 6) + 1 : start])
+    assert f"As in Celery work {', '.join(AS_EVER)}." in sentence
