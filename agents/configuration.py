@@ -40,12 +40,18 @@ def parse(config_class: type[T], owner: str, config: Mapping[str, Any]) -> T:
 
 def _convert(value: Any, hint: Any) -> Any:
     """Return `value` as `hint` allows it. Raises TypeError, which names the wanted type."""
-    if isinstance(hint, types.UnionType):  # only "X | None" occurs
-        inner = next(part for part in typing.get_args(hint) if part is not type(None))
-        try:
-            return None if value is None else _convert(value, inner)
-        except TypeError as error:
-            raise TypeError(f"{error} or null") from None
+    if isinstance(hint, types.UnionType):
+        wanted = []
+        for part in typing.get_args(hint):
+            try:
+                return _convert(value, part)
+            except TypeError as error:
+                wanted.append(str(error))
+        raise TypeError(" or ".join(wanted))
+    if hint is types.NoneType:
+        if value is not None:
+            raise TypeError("null")
+        return None
     if typing.get_origin(hint) is tuple:
         item = typing.get_args(hint)[0]
         if not isinstance(value, list | tuple):

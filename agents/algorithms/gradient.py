@@ -9,11 +9,13 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from agents.algorithms.anchors import LAST, MAGNET, distributions, divergence
 from agents.algorithms.batches import Batch
 from agents.algorithms.burn_in import BurnInConfig
 from agents.algorithms.contract import Needs
 from agents.algorithms.descent import Descent
 from agents.algorithms.gradient_config import GradientConfig
+from agents.algorithms.magnet import Magnet
 from agents.algorithms.numbers import not_finite
 from agents.algorithms.peers import ALONE, Peers, cuts, standardized
 from agents.algorithms.reward_scaling import RewardScaling
@@ -39,13 +41,15 @@ class GradientAlgorithm(Generic[C]):
         self.policy = policy
         self.config = config
         self.steps = 0  # environment steps that all learners have trained on; schedules follow it
+        self.progress = 0.0  # of the run, in [0, 1]; schedules may follow it instead
         if isinstance(config, BurnInConfig):
             self.needs = replace(self.needs, burn_in=config.burn_in)
         self.teacher: Policy | None = None
+        self.magnet: Magnet | None = None  # of the weights before the first update with a coefficient
         self.peers: Peers = ALONE
         check_heads(config.name, config, policy)
         self.generator = torch.Generator().manual_seed(seed)
-        self.descent = Descent(policy, config.learning_rate)
+        self.descent = Descent(policy, config.learning_rate_at(0))
         self.rewards = RewardScaling()
 
     # What the learner calls beside `update`: see `Algorithm`.
@@ -70,6 +74,10 @@ class GradientAlgorithm(Generic[C]):
         """Set the schedules to where they stand after `steps` environment steps of all learners."""
         self.steps = steps
 
+    def take_progress(self, progress: float) -> None:
+        """Set the schedules that follow the run's progress to where they stand at `progress` in [0, 1]."""
+        self.progress = progress
+
     def take_peers(self, peers: Peers) -> None:
         """Train together with `peers` from now on: the same weights, each learner on its share of every update."""
         self.peers = peers
@@ -87,11 +95,17 @@ class GradientAlgorithm(Generic[C]):
         self.teacher = teacher.requires_grad_(False).to(self.policy.device)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return (Adam's moments by parameter, the shuffling generator and the rewards' moments; the step count)."""
+        """Return (tensors, scalars) to resume from.
+
+        Adam's moments by parameter, the shuffling generator, the rewards' moments and the magnet; the count of steps,
+        and the magnet's of updates.
+        """
         tensors = {"generator": self.generator.get_state()} | self.descent.state()
         if self.config.scale_rewards:
             tensors |= self.rewards.state()
-        return tensors, {"steps": self.steps}
+        if self.magnet is None:
+            return tensors, {"steps": self.steps}
+        return tensors | self.magnet.state(), {"steps": self.steps, "magnet_age": self.magnet.age}
 
     def load_state(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
         """Continue from what `state` returned; the policy's weights are loaded apart from it."""
@@ -99,24 +113,25 @@ class GradientAlgorithm(Generic[C]):
         self.generator.set_state(tensors["generator"])
         self.rewards.load_state(tensors)
         self.descent.load_state(tensors)
+        self.magnet = Magnet.from_state(self.policy, tensors, int(scalars.get("magnet_age", 0)))
 
     # What `update` is made of.
 
     @property
     def entropy_coefficient(self) -> float:
         """Return the coefficient of the entropy bonus at the present number of steps."""
-        return self.config.entropy_at(self.steps)
+        return self.config.entropy_at(self.steps, self.progress)
 
     @property
     def pays_entropy(self) -> bool:
         """Return True where the loss has an entropy term; elsewhere entropy is only reported."""
-        return self.config.entropy_coefficient > 0
+        return not self.config.all_of("entropy_coefficient", lambda coefficient: coefficient == 0)
 
     def set_learning_rate(self) -> float:
         """Set the optimizer's settings to those of the present number of steps; return its learning rate."""
         config, optimizer = self.config, self.descent.optimizer
         optimizer.beta1, optimizer.beta2, optimizer.epsilon = config.adam_beta1, config.adam_beta2, config.adam_epsilon
-        optimizer.learning_rate = config.learning_rate_at(self.steps)
+        optimizer.learning_rate = config.learning_rate_at(self.steps, self.progress)
         return optimizer.learning_rate
 
     def scaled(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
@@ -146,28 +161,49 @@ class GradientAlgorithm(Generic[C]):
         return weighted_channels(advantage, self.policy.channel_coefficients, self.policy.value_scale)
 
     def lessons(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the teacher's distribution at each step as columns of `batch`; {} without a teacher or once annealed.
+        """Return what the teacher, the magnet and the policy of this moment do at each step, as columns of `batch`.
 
-        Raises ConfigurationError where the settings name a teacher that was not loaded.
+        To be called once an update, at its beginning. Those whose coefficient is 0 are left out. Raises
+        ConfigurationError where the settings name a teacher that was not loaded.
         """
-        if self.teacher is None:
-            if self.config.teacher is not None:
-                raise ConfigurationError(f"teacher {self.config.teacher!r} was not loaded; give it by take_teacher()")
-            return {}
-        return lessons(self.teacher, batch) if self.config.coefficient(self.steps) > 0 else {}
+        columns: dict[str, Tensor] = {}
+        if self.teacher is None and self.config.teacher is not None:
+            raise ConfigurationError(f"teacher {self.config.teacher!r} was not loaded; give it by take_teacher()")
+        if self.teacher is not None and self._coefficient("teacher") > 0:
+            columns |= lessons(self.teacher, batch)
+        if self._coefficient("magnet") > 0:
+            self.magnet = self.magnet or Magnet(self.policy)
+            columns |= distributions(self.magnet.policy, batch, MAGNET)
+        if self._coefficient("proximal") > 0:
+            columns |= distributions(self.policy, batch, LAST)
+        return columns
+
+    def _coefficient(self, name: str) -> float:
+        """Return the present coefficient of the divergence from the teacher, the magnet or the last policy."""
+        if name == "teacher":
+            return self.config.coefficient(self.steps, self.progress)
+        schedule = self.config.schedules.get(f"{name}_coefficient")
+        return 0.0 if schedule is None else schedule.at(self.steps, self.progress)
 
     def with_teacher(
         self, loss: Tensor, terms: dict[str, Tensor], output: Any, columns: Mapping[str, Tensor]
     ) -> Tensor:
-        """Return `loss` plus the teacher's term, where `columns` have lessons; the divergence is added to `terms`.
+        """Return `loss` plus a term for each of `lessons` in `columns`; the divergences are added to `terms`.
 
-        `output`: the student's `Evaluation.output` at the steps of `columns`.
+        KL(teacher || student), KL(policy || magnet) and KL(policy || policy at the update's beginning), each times its
+        coefficient. `output`: the learning policy's `Evaluation.output` at the steps of `columns`.
         """
-        divergence = imitation(self.policy, output, columns, self.config.teacher_heads)
-        if divergence is None:
-            return loss
-        terms["teacher_kl"] = divergence.detach()
-        return loss + self.config.coefficient(self.steps) * divergence
+        policy = self.policy
+        found = (
+            ("teacher", imitation(policy, output, columns, self.config.teacher_heads)),
+            ("magnet", divergence(policy, output, MAGNET, columns)),
+            ("proximal", divergence(policy, output, LAST, columns)),
+        )
+        for name, kl in found:
+            if kl is not None:
+                terms[f"{name}_kl"] = kl.detach()
+                loss = loss + self._coefficient(name) * kl
+        return loss
 
     def descend(
         self,
@@ -203,3 +239,5 @@ class GradientAlgorithm(Generic[C]):
             self.policy.take_in(batch.observation, None if self.policy.value_scale is None else target())
         # Counted last: an update that a lost learner interrupts is made again, and must not count twice.
         self.steps += int(self.peers.total(torch.tensor(batch.steps, dtype=torch.float64)))
+        if self.magnet is not None:
+            self.magnet.follow(self.policy, self.config)

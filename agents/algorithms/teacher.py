@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from agents.algorithms.anchors import distributions, said_by
 from agents.algorithms.batches import Batch
-from agents.algorithms.settings import AlgorithmConfig, Allowed
+from agents.algorithms.settings import AlgorithmConfig, Allowed, Scheduled
 from agents.operators.losses import teacher_loss
 from agents.operators.schedules import Linear
 from agents.policies import Policy
@@ -37,14 +37,17 @@ class TeacherConfig(AlgorithmConfig):
     """Settings of algorithms that can have a teacher; without one the others mean nothing."""
 
     teacher: str | None = None  # a run folder, a checkpoint, or in a league a model of its pool, PLAYER@VERSION
-    teacher_coefficient: float = 1.0  # of KL(teacher || student) in the loss
+    teacher_coefficient: Scheduled = 1.0  # of KL(teacher || student) in the loss
     teacher_anneal_steps: int | None = None  # environment steps over which it falls linearly to 0; null: it stays
     teacher_heads: Mapping[str, float] | None = None  # factors of an action's parts, by name; null: 1 each
+
+    def scheduled(self) -> tuple[str, ...]:
+        return (*super().scheduled(), "teacher_coefficient")
 
     def allowed(self) -> Allowed:
         return super().allowed() | {
             "teacher": ("a name or null", self.teacher != ""),
-            "teacher_coefficient": ("at least 0", self.teacher_coefficient >= 0),
+            "teacher_coefficient": ("at least 0", self.all_of("teacher_coefficient", lambda x: x >= 0)),
             "teacher_anneal_steps": (
                 "at least 1 or null",
                 self.teacher_anneal_steps is None or self.teacher_anneal_steps >= 1,
@@ -55,11 +58,11 @@ class TeacherConfig(AlgorithmConfig):
             ),
         }
 
-    def coefficient(self, steps: int) -> float:
-        """Return the coefficient after `steps` environment steps."""
-        if self.teacher_anneal_steps is None:
-            return self.teacher_coefficient
-        return self.teacher_coefficient * Linear(1.0, 0.0, self.teacher_anneal_steps)(steps)
+    def coefficient(self, steps: int, progress: float = 0.0) -> float:
+        """Return the coefficient after `steps` environment steps, at `progress` in [0, 1] of the run."""
+        coefficient = self.schedules["teacher_coefficient"].at(steps, progress)
+        over = self.teacher_anneal_steps
+        return coefficient if over is None else coefficient * Linear(1.0, 0.0, over)(steps)
 
 
 def check_heads(name: str, config: TeacherConfig, student: Policy) -> None:
@@ -98,14 +101,7 @@ def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
 
 def lessons(teacher: Policy, batch: Batch) -> dict[str, Tensor]:
     """Return the teacher's distribution at each step of `batch`, columns [B, K] or [T, N, K] by LESSON and head."""
-    with torch.no_grad():
-        if batch.begins is None:
-            said = teacher.evaluate(batch.observation, batch.action, batch.action_mask)
-        else:
-            said = teacher.unroll(batch.observation, {}, batch.begins, batch.action, batch.action_mask)[0]
-        statistics = teacher.statistics(said.output)
-    heads = statistics if isinstance(statistics, dict) else {"": statistics}
-    return {LESSON + name: head for name, head in heads.items()}
+    return distributions(teacher, batch, LESSON)
 
 
 def imitation(
@@ -115,8 +111,8 @@ def imitation(
 
     `output` is the student's own at the steps of `columns`; `factors` by head, None: 1 each.
     """
-    taught = {name.removeprefix(LESSON): column for name, column in columns.items() if name.startswith(LESSON)}
-    if not taught:
+    taught = said_by(LESSON, columns)
+    if taught is None:
         return None
-    divergence = student.kl(taught[""] if set(taught) == {""} else taught, student.statistics(output))
+    divergence = student.kl(taught, student.statistics(output))
     return teacher_loss(divergence, dict.fromkeys(divergence, 1.0) if factors is None else factors)

@@ -51,6 +51,9 @@ class RunningMoments(nn.Module):
         self.register_buffer("variance", torch.ones(tuple(shape), dtype=dtype))
         self.total: Callable[[Tensor], Tensor] | None = None  # sums over several learners, each with samples of its own
 
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "total": None}  # a copy is no learner's
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RunningMoments:
         try:
             return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]

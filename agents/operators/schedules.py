@@ -1,5 +1,7 @@
 """Schedules: a setting as a function of the environment steps trained on, built from plain settings by name.
 
+A schedule may also follow the run's progress, a number from 0 to 1 (`Timed`, `over: progress`).
+
 `SCHEDULES` holds them by name. A number alone is a constant:
 
     build_schedule({"name": "linear", "start": 3e-4, "end": 0.0, "steps": 1_000_000}, "learning_rate of ppo")
@@ -27,6 +29,51 @@ class Schedule(Protocol):
 
 
 SCHEDULES: Registry[type[Schedule]] = Registry("schedule")
+
+
+OVER = ("steps", "progress")
+PARTS = 1_000_000  # in which progress is counted, as if they were steps
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A schedule with the clock that it follows: environment steps, or the run's progress."""
+
+    schedule: Schedule
+    over_progress: bool = False
+
+    def at(self, steps: int, progress: float = 0.0) -> float:
+        """Return the value after `steps` environment steps, at `progress` in [0, 1] of the run."""
+        return self.schedule(round(progress * PARTS) if self.over_progress else steps)
+
+
+def build_timed(config: Any, owner: str) -> Timed:
+    """Return the schedule of `build_schedule`, whose table may also have `over`: steps, or progress.
+
+    Over progress `steps` is a share of the run, such as 0.5, and 1 where it is left out. Raises ConfigurationError.
+    """
+    over = config.get("over", "steps") if isinstance(config, Mapping) else "steps"
+    if over not in OVER:
+        raise ConfigurationError(f"{owner}: over={over!r} of its schedule must be {' or '.join(OVER)}")
+    if not isinstance(config, Mapping):
+        return Timed(build_schedule(config, owner))
+    table = {name: value for name, value in config.items() if name != "over"}
+    if over == "progress":
+        if config.get("name") not in ("constant", "piecewise"):
+            table.setdefault("steps", 1.0)
+        table |= {"steps": _parts(table["steps"], owner)} if "steps" in table else {}
+    return Timed(build_schedule(table, owner), over == "progress")
+
+
+def _parts(share: Any, owner: str) -> Any:
+    """Return shares of a run, a number or a list of them, in PARTS. Raises ConfigurationError."""
+    if isinstance(share, list | tuple):
+        return [_parts(one, owner) for one in share]
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ConfigurationError(
+            f"{owner}: steps={share!r} of a schedule over progress must be a share of the run, within 0 and 1"
+        )
+    return round(share * PARTS)
 
 
 def build_schedule(config: Any, owner: str) -> Schedule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -90,6 +91,14 @@ class Policy(ActingPolicy):
             self._forward, self._unrolled = (
                 torch.compile(function, dynamic=True) for function in (self._forward, self._unrolled)
             )
+
+    def frozen_copy(self) -> Policy:
+        """Return a policy with a copy of these weights, which learns no more; it computes as this one, uncompiled."""
+        copied = deepcopy(self, {id(self.generator): torch.Generator()})
+        for module in copied.network.modules():
+            module.__dict__.pop("unroll", None)  # that of a compiled one is bound to this policy's network
+        copied.set_learning_precision(self._precision)
+        return copied.requires_grad_(False)
 
     def _compute(self, function: Callable[..., tuple[Outputs, Memory]], *given: Any) -> tuple[Outputs, Memory]:
         if self._precision is torch.float32:

@@ -109,6 +109,12 @@ def test_a_compiled_recurrent_network_learns_the_same_wherever_episodes_end(
         torch.testing.assert_close(said(compiled, ending), said(plain, ending), rtol=0, atol=1e-5)
         graphs.append(len(traced))
     assert 0 < graphs[0] == graphs[-1], "traced anew where episodes end elsewhere"
+    copied, expected = compiled.frozen_copy(), said(plain, 0.5)
+    with torch.no_grad():
+        for parameter in compiled.parameters():
+            parameter.zero_()
+    torch.testing.assert_close(said(copied, 0.5), expected, rtol=0, atol=1e-5)
+    assert not torch.allclose(said(compiled, 0.5), expected)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -190,6 +190,23 @@ def test_the_entropy_coefficient_falls_with_the_root_of_the_steps():
         PPOConfig(entropy_decay_steps=0)
 
 
+def test_coefficients_may_be_schedules_by_steps_or_by_progress():
+    rate = {"name": "linear", "start": 0.01, "end": 0.0, "over": "progress"}
+    entropy = {"name": "piecewise", "steps": [0, 64, 128], "values": [0.1, 0.3, 0.0]}
+    algorithm = PPO(make_policy(), PPOConfig(learning_rate=rate, entropy_coefficient=entropy, epochs=1), seed=1)
+    seen = []
+    for progress in (0.0, 0.5, 1.0):  # 64 steps each
+        algorithm.take_progress(progress)
+        seen.append(algorithm.entropy_coefficient)
+        seen.append(algorithm.update([random_trajectory(algorithm.policy)]).metrics["learning_rate"])
+    assert seen == pytest.approx([0.1, 0.01, 0.3, 0.005, 0.0, 0.0])
+    algorithm.adjust({"learning_rate": 0.002})
+    assert algorithm.set_learning_rate() == 0.002
+    with pytest.raises(ConfigurationError) as caught:
+        PPOConfig(learning_rate={"name": "linear", "start": 2.0, "end": 0.0}, entropy_coefficient={"name": "linaer"})
+    assert len(caught.value.problems) == 3
+
+
 def test_training_goes_on_exactly_from_its_state():
     policy = make_policy()
     algorithm = PPO(policy, PPOConfig(minibatch_size=16, anneal_steps=1000), seed=1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agents.algorithms.gradient import GradientConfig
-from agents.algorithms.settings import Allowed
+from agents.algorithms.settings import Allowed, Scheduled
 
 
 @dataclass(frozen=True)
 class A2CConfig(GradientConfig):
     """Settings of `a2c`, beside those of GradientConfig."""
 
-    learning_rate: float = 7e-4
+    learning_rate: Scheduled = 7e-4
     gae_lambda: float = 1.0  # 1 is the paper's: returns as long as the unroll
     normalize_advantage: bool = False
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.operators.schedules import SCHEDULES, Constant, InverseSquareRoot, Linear, build_schedule
+from agents.operators.schedules import SCHEDULES, Constant, InverseSquareRoot, Linear, build_schedule, build_timed
 from warren.errors import ConfigurationError
 
 EXAMPLES = {  # settings, then steps -> value worked by hand
@@ -87,3 +87,39 @@ def test_all_faults_of_a_schedule_are_named_at_once():
     with pytest.raises(ConfigurationError) as caught:
         build_schedule({"name": "linear", "strat": 1, "steps": "x"}, "epsilon")
     assert len(caught.value.problems) == 4  # strat is unknown, steps no number, start and end are missing
+
+
+@pytest.mark.parametrize(
+    ("config", "points"),
+    [
+        ({"name": "linear", "start": 1.0, "end": 0.0}, {0.0: 1.0, 0.25: 0.75, 1.0: 0.0}),
+        ({"name": "linear", "start": 1.0, "end": 0.0, "steps": 0.5}, {0.25: 0.5, 0.5: 0.0, 0.9: 0.0}),
+        ({"name": "inverse_square_root", "start": 2.0, "steps": 0.01}, {0.0: 2.0, 0.03: 1.0}),
+        ({"name": "piecewise", "steps": [0, 0.5, 1], "values": [0, 1, 0]}, {0.25: 0.5, 0.5: 1.0, 0.75: 0.5}),
+        ({"name": "constant", "value": 0.3}, {0.5: 0.3}),
+    ],
+    ids=str,
+)
+def test_a_schedule_over_progress_follows_the_share_of_the_run_and_no_steps(config, points):
+    timed = build_timed({**config, "over": "progress"}, "learning_rate of ppo")
+    assert {at: timed.at(10**9, at) for at in points} == pytest.approx(points)
+
+
+def test_a_schedule_over_steps_does_not_follow_progress():
+    timed = build_timed({"name": "linear", "start": 1.0, "end": 0.0, "steps": 100}, "learning_rate of ppo")
+    assert [timed.at(25, progress) for progress in (0.0, 0.9)] == [0.75, 0.75]
+    assert build_timed(0.2, "epsilon").at(10, 0.5) == 0.2
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"name": "linear", "start": 1, "end": 0, "over": "time"}, "over='time' of its schedule must be steps or prog"),
+        ({"name": "linear", "start": 1, "end": 0, "over": "progress", "steps": 500}, "must be a share of the run"),
+        ({"name": "linear", "start": 1, "over": "progress"}, "needs the setting 'end'"),
+    ],
+)
+def test_a_schedule_over_progress_that_cannot_be_built_says_why(config, message):
+    with pytest.raises(ConfigurationError) as caught:
+        build_timed(config, "epsilon of dqn")
+    assert message in str(caught.value) and str(caught.value).startswith("epsilon of dqn")

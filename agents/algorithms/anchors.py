@@ -1,0 +1,55 @@
+"""Anchors: frozen policies near which a loss keeps the one that learns, by their distributions at a batch's steps.
+
+What an anchor says is computed once an update, without gradients, and is kept as columns of the batch, named by the
+anchor and the action's part. Three are in use: a teacher (teacher.py), a magnet (magnet.py), and the policy as it was
+at the update's beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agents.algorithms.batches import Batch
+from agents.policies import Policy
+
+MAGNET, LAST = "magnet's ", "last "  # and a head's name: columns of a minibatch
+
+
+def distributions(anchor: Policy, batch: Batch, prefix: str) -> dict[str, Tensor]:
+    """Return the anchor's distribution at each step of `batch`, columns [B, K] or [T, N, K] by `prefix` and head.
+
+    An anchor with a memory goes on from the memories that the batch's unrolls began with, which other weights made.
+    """
+    with torch.no_grad():
+        if batch.begins is None:
+            said = anchor.evaluate(batch.observation, batch.action, batch.action_mask)
+        else:
+            memory = batch.memory if anchor.has_memory else {}
+            if memory and batch.head is not None:
+                memory = batch.head.remembered(anchor, memory)
+            said = anchor.unroll(batch.observation, memory, batch.begins, batch.action, batch.action_mask)[0]
+        statistics = anchor.statistics(said.output)
+    heads = statistics if isinstance(statistics, dict) else {"": statistics}
+    return {prefix + name: head for name, head in heads.items()}
+
+
+def said_by(prefix: str, columns: Mapping[str, Tensor]) -> Any:
+    """Return the statistics among `columns` that `distributions` gave under `prefix`, for `Policy.kl`; None: none."""
+    heads = {name.removeprefix(prefix): column for name, column in columns.items() if name.startswith(prefix)}
+    return (heads[""] if set(heads) == {""} else heads) if heads else None
+
+
+def divergence(policy: Policy, output: Any, prefix: str, columns: Mapping[str, Tensor]) -> Tensor | None:
+    """Return E[KL(policy || anchor)], the sum over heads, with gradients; None where `columns` have no such anchor.
+
+    `output`: the policy's `Evaluation.output` at the steps of `columns`.
+    """
+    anchor = said_by(prefix, columns)
+    if anchor is None:
+        return None
+    heads = policy.kl(policy.statistics(output), anchor)
+    return torch.stack([head.mean() for head in heads.values()]).sum()

@@ -1,0 +1,81 @@
+"""A magnet: the policy's own past weights, to which its loss draws it by KL(policy || magnet).
+
+In two-player zero-sum games this is what makes the last policy of self-play approach an equilibrium, around which it
+would circle otherwise. With the magnet that stands still it is the equilibrium of the game with this KL as a cost
+(magnetic mirror descent, Sokota et al. 2023; its uniform magnet is the entropy bonus). With a magnet that is renewed it
+is the game's own: a copy every N updates (NashPG, arXiv 2510.18183; R-NaD, Perolat et al. 2022), or one that moves a
+little after each update, which for logits is Sokota's magnet^(1 - rate) policy^rate. A magnet that is never renewed and
+whose coefficient falls to 0 only ties a player to the weights that it began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agents.algorithms.settings import AlgorithmConfig, Allowed, Scheduled
+from agents.policies import Policy
+
+KEY = "magnet."  # before the names of its tensors in an algorithm's state
+
+
+@dataclass(frozen=True)
+class MagnetConfig(AlgorithmConfig):
+    """Settings of the magnet; with a coefficient of 0 there is none."""
+
+    magnet_coefficient: Scheduled = 0.0  # of KL(policy || magnet) in the loss; the magnet is an older policy
+    magnet_every: int | None = None  # updates after which the magnet becomes a copy of the policy; null: it does not
+    magnet_rate: float = 0.0  # part of the way to the policy that the magnet goes after each update
+
+    def scheduled(self) -> tuple[str, ...]:
+        return (*super().scheduled(), "magnet_coefficient")
+
+    def allowed(self) -> Allowed:
+        return super().allowed() | {
+            "magnet_coefficient": ("at least 0", self.all_of("magnet_coefficient", lambda x: x >= 0)),
+            "magnet_every": ("at least 1 or null", self.magnet_every is None or self.magnet_every >= 1),
+            "magnet_rate": (
+                "within 0 and 1, and 0 with magnet_every",
+                0 <= self.magnet_rate <= (1 if self.magnet_every is None else 0),
+            ),
+        }
+
+
+class Magnet:
+    """A copy of `policy` that follows it as the settings say."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy.frozen_copy()
+        self.age = 0  # updates since it was made or copied
+
+    def follow(self, policy: Policy, config: MagnetConfig) -> None:
+        """Count an update of `policy`, and move."""
+        self.age += 1
+        renewed = config.magnet_every is not None and self.age >= config.magnet_every
+        if renewed:
+            self.age = 0
+        if renewed or config.magnet_rate:
+            rate = 1.0 if renewed else config.magnet_rate
+            with torch.no_grad():
+                for parameter, its in zip(self.policy.parameters(), policy.parameters(), strict=True):
+                    parameter.lerp_(its, rate)
+                for buffer, now in zip(self.policy.buffers(), policy.buffers(), strict=True):
+                    buffer.copy_(now)  # moments of normalisation, which have no way in between
+
+    def state(self) -> dict[str, Tensor]:
+        """Return its weights, by KEY and name."""
+        return {KEY + name: tensor for name, tensor in self.policy.state_dict().items()}
+
+    @classmethod
+    def from_state(cls, policy: Policy, tensors: Mapping[str, Tensor], age: int) -> Magnet | None:
+        """Return the magnet of `policy` whose `state` is among `tensors`; None where there is none."""
+        weights = {name.removeprefix(KEY): tensor for name, tensor in tensors.items() if name.startswith(KEY)}
+        if not weights:
+            return None
+        magnet = cls(policy)
+        magnet.policy.load_state_dict(weights)
+        magnet.age = age
+        return magnet
