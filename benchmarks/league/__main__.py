@@ -11,9 +11,11 @@ import redis
 
 from benchmarks.apparatus.report import finish
 from benchmarks.league import growth as league_growth
+from benchmarks.league import picture, sides
 from benchmarks.league import speed as league_speed
 from benchmarks.league import strength as league_strength
 from benchmarks.league import tasks as league_tasks
+from benchmarks.league.figures import PEERS
 from workers import servers
 
 
@@ -39,13 +41,17 @@ def growth(given: argparse.Namespace) -> dict[str, Any]:
 
 def strength(given: argparse.Namespace) -> dict[str, Any]:
     """Train all sides, draw their curves."""
-    figures = league_strength.measure(
-        given.games, given.seeds, given.seconds, given.curves, given.peers, given.jobs, given.clock
-    )
+    plan = league_strength.Plan(
+        given.games, given.seeds, given.curves, given.budget, given.sides, given.peers, given.clock, given.first_seed,
+        given.jobs, given.cores,
+    )  # fmt: skip
+    if wrong := league_strength.problems(plan):
+        raise SystemExit("\n".join(f"error: {problem}" for problem in wrong))
+    figures = league_strength.measure(plan)
     if given.pictures is not None:
         for game in given.games:
-            lines = league_strength.read(league_strength.curves_of(given.curves, game))
-            league_strength.draw(given.pictures / f"league_{game}.png", game, lines, league_strength.GOALS.get(game))
+            lines, counted = league_strength.chosen(plan, game), given.clock == league_strength.DECIDED
+            picture.draw(given.pictures / f"league_{game}.png", game, lines, picture.GOALS.get(game), counted)
     return figures
 
 
@@ -63,13 +69,16 @@ def main() -> None:
     part.add_argument("--every", type=float, default=60.0, help="s between snapshots of the league")
     part.add_argument("--history", type=int, default=2_000_000, help="events of the past that the folder keeps")
     part.set_defaults(measure=growth)
-    part = parts.add_parser("strength", help="exploitability, beside self-play and OpenSpiel's learners")
-    part.add_argument("--games", nargs="+", choices=league_strength.SIDES, default=list(league_strength.SIDES))
+    part = parts.add_parser("strength", help="exploitability, beside the control, other sides and OpenSpiel's learners")
+    part.add_argument("--games", nargs="+", choices=sides.GAMES, default=list(sides.TUNED))
+    part.add_argument("--sides", nargs="+", choices=sides.SIDES, help="default: the league and its control")
     part.add_argument("--seeds", type=int, default=3)
-    part.add_argument("--seconds", type=float, help="of training, each side and seed; default: by game")
-    part.add_argument("--peers", nargs="*", choices=league_strength.PEERS, default=["nfsp", "psro"], help="on Leduc")
+    part.add_argument("--first-seed", type=int, default=1, help="new seeds for what was chosen on others")
+    part.add_argument("--clock", choices=["wall", "processor", "decisions"], default="wall", help="peers: wall only")
+    part.add_argument("--budget", type=float, help="s, or decisions of the main agent, of each run; default: by game")
+    part.add_argument("--peers", nargs="*", choices=PEERS, default=["nfsp", "psro"], help="on Leduc")
     part.add_argument("--jobs", type=int, default=1, help="runs at a time, of one thread each")
-    part.add_argument("--clock", choices=["wall", "processor"], default="wall", help="of leagues; peers: wall only")
+    part.add_argument("--cores", type=int, nargs="*", default=[], help="cores that runs stay on, in turn")
     part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
     part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
     part.set_defaults(measure=strength)

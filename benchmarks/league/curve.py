@@ -1,10 +1,10 @@
 """A league's exploitability as it learns: `python -m benchmarks.league.curve kuhn --seconds 60 --out kuhn.jsonl`.
 
-One league in this process with the settings of conf/league/GAME.yaml. With --self-play one player with the main agent's
-settings that plays itself, without snapshots. With --control that player with the main agent's snapshots, and the same
-evaluator's mixture of them: what a league's result would be without the league. Exploitability is computed exactly, on
-the whole game (envs.exploitability), and the clock stands still meanwhile. Every line is a JSON object {game, side,
-seed, seconds, nash_mixture, main_agent, ...}.
+One league in this process, or another side of the strength benchmark (benchmarks/league/sides.py): --side control plays
+itself and is scored by the mixture of its snapshots, --side selfplay has none. Exploitability is computed exactly, on
+the whole game (envs.exploitability), and the clock stands still meanwhile; it is null where the game is too large.
+Every line is a JSON object {game, side, seed, seconds, nash_mixture, main_agent, ...}; the last one has least_win_rate,
+of the main agent against all of its own past.
 """
 
 from __future__ import annotations
@@ -12,46 +12,29 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
 
+import envs
+from agents.checkpoints import weights_to_bytes
+from benchmarks.league.sides import GAMES, LEAGUE, settings, there
 from envs import exploitability
-from workers.config.league import LeagueConfig, PlayerConfig
+from warren.errors import ConfigurationError
+from workers.evaluation.duplicate_deals import Side, play_deals
 from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
 
-CONF = Path(__file__).resolve().parents[2] / "conf" / "league"
-GAMES = ("rps", "spinning_top", "kuhn", "leduc")
 # The processor's does not depend on what else a machine does; to one thread on a core of its own both are the same.
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
-LEAGUE, SELF_PLAY, CONTROL = "league", "self_play", "control"  # the sides
-
-
-def settings(game: str, seed: int, side: str, changes: list[str] | None = None) -> LeagueConfig:
-    """Return conf/league/GAME.yaml with `changes` (Hydra's NAME=VALUE), less what `side` lacks.
-
-    Self-play: its main agent alone, playing itself. The control: that, frozen when the main agent would be, and
-    evaluated as the league is.
-    """
-    found = OmegaConf.merge(OmegaConf.load(CONF / f"{game}.yaml"), OmegaConf.from_dotlist(changes or []))
-    given: Any = OmegaConf.to_container(found)
-    config = LeagueConfig.from_dict({**given, "seed": seed})
-    if side == LEAGUE:
-        return config
-    main = config.players["main"]
-    if side == CONTROL:  # a main agent that meets no other: so its snapshots follow the rule of a main agent
-        alone = {**main.config, "pfsp_share": 0.0, "verification_share": 0.0}
-        return replace(config, players={"main": replace(main, config=alone)})
-    main = PlayerConfig("self_play", {"snapshot_every": None}, main.hyperparameters)
-    return replace(config, players={"main": main}, evaluation_share=0.0)
+DEALS = 1024  # against each of the main agent's own snapshots
+SHARES = "shares.json"
 
 
 class Meter:
@@ -59,49 +42,94 @@ class Meter:
 
     def __init__(self, league: LocalLeague) -> None:
         self._league = league
-        self._form = exploitability.load(league.config.env, **league.config.env_kwargs)
+        self._form = None
+        with contextlib.suppress(ConfigurationError):  # too large to be written out
+            self._form = exploitability.load(league.config.env, **league.config.env_kwargs)
         self._tables: dict[int, np.ndarray] = {}  # of frozen players, by slot
 
-    def read(self) -> dict[str, float]:
-        """In the game's points a game, and how large the league has become."""
+    def read(self) -> dict[str, float | None]:
+        """In the game's points a game, how large the league has become, and what part of the mixture is exploiters'."""
         league = self._league
         slots, shares = league.mixture()
-        tables = []
-        for slot in slots.tolist():
-            if slot not in self._tables:
-                self._tables[slot] = self._table(league.policy_of(slot))
-            tables.append(self._tables[slot])
-        mixture = exploitability.mixture(self._form, tables, shares)
+        players = [league.league.state.roster.by_slot[int(slot)] for slot in slots]
+        theirs = np.array([player.parent != "main" for player in players], np.bool_)
         return {
-            "nash_mixture": round(exploitability.of(self._form, mixture), 6),
-            "main_agent": round(exploitability.of(self._form, self._table(league.trainees["main"].policy)), 6),
+            "nash_mixture": self._of_mixture(slots, shares),
+            "main_agent": self._of(lambda form: table(form, league.trainees["main"].policy)),
             "frozen": len(slots),
             "in_mixture": int((shares.max(axis=0) > 0.01).sum()),
+            "exploiters": int(theirs.sum()),
+            "exploiters_share": round(float(shares[:, theirs].sum() / 2.0), 4),
             "steps": sum(trainee.steps for trainee in league.trainees.values()),
+            "main_steps": league.trainees["main"].steps,
             "evaluation_games": int(league.returns.total_games),
         }
 
-    def _table(self, policy: Any) -> np.ndarray:
-        return table(self._form, policy)
+    def _of_mixture(self, slots: np.ndarray, shares: np.ndarray) -> float | None:
+        held = np.flatnonzero(shares.max(axis=0) > 0.0).tolist()
+
+        def mixed(form: Any) -> np.ndarray:
+            for slot in slots[held].tolist():
+                if slot not in self._tables:
+                    self._tables[slot] = table(form, self._league.policy_of(slot))
+            return exploitability.mixture(form, [self._tables[int(slots[place])] for place in held], shares[:, held])
+
+        return self._of(mixed)
+
+    def _of(self, policy: Callable[[Any], np.ndarray]) -> float | None:
+        return None if self._form is None else round(exploitability.of(self._form, policy(self._form)), 6)
 
 
 def follow(
     league: LocalLeague,
-    seconds: float,
+    budget: float,
     every: float,
     out: TextIO,
     clock: Callable[[], float] = time.perf_counter,
+    decisions: bool = False,
     **labels: Any,
 ) -> None:
-    """Let `league` learn for `seconds` by `clock`, with a line about every `every` seconds, none after the end."""
-    meter, spent, due = Meter(league), 0.0, 0.0
-    while spent < seconds:
-        if spent >= due:
-            print(json.dumps({**labels, "seconds": round(spent, 2), **meter.read()}), file=out, flush=True)
-            due = spent + every
+    """Let `league` learn for `budget` s by `clock`, or main `decisions`; a line every `every`, and one at the end."""
+    meter, seconds, due = Meter(league), 0.0, 0.0
+    main = league.trainees["main"]
+
+    def spent() -> float:
+        return float(main.steps) if decisions else seconds
+
+    def line(**more: Any) -> None:
+        print(json.dumps({**labels, "seconds": round(seconds, 2), **meter.read(), **more}), file=out, flush=True)
+
+    while spent() < budget:
+        if spent() >= due:
+            line()
+            due = spent() + every
         started = clock()
         league.round()
-        spent += clock() - started
+        seconds += clock() - started
+    line(least_win_rate=least_win_rate(league))
+
+
+def least_win_rate(league: LocalLeague, deals: int = DEALS) -> float | None:
+    """Return the main agent's lowest win rate, a draw for half, against its own snapshots; None where it has none."""
+    roster = league.league.state.roster
+    past = roster.snapshots_of("main")
+    games = envs.make_two_player(league.config.env, min(512, deals), league.config.seed, **league.config.env_kwargs)
+    generator = torch.Generator().manual_seed(league.config.seed)
+    main, rates = Side.of(league.trainees["main"].policy), []
+    for slot in past.tolist():
+        returns = play_deals(games, main, Side.of(league.policy_of(slot)), deals, generator)
+        rates.append(float((np.sign(returns) / 2.0 + 0.5).mean()))
+    return round(min(rates), 4) if rates else None
+
+
+def keep(league: LocalLeague, folder: Path) -> None:
+    """Write the members of the mixture and their shares to `folder`, to play against others (see meeting.py)."""
+    slots, shares = league.mixture()
+    held = np.flatnonzero(shares.max(axis=0) > 0.0)
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, slot in enumerate(slots[held].tolist()):
+        (folder / f"{number}.safetensors").write_bytes(weights_to_bytes(league.policy_of(slot), {}))
+    (folder / SHARES).write_text(json.dumps(shares[:, held].tolist()))
 
 
 def main() -> None:
@@ -109,20 +137,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("game", choices=GAMES)
     parser.add_argument("changes", nargs="*", help="settings other than the file's: algorithm.epochs=2")
-    sides = parser.add_mutually_exclusive_group()
-    for option, side in (("--self-play", SELF_PLAY), ("--control", CONTROL)):
-        sides.add_argument(option, action="store_const", const=side, default=LEAGUE, dest="side")
+    parser.add_argument("--side", choices=there(), default=LEAGUE)
     parser.add_argument("--seconds", type=float, default=60.0, help="time of learning")
+    parser.add_argument("--decisions", type=float, help="of the main agent, in place of seconds")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="processor: of this process")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--every", type=float, default=5.0, help="seconds between lines, at least")
+    parser.add_argument("--every", type=float, default=5.0, help="seconds, or decisions, between lines, at least")
+    parser.add_argument("--core", type=int, help="the core that this process stays on")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for the mixture's models and shares")
     parser.add_argument("--out", type=Path, help="JSON lines are added there; else printed")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
+    if given.core is not None:
+        os.sched_setaffinity(0, {given.core})
     torch.set_num_threads(1)  # networks this small are faster so
     league = LocalLeague(settings(given.game, given.seed, given.side, given.changes))
     labels = {"game": given.game, "side": given.side, "seed": given.seed}
+    clock, budget = CLOCKS[given.clock], given.seconds if given.decisions is None else given.decisions
     with given.out.open("a") if given.out else contextlib.nullcontext(sys.stdout) as out:
-        follow(league, given.seconds, given.every, out, CLOCKS[given.clock], **labels)
+        follow(league, budget, given.every, out, clock, given.decisions is not None, **labels)
+    if given.keep is not None:
+        keep(league, given.keep)
 
 
 if __name__ == "__main__":

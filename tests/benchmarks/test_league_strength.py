@@ -4,10 +4,18 @@ from dataclasses import replace
 from itertools import count, pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.league import strength
-from benchmarks.league.curve import follow, settings
+import envs
+from benchmarks.league import curve as curves
+from benchmarks.league import figures, meeting, picture, sides, strength
+from benchmarks.league.curve import follow
+from benchmarks.league.figures import read, summary
+from benchmarks.league.sides import settings
+from benchmarks.league.strength import Plan
+from envs import exploitability
+from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,7 +35,7 @@ def test_a_league_scores_by_its_end_and_self_play_by_its_second_half():
         *curve("league", 3, [0.9, 0.5, 0.02], main_agent=0.2),
         *curve("selfplay", 1, [0.1, 0.7, 0.9, 0.5, 0.8], name="main_agent"),
     ]
-    found = strength.summary("rps", lines)
+    found = summary("rps", lines)
     assert found["rps_league"] == 0.02 and found["rps_league_by_seed"] == [0.04, 0.01, 0.02]
     assert found["rps_main_agent"] == 0.2
     assert found["rps_selfplay"] == 0.8  # of 0.9, 0.5, 0.8
@@ -40,9 +48,23 @@ def test_a_control_is_worth_its_mixture_at_the_end_beside_the_leagues():
         *curve("control", 1, [2.0, 0.3], "leduc", main_agent=0.5),
         *curve("control", 2, [2.0, 0.1], "leduc", main_agent=0.7),
     ]
-    found = strength.summary("leduc", lines)
+    found = summary("leduc", lines)
     assert found["leduc_control"] == 0.2 and found["leduc_control_by_seed"] == [0.3, 0.1]
     assert found["leduc_control_main_agent"] == 0.6
+    assert "leduc_interval" not in found  # of one pair nothing follows
+
+
+def test_the_interval_is_of_differences_between_runs_of_the_same_seed():
+    apart = [0.10, 0.12, 0.08, 0.10]  # by which the control is more exploitable, on each seed
+    ends = [0.2, 0.9, 0.4, 0.6]  # seeds differ by far more
+    lines = [line for seed, end in enumerate(ends) for line in curve("league", seed, [2.0, end], main_agent=1.0)]
+    lines += [line for seed, end in enumerate(ends) for line in curve("control", seed, [2.0, end + apart[seed]])]
+    lines += [{"side": "league", "seed": seed, "relative_performance": 0.01 * seed} for seed in range(4)]
+    found = summary("leduc", lines)
+    low, high = found["leduc_interval"]
+    error = 0.0163299 / 2.0  # the differences' deviation over the root of their number
+    assert (low, high) == pytest.approx((-0.1 - 3.1824 * error, -0.1 + 3.1824 * error), abs=1e-4)  # t of 3 degrees
+    assert found["leduc_relative_performance"] == pytest.approx(0.015)
 
 
 def test_poker_has_the_names_of_its_sides():
@@ -51,44 +73,45 @@ def test_poker_has_the_names_of_its_sides():
         *curve("nfsp", 1, [3.0, 2.0], "leduc", name="exploitability"),
         *curve("psro", 1, [4.0, 0.5], "leduc", name="exploitability"),
     ]
-    found = strength.summary("leduc", lines)
-    values = {name: found[f"leduc_{name}"] for name in ("nash_mixture", "main_agent", "nfsp", "psro")}
-    assert values == {"nash_mixture": 0.2, "main_agent": 0.4, "nfsp": 2.0, "psro": 0.5}
+    found = summary("leduc", lines)
+    values = {name: found[f"leduc_{name}"] for name in ("league", "main_agent", "nfsp", "psro")}
+    assert values == {"league": 0.2, "main_agent": 0.4, "nfsp": 2.0, "psro": 0.5}
     assert not any("psro_nash" in name or "selfplay" in name for name in found)
 
 
 def test_every_side_has_the_same_time_and_seed(tmp_path):
-    for game, sides in strength.SIDES.items():
-        for side in sides:
-            command = strength.command(game, side, 7, 12.0, tmp_path / "out.jsonl")
-            options = dict(pairwise(command))
-            assert (options["--seconds"], options["--seed"]) == ("12.0", "7")
-            assert ("--self-play" in command) == (side == "selfplay")
-            assert ("--control" in command) == (side == "control")
-    psro = strength.command("leduc", "psro_nash", 1, 1.0, tmp_path / "out.jsonl")
-    assert psro[3] == "psro" and psro[-2:] == ["--meta-strategy", "nash"]
+    plan = Plan(["leduc"], 1, tmp_path, 12.0, cores=[1])
+    for side in (*sides.there(), *figures.PEERS):
+        options = dict(pairwise(strength.command(plan, "leduc", 7, side, tmp_path / "out.jsonl", 1)))
+        assert (options["--seconds"], options["--seed"], options["-n"]) == ("12.0", "7", "19")
+        if side not in figures.PEERS:
+            assert (options["--side"], options["--core"], options["--clock"]) == (side, "1", "wall")
+    psro = strength.command(plan, "leduc", 1, "psro_nash", tmp_path / "out.jsonl")
+    assert psro[6] == "psro" and psro[-2:] == ["--meta-strategy", "nash"]
+    counted = Plan(["leduc"], 1, tmp_path, clock="decisions")
+    options = dict(pairwise(strength.command(counted, "leduc", 1, "league", tmp_path / "out.jsonl")))
+    assert options["--decisions"] == "4000000" and "--seconds" not in options
 
 
 def test_a_curve_starts_at_once_ends_in_time_and_can_be_read_and_drawn(tmp_path):
     out = io.StringIO()
-    for side in ("league", "self_play"):
+    for side in ("league", "selfplay"):
         league = LocalLeague(settings("rps", 1, side, ["games=64", "lanes=64"]))
-        name = {"self_play": "selfplay"}.get(side, side)
-        follow(league, 3.0, 0.5, out, clock=count(0.0, 0.25).__next__, game="rps", side=name, seed=1)
+        follow(league, 3.0, 0.5, out, clock=count(0.0, 0.25).__next__, game="rps", side=side, seed=1)
     path = tmp_path / "rps.jsonl"
     path.write_text(out.getvalue())
-    runs = strength.by_run(strength.read(path))
+    runs = figures.by_run(read(path))
     assert set(runs) == {("league", 1), ("selfplay", 1)}
     for found in runs.values():
         seconds = [line["seconds"] for line in found]
-        assert seconds == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]  # a round takes a quarter of a second of this clock
+        assert seconds == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]  # a round takes a quarter of a second of this clock
         assert found[-1]["steps"] > found[0]["steps"] == 0
         assert found[0]["main_agent"] > 0.2  # it begins with a favourite
-    strength.draw(tmp_path / "rps.png", "rps", strength.read(path), goal=0.05)
+    picture.draw(tmp_path / "rps.png", "rps", read(path), goal=0.05)
     assert (tmp_path / "rps.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("game", list(strength.SIDES))
+@pytest.mark.parametrize("game", list(sides.TUNED))
 def test_a_control_has_all_settings_of_the_league_but_its_other_players(game):
     league, control = settings(game, 3, "league"), settings(game, 3, "control")
     main, alone = league.players["main"], control.players.pop("main")
@@ -117,27 +140,108 @@ def test_a_control_plays_itself_alone_and_is_scored_by_the_mixture_of_its_snapsh
 
 
 def test_self_play_has_the_settings_of_the_main_agent_but_nobody_else_to_play():
-    league, alone = settings("kuhn", 3, "league"), settings("kuhn", 3, "self_play")
+    league, alone = settings("kuhn", 3, "league"), settings("kuhn", 3, "selfplay")
     assert alone.algorithm == league.algorithm and alone.network == league.network and alone.seed == 3
     assert {name: player.kind for name, player in alone.players.items()} == {"main": "self_play"}
     assert settings("kuhn", 3, "league", ["algorithm.epochs=1"]).algorithm["epochs"] == 1
 
 
+def played(command, **_):
+    """Write what a process would have: two lines, of the peer or the league that the command names."""
+    out, seed = (command[command.index(name) + 1] for name in ("--out", "--seed"))
+    name = "nash_mixture" if "benchmarks.league.curve" in command else "exploitability"
+    lines = [{"seed": int(seed), "seconds": s, name: 2.0 - s, "main_agent": 3.0} for s in (0.0, 1.0)]
+    Path(out).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_every_run_adds_its_curve_under_the_name_of_its_side(tmp_path, monkeypatch, jobs):
-    def process(command, **_):
-        out, seed = (command[command.index(name) + 1] for name in ("--out", "--seed"))
-        name = "nash_mixture" if "benchmarks.league.curve" in command else "exploitability"
-        lines = [{"seed": int(seed), "seconds": s, name: 2.0 - s, "main_agent": 3.0} for s in (0.0, 1.0)]
-        Path(out).write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-    monkeypatch.setattr(strength.subprocess, "run", process)
-    (tmp_path / "leduc.jsonl").write_text("of an earlier run")
-    found = strength.measure(["leduc"], 2, 1.0, tmp_path, ["psro_nash"], jobs)
-    assert found["leduc_nash_mixture_by_seed"] == found["leduc_psro_nash_by_seed"] == [1.0, 1.0]
-    assert "leduc_nfsp" not in found and found["seconds"] == {"leduc": 1.0}
-    lines = strength.read(tmp_path / "leduc.jsonl")
+    monkeypatch.setattr(strength.subprocess, "run", played)
+    found = strength.measure(Plan(["leduc"], 2, tmp_path, 1.0, peers=["psro_nash"], jobs=jobs))
+    assert found["leduc_league_by_seed"] == found["leduc_psro_nash_by_seed"] == [1.0, 1.0]
+    assert "leduc_nfsp" not in found and found["budget"] == {"leduc": 1.0}
+    lines = read(tmp_path / "leduc.jsonl")
     assert [(line["side"], line["seed"]) for line in lines[::2]] == [
         ("league", 1), ("control", 1), ("psro_nash", 1), ("league", 2), ("control", 2), ("psro_nash", 2),
     ]  # fmt: skip
     assert list(tmp_path.iterdir()) == [tmp_path / "leduc.jsonl"]
+
+
+def test_an_interrupted_benchmark_makes_only_the_runs_that_are_missing(tmp_path, monkeypatch):
+    runs = []
+
+    def process(command, **_):
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        runs.append((command[command.index("--seed") + 1], command[command.index("--side") + 1]))
+        played(command)
+
+    monkeypatch.setattr(strength.subprocess, "run", process)
+    plan = Plan(["kuhn"], 2, tmp_path, 1.0, sides=["league", "early"], first_seed=11)
+    with pytest.raises(KeyboardInterrupt):
+        strength.measure(plan)
+    assert runs == [("11", "league"), ("11", "early"), ("12", "league")]
+    runs.clear()
+    found = strength.measure(plan)
+    assert runs == [("12", "early")] and found["kuhn_early_by_seed"] == [1.0, 1.0]
+    longer = Plan(["kuhn"], 1, tmp_path, 2.0, sides=["league"], first_seed=11)
+    runs.clear()
+    assert strength.measure(longer)["kuhn_league_by_seed"] == [1.0] and runs == [("11", "league")]
+
+
+@pytest.mark.parametrize("side", sides.there())
+def test_sides_differ_from_the_league_by_their_parts_alone(side):
+    league, found = settings("leduc", 3, "league"), settings("leduc", 3, side)
+    parts = sides.SIDES[side]
+    assert (found.algorithm, found.network, found.seed) == (league.algorithm, league.network, 3)
+    assert (len(found.players) == 1) == bool({"without exploiters", "self-play alone"} & set(parts))
+    if "without PFSP" in parts:
+        assert found.players["main"].config["pfsp_share"] == 0.0
+    if "early exploiters" in parts:
+        kept = {
+            player.config["checkpoint_max_steps"]
+            for player in found.players.values()
+            if player.kind in sides.EXPLOITERS
+        }
+        assert kept == {60_000} and found.period_steps <= 30_000
+        assert found.players["main"].config == league.players["main"].config
+    if "PSRO exploiter" in parts:
+        assert [player.kind for player in found.players.values()].count("psro") == 1
+
+
+def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path):
+    lacking = [side for side in sides.SIDES if side not in sides.there()]
+    for side in lacking:
+        (said,) = strength.problems(Plan(["kuhn"], 1, tmp_path, sides=["league", side]))
+        assert said.startswith(f"side {side}: this version has no ")
+    assert strength.problems(Plan(["kuhn"], 1, tmp_path, sides=sides.there())) == []
+
+
+@pytest.mark.parametrize("game", sides.HELD_OUT)
+def test_games_that_are_held_out_are_played_by_the_settings_of_leduc(game):
+    tuned, found = settings("leduc", 1, "league"), settings(game, 1, "league")
+    assert (found.players, found.algorithm) == (tuned.players, tuned.algorithm) and found.reward_scale == 1.0
+    games = envs.make_two_player(found.env, 2, 1, **found.env_kwargs)
+    assert games.reset().action_mask.any(axis=1).all() and games.max_return == 1.0
+
+
+def test_least_win_rate_is_that_against_the_worst_of_its_own_snapshots(monkeypatch):
+    league = LocalLeague(settings("rps", 1, "control", ["games=64", "lanes=64", "period_steps=200"]))
+    while len(league.frozen) < 3:
+        league.round()
+    returns = iter([np.full((2, 4), 1.0), np.array([[1.0, -1.0, -1.0, 0.0]] * 2), np.zeros((2, 4))])
+    monkeypatch.setattr(curves, "play_deals", lambda *_: next(returns))
+    assert curves.least_win_rate(league, 4) == 0.375
+
+
+def test_mixtures_of_two_sides_meet_as_they_were_kept(tmp_path):
+    places = [tmp_path / side for side in ("league", "control")]
+    form, mixed = exploitability.load("matrix:rps"), []
+    for seed, place in enumerate(places):
+        league = LocalLeague(settings("rps", seed, place.name, ["games=64"]))
+        curves.keep(league, place)
+        mixed.append(table(form, league.policy_of(int(league.mixture()[0][0]))))
+    gain = exploitability.payoff(form, mixed)[0, 1]
+    assert abs(gain) > 0.05
+    assert meeting.relative_performance("rps", *places, 4000) == pytest.approx(gain, abs=0.05)
+    assert meeting.relative_performance("rps", places[0], places[0], 4000) == pytest.approx(0.0, abs=0.05)

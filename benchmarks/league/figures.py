@@ -1,0 +1,101 @@
+"""Figures of the strength benchmark from its curves: medians over the seeds, and paired intervals."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.league.sides import CONTROL, LEAGUE, SELF_PLAY
+
+Line = dict[str, Any]
+PEERS = ("nfsp", "psro", "psro_nash")  # on Leduc
+CONFIDENCE = 0.95
+SHORT = {"spinning_top": "spinning"}
+
+
+def read(path: Path) -> list[Line]:
+    """Return the lines of a file of curves, in order; none where there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+
+
+def exploitability(line: Line) -> float | None:
+    """Return a line's figure of its side: of a league's mixture, of self-play's policy, a peer's own."""
+    name = "exploitability" if line["side"] in PEERS else "main_agent" if line["side"] == SELF_PLAY else "nash_mixture"
+    found = line.get(name)
+    return None if found is None else float(found)
+
+
+def by_run(lines: Iterable[Line]) -> dict[tuple[str, int], list[Line]]:
+    """(side, seed) -> its curve."""
+    runs: dict[tuple[str, int], list[Line]] = {}
+    for line in lines:
+        if "seconds" in line:
+            runs.setdefault((line["side"], line["seed"]), []).append(line)
+    return runs
+
+
+def late(curve: Sequence[Line]) -> list[float | None]:
+    """Exploitability over the second half of a curve's time."""
+    half = curve[-1]["seconds"] / 2
+    return [exploitability(line) for line in curve if line["seconds"] >= half]
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """Return the median of those that are known; None without any."""
+    known = [float(value) for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def paired_interval(differences: Sequence[float], confidence: float = CONFIDENCE) -> list[float] | None:
+    """Return the bounds of the mean of paired differences by Student's t; None for fewer than two."""
+    if len(differences) < 2:
+        return None
+    mean, error = float(np.mean(differences)), float(stats.sem(differences))
+    reach = error * float(stats.t.ppf(0.5 + confidence / 2.0, len(differences) - 1))
+    return [round(mean - reach, 5), round(mean + reach, 5)]
+
+
+def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
+    """Return medians over the seeds, each seed's own figure, and how the league differs from its control.
+
+    A league, its control and a peer are worth what they end with. Self-play goes round and may be anywhere when it
+    stops: it is worth its median over the second half of its time. NAME_interval holds the mean of league less control,
+    seed by seed, with a confidence of 95 %: where both bounds are below 0 the league is less exploitable.
+    """
+    runs, short = by_run(lines), SHORT.get(game, game)
+    figures: dict[str, Any] = {}
+
+    def add(name: str, of: str, worth: Callable[[list[Line]], float | None]) -> None:
+        found = [worth(curve) for (side, _), curve in sorted(runs.items()) if side == of]
+        values = [round(value, 4) for value in found if value is not None]
+        if values:
+            figures[f"{short}_{name}"] = round(statistics.median(values), 4)
+            figures[f"{short}_{name}_by_seed"] = values
+
+    for side in dict.fromkeys(side for side, _ in runs):
+        if side == SELF_PLAY:
+            add(side, side, lambda curve: median(late(curve)))
+        else:
+            add(side, side, lambda curve: exploitability(curve[-1]))
+        add(f"{side}_at_start", side, lambda curve: exploitability(curve[0]))
+        if side not in (SELF_PLAY, *PEERS):
+            own = "" if side == LEAGUE else f"{side}_"
+            add(f"{own}main_agent", side, lambda curve: curve[-1].get("main_agent"))
+            add(f"{own}least_win_rate", side, lambda curve: curve[-1].get("least_win_rate"))
+            add(f"{own}exploiters_share", side, lambda curve: curve[-1].get("exploiters_share"))
+    ends = {which: exploitability(curve[-1]) for which, curve in runs.items()}
+    pairs = [(ends[LEAGUE, seed], ends.get((CONTROL, seed))) for side, seed in sorted(ends) if side == LEAGUE]
+    differences = [league - control for league, control in pairs if league is not None and control is not None]
+    if (interval := paired_interval(differences)) is not None:
+        figures[f"{short}_interval"] = interval
+    relative = [line["relative_performance"] for line in lines if "relative_performance" in line]
+    if relative:
+        figures[f"{short}_relative_performance"] = round(statistics.mean(relative), 5)
+        figures[f"{short}_relative_performance_interval"] = paired_interval(relative)
+    return figures
