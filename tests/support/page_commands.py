@@ -87,6 +87,7 @@ ASKS = (
     "curl localhost:8001 -H 'session: a' -H 'step_kind: auto' -d '{\"observation\": [0.1, 0, 0, 0.2], \"reward\": 1}'"
 )
 DEAD = NotRun("there has to be a dead letter; the tests of dead letters list, show, requeue and drop some")
+RESPONSE = NotRun("it learns for minutes; tests/workers/evaluation/test_best_response.py lets a small one learn")
 NAMED = NotRun("an address of a reader's own")
 
 ENTER = "0\n" * 20  # moves of a player who always takes the first
@@ -170,6 +171,11 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m league.manage --run NAME freeze main": Run("league", says="froze main at main@"),
     "python -m league.manage --run NAME set hunter config.weighting=variance rules.learning_rate=0.0005": Run("league"),
     "python -m workers.league_pictures runs/kuhn/TRIAL": Run(says="pictures/payoff.png"),
+    "python -m workers.exploitability runs/kuhn/TRIAL": RESPONSE,
+    "python -m workers.exploitability runs/kuhn/TRIAL --budget 1000000 --deals 100000 learning_rate=0.002": RESPONSE,
+    "python -m workers.tournament runs/kuhn/TRIAL:main runs/kuhn/TRIAL:mixture uniform --games 10000": NotRun(
+        "it plays for minutes; tests/workers/evaluation/test_tournament.py plays a small one"
+    ),
     "python -m league.models --run NAME list": Run("league", says="model main@"),
     "python -m league.models --run NAME save FOLDER": Run("league"),
     "python -m league.models --run OTHER restore FOLDER": Run("league"),
