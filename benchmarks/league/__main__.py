@@ -1,4 +1,4 @@
-"""The league measured: `python -m benchmarks.league speed`, `growth` or `strength`. The last line is JSON."""
+"""The league measured: `python -m benchmarks.league speed`, `growth`, `scores` or `strength`. The last line is JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import redis
+import torch
 
 from benchmarks.apparatus.report import finish
 from benchmarks.league import growth as league_growth
 from benchmarks.league import picture, sides
+from benchmarks.league import scores as league_scores
 from benchmarks.league import speed as league_speed
 from benchmarks.league import strength as league_strength
 from benchmarks.league import tasks as league_tasks
@@ -37,6 +39,12 @@ def growth(given: argparse.Namespace) -> dict[str, Any]:
     ):
         client = redis.Redis.from_url(found.redis_url)
         return league_growth.measure(client, Path(folder) / "league", given.seconds, given.every, given.history)
+
+
+def scores(given: argparse.Namespace) -> dict[str, Any]:
+    """Score a league of players that nobody trained."""
+    torch.set_num_threads(1)  # as an evaluator has
+    return league_scores.measure(given.game, given.players)
 
 
 def strength(given: argparse.Namespace) -> dict[str, Any]:
@@ -69,6 +77,10 @@ def main() -> None:
     part.add_argument("--every", type=float, default=60.0, help="s between snapshots of the league")
     part.add_argument("--history", type=int, default=2_000_000, help="events of the past that the folder keeps")
     part.set_defaults(measure=growth)
+    part = parts.add_parser("scores", help="seconds that a score of a large league takes")
+    part.add_argument("--game", choices=sides.GAMES, default="leduc", help="one small enough to be written out")
+    part.add_argument("--players", type=int, default=200)
+    part.set_defaults(measure=scores)
     part = parts.add_parser("strength", help="exploitability, beside the control, other sides and OpenSpiel's learners")
     part.add_argument("--games", nargs="+", choices=sides.GAMES, default=list(sides.TUNED))
     part.add_argument("--sides", nargs="+", choices=sides.SIDES, help="default: the league and its control")

@@ -20,12 +20,14 @@ from league.matchmaking.base import (
     rivals_of,
     weighted,
 )
+from league.matchmaking.best_response import BestResponse
 from league.matchmaking.pbt import PbtElo, PbtPsro
 from league.matchmaking.psro import Psro
 from league.matchmaking.simple import Champion, Fixed, Pfsp, Random, SelfPlay, Softmax
 
 __all__ = [
     "KINDS",
+    "BestResponse",
     "Branch",
     "Candidates",
     "Champion",

@@ -162,6 +162,7 @@ def test_a_wrong_name_lists_the_right_ones() -> None:
         ("main_agent", {"pfsp_share": 0.9}, "above 1"),
         ("main_agent", {"checkpoint_win_rate": 7.0}, "checkpoint_win_rate=7.0"),
         ("main_exploiter", {"checkpoint_min_steps": 10, "checkpoint_max_steps": 5}, "need 0 <= min <= max"),
+        ("best_response", {"budget": 0}, "budget=0 must be at least 1 step"),
     ],
 )
 def test_impossible_constants_are_refused(kind: str, config: dict[str, object], problem: str) -> None:
@@ -185,4 +186,15 @@ def test_whoever_plays_only_a_removed_player_is_told_so(small: LeagueState) -> N
 
 def test_exploiters_alone_bring_no_frozen_model_of_their_beginning() -> None:
     late = {name for name in KINDS if not KINDS[name].begins_frozen}
-    assert late == {"main_exploiter", "league_exploiter"}
+    assert late == {"main_exploiter", "league_exploiter", "best_response"}
+
+
+def test_a_best_response_meets_one_player_or_the_mixture_until_its_budget_is_spent(small: LeagueState) -> None:
+    me, rng = small.players["main"], np.random.default_rng(0)
+    alone = kind_of("best_response", {"opponent": "main@1", "budget": 300})
+    assert distribution(alone, small, me)[small.players["main@1"].slot] == 1.0
+    mixed = distribution(kind_of("best_response"), small, me)
+    assert mixed == pytest.approx(distribution(kind_of("psro"), small, me))
+    early, late = alone.period_end(small, me, 299, rng), alone.period_end(small, me, 300, rng)
+    assert (early.snapshot, early.reset) == (False, False)
+    assert (late.snapshot, late.reset) == (True, True)

@@ -1,0 +1,42 @@
+"""Best responses one after another: each learns for a budget against what is to be beaten, and is frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from league.matchmaking.base import KINDS, Branch, Decision
+from league.matchmaking.psro import Psro
+from league.matchmaking.simple import Fixed
+from league.matchmaking.view import Player, View
+
+
+@KINDS.register("best_response")
+@dataclass(frozen=True)
+class BestResponse(Psro):
+    """Learn to beat `opponent`, or the mixture of all frozen players, for `budget` steps; be frozen, and begin anew.
+
+    The gain of each is the evaluators' return of its snapshot.
+    """
+
+    begins_frozen: ClassVar[bool] = False
+
+    opponent: str = ""  # a player; "": the mixture
+    budget: int = 100_000
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        if self.opponent:
+            yield from Fixed(opponent=self.opponent).branches(view, me)
+        else:
+            yield from super().branches(view, me)
+
+    def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
+        if steps < self.budget:
+            return Decision(reason=f"{steps} of {self.budget} steps of the budget")
+        return Decision(snapshot=True, reset=True, reason="the budget is spent")
+
+    def problems(self) -> list[str]:
+        return super().problems() + ([] if self.budget > 0 else [f"budget={self.budget} must be at least 1 step"])
