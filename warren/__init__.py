@@ -1,7 +1,7 @@
-"""The public names, each imported from its package when it is first used, and the modules that every package may use.
+"""The public names, each imported from its package at its first use, and the modules that every package may use.
 
-__init__.pyi lists the names and is all that says where they are: it is read here as data, so that the lowest package
-imports none above it, and type checkers read it as they read any stub.
+__init__.pyi alone says where each name is. It is read here as data, so this lowest package imports none above it; type
+checkers read it as a stub.
 """
 
 import ast

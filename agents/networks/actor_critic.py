@@ -1,4 +1,4 @@
-"""An actor-critic of any encoder and any core, its trunk shared by policy and value or one for each."""
+"""An actor-critic of any encoder and core; policy and value share a trunk or have one each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of networks by name, and the building of one of them or of the user's."""
+"""The registry of networks, and `build_network`, which builds one of them or the user's own."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def build_network(
 ) -> Network:
     """Build the network that `config` describes; its `name` ("mlp" if absent) chooses it, the rest are its settings.
 
-    A name with a colon is the user's: "path/to/file.py:build" or "my.module:build", a Builder. Raises UnknownName for
-    the name, and ConfigurationError for the settings and for whatever a user's function raises.
+    A name with a colon is the user's Builder: "path/to/file.py:build" or "my.module:build". Raises UnknownName for an
+    unknown name, ConfigurationError for wrong settings and for anything that the user's function raises.
     """
     settings = dict(config)
     name = str(settings.pop("name", "mlp"))

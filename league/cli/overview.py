@@ -1,4 +1,4 @@
-"""A league at one moment as rows of plain values: what `league.show` prints, for people and as JSON."""
+"""The state of a league as rows of plain values, which `league.show` prints as text or JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from league.rules.win_rates import games_of
 from league.state.league_state import LeagueState
 
 Row = dict[str, Any]
-FEW_OPPONENTS, FEW_GAMES = 3, 30  # with less than that an Elo rating says little: it is provisional
+FEW_OPPONENTS, FEW_GAMES = 3, 30  # below these an Elo rating is provisional
 
 
 def overview(store: Store, pool: Pool, width: int) -> Row:
-    """All of the below; `width` is the most players in the payoff. The league's part is of one moment."""
+    """Return all that `league.show` prints, the league's part of one moment; the payoff has at most `width` players."""
     state = store.load()
     seconds, microseconds = store.redis.time()
     now = seconds * 1000 + microseconds // 1000
@@ -36,7 +36,7 @@ def overview(store: Store, pool: Pool, width: int) -> Row:
 
 
 def record_of(state: LeagueState, slot: int) -> tuple[float, float | None]:
-    """(decayed games of a player against others, its mean win rate over those it met; None where it met nobody)."""
+    """Return a player's decayed games against others, and its mean win rate over those it met (None if it met none)."""
     others = state.roster.everyone[state.roster.everyone != slot]
     games = state.games(slot, others)
     met = others[games > 0]
@@ -52,7 +52,7 @@ def is_provisional(state: LeagueState, slot: int) -> bool:
 
 
 def standings(state: LeagueState) -> list[Row]:
-    """One row a player, the strongest by Elo first; those that were removed come last."""
+    """Return a row per player, the strongest by Elo first, removed ones last."""
     rows = []
     for player in state.roster:
         games, rate = record_of(state, player.slot)
@@ -86,7 +86,7 @@ def standing_of(player: Player) -> str:
 
 
 def payoff(state: LeagueState, width: int) -> Row:
-    """Win rates between at most `width` players, the strongest first: those that learn, then the strongest others.
+    """Return win rates between at most `width` players, ordered by Elo; learning ones are preferred.
 
     `win_rates` are those of the row's player, None where it never met the column's; `games` are decayed.
     """
@@ -126,7 +126,7 @@ def open_matches(state: LeagueState, now: int) -> list[Row]:
 def open_periods(state: LeagueState, now: int) -> list[Row]:
     """Return open periods and their learners; where `lease_left` (s) is negative, the next learner takes over.
 
-    The period of a player that was frozen or removed meanwhile is nobody's any more.
+    Periods of frozen and removed players are left out.
     """
     return [
         {
@@ -142,7 +142,7 @@ def open_periods(state: LeagueState, now: int) -> list[Row]:
 
 
 def balance(counters: Mapping[str, int], unended: int) -> Row:
-    """All counters, the open matches, and by how many `issued` differs from what became of the matches: 0."""
+    """Return all counters, the open matches, and how many issued matches are unaccounted for (`missing`)."""
     ended = sum(counters.get(name, 0) for name in ("counted", "expired", "aborted"))
     zero = dict.fromkeys(("issued", "counted", "expired", "aborted", "games"), 0)
     return {**zero, **counters, "open": unended, "missing": counters.get("issued", 0) - ended - unended}

@@ -3,9 +3,9 @@
     keeper = Keeper(store, pool, folder, memory_bound=4 << 30, every=60.0)
     keeper.run(stopping)          # until the event is set; or keeper.step() from a loop of one's own
 
-One process of a run does this, beside the folder where snapshots are (snapshots.py). It holds no state either: what
-is saved is seen in the folder, and what is spilled in Redis. It also keeps Redis small: a stream that has grown long is
-saved and trimmed at once, and frozen models that no player needs any more are removed.
+One process of a run is the keeper; it sees the folder of snapshots (snapshots.py). It holds no state: the folder shows
+what is saved, Redis what is spilled. To keep Redis small it saves and trims a long stream at once, and removes frozen
+models that no player needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from league.state.league_state import LeagueState
 MEMORY_BOUND = 4 << 30  # bytes of frozen weights in Redis
 EVERY = 60.0  # s between snapshots of the whole league
 WAIT = 1.0  # s at most until `run` checks whether it should stop
-NEEDED_SOON = 600.0  # s after its freezing for which a model counts as needed: a period's end names it just afterwards
+NEEDED_SOON = 600.0  # s for which a frozen model counts as needed: a period's end names it after freezing it
 
 
 class Keeper:
@@ -58,12 +58,12 @@ class Keeper:
         self.snapshots.save()
 
     def step(self, wait: float = 0.0) -> None:
-        """Do what there is to do, waiting up to `wait` s for it."""
+        """Wait up to `wait` s for a request and serve it; save, prune and spill what is due."""
         if not self.store.exists() and self.snapshots.saved():  # a Redis that came back empty
             self.snapshots.restore()
         self._serve(wait)
         due = time.monotonic() - self._last >= self.every
-        # In tenths of a segment: were it saved at once when it is full, Redis would hold all that comes meanwhile too.
+        # In tenths of a segment: saved only when full, Redis would also hold what arrives meanwhile.
         unsaved = self.store.stream_length() - self.snapshots.stream.events
         if due or unsaved >= self.segment // 10:
             self.snapshots.save()
@@ -74,7 +74,7 @@ class Keeper:
             self.spill(models)
 
     def _serve(self, wait: float) -> None:
-        # A freeze pushes an empty entry, a reader of a spilled model its name, every second until it is there.
+        # A freeze pushes an empty entry; a reader of a spilled model pushes its name every second until it is back.
         wanted = f"{self.pool.prefix}wanted"
         first = self._pop(wanted, wait)
         if first is None:
@@ -90,7 +90,7 @@ class Keeper:
             self.spill(models)
 
     def save_frozen(self, models: Iterable[ModelInfo]) -> int:
-        """Write the frozen ones of these that the folder lacks; how many."""
+        """Save the frozen models that the folder lacks; return their number."""
         saved = 0
         for info in models:
             if info.frozen and info.place == REDIS and not self.files.holds(info):
@@ -98,7 +98,7 @@ class Keeper:
         return saved
 
     def prune(self, state: LeagueState, models: Iterable[ModelInfo]) -> list[ModelRef]:
-        """Remove those that were frozen for the league and that no player is, begins from or goes on from; which."""
+        """Remove models frozen by the league that no player is, begins or continues from; return them."""
         needed = {ref for player in state.players.values() for ref in (player.model, player.initial)}
         starts = {progress.start for progress in state.progress.values()}
         pruned = []
@@ -116,7 +116,7 @@ class Keeper:
         return pruned
 
     def spill(self, models: Iterable[ModelInfo] | None = None) -> list[ModelRef]:
-        """Spill the least used frozen models until the rest is within the bound; which."""
+        """Spill the least used frozen models until the rest is within the bound; return those spilled."""
         listed = self.pool.models() if models is None else models
         held = {str(info.ref): info for info in listed if info.frozen and info.place == REDIS}
         size = sum(info.size for info in held.values())
@@ -134,7 +134,7 @@ class Keeper:
         return spilled
 
     def bring_back(self, ref: ModelRef) -> bool:
-        """Return a spilled model to Redis; False when its file is not here or it is back already."""
+        """Load a spilled model into Redis; return False if its file is not here or it is back already."""
         path = self.files.path(ref)
         return path.exists() and self.pool.bring_back(ref, path.read_bytes())
 

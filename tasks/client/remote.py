@@ -1,4 +1,4 @@
-"""`@remote`: functions that call the service of their own name, of this process's run."""
+"""`@remote`: stubs that call the service of their own name in this process's run."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def remote(stub: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def remote(*, service: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def remote(stub: Callable[..., Any] | None = None, /, *, service: str | None = None) -> Any:
-    """Make a function a stub of the service of the same name, as in Oneagent: its body is never run.
+    """Turn a function into a stub that calls the service of its name, as in Oneagent; its body never runs.
 
     @remote
     def policy_eval(): pass
 
     action = policy_eval(state)
 
-    Its signature and its type stay; one that is `async def` is awaited. `deadline=...` is the call's, unless the stub
-    names such an argument, which then is the service's.
+    The stub keeps the function's signature and type; that of an `async def` is awaited. `deadline=` limits the call,
+    unless the function has an argument of that name, which then goes to the service.
     """
 
     def make(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from agents.trajectories import Trajectory
 
 
 class A2C(GradientAlgorithm[A2CConfig]):
-    """One step of the gradient on each batch; short unrolls of many environments suit it (`unroll_length=5`)."""
+    """One gradient step per batch, best with short unrolls of many environments (`unroll_length=5`)."""
 
     needs = Needs(
         fields=("last.observation", "cut.value"),
@@ -29,7 +29,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
     )
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """Make one step on all trajectories, which the learning weights are to have sampled; return its metrics."""
+        """Make one gradient step on all trajectories, sampled by the current weights; return its metrics."""
         config = self.config
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)

@@ -88,8 +88,8 @@ def test_other_hosts_actors_count_and_are_theirs_to_stop() -> None:
     answer = stage.ask(wanted={"actors": "1"})
     assert answer["done"] == ["told actor-1 to finish and leave", "told actor-0 to finish and leave"]
     assert answer["notes"] == [
-        "1 of the 1 actors are other hosts', and stay as they are: only those of box-1, where the run is led from, are "
-        "changed by this command"
+        "1 of the 1 actors are other hosts', and stay as they are: this command changes those of box-1, "
+        "which leads the run"
     ]
     assert stage.left == ["actor-1", "actor-0"]
     assert stage.scaling.counts == {"actors": 1}

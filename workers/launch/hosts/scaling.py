@@ -1,8 +1,8 @@
-"""Growing, shrinking and stopping of a run while it goes on.
+"""Scaling and stopping of a live run by requests.
 
-A request comes over the run's remote control (`tasks.app.control`, to the node NODE), is carried out in the launcher's
-main thread, and is answered with what was done. The number of actors is stored in Redis for the learner, whose next
-round of gathered sampling has as many rollouts, and in the run's folder for a resume.
+Requests arrive by the run's remote control (`tasks.app.control`, node NODE). The launcher's main thread carries them
+out and answers with what was done. It stores the new counts in Redis, where the learner finds the number of rollouts
+of its next gathered round, and in the run's folder for a resume.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHANGE = re.compile(r"([+-]?)(\d{1,4})")
 
 @dataclass
 class ScaledGroup:
-    """The processes of one kind, whose number can be changed. `elsewhere`: number on other hosts."""
+    """A scalable kind of process: its members on this host, and how many other hosts have (`elsewhere`)."""
 
     spec: ProcessSpec
     elsewhere: int = 0
@@ -109,7 +109,7 @@ class Scaling:
                 answer.set_result({"error": str(error)})
 
     def stop(self) -> None:
-        """Stop listening; does not wait."""
+        """Tell the listener to stop, without waiting for its end."""
         self._listener.should_stop = True
 
     def ended(self) -> None:
@@ -177,8 +177,8 @@ class Scaling:
     def _notes(self) -> list[str]:
         """Return notes on groups that have processes on other hosts, which stay as they are."""
         return [
-            f"{group.elsewhere} of the {group.count} {setting} are other hosts', and stay as they are: only those of "
-            f"{self._host}, where the run is led from, are changed by this command"
+            f"{group.elsewhere} of the {group.count} {setting} are other hosts', and stay as they are: this command "
+            f"changes those of {self._host}, which leads the run"
             for setting, group in self._groups.items()
             if group.elsewhere
         ]
