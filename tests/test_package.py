@@ -101,8 +101,13 @@ def folder(tmp_path: Path) -> Path:
 
 def warren(bin_folder: Path, folder: Path, *words: str) -> tuple[int, str]:
     """The status and all that `warren WORD ...` prints."""
+    return printed(folder, bin_folder / "warren", *words)
+
+
+def printed(folder: Path, *command: Path | str) -> tuple[int, str]:
+    """The status of a command, and all that it prints."""
     done = subprocess.run(
-        [bin_folder / "warren", *words], cwd=folder, text=True, check=False,
+        command, cwd=folder, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     return done.returncode, done.stdout
@@ -148,3 +153,11 @@ def test_an_installed_warren_tells_the_settings_of_a_league(bin_folder: Path, fo
     status, said = warren(bin_folder, folder, "league", "--help")
     assert status == 0, said
     assert "league.goal=0.015" in said and "mine" in said
+
+
+def test_python_p_finds_modules_of_warren_behind_packages_of_the_same_names(bin_folder: Path, folder: Path) -> None:
+    python = bin_folder / "python"
+    status, said = printed(folder, python, "-P", "-m", "workers.train", "experiment=mine", "--help")
+    assert status == 0, said
+    status, said = printed(folder, python, "-m", "workers.train", "--help")  # as the pages say of Python's own rule
+    assert (status, "a package of the user's" in said) == (1, True), said
