@@ -32,6 +32,7 @@ from workers.rollout.games.match_scheduler import Matches
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sending.answers import answer
 from workers.rollout.sending.numbering import Numbering
+from workers.runtime.connect import servers_are_remote
 from workers.runtime.league_paths import league_of, policy_builder, store_of
 from workers.runtime.role import enter
 from workers.runtime.session import Session, source_name
@@ -44,8 +45,11 @@ SLOWLY_MADE = 2.0  # s from which on the time to make games is logged
 class LeagueActorRole(ActorProcess):
     """Games for every learning player, the policies of their opponents, and the matches that they are in."""
 
-    def __init__(self, config: Config, session: Session, league: LeagueConfig) -> None:
+    def __init__(
+        self, config: Config, session: Session, league: LeagueConfig, servers_are_remote: bool = False
+    ) -> None:
         super().__init__(config, session)
+        self._servers_are_remote = servers_are_remote
         self.league = league
         self.source = source_name(config.actor_id)
         self.client = LeagueClient(session, self.source, self.stopping, config.round_timeout)
@@ -113,7 +117,7 @@ class LeagueActorRole(ActorProcess):
         return self.players[name]
 
     def stream(self) -> None:
-        LeagueStream(self, self.session, self.league, self.stopping).run()
+        LeagueStream(self, self.session, self.league, self.stopping, self._servers_are_remote).run()
 
     def leave(self) -> None:
         """End the sampling thread, report what was played, and give back matches without a finished game."""
@@ -203,4 +207,5 @@ class LeagueActorRole(ActorProcess):
 def run(config: Config, make: type[LeagueActorRole] = LeagueActorRole) -> int:
     """Play until the run is over or a stop; return exit status 0, or 1 when playing failed."""
     session = enter(config, roles.ACTOR, torch_threads=1, cache_bytes=0)  # a frozen model's policy is kept instead
-    return live_as_actor(session, roles.ACTOR, lambda config: make(config, session, league_of(config)))
+    remote = servers_are_remote(session.redis_url)
+    return live_as_actor(session, roles.ACTOR, lambda config: make(config, session, league_of(config), remote))

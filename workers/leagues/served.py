@@ -47,8 +47,10 @@ LOOK_EVERY = 0.2  # s between checks of whether to stop, while waiting
 class ServedLeagueRole(LeagueActorRole):
     """A league's actor whose games are stepped by env runners; `act` answers their calls."""
 
-    def __init__(self, config: Config, session: Session, league: LeagueConfig) -> None:
-        super().__init__(config, session, league)
+    def __init__(
+        self, config: Config, session: Session, league: LeagueConfig, servers_are_remote: bool = False
+    ) -> None:
+        super().__init__(config, session, league, servers_are_remote)
         self.timing = Timing()
         self.spec = self._builder()(0).spec(True)
         self._changed = threading.Condition()  # guards all that follows, the players and their matches

@@ -4,8 +4,8 @@ The next turn is that of the player with the fewest decisions so far, counted by
 has been sent. A player that is paused, or whose learner is away or slow, costs the others nothing: it is passed over,
 and once it is back no more than a few turns are made up for.
 
-A segment that finds no room in its queue waits here, one per player. It is numbered when it is made, so that one that
-is sent twice, because the broker went away before confirming it, counts once.
+A segment that finds no room in its queue waits in the outbox (../rollout/sending/outbox.py). It is numbered when it is
+made, so that one that is sent twice, because the broker went away before confirming it, counts once.
 """
 
 from __future__ import annotations
@@ -15,19 +15,16 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import redis
-from kombu.exceptions import OperationalError
 
-from tasks.client.bounded_sender import FIRST_WAIT, LAST_WAIT, BoundedSender
 from warren.errors import ConfigurationError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config.league import LeagueConfig
 from workers.leagues.known_players import Learning
-from workers.rollout.sending.numbering import segment_of
-from workers.runtime.actor_count import Count, SegmentsWaiting
-from workers.runtime.segment_ledger import Segment
+from workers.rollout.sending.outbox import Outbox
+from workers.runtime.actor_count import Count
 from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
@@ -66,16 +63,12 @@ class Turns:
 
 
 @dataclass
-class Sending:
-    """One player's segments on their way to its learner."""
+class TurnState:
+    """When and why one player is not played for."""
 
-    sender: BoundedSender
-    unsent: tuple[dict[str, Any]] | None = None  # a segment that waits for room, as the learn task takes it
-    wait: float = FIRST_WAIT  # s until the next try
-    again_at: float = 0.0  # monotonic time of that
     play_at: float = 0.0  # monotonic time from which on it is played for
-    deferred: str = ""  # why it could not be played for
-    failures: int = field(default=0)  # rollouts in a row that failed in the user's code
+    deferred: str = ""  # why it could not be
+    failures: int = 0  # rollouts in a row that failed in the user's code
 
 
 class Host(Protocol):
@@ -101,34 +94,33 @@ class Host(Protocol):
 class LeagueStream:
     """The work of a streaming actor's sampling thread: who is played for next, and the way of segments to learners."""
 
-    def __init__(self, host: Host, session: Session, league: LeagueConfig, stopping: threading.Event) -> None:
-        self._host, self._session, self._stopping = host, session, stopping
-        self._bound, self._actors = SegmentsWaiting(session), Count(session)
+    def __init__(
+        self, host: Host, session: Session, league: LeagueConfig, stopping: threading.Event, far: bool = False
+    ) -> None:
+        """`far`: the servers are, so that segments are sent beside playing."""
+        self._host, self._stopping, self._actors = host, stopping, Count(session)
         # As large as the share of an update that each of its segments has, however many actors there are now.
         self._lanes = -(-league.lanes // session.config.segments_per_update)
         shares = {name: float(player.updates) for name, player in league.players.items()}
         self._turns = Turns(shares, CREDIT * self._lanes * league.unroll_length)
-        self._connection = session.app.connection_for_write()
-        self._sending: dict[str, Sending] = {}
+        self._outbox = Outbox(session, far)
+        self._turn_states: dict[str, TurnState] = {}
         self._learning: list[str] = []  # players to play for, as the league said last
         self._look_at = 0.0
-        self._unnoted: list[Segment] = []  # segments that the broker has, and the ledger is still to be told of
 
     def run(self) -> None:
         """Play and send until told to stop. Raises ConfigurationError when the user's environment keeps failing."""
         try:
             while not self._stopping.is_set():
                 self._look()
-                self._send_what_waits()
+                self._outbox.tend(self._learning)
                 ready = self._ready()
                 if ready:
                     self._play(self._turns.next(ready))
                 else:
                     self._stopping.wait(IDLE)
         finally:
-            for sending in self._sending.values():
-                sending.sender.withdraw()
-            self._note()
+            self._outbox.close()
 
     def _look(self) -> None:
         """Ask the league for the learning players, once per second."""
@@ -142,51 +134,43 @@ class LeagueStream:
         self._look_at = time.monotonic() + LOOK_EVERY
         try:
             for name in self._learning:
-                if name not in self._sending:
-                    self._sending[name] = self._begin(name)
-        except (WarrenError, OperationalError, *self._connection.connection_errors) as error:
-            logger.warning("players cannot be played for yet, since the broker is away: %s", error)
-            self._connection.close()
-        self._learning = [name for name in self._learning if name in self._sending]
+                if name not in self._outbox:
+                    self._host.player(name)  # from now on its weights are followed
+                    self._outbox.open(name)
+                    self._turn_states[name] = TurnState()
+        except WarrenError as error:
+            logger.warning("players cannot be played for yet: %s", error)
+        self._learning = [name for name in self._learning if name in self._outbox]
         self._turns.keep(self._learning)
 
-    def _begin(self, name: str) -> Sending:
-        self._host.player(name)  # from now on its weights are followed
-        queue = self._session.topology.learner_queue(name)
-        self._connection.ensure_connection(max_retries=1, interval_start=0)
-        queue(self._connection.default_channel).declare()  # its learner may not have begun
-        return Sending(
-            BoundedSender(self._session.app, queue, self._bound, self._stopping, connection=self._connection)
-        )
-
     def _ready(self) -> list[str]:
-        """Return the players that learn, have weights, and whose last segment has been sent."""
+        """Return the players that learn, have weights, and whose next segment the outbox takes."""
         now = time.monotonic()
         ready = []
         for name in self._learning:
-            sending = self._sending[name]
-            if sending.unsent is None and now >= sending.play_at:
+            turn = self._turn_states[name]
+            if now >= turn.play_at and self._outbox.takes(name):
                 weights = self._host.player(name).weights
                 if weights.version >= 0:
                     ready.append(name)
                     continue
-                sending.play_at = now + AGAIN_AFTER
+                turn.play_at = now + AGAIN_AFTER
                 self._defer(name, "its learner has published no weights")
                 with contextlib.suppress(redis.RedisError):
                     weights.fetch()
         return ready
 
     def _play(self, name: str) -> None:
-        home, sending = self._host.player(name), self._sending[name]
-        sending.play_at = time.monotonic() + AGAIN_AFTER
+        home, turn = self._host.player(name), self._turn_states[name]
+        turn.play_at = time.monotonic() + AGAIN_AFTER
         try:
             payload = self._host.collect(home, self._actors(), self._lanes)
         except (MatchmakingError, PlayerUnavailable) as error:  # paused, or the first of a league: nothing has failed
             self._defer(name, str(error))
             return
         except ConfigurationError as error:
-            sending.failures += 1
-            if sending.failures >= FAILURES:
+            turn.failures += 1
+            if turn.failures >= FAILURES:
                 raise
             logger.error("%s; making the games of %s anew, once", error, name)
             self._host.leave_matches(home)
@@ -195,39 +179,11 @@ class LeagueStream:
             if not self._stopping.is_set():
                 logger.warning("could not play for %s, trying again: %s", name, error)
             return
-        sending.play_at, sending.failures, sending.deferred = 0.0, 0, ""
+        turn.play_at, turn.failures, turn.deferred = 0.0, 0, ""
         self._turns.had(name, payload["trajectory"]["terminated"].size)
-        sending.unsent = ({"round": None, **payload},)
-        self._send(sending)
+        self._outbox.put(name, payload)
 
     def _defer(self, name: str, why: str) -> None:
-        if why != self._sending[name].deferred:
-            self._sending[name].deferred = why
+        if why != self._turn_states[name].deferred:
+            self._turn_states[name].deferred = why
             logger.info("player %s: waiting: %s", name, why)
-
-    def _send_what_waits(self) -> None:
-        now = time.monotonic()
-        for name in self._learning:
-            sending = self._sending[name]
-            if sending.unsent is not None and now >= sending.again_at:
-                self._send(sending)
-        self._note()
-
-    def _send(self, sending: Sending) -> None:
-        assert sending.unsent is not None
-        if sending.sender.offer("learner.learn", sending.unsent):
-            payload = sending.unsent[0]
-            self._unnoted.append(segment_of(payload))
-            sending.unsent, sending.wait = None, FIRST_WAIT
-        else:
-            sending.again_at = time.monotonic() + sending.wait
-            sending.wait = min(2 * sending.wait, LAST_WAIT)
-
-    def _note(self) -> None:
-        """Tell the ledger of segments that the broker has confirmed; those it misses now are told with the next."""
-        try:
-            while self._unnoted:
-                self._session.ledger.confirm(self._unnoted[0])
-                self._unnoted.pop(0)
-        except redis.RedisError as error:
-            logger.warning("segments that were sent are not noted yet: %s", error)

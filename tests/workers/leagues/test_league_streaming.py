@@ -10,17 +10,21 @@ import numpy as np
 import pytest
 import redis
 
-from warren.errors import ConfigurationError, LeagueError, PlayerUnavailable
+from warren.errors import BrokerError, ConfigurationError, LeagueError, PlayerUnavailable
 from workers.config.schema import Config, EnvConfig
 from workers.leagues import streaming as module
 from workers.leagues.streaming import LeagueStream, Turns
+from workers.rollout.sending import outbox
 from workers.runtime.segment_ledger import Segment
 
 LANES, UNROLL = 8, 4  # 32 decisions a segment
 
 
 class Sender:
-    """A learner's queue with so much room."""
+    """A learner's queue with so much room. `arrived`: what is sent to any may arrive; `begun`: as often as it began."""
+
+    arrived: threading.Event
+    begun: threading.Semaphore
 
     def __init__(self) -> None:
         self.room = 1 << 30
@@ -34,6 +38,8 @@ class Sender:
         if not self.room:
             return False
         self.room -= 1
+        self.begun.release()
+        self.arrived.wait()
         self.sent.append(args[0])
         return True
 
@@ -63,9 +69,7 @@ class Actor:
         self.session: Any = SimpleNamespace(
             app=SimpleNamespace(connection_for_write=lambda: connection),
             config=self.config,
-            topology=SimpleNamespace(
-                key_prefix="r:", learner_queue=lambda name: lambda channel: SimpleNamespace(declare=lambda: None)
-            ),
+            topology=SimpleNamespace(key_prefix="r:", learner_queue=Queue),
             redis=SimpleNamespace(get=lambda key: None),
             ledger=SimpleNamespace(confirm=self.confirm),
         )
@@ -101,17 +105,33 @@ class Actor:
 
 
 @pytest.fixture
-def senders(monkeypatch: pytest.MonkeyPatch) -> list[Sender]:
-    made: list[Sender] = []
+def senders(monkeypatch: pytest.MonkeyPatch) -> dict[str, Sender]:
+    """Return the learners' queues by player; all connections of an actor lead to the same."""
+    made: dict[str, Sender] = {}
 
-    def make(*_: Any, **__: Any) -> Sender:
-        made.append(Sender())
-        return made[-1]
+    def make(app: Any, queue: Any, *_: Any, **__: Any) -> Sender:
+        return made.setdefault(queue.name, Sender())
 
-    monkeypatch.setattr(module, "BoundedSender", make)
+    monkeypatch.setattr(Sender, "arrived", threading.Event(), raising=False)
+    monkeypatch.setattr(Sender, "begun", threading.Semaphore(0), raising=False)
+    Sender.arrived.set()
+    monkeypatch.setattr(outbox, "BoundedSender", make)
     monkeypatch.setattr(module, "LOOK_EVERY", 0.0)
     monkeypatch.setattr(module, "AGAIN_AFTER", 0.0)
     return made
+
+
+class Queue:
+    """The queue of a player's learner."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, channel: Any) -> Queue:
+        return self
+
+    def declare(self) -> None:
+        """Do what a broker does with a queue that is there: nothing."""
 
 
 def run(actor: Actor, rollouts: int) -> LeagueStream:
@@ -127,20 +147,20 @@ def go_on(stream: LeagueStream, actor: Actor, rollouts: int) -> None:
     stream.run()
 
 
-def test_players_get_equally_many_decisions(senders: list[Sender]) -> None:
+def test_players_get_equally_many_decisions(senders: dict[str, Sender]) -> None:
     actor = Actor("a", "b", "c")
     run(actor, 30)
     assert {name: actor.collected.count(name) for name in "abc"} == {"a": 10, "b": 10, "c": 10}
-    assert [len(sender.sent) for sender in senders] == [10, 10, 10]
+    assert [len(sender.sent) for sender in senders.values()] == [10, 10, 10]
 
 
-def test_a_player_gets_its_share_of_the_decisions(senders: list[Sender]) -> None:
+def test_a_player_gets_its_share_of_the_decisions(senders: dict[str, Sender]) -> None:
     actor = Actor("a", "b", shares={"a": 3})
     run(actor, 40)
     assert actor.collected.count("a") == 30
 
 
-def test_a_paused_player_is_not_played_for_and_does_not_make_up_for_it(senders: list[Sender]) -> None:
+def test_a_paused_player_is_not_played_for_and_does_not_make_up_for_it(senders: dict[str, Sender]) -> None:
     actor = Actor("a", "b")
     stream = run(actor, 10)
     actor.learners = ["a"]
@@ -151,37 +171,37 @@ def test_a_paused_player_is_not_played_for_and_does_not_make_up_for_it(senders: 
     assert actor.collected.count("b") == 20 + module.CREDIT // 2
 
 
-def test_a_learner_that_is_away_holds_up_its_own_player_alone(senders: list[Sender]) -> None:
+def test_a_learner_that_is_away_holds_up_its_own_player_alone(senders: dict[str, Sender]) -> None:
     actor = Actor("a", "b")
     stream = run(actor, 2)
-    senders[0].room = 0
+    senders["a"].room = 0
     go_on(stream, actor, 20)
     assert actor.collected.count("a") == 1, "one segment waits for room"
-    assert len(senders[1].sent) == 20
-    senders[0].room = 1 << 30
+    assert len(senders["b"].sent) == 20
+    senders["a"].room = 1 << 30
     go_on(stream, actor, 20)
-    numbers = [[payload["number"] for payload in sender.sent] for sender in senders]
+    numbers = [[payload["number"] for payload in sender.sent] for sender in senders.values()]
     assert sorted([*numbers[0], *numbers[1]]) == sorted({*numbers[0], *numbers[1]}), "no number is used twice"
     assert sorted(actor.confirmed) == sorted([*numbers[0], *numbers[1]])[: len(actor.confirmed)]
 
 
-def test_segments_say_of_which_generation_they_are(senders: list[Sender]) -> None:
+def test_segments_say_of_which_generation_they_are(senders: dict[str, Sender]) -> None:
     run(Actor("a"), 1)
-    (payload,) = senders[0].sent
+    (payload,) = senders["a"].sent
     assert (payload["round"], payload["number"], payload["generation"]) == (None, 0, 3)
     assert payload["trajectory"]["terminated"].shape == (UNROLL, LANES)
 
 
-def test_a_player_without_opponents_is_passed_over(senders: list[Sender], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_player_without_opponents_is_passed_over(senders: dict[str, Sender], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "AGAIN_AFTER", 3600.0)
     actor = Actor("a", "b")
     actor.raising["a"] = PlayerUnavailable("a is paused")
     run(actor, 20)
-    assert len(senders[1].sent) == actor.collected.count("b") == 19
-    assert senders[0].sent == []
+    assert len(senders["b"].sent) == actor.collected.count("b") == 19
+    assert "a" not in senders
 
 
-def test_a_player_without_weights_is_passed_over_and_the_pool_is_asked(senders: list[Sender]) -> None:
+def test_a_player_without_weights_is_passed_over_and_the_pool_is_asked(senders: dict[str, Sender]) -> None:
     actor = Actor("a", "b")
     weights = actor.players["a"].weights
     weights.version, asked = -1, []
@@ -190,15 +210,15 @@ def test_a_player_without_weights_is_passed_over_and_the_pool_is_asked(senders: 
     assert "a" in actor.collected and len(asked) == 4
 
 
-def test_an_absent_league_is_asked_again_while_its_players_are_played_for(senders: list[Sender]) -> None:
+def test_an_absent_league_is_asked_again_while_its_players_are_played_for(senders: dict[str, Sender]) -> None:
     actor = Actor("a")
     stream = run(actor, 1)
     actor.league_away = True
     go_on(stream, actor, 5)
-    assert len(senders[0].sent) == 6
+    assert len(senders["a"].sent) == 6
 
 
-def test_segments_that_redis_could_not_confirm_are_confirmed_later(senders: list[Sender]) -> None:
+def test_segments_that_redis_could_not_confirm_are_confirmed_later(senders: dict[str, Sender]) -> None:
     actor = Actor("a")
     actor.redis_away = True
     stream = run(actor, 3)
@@ -208,12 +228,58 @@ def test_segments_that_redis_could_not_confirm_are_confirmed_later(senders: list
     assert actor.confirmed == [0, 1, 2, 3, 4]
 
 
-def test_games_that_fail_are_made_anew_once_and_then_end_the_actor(senders: list[Sender]) -> None:
+def test_games_that_fail_are_made_anew_once_and_then_end_the_actor(senders: dict[str, Sender]) -> None:
     actor = Actor("a")
     actor.raising["a"] = ConfigurationError("the game has crashed")
     with pytest.raises(ConfigurationError, match="the game has crashed"):
         run(actor, 100)
     assert (actor.left, actor.collected) == (["a"], ["a", "a"])
+
+
+def test_far_from_the_servers_it_plays_on_while_segments_are_under_way(senders: dict[str, Sender]) -> None:
+    Sender.arrived.clear()
+    actor = Actor("a")
+    collect = actor.collect
+
+    def collect_beside(*given: Any) -> dict[str, Any]:
+        payload = collect(*given)
+        if actor.stopping.is_set():
+            for _ in range(outbox.SENDERS - 1):  # all before it, at once
+                assert Sender.begun.acquire(timeout=30)
+            assert senders["a"].sent == []
+            Sender.arrived.set()
+        return payload
+
+    actor.collect, actor.limit = collect_beside, outbox.SENDERS
+    LeagueStream(actor, actor.session, actor.league, actor.stopping, far=True).run()
+    numbers = [payload["number"] for payload in senders["a"].sent]
+    assert len(numbers) >= outbox.SENDERS - 1
+    assert sorted(numbers) == sorted(actor.confirmed)
+
+
+def test_far_from_the_servers_a_full_queue_holds_up_its_own_player_alone(senders: dict[str, Sender]) -> None:
+    senders["a"] = Sender()
+    senders["a"].room = 0
+    actor = Actor("a", "b")
+    actor.limit = 40
+    LeagueStream(actor, actor.session, actor.league, actor.stopping, far=True).run()
+    assert senders["a"].sent == []
+    assert actor.collected.count("a") <= outbox.SENDERS
+
+
+def test_far_from_the_servers_a_failure_of_sending_ends_the_stream(senders: dict[str, Sender]) -> None:
+    actor = Actor("a")
+    actor.limit = 1 << 30
+    senders["a"] = SimpleNamespace(offer=raises(BrokerError("the broker has been away")), withdraw=lambda: None)
+    with pytest.raises(BrokerError, match="has been away"):
+        LeagueStream(actor, actor.session, actor.league, actor.stopping, far=True).run()
+
+
+def raises(error: Exception) -> Any:
+    def offer(*_: Any) -> bool:
+        raise error
+
+    return offer
 
 
 def test_the_player_furthest_behind_is_next() -> None:
