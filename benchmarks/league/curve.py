@@ -103,6 +103,7 @@ def follow(
         if spent() >= due:
             line()
             due = spent() + every
+        league.progress = spent() / budget
         started = clock()
         league.round()
         seconds += clock() - started

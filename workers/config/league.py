@@ -164,6 +164,12 @@ class LeagueConfig:
             except TypeError as error:  # of an option's value of another type
                 yield f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}"
 
+    def share_of(self, player: str) -> float:
+        """Return the part of the decisions that the player learns from, by `updates`; 1 / n if it joins later."""
+        if player not in self.players:
+            return 1.0 / (len(self.players) + 1)
+        return self.players[player].updates / sum(one.updates for one in self.players.values())
+
     def progress_in_period(self, steps: int, end: int) -> float:
         """Return the part in [0, 1] of a period that is over at `steps` decisions, if it ends at `end` decisions."""
         return 1.0 - min(1.0, max(0, end - steps) / self.period_steps)

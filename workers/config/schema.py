@@ -194,6 +194,14 @@ class Config:
         """Return the number of segments in one update's batch."""
         return self.batch_segments or getattr(self, self.players)
 
+    def progress(self, steps: float, seconds: float) -> float:
+        """Return the part of the run, in [0, 1], that is over after `steps` of all actors and `seconds` of training.
+
+        Of total_steps or of `seconds`, whichever is further; a deterministic run's goes by steps alone.
+        """
+        by_time = 0.0 if self.seconds is None or self.deterministic else seconds / self.seconds
+        return min(1.0, max(steps / self.total_steps, by_time))
+
     @property
     def players(self) -> str:
         """Return the setting that holds the number of processes that step environments, one segment each per update."""

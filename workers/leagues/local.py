@@ -4,6 +4,7 @@
     while ...:
         league.round()                  # every player that learns: games, an update, and at the end of a period
                                         # a snapshot or a reset; then the evaluator has its share of the time
+        league.progress = ...           # in [0, 1], where schedules follow the run's progress
     slots, mixture = league.mixture()   # the Nash mixture of all frozen players
     league.policy_of(slots[0])
 
@@ -93,6 +94,7 @@ class LocalLeague:
         games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
         self._spaces = games.single_observation_space, games.single_action_space
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
+        self.progress = 0.0  # of the run, for schedules that follow it: to be set by who calls `round`
         self._training_time = self._evaluation_time = 0.0
         self._solved: tuple[int, int, np.ndarray] | None = None
         # A player that begins with another's model joins after it.
@@ -137,6 +139,8 @@ class LocalLeague:
         trajectory = trainee.matches.collect(self.config.lanes)
         progress = self.config.progress_in_period(trainee.steps, trainee.period_end)
         trainee.algorithm.adjust(self.league.hyperparameters(trainee.name, progress))
+        if hasattr(trainee.algorithm, "take_progress"):
+            trainee.algorithm.take_progress(self.progress)
         metrics = trainee.algorithm.update([trajectory]).metrics
         trainee.steps += trajectory.num_steps
         trainee.version += 1

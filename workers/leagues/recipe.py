@@ -27,6 +27,7 @@ class LeagueRecipe:
         self.weights_event, self.status_event = of_player(WEIGHTS, self.player), of_player(STATUS, self.player)
         self.algorithm_name = str(league.algorithm.get("name", "ppo"))
         self.algorithm_settings = league.algorithm
+        self.share = league.share_of(self.player)
         self.pool_is_back = False
         self.folder = player_folder(session.config, self.player)
         self.folder.mkdir(parents=True, exist_ok=True)

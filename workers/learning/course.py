@@ -16,7 +16,8 @@ class Recipe(Protocol):
     """A way to make one player's policy and algorithm, with the names of its files and events.
 
     `legal_actions`: each step of its trajectories comes with a mask of legal actions. `has_generations`: the player may
-    be reset, and its weights and segments carry the generation that they are of.
+    be reset, and its weights and segments carry the generation that they are of. `share`: the part of the run's steps
+    that are this player's.
     """
 
     player: str
@@ -27,6 +28,7 @@ class Recipe(Protocol):
     algorithm_settings: Mapping[str, Any]
     legal_actions: bool
     has_generations: bool
+    share: float
 
     def new_policy(self, generation: int) -> Policy:
         """Return a policy with fresh weights, the same for the same generation."""

@@ -27,7 +27,7 @@ class PlainRecipe:
     """A Recipe by the settings of a run; `folder` is the run folder."""
 
     player, weights_event, status_event = PLAYER, WEIGHTS, STATUS
-    has_generations = False
+    has_generations, share = False, 1.0
 
     def __init__(self, config: Config, folder: Path) -> None:
         self._config, self.folder = config, folder

@@ -112,9 +112,15 @@ class PlayerState:
         """Tell whether weights with this stamp replace the player's, rather than continue them."""
         return self.recipe.has_generations and int(stamp.get("generation", 0)) != self.generation
 
-    def set_clock(self) -> None:
-        """Set the algorithm's schedules by the player's steps, which all its learners count together."""
-        self.algorithm.begin_at(self.progress.steps - self.schedules_from)
+    def set_clock(self, seconds: float | None = None) -> None:
+        """Set the algorithm's schedules by the player's steps, which all its learners count together, and by the run's
+        progress. `seconds`: of training, on which its learners have agreed; None: this learner's.
+        """
+        progress, algorithm = self.progress, self.algorithm
+        algorithm.begin_at(progress.steps - self.schedules_from)
+        if hasattr(algorithm, "take_progress"):
+            seconds = progress.training_seconds if seconds is None else seconds
+            algorithm.take_progress(self.config.progress(progress.steps / self.recipe.share, seconds))
 
     # Checkpoints.
 

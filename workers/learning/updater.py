@@ -72,13 +72,14 @@ class Updater:
         trajectories = data.trajectories
         if config.deterministic:  # the same minibatches, however many actors the environments are divided among
             trajectories = [concatenate(trajectories)]
-        share = self._ranks.total_share(Share.of(data.arrived, trajectories, state.progress.version))
         progress = state.progress
+        own = Share.of(data.arrived, trajectories, progress.version, progress.training_seconds)
+        share = self._ranks.total_share(own)
         progress.start(share.first_step_at)
         progress.data_age, progress.staleness = share.data_age, share.staleness
         progress.version = share.version
         self._course.before_update()
-        state.set_clock()
+        state.set_clock(share.seconds)
         try:
             update = self._checked(self._updated(trajectories))
         except (NotFinite, ConfigurationError):

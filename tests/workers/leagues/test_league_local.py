@@ -298,3 +298,12 @@ def test_all_wrong_settings_are_named():
     text = str(error.value)
     for part in ("main_agnt", "cubed", "games=30", "evaluation_share=1.0", "period_steps=0", "decay=2.0"):
         assert part in text
+
+
+def test_schedules_may_follow_the_progress_of_a_run_in_one_process():
+    rate = {"name": "linear", "start": 0.05, "end": 0.0, "over": "progress"}
+    league = LocalLeague(config(algorithm={**PPO, "learning_rate": rate}))
+    seen = []
+    for league.progress in (0.0, 0.5):
+        seen.append([league.learn(trainee)["learning_rate"] for trainee in league.trainees.values()])
+    assert seen == [[0.05] * 3, [0.025] * 3]

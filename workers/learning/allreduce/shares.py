@@ -19,7 +19,10 @@ class RanksDiffer(WarrenError):
 
 @dataclass(frozen=True)
 class Share:
-    """Figures of an update's data. `version`: of the weights in training; times in s, `episodes` [K, 2 + channels]."""
+    """Figures of an update's data. `version`: of the weights in training; times in s, `episodes` [K, 2 + channels].
+
+    `seconds`: of training before the update, where several learners differ the most.
+    """
 
     steps: int
     first_step_at: float
@@ -27,9 +30,12 @@ class Share:
     staleness: float
     version: int
     episodes: np.ndarray
+    seconds: float = 0.0
 
     @classmethod
-    def of(cls, arrived: Sequence[Arrival], trajectories: Sequence[Trajectory], version: int) -> Share:
+    def of(
+        cls, arrived: Sequence[Arrival], trajectories: Sequence[Trajectory], version: int, seconds: float = 0.0
+    ) -> Share:
         """Return the share of this learner: of what has arrived here."""
         first, age = collected_since(arrived)
         return cls(
@@ -39,6 +45,7 @@ class Share:
             version - float(np.concatenate([t.version for t in trajectories]).mean()),
             version,
             np.concatenate([t.episodes for t in trajectories]),
+            seconds,
         )
 
     @classmethod
@@ -47,9 +54,9 @@ class Share:
 
         Raises RanksDiffer, RanksChanged and Stopping.
         """
-        figures = (own.steps, own.first_step_at, own.data_age, own.staleness, own.version, fingerprint)
+        figures = (own.steps, own.first_step_at, own.data_age, own.staleness, own.version, own.seconds, fingerprint)
         found, episodes = ranks.enter(figures, own.episodes)
-        steps, first, age, staleness, version, fingerprints = zip(*found, strict=True)
+        steps, first, age, staleness, version, seconds, fingerprints = zip(*found, strict=True)
         differing = [rank for rank, one in enumerate(fingerprints) if one != fingerprints[0]]
         if differing:
             raise RanksDiffer(
@@ -65,4 +72,5 @@ class Share:
             float(np.dot(of_steps, staleness)),
             int(max(version)),
             np.concatenate(episodes),
+            max(seconds),
         )
