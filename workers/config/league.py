@@ -23,6 +23,7 @@ class PlayerConfig:
     kind: str
     config: Mapping[str, Any] = field(default_factory=dict)  # options of the kind
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # by rule: league.rules.hyperparameters
+    algorithm: Mapping[str, Any] = field(default_factory=dict)  # settings in place of the league's `algorithm`
     updates: int = 1  # in each round of a league in one process: its share of the learning
     initial: str | None = None  # weights to which a reset returns (workers.config.initial_weights); null: fresh ones
     learners: int | None = None  # learners that share its updates; null: as many as the run's `learners`
@@ -152,6 +153,12 @@ class LeagueConfig:
                 yield f"player {name!r}: its name must be {ALLOWED}"
             if player.updates < 1:
                 yield f"updates={player.updates} of player {name!r} must be at least 1"
+            own, shared = player.algorithm.get("name"), self.algorithm.get("name", "ppo")
+            if own not in (None, shared):
+                yield (
+                    f"algorithm of player {name!r}: name={own} is not that of all players, {shared}; leave it out, and "
+                    f"set what is to differ"
+                )
             if player.initial == "":
                 yield f"initial='' of player {name!r} must name a checkpoint or PLAYER@VERSION, or be null"
             if player.learners is not None and player.learners < 1:
@@ -163,6 +170,11 @@ class LeagueConfig:
                 yield from (f"player {name!r}: {problem}" for problem in error.problems)
             except TypeError as error:  # of an option's value of another type
                 yield f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}"
+
+    def algorithm_of(self, player: str) -> dict[str, Any]:
+        """Return the settings of the player's algorithm: the league's, with the player's own in their place."""
+        own = self.players[player].algorithm if player in self.players else {}
+        return {**self.algorithm, **own}
 
     def share_of(self, player: str) -> float:
         """Return the part of the decisions that the player learns from, by `updates`; 1 / n if it joins later."""

@@ -156,14 +156,14 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
             yield from _goal(league)
         games.close()
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
-        name = league.algorithm.get("name", "ppo")
-        algorithm = build_algorithm(name, league.algorithm, policy, 0)
-        lacking = _needs(config, name, policy, algorithm, league.unroll_length, legal_actions=True)
+        kind = league.algorithm.get("name", "ppo")
+        algorithm = build_algorithm(kind, league.algorithm, policy, 0)
+        lacking = _needs(config, kind, policy, algorithm, league.unroll_length, legal_actions=True)
         yield from (f"league: {problem}" for problem in lacking)
         if not elsewhere:
             teaching = _teacher(config, role, league.algorithm, policy, algorithm)
             yield from (f"league: {problem}" for problem in teaching)
-        yield from _peers(config, name, algorithm)
+        yield from _peers(config, kind, algorithm)
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
         learned = league.unroll_length - algorithm.needs.burn_in
         if policy.has_memory and "minibatch_size" in league.algorithm and minibatch < learned:
@@ -180,8 +180,14 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
             if role == "train":
                 yield from (f"league: {problem}" for problem in _initial(name, player.initial, policy))
             drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
+            own = algorithm
+            if player.algorithm:
+                try:
+                    own = build_algorithm(kind, league.algorithm_of(name), policy, 0)
+                except ConfigurationError as error:
+                    yield from (f"league: algorithm of player {name!r}: {problem}" for problem in error.problems)
             try:
-                algorithm.adjust(Hyperparameters(player.hyperparameters).at(drawn, 0, 0.0))
+                own.adjust(Hyperparameters(player.hyperparameters).at(drawn, 0, 0.0))
             except ConfigurationError as error:
                 yield from (f"league: hyperparameters of player {name!r}: {problem}" for problem in error.problems)
     except ConfigurationError as error:

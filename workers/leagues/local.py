@@ -234,7 +234,7 @@ class LocalLeague:
         return build_policy(self.config.network, *self._spaces, self._seed(f"{name} weights {generation}"))
 
     def _new_algorithm(self, name: str, policy: Policy) -> Algorithm:
-        settings = self.config.algorithm
+        settings = self.config.algorithm_of(name)
         algorithm = build_algorithm(settings.get("name", "ppo"), settings, policy, self._seed(f"{name} order"))
         if (teacher := teachers.name_of(settings)) and hasattr(algorithm, "take_teacher"):
             algorithm.take_teacher(teachers.load(teacher, policy, None)[0], teacher)

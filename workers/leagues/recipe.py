@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from agents.policies import Policy
@@ -26,7 +27,7 @@ class LeagueRecipe:
         self.player = session.config.player
         self.weights_event, self.status_event = of_player(WEIGHTS, self.player), of_player(STATUS, self.player)
         self.algorithm_name = str(league.algorithm.get("name", "ppo"))
-        self.algorithm_settings = league.algorithm
+        self.algorithm_settings: Mapping[str, Any] = league.algorithm_of(self.player)
         self.share = league.share_of(self.player)
         self.pool_is_back = False
         self.folder = player_folder(session.config, self.player)

@@ -307,3 +307,20 @@ def test_schedules_may_follow_the_progress_of_a_run_in_one_process():
     for league.progress in (0.0, 0.5):
         seen.append([league.learn(trainee)["learning_rate"] for trainee in league.trainees.values()])
     assert seen == [[0.05] * 3, [0.025] * 3]
+
+
+def test_a_player_may_have_settings_of_its_own_and_be_tied_to_what_it_began_with():
+    tie = {"name": "linear", "start": 1.0, "end": 0.0, "steps": 400}
+    own = {"entropy_coefficient": {**tie, "start": 0.3}, "magnet_coefficient": tie}
+    players = {"exploiter": {**RESETTING, "initial": "main@0", "algorithm": own}, "main": {"kind": "main_agent"}}
+    league = LocalLeague(config(players=players))
+    exploiter, main = league.trainees["exploiter"], league.trainees["main"]
+    assert (exploiter.algorithm.entropy_coefficient, main.algorithm.entropy_coefficient) == (0.3, 0.05)
+    until_reset(league, "exploiter")
+    assert exploiter.algorithm.entropy_coefficient == 0.3 and exploiter.algorithm.magnet is None
+    said = [league.learn(exploiter) for _ in range(5)]  # of 128 decisions each
+    assert torch.equal(weights(exploiter.algorithm.magnet.policy), weights(league.frozen["main@0"]))
+    assert ["magnet_kl" in metrics for metrics in said] == [True, True, True, True, False]
+    assert "magnet_kl" not in league.learn(main)
+    with pytest.raises(ConfigurationError, match="algorithm of player 'main': name=appo is not that of all"):
+        config(players={"main": {"kind": "main_agent", "algorithm": {"name": "appo"}}})

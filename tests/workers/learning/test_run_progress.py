@@ -11,6 +11,7 @@ import pytest
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config, EnvConfig
+from workers.config.validation import verify
 from workers.learning.plain import plain_trainer
 
 HALF = {"name": "linear", "start": 0.01, "end": 0.0, "over": "progress"}
@@ -49,3 +50,15 @@ def test_a_schedule_over_progress_of_a_number_of_steps_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="learning_rate of ppo: steps=500 of a schedule over progress must be"):
         PPOConfig(learning_rate={**HALF, "steps": 500})
+
+
+def test_what_is_wrong_with_a_players_own_algorithm_is_said_with_its_name(tmp_path: Path) -> None:
+    players = {
+        "main": {"kind": "main_agent", "algorithm": {"learning_rate": HALF}},
+        "a": {"kind": "main_exploiter", "algorithm": {"magnet_every": 0, "magnet_cofficient": 1.0}},
+    }
+    config = Config(folder=str(tmp_path), league={"env": "matrix:rps", "players": players})
+    with pytest.raises(ConfigurationError) as caught:
+        verify(config, "train")
+    said = [problem for problem in caught.value.problems if "algorithm of player" in problem]
+    assert len(said) == 1 and "league: algorithm of player 'a': setting of ppo 'magnet_cofficient'" in said[0]
