@@ -134,7 +134,6 @@ TABLE: dict[str, Run | NotRun] = {
     "WARREN_IMAGE=REGISTRY/warren:1 WARREN_ACTORS=8 docker stack deploy --compose-file docker/swarm/stack.yml "
     "warren": DOCKER,
     "docker service logs --follow warren_learner": DOCKER,
-    "docker/test.sh .venv/bin/python -m pytest tests/faults/test_restarts.py -k rabbitmq": DOCKER,
     # docs/environments.md
     "git clone https://github.com/TeamFightingICE/FightingICE && cd FightingICE": BUILDS,
     "git checkout origin/v/5.3 -- data": BUILDS,
