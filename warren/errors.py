@@ -7,9 +7,13 @@ from collections.abc import Iterable
 
 
 class WarrenError(Exception):
-    """Root of every error raised on purpose; a role prints its message and exits with `exit_status`."""
+    """Root of every error raised on purpose; a role prints its message and exits with `exit_status`.
+
+    `is_refusal`: a service that raises it refuses what it cannot do now; nothing has failed.
+    """
 
     exit_status = 2
+    is_refusal = False
 
 
 class ConfigurationError(WarrenError):
@@ -138,9 +142,13 @@ class LeagueAbsent(LeagueError):
 class MatchmakingError(LeagueError):
     """Raised when a player has nobody to play against, or a matchmaker is configured so that it cannot choose."""
 
+    is_refusal = True
+
 
 class PlayerError(LeagueError):
     """Raised for a player that does not exist, exists already, is paused, or may not do what was asked of it."""
+
+    is_refusal = True
 
 
 class PlayerUnavailable(PlayerError):

@@ -16,12 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from league.cli import overview
 from league.cli.commands import add_source, connected, guarded, value_of
-from league.cli.tables import table
+from league.cli.tables import output, table
 from league.matchmaking import kind_of
 from league.models.snapshots import STREAM
 from league.redis.store import Store
@@ -107,7 +106,7 @@ def _show(rows: list[dict[str, Any]], as_json: bool, draw: Callable[[list[dict[s
     if as_json:
         print(json.dumps(rows))
         return
-    console = Console(highlight=False)
+    console = output()
     console.print(draw(rows, console.width))
 
 

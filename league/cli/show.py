@@ -25,10 +25,10 @@ from rich.text import Text
 
 from league.cli.commands import add_source, existing, guarded
 from league.cli.overview import FEW_GAMES, FEW_OPPONENTS, Row, overview
-from league.cli.tables import table
+from league.cli.tables import output, table
 
 ROWS = 40  # of a table, unless more are asked for
-JSON_WIDTH = 100  # players in the payoff of --json, unless more are asked for
+JSON_WIDTH = 100  # players in the payoff where no terminal bounds it, unless more are asked for
 CELL = 3  # characters of a win rate in %
 BUSY = 9.0  # times as long as reading the league takes, --watch waits at least
 FIXED_ROWS = 16  # of a screen: headings, counters and the pool
@@ -190,9 +190,10 @@ def parser() -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace, console: Console | None = None) -> int:
     """Do what the command line asks."""
-    console = console or Console(highlight=False)
+    console = console or output()
     store, pool = existing(given)
-    width = given.width if given.width is not None else JSON_WIDTH if given.json else console.width // (CELL + 1)
+    fits = JSON_WIDTH if given.json else min(JSON_WIDTH, console.width // (CELL + 1))
+    width = given.width if given.width is not None else fits
 
     def read() -> Row:
         return overview(store, pool, width)

@@ -1,11 +1,20 @@
-"""Tables for a terminal of any width."""
+"""Tables for a terminal of any width, and for a file or a pipe, where nothing is cut."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+UNBOUNDED = 10_000  # characters of a line where no terminal cuts it
+
+
+def output() -> Console:
+    """Return a console that writes to standard output: as wide as the terminal there, unbounded without one."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED)
 
 
 def table(

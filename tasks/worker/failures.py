@@ -1,7 +1,11 @@
-"""Logs what the user's own code raises in a service: a line that says where, and its traceback once."""
+"""Logs what the user's own code raises in a service: a line that says where, and its traceback once.
+
+Refusals, of which the caller is told and which are no fault, are logged at INFO without one.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +13,7 @@ from typing import Any
 from celery.utils.log import get_logger
 
 from tasks.app.outcome import Failed
-from warren.errors import DeliveriesExceeded
+from warren.errors import DeliveriesExceeded, WarrenError
 from warren.user_code import users_line
 
 logger = get_logger(__name__)
@@ -35,17 +39,24 @@ class Failures:
                 self._note(outcome)
 
     def _note(self, failure: Failed) -> None:
-        self.newest = describe(failure)
+        said = describe(failure)
+        refused = isinstance(failure.error, WarrenError) and failure.error.is_refusal
+        if not refused:
+            self.newest = said
         key, now = (failure.kind, users_line(failure.error)), time.monotonic()
         if key not in self._seen:
             if len(self._seen) >= MOST_PLACES:
                 self._seen.clear()
             self._seen[key] = (0, now)
-            logger.error("%s failed with %s\n%s", self._service, self.newest, failure.traceback.rstrip())
+            if refused:
+                logger.info("%s refuses: %s", self._service, said)
+            else:
+                logger.error("%s failed with %s\n%s", self._service, said, failure.traceback.rstrip())
             return
         untold, told_at = self._seen[key]
         if now - told_at >= LOG_EVERY:
-            logger.error("%s failed %d times more, last with %s", self._service, untold + 1, self.newest)
+            level, what = (logging.INFO, "refused") if refused else (logging.ERROR, "failed")
+            logger.log(level, "%s %s %d times more, last with %s", self._service, what, untold + 1, said)
             self._seen[key] = (0, now)
         else:
             self._seen[key] = (untold + 1, told_at)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from envs import TwoPlayerVectorEnv
 from envs.sources import SOURCES
-from league.cli.tables import table
+from league.cli.tables import output, table
 from league.matchmaking.view import ModelRef
 from warren import progress
 from warren.errors import ConfigurationError, ReplayError
@@ -30,7 +28,6 @@ Say = Callable[[str], None]
 DIFFERENT = 1  # exit status where a match does not come to its recorded result
 HEADINGS = ("match", "home", "away", ">games", ">result", "recorded as", "ended")
 PAGE = 500  # matches in a table
-UNBOUNDED = 10_000  # characters of a line where no terminal cuts it
 FRAMES_PER_SECOND = 2.0  # of a board game's film; a game that has its own pace says so
 
 
@@ -41,7 +38,7 @@ def listed(run: RecordedRun, as_json: bool) -> int:
             print(json.dumps(summary(record)))
         return 0
     lines, number = map(line, run.matches()), 0
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=UNBOUNDED)
+    console = output()
     while page := list(islice(lines, PAGE)):
         columns = dict(zip(HEADINGS, zip(*page, strict=True), strict=True))
         console.print(table(columns, console.width, ("recorded as", ">games")))

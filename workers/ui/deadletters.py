@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import redis
-from rich.console import Console
 from rich.text import Text
 
-from league.cli.tables import table
+from league.cli.tables import output, table
 from tasks import brokers
 from tasks.admin.dead_letters import NONE_KEPT, DeadLetter, DeadLetters
 from tasks.app import create_app
@@ -76,7 +75,7 @@ def _list(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
 
 
 def _print_table(each: list[Known] | None, known: list[Known]) -> None:
-    console = Console()
+    console = output()
     columns: dict[str, list[str | Text]]
     if each is not None:
         columns = {

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import redis
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from league.cli.tables import output
 from league.cli.tables import table as fitted
 from tasks.admin.discovery import Served, as_dict, describe, discover, failures, unserved
 from tasks.amqp.connection import GONE
@@ -107,7 +107,7 @@ def watch(query: Query, show: Callable[[QueryResult], None], tell: Callable[[str
 
 def watch_table(query: Query, run: str, every: float) -> int:
     """Print a table repeatedly, in place in a terminal; return the exit status."""
-    console = Console()
+    console = output()
     if not console.is_terminal:
         return watch(query, lambda found: console.print(table(found, run, console.width)), console.print, every)
     with Live(Text("looking"), console=console, auto_refresh=False) as live:
@@ -163,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(as_json(found, options.run, indent=2))
     else:
-        console = Console()
+        console = output()
         console.print(table(found, options.run, console.width))
     return 0 if found.served else 1
 

@@ -15,7 +15,7 @@ from tasks.app.outcome import Failed, failed, outcome_of
 from tasks.service import Worker, service
 from tasks.worker import failures as module
 from tasks.worker.failures import Failures
-from warren.errors import DeliveriesExceeded
+from warren.errors import DeliveriesExceeded, MatchmakingError, PlayerUnavailable
 
 HERE = __file__
 
@@ -125,3 +125,18 @@ def test_a_message_that_is_given_back_has_not_failed(caplog: pytest.LogCaptureFi
     noted = Failures("a.b")
     noted.note([outcome_of(Reject("this learner was told to stop", requeue=True))])
     assert noted.newest == "" and not lines(caplog)
+
+
+def test_refusals_are_told_at_info_without_a_traceback_and_are_not_the_newest_failure(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    noted = Failures("league.request")
+    noted.note([failed(MatchmakingError("player 'main' has nobody to play by PFSP")), boom("x")])
+    monkeypatch.setattr(module, "LOG_EVERY", 0.0)
+    noted.note([failed(MatchmakingError("player 'main' has nobody to play by PFSP"))] * 2)
+    noted.note([failed(PlayerUnavailable("player 'main' is paused"))])
+    told = [record for record in caplog.records if record.name == module.__name__]
+    assert [record.levelno for record in told] == [logging.INFO, logging.ERROR, *3 * [logging.INFO]]
+    assert not any("Traceback" in record.getMessage() for record in told if record.levelno == logging.INFO)
+    assert noted.newest.startswith("RuntimeError: x")
