@@ -25,7 +25,7 @@ def overview(store: Store, pool: Pool, width: int) -> Row:
     now = seconds * 1000 + microseconds // 1000
     return {
         "time": now / 1000.0,
-        "players": standings(state),
+        "players": standings(state, store.reasons()),
         "payoff": payoff(state, width),
         "matches": open_matches(state, now),
         "periods": open_periods(state, now),
@@ -51,8 +51,8 @@ def is_provisional(state: LeagueState, slot: int) -> bool:
     return met < min(FEW_OPPONENTS, len(others)) or float(games.sum()) < FEW_GAMES
 
 
-def standings(state: LeagueState) -> list[Row]:
-    """Return a row per player, the strongest by Elo first, removed ones last."""
+def standings(state: LeagueState, reasons: Mapping[str, str] | None = None) -> list[Row]:
+    """Return a row per player, the strongest by Elo first, removed ones last. `reasons`: of paused ones."""
     rows = []
     for player in state.roster:
         games, rate = record_of(state, player.slot)
@@ -62,6 +62,7 @@ def standings(state: LeagueState) -> list[Row]:
                 "player": player.name,
                 "kind": player.kind,
                 "state": standing_of(player),
+                "reason": (reasons or {}).get(player.name, "") if standing_of(player) == "paused" else "",
                 "elo": round(state.ratings[player.slot], 1),
                 "provisional": is_provisional(state, player.slot),
                 "games": round(games, 1),

@@ -148,12 +148,17 @@ def page(found: Row, run: str, width: int, rows: int = ROWS) -> Group:
     parts: list[RenderableType] = [title(found, run), counters_text(found["counters"])]
     parts += [pool_text(found["pool"], found["wanted"]), ""]
     if found["players"]:
-        parts += [standings_table(found["players"], width, rows), "", payoff_table(found["payoff"], width, rows)]
+        parts += [standings_table(found["players"], width, rows), *_reasons(found["players"]), ""]
+        parts.append(payoff_table(found["payoff"], width, rows))
     if found["periods"]:
         parts += ["", periods_table(found["periods"], width, rows)]
     if found["matches"]:
         parts += ["", matches_table(found["matches"], width, rows)]
     return Group(*parts)
+
+
+def _reasons(players: list[Row]) -> list[Text]:
+    return [Text(f"{row['player']} is paused: {row['reason']}", style="yellow") for row in players if row["reason"]]
 
 
 def _more(left_out: int, what: str) -> str:

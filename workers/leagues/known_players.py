@@ -16,7 +16,7 @@ from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from tasks.events import WEIGHTS, Subscription, of_player
-from warren.errors import WarrenError
+from warren.errors import PlayerUnavailable
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sampler import load_into
 from workers.runtime.policy_cache import FrozenPolicies
@@ -63,6 +63,7 @@ class Learning:
     sampler: MatchSampler | None = None
     matches: InMatches | None = None
     begun: int = 0  # times that its games were made here
+    waited_for: bool = False  # whether its first weights were waited for in vain
 
     def refresh(self) -> None:
         """Load the newest weights that are here; restart the games of a player that was reset."""
@@ -126,7 +127,7 @@ class KnownPlayers:
         """Return whether this actor holds weights of the generations that `match` is between.
 
         Right after a reset it may still hold the old weights, whose games would count for the new generation. So it
-        waits for the new ones, for GENERATION_PATIENCE s.
+        waits for the new ones, for GENERATION_PATIENCE s. Raises PlayerUnavailable for a player without any weights.
         """
         return self._holds(match.home, match.home_generation, match.home_frozen) and (
             match.away == match.home or self._holds(match.away, match.away_generation, match.away_frozen)
@@ -135,7 +136,7 @@ class KnownPlayers:
     def opponent(self, match: Match, model: ModelRef | None) -> Policy | None:
         """Return the policy of the away side of `match`; None for self-play with the learning policy itself.
 
-        `model`: of a frozen player, else None. Raises WarrenError when the player has published no weights.
+        `model`: of a frozen player, else None. Raises PlayerUnavailable when the player has published no weights.
         """
         if match.away == match.home:
             return None
@@ -151,11 +152,17 @@ class KnownPlayers:
         return copy
 
     def _begun(self, name: str) -> Learning:
-        """Return a learning player with weights loaded. Raises WarrenError when it has published none."""
+        """Return a learning player with weights loaded. Raises PlayerUnavailable when it has published none.
+
+        They are waited for once: a player whose learner cannot start must not hold the others up again and again.
+        """
         learning = self[name]
         if learning.version < 0:
-            if not learning.weights.wait_for(0, self._stopping, self._patience):
-                raise WarrenError(f"{name!r} is to be played and has published no weights; is its learner up?")
+            if learning.weights.version < 0 and (
+                learning.waited_for or not learning.weights.wait_for(0, self._stopping, self._patience)
+            ):
+                learning.waited_for = True
+                raise PlayerUnavailable(f"{name!r} is to be played and has published no weights; is its learner up?")
             learning.refresh()
         return learning
 

@@ -21,6 +21,8 @@ from workers.rollout.games.match_scheduler import MatchHost
 
 logger = logging.getLogger(__name__)
 
+OTHERS = 8  # opponents without weights, one after the other, that are given back for another
+
 
 class PlayerHost(MatchHost):
     """Matches of `home`: who plays the other side, and what the league and the recorder are told."""
@@ -42,14 +44,25 @@ class PlayerHost(MatchHost):
     def request(self) -> Match:
         """Return the next match.
 
-        Raises what the league raises, and PlayerUnavailable while weights are on their way.
+        Raises what the league raises, and PlayerUnavailable while weights are on their way, or where each of OTHERS
+        opponents in turn has none.
         """
-        match, model = self._client.request(self._home, self._league.lease)
-        if not self._players.fits(match):
-            self._client.abort(match)
-            raise PlayerUnavailable(f"{match.home} or {match.away} was reset; its new weights have not arrived yet")
-        self._models[match.id] = model
-        return match
+        absent = 0
+        while True:
+            match, model = self._client.request(self._home, self._league.lease)
+            try:
+                fits = self._players.fits(match)
+            except PlayerUnavailable:  # the opponent's learner cannot start, say; the others go on
+                self._client.abort(match)
+                absent += 1
+                if absent == OTHERS:
+                    raise
+                continue
+            if not fits:
+                self._client.abort(match)
+                raise PlayerUnavailable(f"{match.home} or {match.away} was reset; its new weights have not arrived yet")
+            self._models[match.id] = model
+            return match
 
     def opponent(self, match: Match) -> Opponent:
         """Return the away side of a match that was requested: the same weights to its end."""

@@ -65,6 +65,16 @@ def command(run_command):  # type: ignore[no-untyped-def]
     return partial(run_command, show.main)
 
 
+def test_why_a_player_is_paused_is_shown_until_it_is_resumed(played: Store, command) -> None:  # type: ignore[no-untyped-def]
+    played.pause("rival", reason="its learner died 5 times")
+    assert "rival is paused: its learner died 5 times" in command()[1]
+    reasons = {row["player"]: row["reason"] for row in json.loads(command("--json")[1])["players"]}
+    assert {name: why for name, why in reasons.items() if why} == {"rival": "its learner died 5 times"}
+    played.resume("rival")
+    played.pause("rival")
+    assert "died 5 times" not in command()[1]
+
+
 def test_the_json_holds_all_of_it(played: Store, pool: Pool, command) -> None:  # type: ignore[no-untyped-def]
     status, out, _ = command("--json")
     found = json.loads(out)

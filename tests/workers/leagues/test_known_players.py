@@ -17,9 +17,10 @@ from agents import build_policy
 from agents.checkpoints import weights_to_bytes
 from agents.policies import Policy
 from league.state.league_state import Match
-from warren.errors import WarrenError
+from warren.errors import PlayerUnavailable
 from workers.leagues import known_players as module
 from workers.leagues.known_players import KnownPlayers
+from workers.leagues.player_host import OTHERS, PlayerHost
 from workers.rollout.games.match_result import MatchResult
 
 
@@ -129,8 +130,40 @@ def test_an_opponent_that_learns_plays_a_match_with_one_set_of_weights(pool: Poo
 def test_an_opponent_without_weights_is_named(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     players = players_of(pool)
     players._patience = 0.1
-    with pytest.raises(WarrenError, match="'nobody' is to be played and has published no weights"):
+    with pytest.raises(PlayerUnavailable, match="'nobody' is to be played and has published no weights"):
         players.opponent(match("nobody"), None)
+
+
+def host_of(players: KnownPlayers, *opponents: str) -> tuple[PlayerHost, list[str]]:
+    """Return a host whose league issues a match against each of `opponents` in turn, and the matches given back."""
+    left, aborted = iter(opponents), list[str]()
+    client: Any = SimpleNamespace(
+        request=lambda player, lease: (match(next(left)), None), abort=lambda match: aborted.append(match.away)
+    )
+    league: Any = SimpleNamespace(lease=60.0)
+    recorder: Any = None
+    return PlayerHost("main", league, client, players, recorder, lambda: None), aborted
+
+
+def test_an_opponent_whose_learner_never_started_is_left_for_another_and_waited_for_once(pool: Pool) -> None:
+    players = players_of(pool)
+    players._patience = 0.4
+    host, aborted = host_of(players, "nobody", "rival", "nobody", "nobody", "rival")
+    assert host.request().away == "rival" and aborted == ["nobody"]
+    players._patience = 3600.0
+    assert host.request().away == "rival" and aborted == 3 * ["nobody"]
+
+
+def test_a_player_who_meets_nobody_with_weights_waits(pool: Pool) -> None:
+    players = players_of(pool)
+    players._patience = 0.4
+    host, aborted = host_of(players, *OTHERS * ["nobody"])
+    with pytest.raises(PlayerUnavailable, match="is its learner up"):
+        host.request()
+    assert len(aborted) == OTHERS
+    pool.put("nobody", 1)
+    players["nobody"].weights.fetch()
+    assert host_of(players, "nobody")[0].request().away == "nobody"
 
 
 def test_watched_weights_that_change_within_a_match_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,10 @@ from tasks.topology import Topology
 from warren.errors import BrokerError, WarrenError
 from workers.config.schema import Config
 from workers.evaluation.scores import read_scores
+from workers.launch.kinds.added_learners import AddedLearners
 from workers.launch.kinds.configured import ConfiguredMonitor
 from workers.launch.kinds.learning_times import LearningClock, UpdateTimes
-from workers.launch.kinds.training_spec import added_learners, learner_name
+from workers.launch.kinds.training_spec import learner_name
 from workers.launch.monitor import Context, Health
 from workers.launch.watching.figures import Figures, Troubles, scores, statuses
 from workers.runtime.league_paths import league_folder, league_of, store_of
@@ -49,6 +50,7 @@ class LeagueMonitor(ConfiguredMonitor):
         self._subscriptions: list[Subscription] = []
         self._look_at = 0.0
         self._clock, self._goal = LearningClock(), Goal(self.league.goal)
+        self._added = AddedLearners(config, context, self.store)
 
     @property
     def topology(self) -> Topology:
@@ -132,9 +134,8 @@ class LeagueMonitor(ConfiguredMonitor):
             if player.name not in self.figures.players:
                 self.context.say(f"player {player.name} was added; starting its learner")
                 self._follow(player.name)
-                for spec in added_learners(self.config, self.context.folder.path, player.name):
-                    for rank in spec.ranks:
-                        self.context.supervisor.start(spec, rank)
+                self._added.start(player.name)
+        self._added.look(roster.by_slot[int(slot)] for slot in roster.learning)
         self.figures.states = {name: self._state(name, roster) for name in self.figures.players}
 
     def _state(self, name: str, roster: Any) -> str:
