@@ -43,6 +43,12 @@ RULES = (
         "is of sampling=served, and sampling={sampling} has no env runners: add sampling=served",
     ),
     Rule(
+        ("middleware",),
+        lambda config: is_served(config) or of_a_league(config),
+        "wraps calls of services, and sampling={sampling} without a league makes none: add sampling=served or "
+        "league=NAME",
+    ),
+    Rule(
         ("compression", "top_k", "on_rank_loss", "allreduce"),
         _several_learners,
         "is of several learners that share an update, and there is one: add learners=2",

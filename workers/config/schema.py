@@ -166,6 +166,9 @@ class Config:
     task_events: bool = False  # task events, for Flower; on by itself when flower_port is set
     log_level: str = "INFO"  # of the logs of all processes: DEBUG, INFO, WARNING, ERROR
 
+    # Your code around each call of the run's services (served sampling, leagues): file.py:NAME or module:NAME each.
+    middleware: list[str] = field(default_factory=list)
+
     # Other hosts: name -> what each starts, as in {master: {actors: 1}, box-2: {actors: 2}}; the first leads.
     hosts: dict[str, Any] = field(default_factory=dict)
     host: str | None = None  # which of them this machine is; one that does not lead needs run= and the servers' URLs

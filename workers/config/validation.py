@@ -20,7 +20,7 @@ from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
-from workers.config import initial_weights, plain_checks, roles, teachers
+from workers.config import initial_weights, middleware, plain_checks, roles, teachers
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
@@ -44,6 +44,7 @@ def problems_of_building(config: Config, role: str, elsewhere: bool = False) -> 
     if not 0 <= config.seed <= plain_checks.LARGEST_SEED:
         config = replace(config, seed=0)  # plain_checks reports the seed; everything else is checked all the same
     yield from _learning(config, role, elsewhere)
+    yield from middleware.problems(config.middleware)
     if not elsewhere:
         yield from _devices(config, role)
 

@@ -14,9 +14,11 @@ from typing import Any
 import torch
 
 from league.models.pool import CACHE_BYTES
+from tasks.middleware import install
 from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError
+from workers.config import middleware
 from workers.config.roles import Role
 from workers.config.schema import Config
 from workers.config.validation import verify
@@ -63,11 +65,13 @@ class RoleProcess:
 
 
 def enter(config: Config, role: Role, *, torch_threads: int | None = None, cache_bytes: int = CACHE_BYTES) -> Session:
-    """Verify the configuration, begin the log, wait for the run's servers, and return the session with them.
+    """Verify the configuration, install its middleware, begin the log, wait for the servers; return the session.
 
     `torch_threads`: None leaves torch's own choice. Raises ConfigurationError, BrokerError for servers that refuse.
     """
     verify(config, role=role.name)
+    if config.middleware:
+        install(*middleware.made(config.middleware))
     log_to_stderr(config.log_level)
     if torch_threads is not None:
         torch.set_num_threads(torch_threads)

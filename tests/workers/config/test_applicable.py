@@ -40,6 +40,7 @@ def problems(*overrides: str) -> list[str]:
         (["served_memory=foo"], "add sampling=served"),
         (["compression=nonsense"], "add learners=2"),
         (["on_rank_loss=foo"], "add learners=2"),
+        (["middleware=[timed.py:Timed]"], "add sampling=served or league=NAME"),
         (["gateway.port=-5"], "env.id=gamecore:FILE:CLASS"),
         (["league=kuhn", "env.id=Acrobot-v1"], "a league's game is league.env"),
         (["league=kuhn", "env=acrobot"], "a league's game is league.env"),

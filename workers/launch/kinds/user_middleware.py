@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.middleware import Middleware, install
-from warren.errors import ConfigurationError, unknown_name
-from workers.launch.kinds.user_code import Place, check_script, find, loaded
+from tasks.middleware import install
+from warren.errors import ConfigurationError
+from workers.config.middleware import made
+from workers.launch.kinds.user_code import Place, check_script, find
 
 VARIABLE = "WARREN_MIDDLEWARE"  # places of the middleware, separated by commas
 
@@ -37,19 +38,4 @@ def install_from_environment() -> None:
     if problems:
         raise ConfigurationError([f"{VARIABLE}: {problem}" for problem in problems])
     if places:
-        install(*(_made(place) for place in places))
-
-
-def _made(place: Place) -> Middleware:
-    names = vars(loaded(place))
-    found = names.get(place.attribute or "")
-    kinds = [name for name, one in names.items() if isinstance(one, type) and issubclass(one, Middleware)]
-    if found is None:
-        raise ConfigurationError(unknown_name("middleware", str(place.attribute), kinds, f"in {place.where}"))
-    try:
-        made = found()
-    except Exception as error:
-        raise ConfigurationError(f"middleware {place}: making it failed: {type(error).__name__}: {error}") from error
-    if not isinstance(made, Middleware):
-        raise ConfigurationError(f"middleware {place}: it is not a tasks.middleware.Middleware; derive it from that")
-    return made
+        install(*made([str(place) for place in places]))
