@@ -203,7 +203,7 @@ class Request(CeleryRequest):  # type: ignore[misc]
     A message that was delivered too often goes to the dead letters with the reason.
     """
 
-    direct = False  # nobody sends it again (see tasks.app.redelivery.Delivered)
+    awaited = None  # nobody waits on a connection of ours (see tasks.app.redelivery.Delivered)
     reason = ""  # why it is given up
     view: Call | None = None  # what middleware and the service see of it
 

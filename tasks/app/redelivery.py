@@ -7,11 +7,13 @@ as nearly all are, costs nothing; one that was merely held by a worker that died
 
 Where one delivery is the limit, every run is marked as begun and then as done, whether its message is redelivered or
 not. What was merely held has no mark and runs. What was begun and not done is given up. What was done is not run again:
-its acknowledgement was lost, or its sender published it twice.
+its acknowledgement was lost, or its sender published it twice. A call whose caller waits is not marked as done: its
+answer may be lost with its worker, so it is given up likewise. Its mark goes when the call itself has expired.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -31,6 +33,7 @@ logger = get_logger(__name__)
 DELIVERIES = 3  # of one message, unless its task or service says otherwise: as many workers may die of it
 REMEMBERED = 24 * 3600  # s that a count is kept after the last worker died
 DONE_FOR = int(UNUSED_EXPIRES)  # s that a run is remembered; a queue without a worker is gone by then, and its messages
+SLACK = 60.0  # s for which a mark is kept beyond the end of its call, as clocks differ
 DONE = b"done"
 
 
@@ -48,8 +51,8 @@ class Delivered(Protocol):
         ...
 
     @property
-    def direct(self) -> bool:
-        """Return whether its caller sends it again when it has to."""
+    def awaited(self) -> float | None:
+        """Return the s (inf: no limit) for which its caller waits on its connection; None where none does."""
         ...
 
 
@@ -58,7 +61,7 @@ class Message(NamedTuple):
 
     id: str
     redelivered: bool
-    direct: bool = False
+    awaited: float | None = None
 
 
 class Deliveries:
@@ -95,16 +98,16 @@ class Deliveries:
         if ids:
             self._redis.unlink(*(self._prefix + one for one in ids))
 
-    def begin_once(self, ids: Sequence[str]) -> list[bytes | None]:
+    def begin_once(self, ids: Sequence[str], seconds: Sequence[float]) -> list[bytes | None]:
         """Mark messages that must not run twice as begun; return the mark that each had, None where it may run.
 
-        Raises BrokerError while Redis is away.
+        `seconds`: for which each mark is kept. Raises BrokerError while Redis is away.
         """
         try:
             with self._redis.pipeline() as pipe:
-                for one in ids:
+                for one, kept in zip(ids, seconds, strict=True):
                     pipe.get(self._prefix + one)
-                    pipe.set(self._prefix + one, self._begun, nx=True, ex=REMEMBERED)
+                    pipe.set(self._prefix + one, self._begun, nx=True, ex=math.ceil(min(kept, REMEMBERED)))
                 found: list[Any] = pipe.execute()[::2]
         except redis.RedisError as error:
             self._unsure.update(ids)
@@ -118,6 +121,10 @@ class Deliveries:
     def end_once(self, ids: Sequence[str]) -> None:
         """Mark the messages as DONE; the mark outlives the acknowledgement, which may be lost."""
         self._try(lambda pipe, key: pipe.set(key, DONE, ex=DONE_FOR), ids)
+
+    def _forget_soon(self, ids: Sequence[str]) -> None:
+        """Keep the marks of messages, as they are, for no longer than those of others that have run."""
+        self._try(lambda pipe, key: pipe.expire(key, DONE_FOR), ids)
 
     def _try(self, add: Callable[[Any, str], Any], ids: Sequence[str]) -> None:
         if not ids:
@@ -147,17 +154,17 @@ class Deliveries:
 
         `messages`: of the calls. One that is redelivered over `limit` is not run: its outcome is a failure with
         DeliveriesExceeded. One on its last delivery is run alone, so that of a batch that killed its workers only the
-        message at fault is given up. With a `limit` of 1 those that are delivered first are marked too, unless they are
-        `direct`, and what cannot be marked is NotYet run.
+        message at fault is given up. With a `limit` of 1 those that are delivered first are marked too, and what cannot
+        be marked is NotYet run.
         """
-        once = limit == 1
+        if limit == 1:
+            return self._steps_once(name, calls, messages)
         for message in messages:
-            if message.redelivered or (once and not message.direct):
+            if message.redelivered:
                 break
         else:
             return None
-        ids = [one.id if one.redelivered or (once and not one.direct) else None for one in messages]
-        return self._steps_once(name, calls, ids) if once else self._steps(name, limit, calls, ids)
+        return self._steps(name, limit, calls, [one.id if one.redelivered else None for one in messages])
 
     def _steps(self, name: str, limit: int, calls: Sequence[Any], ids: Sequence[str | None]) -> Steps:
         known = [one for one in ids if one]
@@ -190,28 +197,28 @@ class Deliveries:
         self.end(ids)
         return outcomes
 
-    def _steps_once(self, name: str, calls: Sequence[Any], ids: Sequence[str | None]) -> Steps:
-        """Run what has no mark yet; `ids`: None for a call that its caller sends again."""
-        known = [index for index, one in enumerate(ids) if one]
+    def _steps_once(self, name: str, calls: Sequence[Any], messages: Sequence[Delivered]) -> Steps:
+        """Run what has no mark yet."""
+        ids, awaited = [one.id for one in messages], [one.awaited for one in messages]
         outcomes: list[Any] = [None] * len(calls)
         try:
-            marks = self.begin_once([one for one in ids if one]) if known else []
+            marks = self.begin_once(ids, [REMEMBERED if one is None else one + SLACK for one in awaited])
         except BrokerError as error:
-            marks = []
-            outcomes = [not_yet(error) if one else None for one in ids]
-        for index, mark in zip(known, marks, strict=False):
+            return [not_yet(error)] * len(calls)
+        for index, mark in enumerate(marks):
             if mark == DONE or ids[index] in ids[:index]:
                 outcomes[index] = has_run()
             elif mark is not None:
-                outcomes[index] = failed(exceeded(name, str(ids[index]), 1))
+                outcomes[index] = failed(exceeded(name, ids[index], 1))
         free = [index for index, outcome in enumerate(outcomes) if outcome is None]
         if free:
             found = yield [calls[index] for index in free]
             for index, outcome in zip(free, found, strict=True):
                 outcomes[index] = outcome
-        ran = [(marked, outcomes[index]) for index in free if (marked := ids[index])]
-        self.end([marked for marked, outcome in ran if _comes_again(outcome)])
-        self.end_once([marked for marked, outcome in ran if not _comes_again(outcome)])
+        self.end([ids[index] for index in free if _comes_again(outcomes[index])])
+        ended = [index for index in free if not _comes_again(outcomes[index])]
+        self.end_once([ids[index] for index in ended if awaited[index] is None])
+        self._forget_soon([ids[index] for index in ended if (awaited[index] or 0.0) > DONE_FOR])
         return outcomes
 
 

@@ -31,14 +31,13 @@ from tasks.worker.async_services import AsyncServices
 from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.deadlines import Deadlines
 from tasks.worker.event_inbox import EventInbox
-from tasks.worker.handback import hand_back
 from tasks.worker.intake import Intake
 from tasks.worker.metrics import Metrics
 from tasks.worker.middleware import Chain, Middleware
 from tasks.worker.outcomes import Outcomes
 from tasks.worker.pool import end_worker
 from tasks.worker.replies import Outbox
-from tasks.worker.retries import CallerRetries, DeliveryLimit
+from tasks.worker.retries import DeliveryLimit
 from tasks.worker.service_queue import Call, ServiceQueue
 from tasks.worker.settlement import FLUSH_AFTER, Settlement
 from tasks.worker.task_events import TaskEvents
@@ -102,7 +101,7 @@ class ConsumerLoop:
         self._thread.start()
 
     def _middleware(self) -> list[Middleware]:
-        chain: list[Middleware] = [CallerRetries(), self._deadlines, DeliveryLimit(self._app.warren_deliveries)]
+        chain: list[Middleware] = [self._deadlines, DeliveryLimit(self._app.warren_deliveries)]
         chain.append(self._metrics)
         if self._task_events is not None:
             chain.append(self._task_events)
@@ -342,7 +341,16 @@ class ConsumerLoop:
             self._run_held(limit)
         if self._async is not None:
             self._async.give_up()
-        hand_back(link, self._outbox, self._topology, self._queues.values())
+        self._hand_back()
+
+    def _hand_back(self) -> None:
+        """Give back every call that is held. To be delivered again costs them nothing, since they have not begun."""
+        for queue in self._queues.values():
+            for call in (*queue.waiting, *sorted(queue.later, key=lambda call: call.delivery.tag)):
+                self._outbox.reject(call.delivery.tag, requeue=True)
+            queue.waiting.clear()
+            queue.later.clear()
+        self._outbox.flush()
 
     def _run_held(self, limit: float) -> None:
         for queue in self._queues.values():

@@ -30,7 +30,7 @@ class Intake:
         self._scheduler, self._outcomes, self._outbox, self._timers = scheduler, outcomes, outbox, timers
 
     def accept(self, queue: ServiceQueue, delivery: Delivery) -> None:
-        """Put a call into its queue; refuse one that is unreadable, answer one that its caller is to send again."""
+        """Put a call into its queue; refuse one that is unreadable."""
         try:
             properties = frames.read_properties(delivery.properties)
         except frames.Malformed as error:
@@ -42,12 +42,6 @@ class Intake:
             self.refuse(queue, delivery, properties, reason)
             return
         call = Call(delivery, properties, (), {}, None)
-        for hook in queue.chain.before_accept:
-            if hook(queue, call) is not None:
-                queue.counts["handed back"] += 1
-                self._outbox.reply_lost(properties)
-                self._outbox.ack(delivery.tag)
-                return
         try:
             body = read_body(properties.content_type, delivery.body)
         except BrokerError as error:  # Redis, which holds it behind a claim check, may come back

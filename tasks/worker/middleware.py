@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 class Middleware:
     """Base of middleware. Hooks run in the thread of the services and must not block for long."""
 
-    def before_accept(self, queue: ServiceQueue, call: Call) -> str | None:
-        """Look at a call that has arrived, not yet decoded; return why its caller is to send it again, or None."""
-
     def before_run(self, queue: ServiceQueue, call: Call) -> str | None:
         """Look at a call whose turn has come; return why to drop and count it, or None."""
 
@@ -38,7 +35,6 @@ class Chain:
     """The hooks of one service, each a tuple in the order of the middleware; `run` runs a batch through all of them."""
 
     def __init__(self, middleware: Sequence[Middleware], run: Callable[[ServiceQueue, list[Call]], list[Any]]) -> None:
-        self.before_accept = _overridden(middleware, "before_accept")
         self.before_run = _overridden(middleware, "before_run")
         self.after_run = _overridden(middleware, "after_run")
         self._around, self._run = _overridden(middleware, "around_run"), run

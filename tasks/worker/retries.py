@@ -1,4 +1,4 @@
-"""Calls held by a worker that died: waiting callers send theirs again; others are redelivered, up to a limit."""
+"""Calls held by a worker that died: the broker delivers them again, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,17 +8,8 @@ from tasks.worker.middleware import Middleware
 from tasks.worker.service_queue import Call, ServiceQueue
 
 
-class CallerRetries(Middleware):
-    """Tells a waiting caller that a redelivered call of `retries=0` is lost: it may have begun already."""
-
-    def before_accept(self, queue: ServiceQueue, call: Call) -> str | None:
-        """See Middleware."""
-        again = call.redelivered and call.direct and queue.spec.retries == 0
-        return "the worker that held it died" if again else None
-
-
 class DeliveryLimit(Middleware):
-    """Every other call is delivered `1 + retries` times at most, of which those alone count that were begun.
+    """Every call is delivered `1 + retries` times at most, of which those alone count that were begun.
 
     So what a killed worker merely held, beside the call that killed it, loses nothing.
     """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from typing import Any
 
 from tasks.amqp.frames import Delivery, Properties
 from tasks.amqp.messages import DIRECT_REPLY
+from tasks.app.protocol import seconds_until
 from tasks.middleware import Call as View
 from tasks.service import Spec
 from tasks.worker.middleware import Chain
@@ -46,6 +48,14 @@ class Call:
     def direct(self) -> bool:
         """Return whether its caller waits on a connection of ours, and sends it again when it has to."""
         return self.properties.reply_to.startswith(DIRECT_REPLY)
+
+    @property
+    def awaited(self) -> float | None:
+        """Return the s (inf: no limit) for which the caller of a direct call waits; None for any other."""
+        if not self.direct:
+            return None
+        expires = self.headers.get("expires")
+        return max(0.0, seconds_until(expires)) if expires else math.inf
 
 
 class ServiceQueue:

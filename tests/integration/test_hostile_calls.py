@@ -45,7 +45,7 @@ def counters(app: Calling) -> dict[str, dict[str, int]]:
 
 def ended(app: Calling) -> int:
     """Messages of services that have ended in one way or another."""
-    ways = ("calls", "dropped", "refused", "handed back")
+    ways = ("calls", "dropped", "refused")
     return sum(int(counts.get(way, 0)) for counts in counters(app).values() for way in ways)
 
 

@@ -33,6 +33,7 @@ class Store:
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
+        self.lasting: dict[str, int] = {}  # s for which a value was put, where it is to go by itself
         self.away = False
         self._results: list[Any] = []
 
@@ -51,6 +52,8 @@ class Store:
     def set(self, key: str, value: bytes, nx: bool = False, ex: int = 0) -> None:
         if not nx or key not in self.values:
             self.values[key] = value
+            if ex:
+                self.lasting[key] = ex
         self._results.append(True)
 
     def incr(self, key: str) -> None:

@@ -108,12 +108,20 @@ def test_with_a_limit_of_one_what_asks_to_come_again_runs_again(deliveries, erro
     assert deliveries.run("n", 1, echo, ["A"], again("a")) == ["A"]
 
 
-def test_with_a_limit_of_one_only_what_cannot_be_counted_waits(run_name):
+def test_with_a_limit_of_one_what_cannot_be_counted_waits(run_name):
     nowhere = Deliveries("redis://127.0.0.1:1/0", Topology(run_name))
-    messages = [*again("a"), *first("b"), Message("c", redelivered=False, direct=True)]
-    second, new, direct = nowhere.run("n", 1, echo, ["A", "B", "C"], messages)
-    assert isinstance(second, NotYet) and isinstance(new, NotYet) and "must not run twice" in new.message
-    assert direct == "C"
+    messages = [*again("a"), *first("b"), Message("c", redelivered=False, awaited=60.0)]
+    outcomes = nowhere.run("n", 1, echo, ["A", "B", "C"], messages)
+    assert all(isinstance(one, NotYet) and "must not run twice" in one.message for one in outcomes)
+
+
+def test_a_call_whose_caller_waits_is_given_up_once_begun_and_forgotten_when_it_has_expired(deliveries):
+    for awaited, least, most in ((20.0, 60, 80), (math.inf, DONE_FOR - 5, DONE_FOR)):
+        message = Message(f"a{awaited}", redelivered=False, awaited=awaited)
+        assert deliveries.run("n", 1, echo, ["A"], [message]) == ["A"]
+        assert least <= deliveries._redis.ttl(deliveries._prefix + message.id) <= most
+        (outcome,) = deliveries.run("n", 1, echo, ["A"], [message])
+        assert isinstance(outcome.error, DeliveriesExceeded)
 
 
 def test_what_ends_its_worker_by_sys_exit_is_counted_like_what_kills_it(deliveries):
