@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 from support.league_run import SMALL
-from support.roles_by_hand import PATIENCE, Roles
+from support.roles_by_hand import Roles
 
 from tasks.app import create_app
 from tasks.events import STATUS, EventDispatcher
@@ -24,6 +24,7 @@ from workers.servers import Servers
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # three processes import torch at once: on a busy machine only a hang takes as long
 def test_league_roles_started_by_hand_hear_the_end(servers: Servers, tmp_path: Path, run_name: str) -> None:
     topology = Topology(run_name)
     events = EventDispatcher(create_app(topology, servers.broker_url, servers.redis_url), topology)
@@ -31,9 +32,7 @@ def test_league_roles_started_by_hand_hear_the_end(servers: Servers, tmp_path: P
     try:
         league = [setting for setting in SMALL if not setting.startswith("experiment")]
         processes = [roles.start(role, "league=rps", *league) for role in ("league", "evaluator", "actor")]
-        deadline = time.monotonic() + PATIENCE
         while any(process.poll() is None for process in processes):
-            assert time.monotonic() < deadline, [process.args for process in processes if process.poll() is None]
             events.fire(STATUS, {"state": CLOSED})  # again and again: one that is not up yet hears none
             time.sleep(0.25)
         for process in processes:
