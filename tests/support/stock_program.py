@@ -7,7 +7,9 @@ argument `worker` it is a worker of the tasks of its own instead.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import sys
 from datetime import UTC, datetime, timedelta, timezone
@@ -141,6 +143,14 @@ def ping():
     return app.control.ping(timeout=2.0)
 
 
+def celery(*words):
+    """Run `celery WORDS` and return what it prints."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        app.start(list(words))
+    return said.getvalue()
+
+
 def noted():
     return [json.loads(one) for one in app.backend.client.lrange(f"{NAME}:noted", 0, -1)]
 
@@ -152,7 +162,7 @@ def ours():
     return {"imported": imported, "can be": [name for name in names if importlib.util.find_spec(name)]}
 
 
-COMMANDS = (apply, delay, send, get, look, by_id, saved, forget, revoke, revoke_stamped, ping, noted, ours)
+COMMANDS = (apply, delay, send, get, look, by_id, saved, forget, revoke, revoke_stamped, ping, celery, noted, ours)
 
 
 def main():

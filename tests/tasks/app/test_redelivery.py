@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import redis
 from celery.exceptions import Ignore, Reject, Retry
 
 from tasks.app.outcome import Dropped, Failed, NotYet, outcome_of
-from tasks.app.redelivery import Deliveries, Message, was_redelivered
+from tasks.app.redelivery import DONE_FOR, Deliveries, Message, was_redelivered
 from tasks.topology import Topology
 from warren.errors import DeliveriesExceeded
 
