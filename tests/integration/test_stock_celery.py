@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -341,6 +342,34 @@ def test_termination_is_refused_in_the_workers_reply(run, stock):
 @as_ever("`control.ping`")
 def test_workers_answer_a_ping(stock):
     assert [list(one.values()) for one in stock.do("ping")] == [[{"ok": "pong"}]]
+
+
+def inspected(stock: StockProgram, what: str) -> Any:
+    """Return what the one worker answers to `celery inspect`."""
+    (answer,) = json.loads(stock.do("celery", "inspect", "-j", "-t", "2", what)).values()
+    return answer
+
+
+@as_ever("`celery inspect` (`ping`, `registered`, `stats`)")
+def test_workers_tell_an_inspector_their_services_and_counts(stock):
+    assert inspected(stock, "ping") == {"ok": "pong"}
+    assert {"actor.add", "actor.fail"} <= set(inspected(stock, "registered"))
+    assert stock.get(stock.call("actor.add", 1)) == {"value": 2}
+    assert inspected(stock, "stats")["total"]["actor.add"] >= 1
+
+
+@row(
+    "`celery inspect`: `active`, `reserved`, `scheduled`",
+    "empty: `python -m workers.services` counts what waits and runs",
+    "`reserved` lists the calls that a worker holds",
+)
+def test_an_inspector_is_told_of_held_calls_on_the_embedded_server_alone(stock, busy, on_rabbitmq):
+    held = stock.call("actor.add", 5)
+    assert inspected(stock, "active") == inspected(stock, "scheduled") == []
+    until(lambda: on_rabbitmq or {"actor.hold", "actor.add"} == {one["name"] for one in inspected(stock, "reserved")})
+    assert not on_rabbitmq or inspected(stock, "reserved") == []
+    busy()
+    assert stock.get(held) == {"value": 6}
 
 
 @as_ever("`retry_policy`")
