@@ -81,6 +81,24 @@ def test_calls_beside_one_that_kills_its_workers_are_answered_and_it_kills_three
     assert "3 workers died" in str(handles[0].exception())
 
 
+def test_calls_of_retries_0_beside_one_that_kills_its_worker_are_answered_and_it_kills_one(calling):
+    (first,) = calling.start(1)
+    solver = Solver(calling.app, calling.topology, deadline=200.0, patience=100.0)
+    solver.send("actor.hold", "gate")
+    until(lambda: calling.ran("gate") == 1)
+    keys = ("deadly", *map(str, range(20)))
+    handles = [solver.send("actor.live_or_die_once", key) for key in keys]
+    for handle in handles:
+        handle.add_done_callback(lambda _: None)  # so that somebody reads for it
+    calling.release("gate")
+    first.wait(30)
+    assert start_until_one_survives(calling, lambda: all(handle.ended for handle in handles)) == 0
+    died = handles.pop(0)
+    assert isinstance(died.exception(), WorkerLost) and "the worker that ran it died" in str(died.exception())
+    assert [handle.exception() for handle in handles] == [None] * 20
+    assert {calling.ran(key) for key in keys} == {1}
+
+
 def test_of_a_batch_that_kills_only_the_call_at_fault_is_given_up(calling):
     (first,) = calling.start(1)
     for key in ("one", "deadly", "two", "three"):

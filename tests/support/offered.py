@@ -102,6 +102,10 @@ class Actor(Worker):
         time.sleep(seconds)
         return os.getpid()
 
+    @service(retries=0)
+    def live_or_die_once(self, key: str) -> str:
+        return self.live_or_die(key)
+
     @service
     def live_or_die(self, key: str) -> str:
         self.store.incr(f"{self.prefix}ran:{key}")

@@ -307,7 +307,7 @@ def test_a_stopping_worker_hands_back_running_calls_but_those_that_may_run_once(
     assert sorted(waiter.cancelled) == ["again", "once", "pushed", "pushed once"]
     assert serving.answer(once)[0] == "lost"
     waiter.released |= {"again", "pushed"}
-    assert [message.redelivered for message in serving.waiting("waiter.hold")] == [False]
+    assert len(serving.waiting("waiter.hold")) == 1
     assert not any(b"begun" not in mark for mark in serving.store.values.values())  # nothing counts as a death
     serving.loop = serving.new_loop()
     serving.start()
