@@ -10,6 +10,7 @@ import numpy as np
 from league.matchmaking.view import Player
 from league.models.model import DISK, ModelInfo
 from league.models.pool import Pool
+from league.redis.shared_score import SharedScore
 from league.redis.store import Store
 from league.rules.win_rates import games_of
 from league.state.league_state import LeagueState
@@ -30,6 +31,7 @@ def overview(store: Store, pool: Pool, width: int) -> Row:
         "matches": open_matches(state, now),
         "periods": open_periods(state, now),
         "wanted": [str(ref) for ref in pool.wanted()],
+        "strength": SharedScore(store.redis, store.prefix).get(),
         "counters": balance(state.counters, len(state.matches)),
         "pool": pool_size(pool.models()),
     }

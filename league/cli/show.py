@@ -31,7 +31,7 @@ ROWS = 40  # of a table, unless more are asked for
 JSON_WIDTH = 100  # players in the payoff where no terminal bounds it, unless more are asked for
 CELL = 3  # characters of a win rate in %
 BUSY = 9.0  # times as long as reading the league takes, --watch waits at least
-FIXED_ROWS = 16  # of a screen: headings, counters and the pool
+FIXED_ROWS = 19  # of a screen: headings, counters, the pool and strength
 STYLES = {"learning": "bold", "paused": "yellow", "frozen": "", "removed": "dim strike"}
 
 
@@ -143,10 +143,30 @@ def pool_text(pool: Row, wanted: list[str]) -> Text:
     return line
 
 
+def strength_text(score: Row, now: float) -> Text:
+    """Return the evaluator's newest score: exploitability, kinds in the mixture, alpha-rank of its first members."""
+    known = {"main": score["main_agent"], "mixture": score["mixture"], "uniform play": score["uniform"]}
+    parts = [f"{name} {value:.4g}" for name, value in known.items() if value is not None]
+    line = Text(f"strength exploitability {', '.join(parts) or 'not known of so large a game'}")
+    if (gain := score["gain_within"]) is not None:
+        line.append(f"; the mixture's best member gains {gain[0]:.4g} to {gain[1]:.4g}")
+    line.append(f" ({max(0.0, now - score['time']):.0f} s ago)", style="dim")
+    shares, frozen = score["shares_by_kind"], score["frozen_by_kind"]
+    if shares:
+        of_each = ", ".join(f"{kind} {share:.0%} ({frozen[kind]:,} frozen)" for kind, share in shares.items())
+        line.append(f"\nmixture  {of_each}")
+    if score["alpha_rank"]:
+        line.append("\nranked   " + ", ".join(f"{name} {share:.3f}" for name, share in score["alpha_rank"].items()))
+    return line
+
+
 def page(found: Row, run: str, width: int, rows: int = ROWS) -> Group:
     """All of it, one below the other, for a terminal `width` characters wide; at most `rows` rows a table."""
     parts: list[RenderableType] = [title(found, run), counters_text(found["counters"])]
-    parts += [pool_text(found["pool"], found["wanted"]), ""]
+    parts.append(pool_text(found["pool"], found["wanted"]))
+    if found["strength"] is not None:
+        parts.append(strength_text(found["strength"], found["time"]))
+    parts.append("")
     if found["players"]:
         parts += [standings_table(found["players"], width, rows), *_reasons(found["players"]), ""]
         parts.append(payoff_table(found["payoff"], width, rows))

@@ -71,12 +71,17 @@ def player_colours(history: History) -> dict[str, str]:
 
 
 def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = None) -> Figure | None:
-    """Draw the exploitability of the main agent and of the Nash mixture over time; `uniform`: of the uniform policy."""
+    """Draw the exploitability of the main agent and of the Nash mixture over time; `uniform`: of the uniform policy.
+
+    A band holds what the mixture's best member gains against it, with the league's confidence: a lower bound of the
+    mixture's exploitability also in games too large to compute it.
+    """
     lines = {"main agent": "main_agent", "Nash mixture of all frozen players": "mixture"}
     known = [score for score in scores if any(score[key] is not None for key in lines.values())]
-    if not known:
+    bounded = [score for score in scores if score.get("gain_within") is not None]
+    if not known and not bounded:
         return None
-    figure, axes, seconds = timeline(known[-1]["seconds"], "exploitability, points a game")
+    figure, axes, seconds = timeline((known or bounded)[-1]["seconds"], "exploitability, points a game")
     lowest = np.inf
     for (label, key), colour in zip(lines.items(), COLOURS, strict=False):
         points = [(score["seconds"] / seconds, score[key]) for score in known if score[key] is not None]
@@ -84,9 +89,25 @@ def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = 
             xs, ys = columns(points)
             lowest = min(lowest, float(np.min(ys)))
             axes.plot(xs, ys, color=colour, label=f"{label}: {ys[-1]:.3g}", **marks(xs))
+    if bounded:
+        least, most = zip(*(score["gain_within"] for score in bounded), strict=True)
+        xs = np.array([score["seconds"] / seconds for score in bounded])
+        label = f"gain of the mixture's best member: {least[-1]:.3g} to {most[-1]:.3g}"
+        floor = lowest / 2.0 if known else 0.0  # there is no logarithm of 0
+        axes.fill_between(
+            xs,
+            np.maximum(least, floor),
+            np.maximum(most, floor),
+            color=COLOURS[1],
+            alpha=0.15,
+            linewidth=0,
+            label=label,
+        )
+        if not known:
+            axes.set_ylim(bottom=0.0)
     if uniform is not None:
         axes.axhline(uniform, color="#555555", linestyle="--", linewidth=1.0, label=f"uniform policy: {uniform:.3g}")
-    if min(lowest, np.inf if uniform is None else uniform) > 0.0:
+    if known and min(lowest, np.inf if uniform is None else uniform) > 0.0:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
@@ -95,6 +116,25 @@ def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = 
     else:
         axes.set_ylim(bottom=0.0)
     return with_legend(figure, axes, "Exploitability")
+
+
+def kinds(scores: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Draw each kind of player's share of the mixture over time, one above the other."""
+    known = [score for score in scores if score.get("shares_by_kind")]
+    if not known:
+        return None
+    names = list(dict.fromkeys(kind for score in known for kind in score["shares_by_kind"]))
+    figure, axes, seconds = timeline(known[-1]["seconds"], "share of the Nash mixture")
+    xs = [score["seconds"] / seconds for score in known]
+    shares = [[score["shares_by_kind"].get(kind, 0.0) for score in known] for kind in names]
+    frozen = known[-1]["frozen_by_kind"]
+    labels = [
+        f"{kind}: {share[-1]:.0%}, {frozen.get(kind, 0)} frozen" for kind, share in zip(names, shares, strict=True)
+    ]
+    colours = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
+    axes.stackplot(xs, shares, labels=labels, colors=colours, alpha=0.75, linewidth=0)
+    axes.set_ylim(0.0, 1.0)
+    return with_legend(figure, axes, "Kinds of players in the mixture")
 
 
 def references(scores: Sequence[Mapping[str, Any]]) -> Figure | None:

@@ -14,6 +14,7 @@ import threading
 import time
 import zlib
 from dataclasses import asdict
+from typing import Any
 
 import redis
 
@@ -25,6 +26,7 @@ from league.matchmaking.alphastar import MainAgent
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.cell_leases import CellLeases
 from league.redis.shared_returns import SharedReturns
+from league.redis.shared_score import SharedScore
 from league.rules.win_rates import Slots
 from league.state.history import History
 from tasks.events import EVALUATION
@@ -35,6 +37,7 @@ from workers.config.run_names import run_folder
 from workers.config.schema import Config
 from workers.evaluation.batch_recorder import BatchRecorder
 from workers.evaluation.cells import evaluator_of
+from workers.evaluation.composition import frozen_by_kind, ranking, shares_by_kind
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
 from workers.replays.sending import ReplaySender
@@ -138,6 +141,12 @@ class EvaluatorRole(RoleProcess):
                     other = None if name == UNIFORM else self._policy_at(self._roster[name].slot)
                     references[name] = self.scores.against(policy, other)
         learning = [self._roster.by_slot[int(slot)] for slot in self._roster.learning]
+        frozen = [self._roster.by_slot[int(slot)] for slot in slots]
+        composed: dict[str, Any] = {}
+        if shares is not None:
+            composed["frozen_by_kind"] = frozen_by_kind(frozen)
+            composed["shares_by_kind"] = shares_by_kind(frozen, shares)
+            composed["alpha_rank"] = ranking(frozen, shares, self.returns)
         score = self.scores.record(
             {player.name: self._steps(player) for player in learning},
             len(slots),
@@ -146,8 +155,10 @@ class EvaluatorRole(RoleProcess):
             mixture,
             references,
             gain,
+            **composed,
         )
         logger.info("%s", score)
+        SharedScore(self.session.redis, self.store.prefix).put(asdict(score))
         try:
             self.session.events.fire(EVALUATION, asdict(score))
         except BrokerError as error:

@@ -44,6 +44,7 @@ def figures(
     cut short."""
     drawings: tuple[tuple[str, Callable[[], Figure | None]], ...] = (
         ("exploitability", lambda: curves.exploitability(scores, uniform)),
+        ("kinds", lambda: curves.kinds(scores)),
         ("references", lambda: curves.references(scores)),
         ("payoff", lambda: heat_maps.payoff(history, returns)),
         ("returns", lambda: heat_maps.returns(history, returns)),

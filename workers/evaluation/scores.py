@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ class Score:
     references: dict[str, float]  # mean return of the main agent against each, over both seats
     gain_within: tuple[float, float] | None = None  # at least, at most: what members of the mixture gain against it
     uniform: float | None = None  # exploitability of uniform play, to compare with
+    frozen_by_kind: dict[str, int] = field(default_factory=dict)  # players
+    shares_by_kind: dict[str, float] = field(default_factory=dict)  # of the mixture, on average over both seats
+    alpha_rank: dict[str, float] = field(default_factory=dict)  # of the mixture's first members
 
 
 class Scores:
@@ -104,11 +107,15 @@ class Scores:
         mixture: float | None,
         references: dict[str, float],
         gain_within: tuple[float, float] | None = None,
+        **composition: Any,
     ) -> Score:
-        """Append a score to the file and return it; on a full disk it is only missing in the file."""
+        """Append a score to the file and return it; on a full disk it is only missing in the file.
+
+        `composition`: the fields of Score that say who is in the mixture.
+        """
         seconds = self._seconds + time.monotonic() - self._since
         found = main_agent, mixture, references, gain_within, self.uniform
-        score = Score(time.time(), seconds, steps, frozen, games, *found)
+        score = Score(time.time(), seconds, steps, frozen, games, *found, **composition)
         try:
             drop_half_line(self._path)  # of a disk that was full the last time
             with self._path.open("a") as file:

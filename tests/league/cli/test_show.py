@@ -23,6 +23,7 @@ from league.cli import show
 from league.cli.overview import balance, overview, payoff
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
+from league.redis.shared_score import SharedScore
 from league.redis.store import Store
 from league.state.periods import Periods
 
@@ -308,3 +309,21 @@ def test_a_redis_that_goes_away_is_one_message(played: Store, command, monkeypat
     monkeypatch.setattr(show, "overview", gone)
     status, _, error = command()
     assert status == 2 and error.startswith("error: Redis failed (connection refused)") and error.count("\n") == 1
+
+
+def test_the_newest_score_of_the_evaluator_is_shown(played: Store, pool: Pool) -> None:
+    assert overview(played, pool, 5)["strength"] is None
+    score = {
+        "time": played.redis.time()[0] - 30, "main_agent": None, "mixture": 0.2034, "uniform": 2.37,
+        "gain_within": [0.0, 0.05], "shares_by_kind": {"main_agent": 0.75, "psro": 0.25},
+        "frozen_by_kind": {"main_agent": 12, "psro": 3}, "alpha_rank": {"main@1200": 0.9, "main@3": 0.1},
+    }  # fmt: skip
+    SharedScore(played.redis, played.prefix).put(score)
+    found = overview(played, pool, 5)
+    said = show.strength_text(found["strength"], found["time"]).plain
+    assert "exploitability mixture 0.2034, uniform play 2.37; the mixture's best member gains 0 to 0.05 (3" in said
+    assert "mixture  main_agent 75% (12 frozen), psro 25% (3 frozen)" in said
+    assert "ranked   main@1200 0.900, main@3 0.100" in said
+    out = io.StringIO()
+    Console(file=out, width=200).print(show.page(found, "test", 200))
+    assert said.splitlines()[1] in out.getvalue()

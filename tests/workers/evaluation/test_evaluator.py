@@ -13,6 +13,7 @@ import redis
 
 from agents import checkpoints
 from league.models.pool import Pool
+from league.redis.shared_score import SharedScore
 from league.redis.store import Store
 from tasks.topology import Topology
 from warren.errors import CheckpointError
@@ -64,6 +65,14 @@ def test_evaluators_have_seeds_of_their_own_however_many_there_were() -> None:
 
 def test_references_are_uniform_and_players_that_are_frozen_by_now(role: EvaluatorRole) -> None:
     assert sorted(role.score().references) == ["main@0", "uniform"]
+
+
+def test_a_score_says_who_is_in_the_mixture_and_is_left_in_redis(role: EvaluatorRole) -> None:
+    score = role.score()
+    assert (score.frozen_by_kind, score.shares_by_kind) == ({"main_agent": 1}, {"main_agent": 1.0})
+    assert score.alpha_rank == {"main@0": 1.0}
+    left = SharedScore(role.session.redis, role.store.prefix).get()
+    assert left is not None and left["mixture"] == score.mixture and left["shares_by_kind"] == {"main_agent": 1.0}
 
 
 def test_a_full_disk_does_not_end_the_evaluator(

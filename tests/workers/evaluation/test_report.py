@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from league.empirical_game.returns import Returns
+from league.matchmaking.view import Player
 from league.rules.settings import Settings
 from league.state.history import History
 from league.state.in_memory import MemoryLeague
-from workers.evaluation import canvas, curves, heat_maps, report
+from workers.evaluation import canvas, composition, curves, heat_maps, report
 from workers.evaluation.lineage import lineage
 from workers.evaluation.report import Board, draw_all
 
@@ -233,6 +234,48 @@ def test_exploitability_leaves_out_what_is_not_known_and_draws_uniform_play() ->
     for values, uniform in (({"mixture": 0.0}, None), ({}, 0.0)):
         solved = curves.exploitability([score(1.0, **values)], uniform)
         assert solved is not None and solved.axes[0].get_yscale() == "linear"
+
+
+def test_what_the_best_member_gains_is_a_band_also_where_nothing_is_exact() -> None:
+    figure = curves.exploitability([score(1.0, gain_within=[0.0, 0.75]), score(60.0, gain_within=[0.1, 0.5])])
+    assert figure is not None and figure.axes[0].get_yscale() == "log"
+    (band,) = figure.axes[0].collections
+    assert band.get_label() == "gain of the mixture's best member: 0.1 to 0.5"
+    assert band.get_paths()[0].vertices[:, 1].max() == 0.75
+    large = curves.exploitability([score(1.0, main_agent=None, mixture=None, gain_within=[0.0, 0.75])])
+    assert large is not None and large.axes[0].get_yscale() == "linear"
+    assert curves.exploitability([score(1.0, main_agent=None, mixture=None)]) is None
+
+
+def test_shares_of_kinds_are_drawn_one_above_the_other() -> None:
+    shares = [{"main_agent": 1.0}, {"main_agent": 0.75, "league_exploiter": 0.25}]
+    scores = [
+        score(60.0 * number, shares_by_kind=each, frozen_by_kind=dict.fromkeys(each, 3))
+        for number, each in enumerate(shares)
+    ]
+    figure = curves.kinds([score(0.0), *scores])
+    assert figure is not None
+    first, second = figure.axes[0].collections
+    assert [one.get_label() for one in (first, second)] == [
+        "main_agent: 75%, 3 frozen",
+        "league_exploiter: 25%, 3 frozen",
+    ]
+    assert second.get_paths()[0].vertices[:, 1].max() == 1.0
+    assert curves.kinds([score(1.0)]) is None
+
+
+def test_a_mixture_is_told_by_kinds_of_players_and_ranked() -> None:
+    players = [Player(f"p{slot}", slot, kind, frozen=True) for slot, kind in enumerate(["main_agent", "psro", "psro"])]
+    shares = np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0]])
+    returns = Returns()
+    for slot in range(3):
+        returns.record(slot, slot, [0.0])
+    returns.record(0, 1, [-1.0])
+    returns.record(1, 0, [1.0])
+    assert composition.frozen_by_kind(players) == {"psro": 2, "main_agent": 1}
+    assert composition.shares_by_kind(players, shares) == {"psro": 0.625, "main_agent": 0.375}
+    ranked = composition.ranking(players, shares, returns)
+    assert list(ranked) == ["p1", "p0"] and ranked["p1"] > 0.99
 
 
 def test_tensorboard_has_every_curve_once_also_when_the_role_starts_anew(tmp_path: Path) -> None:
