@@ -33,6 +33,18 @@ EXPLOITERS = ("main_exploiter", "league_exploiter")
 EARLY = {"checkpoint_min_steps": 30_000, "checkpoint_max_steps": 60_000}
 EARLY_PERIOD = 10_000  # decisions: a period has to end before a threshold is looked at
 
+
+def _over_run(name: str, start: float, steps: float, **settings: float) -> dict[str, Any]:
+    """Return a schedule by the run's progress; `steps`: a share of the run."""
+    return {"name": name, "start": start, "steps": min(1.0, steps), "over": "progress", **settings}
+
+
+# Sokota et al. 2023 let the temperature fall as the root of time, from 0.05 at 10 million steps upwards. Not chosen on
+# results of this benchmark.
+MMD: dict[str, Any] = {
+    "entropy_coefficient": _over_run("inverse_square_root", 0.05, 0.01),
+    "proximal_coefficient": 0.05,
+}
 Change = Callable[[LeagueConfig], LeagueConfig]
 
 
@@ -60,6 +72,33 @@ def early_exploiters(config: LeagueConfig) -> LeagueConfig:
     return replace(config, players=players, period_steps=min(config.period_steps, EARLY_PERIOD))
 
 
+def schedules_by_progress(config: LeagueConfig) -> LeagueConfig:
+    """Let learning rates and entropy bonuses fall over the run as they would in `anneal_steps`."""
+    players = {}
+    for name, player in config.players.items():
+        known = {**config.algorithm_of(name), **player.hyperparameters}
+        settings: dict[str, Any] = {}
+        if (whole := known.get("anneal_steps")) is not None:
+            rate = known["learning_rate"]
+            settings["learning_rate"] = _over_run("linear", rate, 1.0, end=rate * known.get("anneal_to", 0.0))
+            settings["anneal_steps"] = None
+        if (decay := known.get("entropy_decay_steps")) is not None:
+            part = decay / whole if whole else 1.0
+            settings["entropy_coefficient"] = _over_run("inverse_square_root", known["entropy_coefficient"], part)
+            settings["entropy_decay_steps"] = None
+        kept = {key: rule for key, rule in player.hyperparameters.items() if key not in settings}
+        players[name] = replace(player, hyperparameters=kept, algorithm={**player.algorithm, **settings})
+    return replace(config, players=players)
+
+
+def mirror_descent(config: LeagueConfig) -> LeagueConfig:
+    """Let the main agent learn by magnetic mirror descent: an entropy bonus and a tie to its last policy."""
+    main = config.players["main"]
+    kept = {key: rule for key, rule in main.hyperparameters.items() if key not in MMD and key != "entropy_decay_steps"}
+    changed = replace(main, hyperparameters=kept, algorithm={**main.algorithm, **MMD, "entropy_decay_steps": None})
+    return replace(config, players={**config.players, "main": changed})
+
+
 def psro_exploiter(config: LeagueConfig) -> LeagueConfig:
     """Let the last of the league exploiters play the mixture instead, frozen and reset as often as they are."""
     name = [name for name, player in config.players.items() if player.kind == "league_exploiter"][-1]
@@ -79,6 +118,8 @@ PARTS: dict[str, Change] = {
     "without PFSP": without_pfsp,
     "without verification": without_verification,
     "early exploiters": early_exploiters,
+    "schedules by progress": schedules_by_progress,
+    "MMD": mirror_descent,
     "PSRO exploiter": psro_exploiter,
     "self-play alone": self_play_alone,
 }
@@ -95,6 +136,8 @@ SIDES: dict[str, tuple[str, ...]] = {
     "psro_exploiter": ("early exploiters", "schedules by progress", "warm start", "PSRO exploiter"),
     "mmd": ("early exploiters", "schedules by progress", "warm start", "PSRO exploiter", "MMD"),
     "early_psro": ("early exploiters", "PSRO exploiter"),
+    "early_mmd": ("early exploiters", "schedules by progress", "PSRO exploiter", "MMD"),
+    "control_mmd": ("without exploiters", "without PFSP", "without verification", "schedules by progress", "MMD"),
     SELF_PLAY: ("self-play alone",),
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import envs
+from agents import build_algorithm, build_policy
 from benchmarks.league import curve as curves
 from benchmarks.league import figures, meeting, picture, sides, strength
 from benchmarks.league.curve import follow
@@ -189,11 +190,34 @@ def test_an_interrupted_benchmark_makes_only_the_runs_that_are_missing(tmp_path,
     assert strength.measure(longer)["kuhn_league_by_seed"] == [1.0] and runs == [("11", "league")]
 
 
+def algorithm_of(config, player):
+    games = envs.make_two_player(config.env, 1, 0, **config.env_kwargs)
+    policy = build_policy(config.network, games.single_observation_space, games.single_action_space, 0)
+    found = build_algorithm("ppo", config.algorithm_of(player), policy, 0)
+    found.adjust(config.players[player].hyperparameters)  # constants, all of them
+    return found
+
+
 @pytest.mark.parametrize("side", sides.there())
 def test_sides_differ_from_the_league_by_their_parts_alone(side):
     league, found = settings("leduc", 3, "league"), settings("leduc", 3, side)
     parts = sides.SIDES[side]
     assert (found.algorithm, found.network, found.seed) == (league.algorithm, league.network, 3)
+    # By progress every schedule ends as in the league after `anneal_steps`, and begins as there.
+    if "schedules by progress" in parts:
+        before, after = (
+            algorithm_of(config, "main_exploiter" if "main_exploiter" in found.players else "main")
+            for config in (league, found)
+        )
+        whole = before.config.anneal_steps
+        for steps, progress in ((0, 0.0), (whole // 2, 0.5), (whole, 1.0)):
+            assert after.config.learning_rate_at(0, progress) == pytest.approx(before.config.learning_rate_at(steps))
+            if "MMD" not in parts:
+                assert after.config.entropy_at(0, progress) == pytest.approx(before.config.entropy_at(steps), rel=1e-3)
+    if "MMD" in parts:
+        main = algorithm_of(found, "main").config
+        assert main.schedules["proximal_coefficient"].at(0) == 0.05
+        assert main.entropy_at(0, 1.0) < 0.006 < main.entropy_at(0, 0.0)
     assert (len(found.players) == 1) == bool({"without exploiters", "self-play alone"} & set(parts))
     if "without PFSP" in parts:
         assert found.players["main"].config["pfsp_share"] == 0.0

@@ -20,6 +20,7 @@ import torch
 import envs
 from agents import build_algorithm, build_policy
 from agents.algorithms import ALGORITHMS
+from agents.operators.schedules import build_timed
 from agents.policies import Policy
 from envs.two_player.vector_env import FinishedGames, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
@@ -31,6 +32,7 @@ from workers.rollout.games.selfplay_sampler import MatchSampler
 PROGRESS = (0.0, 0.3, 0.8)  # parts of the budget, and the entropy bonus at each, level after the last
 ENTROPY = (0.2, 0.04, 0.002)
 LAST_RATE = 0.1  # of the learning rate, to which it falls over the budget
+TIES = ("magnet_coefficient", "proximal_coefficient")  # to a policy that is none of the target's
 LEAST_UPDATES = 40  # of each seat: a small budget is spent in smaller updates than the league's
 
 
@@ -122,10 +124,16 @@ class BestResponse:
 
 
 def responding(league: LeagueConfig, budget: int) -> dict[str, Any]:
-    """Return the league's settings of its algorithm with schedules over `budget` decisions, and without a teacher."""
+    """Return the league's settings of its algorithm with schedules over `budget` decisions, and without ties.
+
+    A teacher, a magnet and a tie to the last policy would keep it from the best response.
+    """
     settings = {"name": "ppo", **league.algorithm}
     if settings["name"] in ALGORITHMS:
         settings |= {"anneal_steps": budget, "anneal_to": LAST_RATE, "entropy_decay_steps": None, "teacher": None}
+        settings |= {tie: 0.0 for tie in TIES if tie in settings}
+        if "learning_rate" in settings:  # where the league's schedule begins
+            settings["learning_rate"] = build_timed(settings["learning_rate"], "learning_rate").at(0)
     return settings
 
 

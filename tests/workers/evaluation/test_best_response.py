@@ -17,7 +17,7 @@ from envs import exploitability as exact
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.evaluation import exploitability
-from workers.evaluation.best_response import BestResponse
+from workers.evaluation.best_response import BestResponse, responding
 from workers.evaluation.duplicate_deals import Side, estimate, play_deals
 from workers.evaluation.exploitability import FILE, exactly, main, measure
 from workers.evaluation.saved_sides import SavedSide, league_in, mixture_of
@@ -96,6 +96,19 @@ def test_a_response_learns_for_its_budget_and_no_longer() -> None:
     assert {one.algorithm.config.epochs for one in response.responders} == {1}  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match="epoch"):
         BestResponse(league, random_side(league, [[1.0], [1.0]]).side, 4000, 1, {"epoch": 1})
+
+
+def test_responses_learn_without_what_ties_a_league_to_its_past() -> None:
+    falling = {"name": "linear", "start": 0.01, "end": 0.0, "over": "progress"}
+    settings = {
+        "learning_rate": falling,
+        "magnet_coefficient": 0.2,
+        "proximal_coefficient": 0.05,
+        "entropy_decay_steps": 9,
+    }
+    found = responding(LeagueConfig.from_dict({**KUHN, "algorithm": {**KUHN["algorithm"], **settings}}), 5000)
+    assert (found["learning_rate"], found["anneal_steps"], found["entropy_decay_steps"]) == (0.01, 5000, None)
+    assert found["magnet_coefficient"] == found["proximal_coefficient"] == 0.0
 
 
 @pytest.fixture(scope="module")
