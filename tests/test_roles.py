@@ -160,7 +160,7 @@ def the_pages(table: Table) -> Complaints:
     yield from differ("docs/configuration.md", listed, names(table))
     page = (ROOT / "docs" / "training.md").read_text()
     for role in table:
-        row = page.split("## What dies")[1].split("| ")[{Restart.critical: 3, Restart.optional: 7}[role.restart]]
+        row = page.split("## Deaths")[1].split("| ")[{Restart.critical: 3, Restart.optional: 7}[role.restart]]
         if not re.search(rf"\b{role.name}\b", row, re.IGNORECASE):
             yield f"docs/training.md: what follows the death of {role.name} is not told"
     scaled = {f"`{role.count}=" for role in table if role.count and role.scaled and role.count != "actors"}
@@ -168,7 +168,7 @@ def the_pages(table: Table) -> Complaints:
     yield from (f"docs/training.md: {one} is not said to be scaled" for one in scaled if one not in section)
     section = page.split("## Actors and learners on other hosts")[1].split("\n## ")[0]
     counts = {role.count for role in table if role.count}
-    parts = (ROOT / "docs" / "kubernetes.md").read_text().split("## What runs where")[1].split("- **Probes**")[0]
+    parts = (ROOT / "docs" / "kubernetes.md").read_text().split("## Workloads")[1].split("- **Probes**")[0]
     there = {role.name for role in table if re.search(rf"\b{role.name}\b", parts, re.IGNORECASE)}
     yield from differ("docs/kubernetes.md", there, {role.name for role in table if role.in_image})
     yield from (f"docs/training.md: hosts do not start `{one}`" for one in counts if f"`{one}`" not in section)

@@ -411,4 +411,4 @@ def test_the_page_has_the_table_that_these_tests_hold():
     assert table == [f"| {feature} | {seen} |" for feature, seen in ROWS.items()]
     assert not lines[start + 2 + len(ROWS)].startswith("|")
     sentence = " ".join(lines[lines.index("", start - 6) + 1 : start])
-    assert f"As in Celery work {', '.join(AS_EVER)}." in sentence
+    assert f"These work as in Celery: {', '.join(AS_EVER)}." in sentence
