@@ -24,6 +24,7 @@ class PlayerConfig:
     config: Mapping[str, Any] = field(default_factory=dict)  # options of the kind
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # by rule: league.rules.hyperparameters
     algorithm: Mapping[str, Any] = field(default_factory=dict)  # settings in place of the league's `algorithm`
+    minimax: float = 0.0  # part of the opponents' values of their next positions that is taken from its rewards
     updates: int = 1  # in each round of a league in one process: its share of the learning
     initial: str | None = None  # weights to which a reset returns (workers.config.initial_weights); null: fresh ones
     learners: int | None = None  # learners that share its updates; null: as many as the run's `learners`
@@ -153,6 +154,8 @@ class LeagueConfig:
                 yield f"player {name!r}: its name must be {ALLOWED}"
             if player.updates < 1:
                 yield f"updates={player.updates} of player {name!r} must be at least 1"
+            if not 0 <= player.minimax < inf:
+                yield f"minimax={player.minimax} of player {name!r} must be at least 0, and finite; 1 is the paper's"
             own, shared = player.algorithm.get("name"), self.algorithm.get("name", "ppo")
             if own not in (None, shared):
                 yield (
@@ -175,6 +178,11 @@ class LeagueConfig:
         """Return the settings of the player's algorithm: the league's, with the player's own in their place."""
         own = self.players[player].algorithm if player in self.players else {}
         return {**self.algorithm, **own}
+
+    def minimax_of(self, player: str) -> float:
+        """Return the discounted part of its opponents' values that the player's rewards lose: alpha gamma."""
+        alpha = self.players[player].minimax if player in self.players else 0.0
+        return alpha * float(self.algorithm_of(player).get("gamma", 0.99))
 
     def share_of(self, player: str) -> float:
         """Return the part of the decisions that the player learns from, by `updates`; 1 / n if it joins later."""

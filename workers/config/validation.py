@@ -177,20 +177,7 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
                 f"league: algorithm.minibatch_size={minibatch} is more than the {decisions} decisions of an update "
                 f"(lanes {league.lanes} x unroll_length {league.unroll_length})"
             )
-        for name, player in league.players.items():
-            if role == "train":
-                yield from (f"league: {problem}" for problem in _initial(name, player.initial, policy))
-            drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
-            own = algorithm
-            if player.algorithm:
-                try:
-                    own = build_algorithm(kind, league.algorithm_of(name), policy, 0)
-                except ConfigurationError as error:
-                    yield from (f"league: algorithm of player {name!r}: {problem}" for problem in error.problems)
-            try:
-                own.adjust(Hyperparameters(player.hyperparameters).at(drawn, 0, 0.0))
-            except ConfigurationError as error:
-                yield from (f"league: hyperparameters of player {name!r}: {problem}" for problem in error.problems)
+        yield from _players(league, role, policy, algorithm)
     except ConfigurationError as error:
         yield from (f"league: {problem}" for problem in error.problems)
     except TypeError as error:  # of a value of another type than the setting's
@@ -200,6 +187,24 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
     if config.restore is not None and not elsewhere and not kept and not (Path(config.restore) / STREAM).exists():
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the folder `league` of a run"
+
+
+def _players(league: LeagueConfig, role: str, policy: Policy, algorithm: Algorithm) -> Iterator[str]:
+    """Yield what is wrong with each player's initial weights, own algorithm and hyperparameters."""
+    for name, player in league.players.items():
+        if role == "train":
+            yield from (f"league: {problem}" for problem in _initial(name, player.initial, policy))
+        drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
+        own = algorithm
+        if player.algorithm:
+            try:
+                own = build_algorithm(league.algorithm.get("name", "ppo"), league.algorithm_of(name), policy, 0)
+            except ConfigurationError as error:
+                yield from (f"league: algorithm of player {name!r}: {problem}" for problem in error.problems)
+        try:
+            own.adjust(Hyperparameters(player.hyperparameters).at(drawn, 0, 0.0))
+        except ConfigurationError as error:
+            yield from (f"league: hyperparameters of player {name!r}: {problem}" for problem in error.problems)
 
 
 def _initial(player: str, initial: str | None, policy: Policy) -> Iterator[str]:

@@ -165,6 +165,7 @@ class LeagueActorRole(ActorProcess):
                 max_age=self.config.max_staleness,
                 player=home.name if self.recorder.active else None,
                 fields=self.fields,
+                minimax=self.league.minimax_of(home.name),
             )
             home.sampler.load(home.policy.state_dict(), home.version, home.policy.behaviour)
             home.matches = Matches(home.sampler, self.league.match_games, self.host(home))

@@ -173,6 +173,7 @@ class LocalLeague:
             config.tables,
             config.reward_scale,
             fields=algorithm.needs.fields,
+            minimax=config.minimax_of(name),
         )
         trainee = Trainee(name, policy, algorithm, sampler)
         if KINDS[player.kind].begins_frozen:

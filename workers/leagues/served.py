@@ -28,7 +28,7 @@ from workers.leagues.actor import LeagueActorRole
 from workers.leagues.group_counts import GroupCounts
 from workers.leagues.known_players import Learning
 from workers.leagues.served_games import GamesElsewhere, Group, GroupsOfPlayer, check
-from workers.rollout.games.games_in_play import decide
+from workers.rollout.games.decisions import decide
 from workers.rollout.games.match_scheduler import MatchTables
 from workers.rollout.sampler import SamplerClosed
 from workers.rollout.served.group_calls import Answer, Call, answer_all
@@ -216,6 +216,7 @@ class ServedLeagueRole(LeagueActorRole):
                 reward_scale=self.league.reward_scale,
                 max_age=self.config.max_staleness,
                 fields=self.fields,
+                minimax=self.league.minimax_of(home.name),
             )
             tables = MatchTables(play, self.league.match_games, self.host(home))
             home.matches.add(tables)

@@ -324,3 +324,24 @@ def test_a_player_may_have_settings_of_its_own_and_be_tied_to_what_it_began_with
     assert "magnet_kl" not in league.learn(main)
     with pytest.raises(ConfigurationError, match="algorithm of player 'main': name=appo is not that of all"):
         config(players={"main": {"kind": "main_agent", "algorithm": {"name": "appo"}}})
+
+
+def test_a_minimax_player_earns_more_or_less_in_its_trajectories_but_not_in_results():
+    rewards, returns = [], []
+    for minimax in (0.0, 1.0):
+        players = {"main": {"kind": "main_agent"}, "exploiter": {"kind": "main_exploiter", "minimax": minimax}}
+        league = LocalLeague(config(players=players))
+        assert [league.config.minimax_of(name) for name in players] == [0.0, minimax]  # gamma is 1
+        exploiter = league.trainees["exploiter"]
+        with torch.no_grad():
+            for parameter in league.frozen["main@0"].parameters():
+                parameter.add_(0.3)
+            for parameter in league.trainees["main"].policy.parameters():
+                parameter.add_(0.3)
+        trajectory = exploiter.matches.collect(32)
+        rewards.append(trajectory.reward)
+        returns.append(trajectory.episodes[:, 0])
+    assert not np.array_equal(*rewards)
+    np.testing.assert_array_equal(*returns)
+    with pytest.raises(ConfigurationError, match=r"minimax=-1\.0 of player 'main' must be at least 0, and finite"):
+        config(players={"main": {"kind": "main_agent", "minimax": -1.0}})

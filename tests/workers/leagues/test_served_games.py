@@ -27,7 +27,8 @@ from workers.leagues import served as module
 from workers.leagues.known_players import Learning
 from workers.leagues.served import ServedLeagueRole
 from workers.leagues.served_games import GamesElsewhere
-from workers.rollout.games.games_in_play import Opponent, decide
+from workers.rollout.games.decisions import decide
+from workers.rollout.games.games_in_play import Opponent
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sampler import SamplerClosed
 from workers.runtime.league_paths import policy_builder
@@ -167,7 +168,7 @@ def stepping(actor: ServedLeagueRole, groups: list[MatchGroup]) -> Iterator[thre
 @pytest.mark.parametrize("recorded", [False, True])
 def test_served_games_give_the_same_segments_and_records_as_an_actors_own(league: LeagueConfig, recorded: bool) -> None:
     build, player = policy_builder(league), "a" if recorded else None
-    settings: dict[str, Any] = {"unroll_length": 4, "tables": 2}
+    settings: dict[str, Any] = {"unroll_length": 4, "tables": 2, "minimax": 0.5}
     group = MatchGroup("g", replace(league, replay_every=int(recorded)), GAMES, 5)
     play = GamesElsewhere(GAMES, build(1), recorded=player, seed=7, **settings)
     games = envs.make_two_player(league.env, GAMES, seed_of(group))

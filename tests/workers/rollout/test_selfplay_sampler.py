@@ -110,6 +110,48 @@ def tuple_of(steps):
     return tuple((o.tobytes(), int(a), round(float(r), 4), bool(done)) for o, a, r, done in steps)
 
 
+@pytest.mark.parametrize("env_id", [KUHN, LEDUC])
+def test_a_minimax_player_is_also_rewarded_by_what_its_opponents_next_positions_lack(env_id):
+    watched = Watched(envs.make_two_player(env_id, 4, 3))
+    options = {"unroll_length": 6, "reward_scale": 0.5, "minimax": 0.9}
+    sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, **options)
+    rival = policy_for(watched, 2)
+    sampler.seat(0, Opponent("rival", rival))
+    trajectory = sampler.collect(40)
+    expected = []  # (observation, action, reward, end) of each decision of the learning side, from the games themselves
+    for slot in range(4):
+        home, last = slot % 2, None
+        for turn, action, after in zip(watched.turns, watched.actions, watched.turns[1:], strict=False):
+            if turn.to_move[slot] == home:
+                last = [turn.observation[slot], action[slot], 0.0, False]
+                expected.append(last)
+                unanswered = True
+            elif last is not None and unanswered:
+                last[2] -= 0.9 * float(rival.value(turn.observation[slot][None])[0])
+                unanswered = False
+            if last is not None:
+                last[2] += 0.5 * after.reward[slot, home]
+                last[3] = bool(after.done[slot])
+            if after.done[slot]:
+                home, last = 1 - home, None
+    lived = [
+        (trajectory.observation[t, n], trajectory.action[t, n], trajectory.reward[t, n], trajectory.terminated[t, n])
+        for n in range(40)
+        for t in range(6)
+    ]
+    for observation, action, reward, done in lived:
+        told = [r for o, a, r, d in expected if a == action and d == done and (o == observation).all()]
+        assert min(abs(reward - r) for r in told) < 1e-4
+    assert any(abs(2 * reward - round(2 * float(reward))) > 0.01 for _, _, reward, _ in lived), "the games' are whole"
+    (result,) = sampler.pop_results()
+    assert set(np.abs(result.returns).tolist()) <= {float(stake) for stake in range(14)}, "results are the game's"
+
+
+def test_a_mirror_match_is_not_changed_by_minimax():
+    plain, minimax = (make(LEDUC, unroll_length=4, minimax=part).collect(30) for part in (0.0, 1.0))
+    np.testing.assert_array_equal(plain.reward, minimax.reward)
+
+
 def test_log_probabilities_values_and_the_bootstrap_are_the_policys():
     sampler = make(LEDUC, unroll_length=3)
     trajectory = sampler.collect(40)

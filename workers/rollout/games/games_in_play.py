@@ -14,9 +14,8 @@ played equally often.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -69,11 +68,15 @@ class GamesInPlay:
         log: GameLog | None = None,
         player: str = "",
         fields: Collection[str] | None = None,
+        minimax: float = 0.0,
     ) -> None:
         """`reward_scale` multiplies the rewards in trajectories, not the results. `log` of the games where they are
         recorded, under the name of `player`. `fields`: what the algorithm asks for, as its Needs say.
 
         Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
+
+        `minimax`: each of the policy's decisions is also rewarded by -minimax V, with V the value that its opponent
+        gives to its own next position (Bairamian et al. 2023: alpha gamma). Not in mirror matches, and not in results.
         """
         self.policy = policy
         self.version = -1
@@ -99,6 +102,8 @@ class GamesInPlay:
         self._episodes: list[np.ndarray] = []
         self._turn: Turn | None = None  # None: all games are to begin
         self._action = np.zeros(num_games, np.int64)
+        self._minimax = minimax
+        self._unanswered = np.zeros(num_games, np.bool_)  # [N]: whether the opponent has not moved since our decision
         self._player, self._log = player, log
         self._weights = Weights(player, self.version, 0)
         self._kept = np.zeros(num_games, np.bool_)  # [N]: whether the game under way is recorded
@@ -133,6 +138,7 @@ class GamesInPlay:
         """
         self._buffer.clear()
         self._memory.begin()
+        self._unanswered[:] = False
         self._turn = None
         self._met = self._invited[self.table]
         self._look_what_is_kept()
@@ -196,6 +202,8 @@ class GamesInPlay:
         self._memory.keep(request.seats, memory)
         self._action[request.rows] = action
         if not request.learns:
+            if self._minimax:
+                self._reward_by_value(request, extras["value"])
             return
         decision = {
             "observation": request.observation, "action": action, "action_mask": request.action_mask, "extras": extras
@@ -203,6 +211,15 @@ class GamesInPlay:
         remembered = {name: part.cpu().numpy() for name, part in request.memory.items()}
         self._buffer.decide(request.seats, decision, remembered, self.version)
         self.decisions += request.rows.size
+        self._unanswered[request.rows] = True
+
+    def _reward_by_value(self, request: DecisionRequest, value: np.ndarray) -> None:
+        """Reward decisions by the `value` [K] that the opponents' next positions have for them, once for each."""
+        answers = self._unanswered[request.rows]
+        reward = np.zeros(2 * len(self._slots), np.float32)
+        reward[request.seats[answers] ^ 1] = -self._minimax * value[answers]
+        self._buffer.earn(reward)
+        self._unanswered[request.rows] = False
 
     def moves(self) -> np.ndarray:
         """Return the move in every game, int64 [N], once all are decided."""
@@ -233,7 +250,7 @@ class GamesInPlay:
         turn = self._turn
         assert turn is not None
         seats = 2 * rows + turn.to_move[rows]
-        value = learns and self._values_steps
+        value = self._values_steps if learns else self._minimax != 0.0
         return DecisionRequest(
             policy, learns, value, rows, seats, turn.observation[rows], turn.action_mask[rows], self._memory.of(seats)
         )
@@ -242,6 +259,7 @@ class GamesInPlay:
         slots, home = finished.index, self._home[finished.index]
         seats = np.concatenate([2 * slots, 2 * slots + 1])
         self._buffer.end(seats)
+        self._unanswered[slots] = False
         self._memory.begin(seats)
         returns = finished.returns[np.arange(len(slots)), home]
         met = self._met[slots]
@@ -274,44 +292,3 @@ class GamesInPlay:
     def _is_mirror(self, numbers: np.ndarray) -> np.ndarray:
         mirrors = [number for number, opponent in self._opponents.items() if opponent.policy is None]
         return np.isin(numbers, mirrors)
-
-
-def decide(plays: Sequence[GamesInPlay], generator: torch.Generator) -> list[np.ndarray]:
-    """Return the next move in every game of each, int64 [N], by one forward pass per model that is to move."""
-    by_model: dict[tuple[int, bool], list[tuple[GamesInPlay, DecisionRequest]]] = {}
-    for play in plays:
-        for request in play.requests():
-            by_model.setdefault((id(request.policy), request.learns), []).append((play, request))
-    for parts in by_model.values():
-        _decide_together(parts, generator)
-    return [play.moves() for play in plays]
-
-
-def _decide_together(parts: Sequence[tuple[GamesInPlay, DecisionRequest]], generator: torch.Generator) -> None:
-    """`parts` are of one model."""
-    first = parts[0][1]
-    drawn_by = _drawn_by(parts, generator)
-    if len(parts) == 1:
-        observation, mask, before = first.observation, first.action_mask, first.memory
-    else:
-        observation = np.concatenate([request.observation for _, request in parts])
-        mask = np.concatenate([request.action_mask for _, request in parts])
-        before = {name: torch.cat([request.memory[name] for _, request in parts]) for name in first.memory}
-    action, extras, memory = first.policy.step(observation, before, action_mask=mask, value=first.value, **drawn_by)
-    begin = 0
-    for play, request in parts:
-        rows = slice(begin, begin + len(request.rows))
-        begin = rows.stop
-        said = {name: part[rows] for name, part in extras.items()}
-        play.take_decisions(request, action[rows], said, {name: part[rows] for name, part in memory.items()})
-
-
-def _drawn_by(parts: Sequence[tuple[GamesInPlay, DecisionRequest]], generator: torch.Generator) -> dict[str, Any]:
-    noises = [play.noise(request, generator) for play, request in parts]
-    if all(noise is None for noise in noises):
-        return {"generator": generator}
-    drawn = [
-        torch.empty(request.action_mask.shape).exponential_(generator=generator).numpy() if noise is None else noise
-        for noise, (_, request) in zip(noises, parts, strict=True)
-    ]
-    return {"noise": np.concatenate(drawn)}

@@ -16,8 +16,9 @@ from torch import Tensor
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 from envs import TwoPlayerVectorEnv
+from workers.rollout.games.decisions import decide
 from workers.rollout.games.game_log import GameLog
-from workers.rollout.games.games_in_play import GamesInPlay, Opponent, decide
+from workers.rollout.games.games_in_play import GamesInPlay, Opponent
 from workers.rollout.sampler import load_into
 
 __all__ = ["MatchSampler", "Opponent"]
@@ -40,6 +41,7 @@ class MatchSampler(GamesInPlay):
         max_age: int | None = None,
         player: str | None = None,
         fields: Collection[str] | None = None,
+        minimax: float = 0.0,
     ) -> None:
         """See GamesInPlay. `player`: the learning policy's name where games are recorded; None: they are not."""
         self.games = games
@@ -47,7 +49,7 @@ class MatchSampler(GamesInPlay):
         first = games.reset()
         log = GameLog(games, seed) if player is not None else None
         super().__init__(
-            games.num_envs, policy, unroll_length, tables, reward_scale, max_age, log, player or "", fields
+            games.num_envs, policy, unroll_length, tables, reward_scale, max_age, log, player or "", fields, minimax
         )
         self._turn = first
 
