@@ -65,14 +65,32 @@ class Meter:
             "evaluation_games": int(league.returns.total_games),
         }
 
+    def cycles(self) -> float | None:
+        """Return the part of triples of frozen players in which each beats the next, by exact returns.
+
+        None for fewer than three players, and for a game that is too large. Transitive strength has none; of triples
+        that beat each other at random a quarter are cycles.
+        """
+        slots = self._league.league.state.roster.historical.tolist()
+        if self._form is None or len(slots) < 3:
+            return None
+        gains = exploitability.payoff(self._form, [self._table_of(slot) for slot in slots])
+        beats = (gains > 0.0).astype(np.float64)
+        triples = len(slots) * (len(slots) - 1) * (len(slots) - 2) / 6.0
+        return round(float(np.trace(beats @ beats @ beats)) / 3.0 / triples, 5)
+
+    def _table_of(self, slot: int) -> np.ndarray:
+        if slot not in self._tables:
+            self._tables[slot] = table(self._form, self._league.policy_of(slot))
+        return self._tables[slot]
+
     def _of_mixture(self, slots: np.ndarray, shares: np.ndarray) -> float | None:
         held = np.flatnonzero(shares.max(axis=0) > 0.0).tolist()
 
         def mixed(form: Any) -> np.ndarray:
-            for slot in slots[held].tolist():
-                if slot not in self._tables:
-                    self._tables[slot] = table(form, self._league.policy_of(slot))
-            return exploitability.mixture(form, [self._tables[int(slots[place])] for place in held], shares[:, held])
+            return exploitability.mixture(
+                form, [self._table_of(slot) for slot in slots[held].tolist()], shares[:, held]
+            )
 
         return self._of(mixed)
 
@@ -107,7 +125,7 @@ def follow(
         started = clock()
         league.round()
         seconds += clock() - started
-    line(least_win_rate=least_win_rate(league))
+    line(least_win_rate=least_win_rate(league), cycles=meter.cycles())
 
 
 def least_win_rate(league: LocalLeague, deals: int = DEALS) -> float | None:

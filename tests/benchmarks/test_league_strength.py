@@ -258,6 +258,17 @@ def test_least_win_rate_is_that_against_the_worst_of_its_own_snapshots(monkeypat
     assert curves.least_win_rate(league, 4) == 0.375
 
 
+def test_cycles_are_the_triples_in_which_each_beats_the_next(monkeypatch):
+    league = LocalLeague(settings("rps", 1, "control", ["games=64", "lanes=64", "period_steps=200"]))
+    while len(league.frozen) < 4:
+        league.round()
+    meter = curves.Meter(league)
+    pure = np.repeat(np.eye(3)[:, None], 2, axis=1)  # each strategy in both seats
+    monkeypatch.setattr(curves, "table", lambda form, policy: next(played))
+    played = iter([*pure, pure[0]])
+    assert meter.cycles() == 0.5  # of four triples, the two with one of the equal players
+
+
 def test_mixtures_of_two_sides_meet_as_they_were_kept(tmp_path):
     places = [tmp_path / side for side in ("league", "control")]
     form, mixed = exploitability.load("matrix:rps"), []
