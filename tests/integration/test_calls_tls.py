@@ -40,7 +40,7 @@ def tls_url(private_servers: Servers, certificate: Path) -> str:
     words = LISTEN.format(crt=certificate, key=certificate.with_suffix(".key"), host=LOOPBACK, port=port)
     node = brokers.node(private_servers)
     assert node is not None
-    done = node.control(["--quiet", "eval", words], capture_output=True, text=True, timeout=120)
+    done = node.control(["--quiet", "eval", words], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0 and "error" not in done.stdout, done.stdout + done.stderr
     parts = urlsplit(private_servers.broker_url)
     return f"amqps://{parts.username}:{parts.password}@{LOOPBACK}:{port}{parts.path}"

@@ -30,9 +30,11 @@ from workers.servers import Servers
 LISTENER = """
 import sys, time
 import redis
+from tasks.amqp.connection import Link
 from tasks.app import create_app
 from tasks.events import Subscription
 from tasks.topology import Topology
+Link.__init__.__defaults__ = (0.0,)  # no heartbeats: on a busy machine it may be stopped for longer than they wait
 run, broker_url, redis_url = sys.argv[1:]
 topology, client = Topology(run), redis.Redis.from_url(redis_url)
 def note(payload): client.rpush("received:" + run, payload["number"])

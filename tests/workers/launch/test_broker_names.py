@@ -145,7 +145,7 @@ def test_what_a_run_left_on_rabbitmq_alone_is_listed_and_purged(
         if node is None:
             lines = brokers.control(servers, *arguments[1:])
             return subprocess.CompletedProcess(arguments, 0, "\n".join(lines), "")
-        return node.control(list(arguments), capture_output=True, text=True, timeout=120)
+        return node.control(list(arguments), capture_output=True, text=True, timeout=280)
 
     place = runs.Servers(servers.broker_url, servers.redis_url, control=ask)
     found = runs.find(run_name, [place])
