@@ -188,10 +188,15 @@ class Solver(Forms):
                 return
 
     def _look_up(self, service: str, waited: float) -> Spec | None:
-        """Look once; None while it is not known. Raises NoSuchService once it has been `waited` for long enough."""
+        """Look once; None while it is not known, or Redis is away.
+
+        Raises NoSuchService, or BrokerError without Redis, once it has been `waited` for long enough.
+        """
         try:
             spec = self._directory.find(service)
         except redis.RedisError as error:
+            if waited < self.patience:
+                return None
             raise BrokerError(f"cannot look up service {service}: Redis is away: {error}") from error
         if spec is not None:
             self._specs[service] = spec
