@@ -17,5 +17,6 @@ def test_saturated_services_pass_in_turns_and_nothing_grows(request, broker):
     assert counts["loops"] >= LOOPS and min(counts.values()) > 0
     assert found["overtaken"] == 0
     assert all(found["longest"][name] <= turn for name, turn in found["turn"].items()), found["longest"]
+    assert samples[-1]["caller blocks"] <= 1.1 * samples[len(samples) // 2]["caller blocks"]
     last = samples[-1]["worker descriptors"]
     assert last <= samples[len(samples) // 3]["worker descriptors"] + 4
