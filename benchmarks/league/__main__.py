@@ -51,7 +51,7 @@ def strength(given: argparse.Namespace) -> dict[str, Any]:
     """Train all sides, draw their curves."""
     plan = league_strength.Plan(
         given.games, given.seeds, given.curves, given.budget, given.sides, given.peers, given.clock, given.first_seed,
-        given.jobs, given.cores,
+        given.jobs, given.cores, given.respond,
     )  # fmt: skip
     if wrong := league_strength.problems(plan):
         raise SystemExit("\n".join(f"error: {problem}" for problem in wrong))
@@ -91,6 +91,10 @@ def main() -> None:
     part.add_argument("--peers", nargs="*", choices=PEERS, default=["nfsp", "psro"], help="on Leduc")
     part.add_argument("--jobs", type=int, default=1, help="runs at a time, of one thread each")
     part.add_argument("--cores", type=int, nargs="*", default=[], help="cores that runs stay on, in turn")
+    part.add_argument(
+        "--respond", type=int, default=league_strength.RESPOND,
+        help="decisions of best responses to the mixture, in games without an exact figure",
+    )  # fmt: skip
     part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
     part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
     part.set_defaults(measure=strength)

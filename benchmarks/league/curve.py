@@ -28,6 +28,8 @@ from benchmarks.league.sides import GAMES, LEAGUE, settings, there
 from envs import exploitability
 from warren.errors import ConfigurationError
 from workers.evaluation.duplicate_deals import Side, play_deals
+from workers.evaluation.exploitability import measure
+from workers.evaluation.saved_sides import SavedSide
 from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
 
@@ -46,6 +48,11 @@ class Meter:
         with contextlib.suppress(ConfigurationError):  # too large to be written out
             self._form = exploitability.load(league.config.env, **league.config.env_kwargs)
         self._tables: dict[int, np.ndarray] = {}  # of frozen players, by slot
+
+    @property
+    def exact(self) -> bool:
+        """Return whether exploitability is computed."""
+        return self._form is not None
 
     def read(self) -> dict[str, float | None]:
         """In the game's points a game, how large the league has become, and what part of the mixture is exploiters'."""
@@ -105,6 +112,7 @@ def follow(
     out: TextIO,
     clock: Callable[[], float] = time.perf_counter,
     decisions: bool = False,
+    respond: int = 0,
     **labels: Any,
 ) -> None:
     """Let `league` learn for `budget` s by `clock`, or main `decisions`; a line every `every`, and one at the end."""
@@ -125,7 +133,17 @@ def follow(
         started = clock()
         league.round()
         seconds += clock() - started
-    line(least_win_rate=least_win_rate(league), cycles=meter.cycles())
+    responses = response(league, respond) if respond and not meter.exact else {}
+    line(least_win_rate=least_win_rate(league), cycles=meter.cycles(), **responses)
+
+
+def response(league: LocalLeague, budget: int) -> dict[str, Any]:
+    """Return what best responses of `budget` decisions gain against the mixture, and the interval of that."""
+    slots, shares = league.mixture()
+    held = np.flatnonzero(shares.max(axis=0) > 0.0)
+    policies = [league.policy_of(slot) for slot in slots[held].tolist()]
+    gain = measure(league.config, SavedSide("the mixture", policies, shares[:, held]), budget, DEALS * 8, 1).gain
+    return {"response": round(gain.mean, 5), "response_within": [round(gain.lower, 5), round(gain.upper, 5)]}
 
 
 def least_win_rate(league: LocalLeague, deals: int = DEALS) -> float | None:
@@ -163,6 +181,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=float, default=5.0, help="seconds, or decisions, between lines, at least")
     parser.add_argument("--core", type=int, help="the core that this process stays on")
+    parser.add_argument(
+        "--respond",
+        type=int,
+        default=0,
+        metavar="DECISIONS",
+        help="in games without an exact figure, of best responses to the mixture at the end; 0: none",
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for the mixture's models and shares")
     parser.add_argument("--out", type=Path, help="JSON lines are added there; else printed")
     given = parser.parse_intermixed_args()
@@ -173,7 +198,7 @@ def main() -> None:
     labels = {"game": given.game, "side": given.side, "seed": given.seed}
     clock, budget = CLOCKS[given.clock], given.seconds if given.decisions is None else given.decisions
     with given.out.open("a") if given.out else contextlib.nullcontext(sys.stdout) as out:
-        follow(league, budget, given.every, out, clock, given.decisions is not None, **labels)
+        follow(league, budget, given.every, out, clock, given.decisions is not None, given.respond, **labels)
     if given.keep is not None:
         keep(league, given.keep)
 

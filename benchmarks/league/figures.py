@@ -88,6 +88,7 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
             own = "" if side == LEAGUE else f"{side}_"
             add(f"{own}main_agent", side, lambda curve: curve[-1].get("main_agent"))
             add(f"{own}least_win_rate", side, lambda curve: curve[-1].get("least_win_rate"))
+            add(f"{own}response", side, lambda curve: curve[-1].get("response"))
             add(f"{own}cycles", side, lambda curve: curve[-1].get("cycles"))
             add(f"{own}exploiters_share", side, lambda curve: curve[-1].get("exploiters_share"))
     ends = {which: exploitability(curve[-1]) for which, curve in runs.items()}

@@ -29,6 +29,7 @@ SECONDS |= dict.fromkeys(HELD_OUT, 240.0)
 DECISIONS = {"rps": 500_000, "spinning_top": 500_000, "kuhn": 2_000_000, "leduc": 4_000_000}  # of the main agent
 DECISIONS |= dict.fromkeys(HELD_OUT, 2_000_000)
 POINTS = 40  # of a curve, at most
+RESPOND = 500_000  # decisions of best responses to the mixture, where exploitability is not exact
 DECIDED = "decisions"  # the clock that counts the main agent's
 LOWEST = ("nice", "-n", "19")
 SIDES: dict[str, tuple[str, ...]] = dict.fromkeys(GAMES, (LEAGUE, CONTROL))
@@ -50,6 +51,7 @@ class Plan:
     first_seed: int = 1
     jobs: int = 1
     cores: Sequence[int] = ()  # that runs stay on, in turn
+    respond: int = RESPOND
 
     def budget(self, game: str) -> float:
         """Return the seconds, or the main agent's decisions, of each run."""
@@ -86,7 +88,7 @@ def command(plan: Plan, game: str, seed: int, side: str, out: Path, core: int | 
         return [*LOWEST, sys.executable, "-m", "benchmarks.league.leduc_peers", peer, *seconds, *arguments, *chosen]
     spent = "--decisions" if plan.clock == DECIDED else "--seconds"
     arguments += [spent, str(budget), "--clock", "processor" if plan.clock == DECIDED else plan.clock]
-    arguments += ["--side", side, "--keep", str(kept_in(plan.folder, game, side, seed))]
+    arguments += ["--respond", str(plan.respond), "--side", side, "--keep", str(kept_in(plan.folder, game, side, seed))]
     arguments += [] if core is None else ["--core", str(core)]
     return [*LOWEST, sys.executable, "-m", "benchmarks.league.curve", game, *arguments]
 

@@ -269,6 +269,21 @@ def test_cycles_are_the_triples_in_which_each_beats_the_next(monkeypatch):
     assert meter.cycles() == 0.5  # of four triples, the two with one of the equal players
 
 
+def test_in_games_too_large_to_be_solved_best_responses_measure_the_mixture(monkeypatch):
+    small = ["games=32", "lanes=16", "unroll_length=4", "network.hidden_sizes=[8]", "algorithm.epochs=1"]
+    league, out = LocalLeague(settings("dark_hex_3", 1, "control", small)), io.StringIO()
+    monkeypatch.setattr(curves, "DEALS", 16)
+    follow(
+        league, 1.0, 5.0, out, clock=count(0.0, 1.0).__next__, respond=200, game="dark_hex_3", side="control", seed=1
+    )
+    first, last = map(json.loads, out.getvalue().splitlines())
+    assert first["nash_mixture"] is None and "response" not in first
+    low, high = last["response_within"]
+    assert last["cycles"] is None and low <= last["response"] <= high
+    summed = summary("dark_hex_3", [{**line, "side": "control"} for line in (first, last)])
+    assert summed["dark_hex_3_control_response"] == round(last["response"], 4) and "dark_hex_3_control" not in summed
+
+
 def test_mixtures_of_two_sides_meet_as_they_were_kept(tmp_path):
     places = [tmp_path / side for side in ("league", "control")]
     form, mixed = exploitability.load("matrix:rps"), []
