@@ -20,7 +20,6 @@ CHARACTERS_OF_A_TEST = 80
 LARGE = {
     "tasks/amqp/connection.py", "tasks/client/call_table.py", "tasks/client/rpc.py", "tasks/codec/claim_check.py",
     "tasks/service.py", "tasks/worker/consumer_loop.py",
-    "workers/servers/resolve.py",
 }  # fmt: skip
 
 

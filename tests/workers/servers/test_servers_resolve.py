@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from warren.errors import BrokerError, ConfigurationError, UnknownName
-from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, Machine, Servers, acquire, record, resolve
+from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, Machine, Servers, acquire, modes, record
 from workers.servers.modes import given_urls
 from workers.servers.private_rabbitmq import Node
 from workers.servers.process import Child, free_port
@@ -289,7 +289,7 @@ def test_a_rabbitmq_that_will_not_start_gives_way_with_its_last_lines(
 def test_without_the_embedded_package_every_step_is_accounted_for(get: Callable[..., Servers], tmp_path: Path) -> None:
     with pytest.raises(BrokerError) as caught:
         get("auto", machine=bare(tmp_path, embedded_package="no_such_package"))
-    for step in resolve.BROKER_STEPS["auto"]:
+    for step in modes.BROKER_STEPS["auto"]:
         assert f"  {step}: " in str(caught.value)
 
 
