@@ -20,7 +20,7 @@ from tasks.admin.registry import Directory
 from tasks.app.dead_letters import CONFIRMED_WITHIN, DIED, REASON
 from tasks.app.formats import read_body
 from tasks.app.protocol import is_moment, seconds_until
-from tasks.codec import claim_check
+from tasks.codec import claim_check, claim_stub
 from tasks.topology import ROLE_TASKS, ROLES, Topology
 from warren.errors import BrokerError, ConfigurationError
 
@@ -50,7 +50,7 @@ class DeadLetter:
     @property
     def size(self) -> int:
         """Return the length of its body in bytes, also where a claim check stands for it."""
-        return claim_check.size_of(self.body)
+        return claim_stub.size_of(self.body)
 
     def read(self) -> Any:
         """Decode the body: (args, kwargs, embed) of a task. Raises CodecError, ClaimError, BrokerError."""
@@ -64,7 +64,7 @@ class DeadLetter:
             "reason": self.reason,
             "died_at": self.died_at,
             "bytes": self.size,
-            "long": claim_check.is_stub(self.body),
+            "long": claim_stub.is_stub(self.body),
         }
 
 
@@ -139,7 +139,7 @@ class DeadLetters:
         It counts as never begun, and a deadline that has passed is left out. Raises BrokerError where the broker does
         not take it, ClaimError where its long body is gone; it stays then.
         """
-        if claim_check.is_stub(letter.body):
+        if claim_stub.is_stub(letter.body):
             claim_check.redeem(letter.body)
         headers = {name: value for name, value in letter.headers.items() if not _is_added(name)}
         for name in ("expires", "eta"):

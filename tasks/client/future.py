@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from celery.utils.log import get_logger
 
 from tasks import codec
-from tasks.codec import claim_check
+from tasks.codec import claim_check, claim_stub
 from tasks.service import Spec
 from warren.errors import CallCancelled
 
@@ -195,7 +195,7 @@ class Handle:
     @property
     def is_long(self) -> bool:
         """Return True where the result is in Redis, from which `outcome` has to fetch it."""
-        return self._body is not None and claim_check.is_stub(self._body)
+        return self._body is not None and claim_stub.is_stub(self._body)
 
     def outcome(self) -> Any:
         """Return what a call that has ended returned, or raise its error."""
@@ -203,7 +203,7 @@ class Handle:
             raise self.failure
         if self._body is None:
             return None
-        if claim_check.is_stub(self._body):
+        if claim_stub.is_stub(self._body):
             self._fetch()
         return codec.decode(self._body)
 
@@ -211,7 +211,7 @@ class Handle:
         """Fetch a long result from Redis, where it is stored for this handle alone, and remove it there."""
         with _fetching:
             stub = self._body
-            if stub is not None and claim_check.is_stub(stub):
+            if stub is not None and claim_stub.is_stub(stub):
                 self._body = claim_check.redeem(stub)
                 claim_check.release(stub)
 
@@ -219,7 +219,7 @@ class Handle:
         """End the call with a result or an error."""
         self._body, self.failure = body, failure
         self.state = ENDED
-        if self.spec.response and claim_check.is_stub(self.args_body):
+        if self.spec.response and claim_stub.is_stub(self.args_body):
             self._client.bodies.forget(self.args_body)  # it is not sent again; of a one-way call its worker forgets it
         if self._callbacks is not None:
             self._call_back()

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from tasks.amqp.messages import NO_LINKS
-from tasks.codec import claim_check
+from tasks.codec import claim_check, claim_stub
 from tasks.codec.claim_check import ClaimStore
 from tasks.codec.encoder import pack
 
@@ -36,7 +36,7 @@ class LongBodies:
 
     def forget(self, body: bytes) -> None:
         """Release the claim behind `body`, at once or by `forget_all`."""
-        if not claim_check.is_stub(body):
+        if not claim_stub.is_stub(body):
             return
         if self._may_block:
             claim_check.release(body)

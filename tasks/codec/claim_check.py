@@ -19,10 +19,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
-import msgpack
 import redis
 from celery.utils.log import get_logger
 
+from tasks.codec import claim_stub
 from tasks.codec.shared_memory import SharedFolder
 from warren.errors import BrokerError, ClaimError, ClaimGone, ClaimUsed, CodecError, ConfigurationError
 
@@ -32,10 +32,6 @@ THRESHOLD = 1 << 20  # bytes; the longest body that travels in its message
 LONGEST = 512 << 20  # bytes; Redis stores no longer string (proto-max-bulk-len)
 USED_FOR = 900  # s that it is known of a claim that its message was dealt with
 MOST_KEPT = 100  # claims of dead letters, of a run: the newest
-
-_MAGIC = b"WRC\x01"
-_STUB_BYTES = 1024  # no stub is longer; a longer one is not read
-_SHARED = "shared."  # what the keys of bodies in shared memory begin with, after the prefix: shared.FOLDER.NAME
 
 
 class ClaimStore:
@@ -94,7 +90,7 @@ class ClaimStore:
             key, checksum = f"{self.prefix}{os.urandom(16).hex()}", zlib.crc32(body)
             with self._redis_trouble(f"store {len(body)} bytes as claim {key!r}"):
                 self.client.set(key, body, px=int(ttl_seconds * 1000))
-        stub: bytes = _MAGIC + msgpack.packb((key, len(body), checksum))
+        stub = claim_stub.make(key, len(body), checksum)
         if made is not None:
             made.append((body, stub))
         return stub
@@ -103,7 +99,7 @@ class ClaimStore:
         """Write to memory that the reader shares; return the key, None where there is none, or no room."""
         folder = _place.get()()
         name = None if folder is None else folder.write(body)
-        return None if folder is None or name is None else f"{self.prefix}{_SHARED}{folder.token}.{name}"
+        return None if folder is None or name is None else self.prefix + claim_stub.shared_key(folder, name)
 
     def redeem(self, stub: bytes | bytearray | memoryview) -> bytes | memoryview:
         """Fetch the body that `stub` stands for; the claim stays for other receivers of the stub.
@@ -111,13 +107,13 @@ class ClaimStore:
         Raises CodecError for bytes that are not a stub, ClaimGone for a claim that is gone, ClaimError for one that is
         damaged or of another run, BrokerError when Redis cannot be reached.
         """
-        key, size, checksum = _read(stub)
+        key, size, checksum = claim_stub.read(stub)
         if not key.startswith(self.prefix):
             raise ClaimError(
                 f"claim {key!r} is not of this run, whose claims begin with {self.prefix!r}; "
                 "give sender and receiver the same run name"
             )
-        if shared := _in_shared_memory(key.removeprefix(self.prefix)):
+        if shared := claim_stub.in_shared_memory(key.removeprefix(self.prefix)):
             folder, name = shared
             try:
                 return folder.map(name, size)
@@ -151,10 +147,10 @@ class ClaimStore:
         `used`: remember that for a while, so that the message is known should it come again.
         """
         try:
-            key, _, _ = _read(stub)
+            key, _, _ = claim_stub.read(stub)
             if not key.startswith(self.prefix):
                 return
-            shared = _in_shared_memory(key.removeprefix(self.prefix))
+            shared = claim_stub.in_shared_memory(key.removeprefix(self.prefix))
             if shared:
                 folder, name = shared
                 folder.unlink(name)
@@ -174,10 +170,10 @@ class ClaimStore:
     def keep(self, stub: bytes | bytearray | memoryview) -> None:
         """Keep the claim of a dead letter for `kept_seconds`, one of MOST_KEPT. Raises nothing."""
         try:
-            key, size, _ = _read(stub)
+            key, size, _ = claim_stub.read(stub)
             if not key.startswith(self.prefix):
                 return
-            if shared := _in_shared_memory(key.removeprefix(self.prefix)):
+            if shared := claim_stub.in_shared_memory(key.removeprefix(self.prefix)):
                 folder, name = shared
                 self.client.set(key, bytes(folder.map(name, size)))
                 folder.unlink(name)
@@ -291,28 +287,15 @@ def keep(body: bytes | bytearray | memoryview) -> None:
 
 
 def _store_behind(body: bytes | bytearray | memoryview) -> ClaimStore | None:
-    if is_stub(body):
+    if claim_stub.is_stub(body):
         with suppress(CodecError):
-            return _store_of(_read(body)[0])
+            return _store_of(claim_stub.read(body)[0])
     return None
-
-
-def is_stub(data: bytes | bytearray | memoryview) -> bool:
-    """Return whether `data` is the stub of a claim."""
-    return data[: len(_MAGIC)] == _MAGIC
-
-
-def size_of(body: bytes | bytearray | memoryview) -> int:
-    """Return the bytes of a message's body, which may wait elsewhere."""
-    if is_stub(body):
-        with suppress(CodecError):
-            return _read(body)[1]
-    return len(body)
 
 
 def redeem(stub: bytes | bytearray | memoryview) -> bytes | memoryview:
     """Fetch a body from the store of the claim's run. Raises ClaimError where none is installed."""
-    key, size, _ = _read(stub)
+    key, size, _ = claim_stub.read(stub)
     store = _store_of(key)
     if store is None:
         runs = ", ".join(map(repr, _stores)) or "none"
@@ -321,23 +304,3 @@ def redeem(stub: bytes | bytearray | memoryview) -> bytes | memoryview:
             f"(it has: {runs}); make the app of that run with tasks.app.create_app, and give both sides one run name"
         )
     return store.redeem(stub)
-
-
-def _in_shared_memory(rest: str) -> tuple[SharedFolder, str] | None:
-    """Return (folder, name) of a key without its prefix; None for one of Redis. Raises ClaimError if malformed."""
-    if not rest.startswith(_SHARED):
-        return None
-    token, _, name = rest.removeprefix(_SHARED).partition(".")
-    return SharedFolder(token), name
-
-
-def _read(stub: bytes | bytearray | memoryview) -> tuple[str, int, int]:
-    """Read a stub: key, size in bytes and CRC-32 of its body. Raises CodecError."""
-    if is_stub(stub) and len(stub) <= _STUB_BYTES:
-        try:
-            match msgpack.unpackb(stub[len(_MAGIC) :]):
-                case [str(key), int(size), int(checksum)]:
-                    return key, size, checksum
-        except (ValueError, TypeError):  # msgpack's own refusals, bad UTF-8 among them
-            pass
-    raise CodecError(f"these {len(stub)} bytes are not a claim check: {bytes(stub[:64])!r}; were they cut short?")

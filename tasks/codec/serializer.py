@@ -21,7 +21,7 @@ from typing import Any
 
 from kombu import serialization
 
-from tasks.codec import claim_check
+from tasks.codec import claim_check, claim_stub
 from tasks.codec.claim_check import ClaimStore
 from tasks.codec.decoder import unpack
 from tasks.codec.encoder import pack
@@ -46,7 +46,7 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     Raises CodecError, and nothing else, for bytes that `encode` did not write; what ClaimStore.redeem raises. Takes
     memory in proportion to `data`, whatever lengths `data` claims, and reads nothing outside it.
     """
-    return unpack(claim_check.redeem(data) if claim_check.is_stub(data) else data)
+    return unpack(claim_check.redeem(data) if claim_stub.is_stub(data) else data)
 
 
 def decode_stored(data: bytes | bytearray | memoryview) -> Any:

@@ -19,7 +19,7 @@ from celery.utils.log import get_logger
 from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.frames import CONTENT_ENCODING, CONTENT_TYPE, HEADERS, Delivery, short
-from tasks.codec import claim_check
+from tasks.codec import claim_check, claim_stub
 from tasks.codec.claim_check import ClaimStore
 from tasks.service import Subscribed
 from tasks.topology import EVENT_LENGTH
@@ -43,7 +43,7 @@ def sendable(name: str, body: bytes, claims: ClaimStore | None) -> bytes:
     if len(body) > MOST_PARTS * LONGEST_PART:
         with claim_check.time_to_live(CLAIM_LASTS):
             stub = body if claims is None else claims.check_in(body)
-        if not claim_check.is_stub(stub):
+        if not claim_stub.is_stub(stub):
             raise CodecError(
                 f"event {name!r} has {len(body)} bytes and cannot be sent: over {MOST_PARTS * LONGEST_PART} it takes a "
                 "claim store; make the app with create_app, with a claim_threshold below that"

@@ -10,7 +10,7 @@ from tasks.amqp.frames import Properties
 from tasks.amqp.messages import FAILED, LOST, Replies
 from tasks.app.outcome import ENDS_WORKER, Outcome, failed
 from tasks.brokers import Connection
-from tasks.codec import claim_check
+from tasks.codec import claim_check, claim_stub
 from tasks.codec.claim_check import ClaimStore
 
 
@@ -38,7 +38,7 @@ class Outbox:
         """Acknowledge message `tag`; `body` is given where it may be a claim check whose body nobody else needs."""
         self.held.pop(tag, None)
         self._acks.append(tag)
-        if claim_check.is_stub(body):
+        if claim_stub.is_stub(body):
             self._claims.append(body)
 
     def reject(self, tag: int, requeue: bool) -> None:

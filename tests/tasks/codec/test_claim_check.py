@@ -18,7 +18,7 @@ from support.claims import uninstall_claims
 from support.wire_values import same
 
 from tasks import codec
-from tasks.codec import claim_check
+from tasks.codec import claim_check, claim_stub
 from tasks.codec.claim_check import ClaimStore
 from tasks.codec.serializer import decode, encode
 from warren.errors import BrokerError, ClaimError, ClaimGone, ClaimUsed, CodecError, ConfigurationError
@@ -89,7 +89,7 @@ def test_bodies_up_to_the_threshold_stay_in_the_message(client: redis.Redis, run
     assert store.check_in(bytes(100)) == bytes(100)
     assert not claim_keys(client, store)
     stub = store.check_in(bytes(101))
-    assert claim_check.is_stub(stub)
+    assert claim_stub.is_stub(stub)
     assert store.redeem(stub) == bytes(101)
 
 
