@@ -15,59 +15,20 @@ with that thread. So they share state without locks.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar, overload
 
 from tasks import spellings
 from tasks.retrying import RetryOn as RetryOn
-from tasks.topology import ONE_WAY_LENGTH, ROLE_TASKS
+from tasks.service_options import RETRIES, ServiceOptions, is_generator
+from tasks.service_options import Spec as Spec
+from tasks.topology import ROLE_TASKS
 from warren.errors import ConfigurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MOST_BATCH = 32_767  # calls; twice as many are what AMQP's basic.qos can count
-MOST_PRIORITIES = 10  # levels; RabbitMQ has a queue inside the queue for each
 LONGEST_ROLE = 80  # bytes of a role's name, which is part of names of queues
-
-RETRIES = 2  # times that a call is sent again after a worker or the broker died with it
-CONCURRENCY = 32  # calls of an `async def` service that run at once in one process, unless it says otherwise
-
-
-@dataclass(frozen=True)
-class Spec:
-    """The settings of a service, as its callers and workers know them.
-
-    `minimum`: calls that a batch waits for, for at most `wait` s (None: for as long as it takes). `retries`: how often
-    a call is sent again when the worker, or the broker, died with it. `isolate`: when a batch of several calls fails
-    as a whole, each is run again alone, so that only those fail that are at fault. `bound`: calls without an answer
-    that may wait in the broker; callers are slowed down to the pace of the workers when there are more.
-    `concurrency`: calls of it (batches, where it has those) that run at once in a worker's event loop; 0 for a plain
-    method, which runs in the thread of the services. `priorities`: levels of priority that its calls may have, 0 for
-    none. `delays`: calls without an answer may be sent to be run later.
-    """
-
-    name: str
-    response: bool = True
-    batch: int = 1
-    minimum: int = 1
-    wait: float | None = None
-    retries: int = RETRIES
-    isolate: bool = True
-    bound: int = ONE_WAY_LENGTH
-    concurrency: int = 0
-    priorities: int = 0
-    delays: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as a dict, for the run's directory of services."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Spec:
-        """Make a Spec of a dict. Fields of a newer version are ignored; those that an older one lacks have defaults."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
 
 
 @dataclass(frozen=True)
@@ -140,79 +101,13 @@ def service(
     default; batches, where it has those), while other services go on. Raises ConfigurationError for values that make no
     sense, and for a generator.
     """
-    again = RetryOn.of(retry_on)
-    minimum = gather if isinstance(gather, int) else {"greedy": 1, "exactly": batch}.get(gather, 1)
-    problems = _problems_with_batches(batch, gather, minimum, wait)
-    problems += _problems_with_limits(time_limit, hard_time_limit)
-    problems += _problems_with_queue(response, retries, bound, priorities, delays)
-    if concurrency is not None and not 1 <= concurrency * batch <= MOST_BATCH:
-        most = f"1 to {MOST_BATCH} calls at a time" + (f", and each batch of it {batch}" if batch > 1 else "")
-        problems.append(f"concurrency={concurrency}: a worker runs {most}")
-
-    def mark(function: Any) -> Any:
-        is_async, found = inspect.iscoroutinefunction(function), list(problems)
-        if _is_generator(function):
-            found.append(f"{function.__name__} is a generator: a call has one result; return a list, or send events")
-        elif is_async and hard_time_limit is not None:
-            found.append(f"hard_time_limit={hard_time_limit}: an `async def` ends at its time_limit; leave this out")
-        elif concurrency is not None and not is_async:
-            found.append(
-                f"concurrency={concurrency}: {function.__name__} is not `async def`, so its calls run one after "
-                "another; make it one, or start more workers"
-            )
-        if found:
-            raise ConfigurationError([f"@service: {problem}" for problem in found])
-        alone = response if isolate is None else isolate
-        held = ONE_WAY_LENGTH if bound is None else bound
-        at_once = (concurrency or min(CONCURRENCY, MOST_BATCH // batch)) if is_async else 0
-        function.__retry_on__ = again
-        function.__time_limits__ = None if time_limit is None else (time_limit, hard_time_limit)
-        function.__service__ = Spec(
-            function.__name__, response, batch, minimum, wait, retries, alone, held, at_once, priorities, delays
-        )
-        return function
-
-    if problems and method is None:
+    options = ServiceOptions(
+        response, batch, wait, gather, retries, isolate, bound, concurrency, RetryOn.of(retry_on), time_limit,
+        hard_time_limit, priorities, delays,
+    )  # fmt: skip
+    if problems := options.problems():
         raise ConfigurationError([f"@service: {problem}" for problem in problems])
-    return mark if method is None else mark(method)
-
-
-def _problems_with_batches(batch: int, gather: str | int, minimum: int, wait: float | None) -> list[str]:
-    problems = []
-    if not 1 <= batch <= MOST_BATCH:
-        problems.append(
-            f"batch={batch}: a batch holds 1 to {MOST_BATCH} calls; a worker holds two, and AMQP counts to 65535"
-        )
-    if isinstance(gather, str) and gather not in ("greedy", "exactly"):
-        problems.append(f"gather={gather!r}: use 'greedy', 'exactly', or the number of calls to wait for")
-    if not 1 <= minimum <= max(batch, 1):
-        problems.append(f"gather={gather}: a batch of {batch} waits for 1 to {batch} calls")
-    if wait is not None and (wait <= 0 or minimum == 1):
-        problems.append(f"wait={wait}: give a time in s over 0, and what to wait for (gather='exactly' or a number)")
-    return problems
-
-
-def _problems_with_queue(response: bool, retries: int, bound: int | None, priorities: int, delays: bool) -> list[str]:
-    problems = []
-    if priorities != 0 and not 2 <= priorities <= MOST_PRIORITIES:
-        problems.append(f"priorities={priorities}: use 2 to {MOST_PRIORITIES} levels, each of which costs the broker")
-    if delays and response:
-        problems.append("delays=True: only calls without a response can be sent to be run later; add response=False")
-    if retries < 0:
-        problems.append(f"retries={retries}: use 0 for a method that must not run again after its worker died in it")
-    if bound is not None and (bound < 1 or response):
-        problems.append(f"bound={bound}: it limits the calls that wait without an answer; give it, from 1, with those")
-    return problems
-
-
-def _problems_with_limits(limit: float | None, hard: float | None) -> list[str]:
-    if hard is not None and limit is None:
-        return [f"hard_time_limit={hard}: give a shorter time_limit too, after which the call alone fails"]
-    if limit is not None and not limit > 0:
-        return [f"time_limit={limit}: give a time in s over 0"]
-    if limit is not None and hard is not None and not hard > limit:
-        return [f"hard_time_limit={hard}: it must be longer than time_limit={limit}"]
-    return []
+    return options.mark if method is None else options.mark(method)
 
 
 register = spellings.register_by(service)
@@ -229,7 +124,7 @@ def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retain
         raise ConfigurationError(f"@event_handler({event!r}): bound={bound}: at least one event has to fit")
 
     def mark(function: Any) -> Any:
-        if _is_generator(function):
+        if is_generator(function):
             raise ConfigurationError(
                 f"@event_handler({event!r}): {function.__name__} is a generator, so nothing of it would run; "
                 "use no yield"
@@ -238,10 +133,6 @@ def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retain
         return function
 
     return mark
-
-
-def _is_generator(function: Any) -> bool:
-    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 class Worker:

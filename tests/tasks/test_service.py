@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tasks.service import (
-    MOST_BATCH,
     Spec,
     Worker,
     defined,
@@ -18,6 +17,7 @@ from tasks.service import (
     service,
     services_of,
 )
+from tasks.service_options import MOST_BATCH
 from warren.errors import ConfigurationError
 
 
