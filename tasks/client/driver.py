@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery.utils.log import get_logger
 
@@ -15,10 +15,8 @@ from tasks.client.call_table import CallTable
 from tasks.client.caretaker import caretaker
 from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies, PlainBodies
+from tasks.client.outgoing import Outgoing
 from tasks.service import Spec
-
-if TYPE_CHECKING:
-    from tasks.client.outgoing import Outgoing
 
 logger = get_logger(__name__)
 

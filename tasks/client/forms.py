@@ -14,8 +14,8 @@ from tasks.client.async_client import AsyncClient
 from tasks.client.chord import gather
 from tasks.client.deadline import checked
 from tasks.client.driver import Driver
+from tasks.client.extras import Extras
 from tasks.client.future import Handle
-from tasks.client.outgoing import Extras
 from tasks.client.stubs import stub_of
 from tasks.middleware import Middleware, checked_headers
 from tasks.service import Spec, role_of

@@ -8,17 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from celery.utils.log import get_logger
 
 from tasks import codec
+from tasks.client.outgoing import Outgoing
 from tasks.codec import claim_check, claim_stub
 from tasks.service import Spec
 from warren.errors import CallCancelled
-
-if TYPE_CHECKING:
-    from tasks.client.outgoing import Outgoing
 
 logger = get_logger(__name__)
 

@@ -29,9 +29,9 @@ from tasks.client.call_errors import CLOSED, unserved
 from tasks.client.celery_rpc import StockClient
 from tasks.client.deadline import checked
 from tasks.client.driver import Driver
+from tasks.client.extras import Extras
 from tasks.client.forms import Forms
 from tasks.client.idle import Idle, Lease
-from tasks.client.outgoing import Extras
 from tasks.client.rpc import Client
 from tasks.middleware import Middleware, checked_middleware
 from tasks.service import Spec, defined

@@ -5,18 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tasks.client.arguments import Args
 from tasks.service import is_worker, role_of, services_of
 from warren.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from tasks.client.forms import Forms
+
+class Caller(Protocol):
+    """The part of a solver that stubs use."""
+
+    def call(self, service: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a service and wait for its result."""
+
+    async def acall(self, service: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a service and await its result."""
 
 
 def calling(
-    solver: Callable[[], Forms], name: str, function: Callable[..., Any], all_are_the_services: bool = True
+    solver: Callable[[], Caller], name: str, function: Callable[..., Any], all_are_the_services: bool = True
 ) -> Callable[..., Any]:
     """Return a function like `function` that calls service `name`, and is awaited if that is.
 
@@ -43,7 +50,7 @@ def calling(
     return call
 
 
-def stub_of(solver: Forms, kind: Any, role: str = "") -> Any:
+def stub_of(solver: Caller, kind: Any, role: str = "") -> Any:
     """Return an object whose methods call the services that `kind` names; see Forms.stub."""
     if not isinstance(kind, type):
         raise ConfigurationError(f"stub({kind!r:.80}): give a class, as of a worker, or a Protocol with its calls")

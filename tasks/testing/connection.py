@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tasks.amqp.connection import LinkLost
 from tasks.amqp.frames import Delivery
@@ -18,14 +18,20 @@ from tasks.amqp.messages import DIRECT_REPLY
 from tasks.amqp.stream import TICK
 from tasks.brokers.base import Returned, Settled
 from tasks.testing.commands import FRAME_MAX, Ack, Publish, Reject, Stream, publishes, with_reply_to
-from tasks.testing.virtual_host import Consumer, Message, Queue
-
-if TYPE_CHECKING:
-    from tasks.testing.broker import InMemoryBroker
+from tasks.testing.virtual_host import Consumer, Message, Queue, VirtualHost
 
 CHANNEL = 1  # of every connection, for all but what is to be confirmed
 
 _numbers = itertools.count(1)
+
+
+class Server(Protocol):
+    """The broker, as its connections use it. Its lock is held while anything of it changes."""
+
+    lock: threading.RLock
+    host: VirtualHost
+    connections: dict[int, InMemoryConnection]
+    alarm: str
 
 
 class InMemoryConnection:
@@ -33,7 +39,7 @@ class InMemoryConnection:
 
     channel_id, frame_max = CHANNEL, FRAME_MAX
 
-    def __init__(self, broker: InMemoryBroker) -> None:
+    def __init__(self, broker: Server) -> None:
         self.number, self._broker = next(_numbers), broker
         self.alive, self.blocked, self.received_at = True, "", time.monotonic()
         self._host = broker.host

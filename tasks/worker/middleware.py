@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tasks.app.steps import Steps, drive, nested
-
-if TYPE_CHECKING:
-    from tasks.worker.service_queue import Call, ServiceQueue
+from tasks.worker.service_queue import Call, ServiceQueue
 
 
 class Middleware:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from tasks.amqp.frames import Delivery, Properties
 from tasks.amqp.messages import DIRECT_REPLY
 from tasks.app.protocol import seconds_until
+from tasks.app.steps import Steps
 from tasks.middleware import Call as View
 from tasks.service import Spec
-from tasks.worker.middleware import Chain
 
 
 class Call:
@@ -58,13 +59,27 @@ class Call:
         return max(0.0, seconds_until(expires)) if expires else math.inf
 
 
+class Hooks(Protocol):
+    """The middleware of a service, as its calls pass it (see middleware.Chain)."""
+
+    before_accept: tuple[Callable[..., Any], ...]
+    before_run: tuple[Callable[..., Any], ...]
+    after_run: tuple[Callable[..., Any], ...]
+
+    def run(self, queue: ServiceQueue, calls: list[Call], inner: int = 0) -> list[Any]:
+        """Run a batch through the middleware from number `inner` on; return one outcome per call."""
+
+    def steps(self, queue: ServiceQueue, calls: list[Call], inner: int = 0) -> Steps:
+        """Return the steps in which a batch is run, as by an event loop."""
+
+
 class ServiceQueue:
     """The calls of one service that wait in this worker, and its counters.
 
     `task`: its Celery task; `trace`: Celery's tracer of that; `chain`: its middleware.
     """
 
-    def __init__(self, spec: Spec, task: Any, trace: Any, chain: Chain) -> None:
+    def __init__(self, spec: Spec, task: Any, trace: Any, chain: Hooks) -> None:
         self.spec, self.task, self.trace, self.chain = spec, task, trace, chain
         self.waiting: deque[Call] = deque()  # oldest first; with priorities, those of the highest first
         self.later: set[Call] = set()  # held, and neither waiting nor run: for their time, or for a server that is away
