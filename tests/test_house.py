@@ -80,7 +80,7 @@ def test_files_classes_and_functions_are_small() -> None:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    """Imports inside functions count as well; those for types alone do not."""
+    """Imports inside functions count as well, and those for types alone."""
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for path in tracked(*PACKAGES)
@@ -93,16 +93,7 @@ def test_no_module_imports_itself_through_others() -> None:
 
 
 def imported(path: Path, modules: dict[str, Path]) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
-    for_types = {
-        id(inner)
-        for node in tree.body
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if id(node) in for_types:
-            continue
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

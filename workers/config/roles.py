@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from workers.config.schema import Config
+
+class RunConfig(Protocol):
+    """The settings of a run that decide which roles it has: schema.Config, which reads this table."""
+
+    env: Any  # EnvConfig
+    league: Any  # LeagueConfig, or None
+    sampling: Any  # Sampling
 
 
 class Restart(Enum):
@@ -39,17 +44,17 @@ class Keeps(Enum):
     each = "each"
 
 
-def of_a_league(config: Config) -> bool:
+def of_a_league(config: RunConfig) -> bool:
     """Return whether the run has a league."""
     return config.league is not None
 
 
-def is_served(config: Config) -> bool:
+def is_served(config: RunConfig) -> bool:
     """Return whether env runners step the environments."""
-    return config.sampling.value == "served"
+    return bool(config.sampling.value == "served")
 
 
-def has_gateways(config: Config) -> bool:
+def has_gateways(config: RunConfig) -> bool:
     """Return whether games drive themselves, so that gateways take the place of actors."""
     from envs import is_gamecore  # and with it gymnasium, which not every command line needs
 
@@ -79,7 +84,7 @@ class Role:
     name: str
     does: str  # in --help, after `python -m workers.NAME`
     work: Mapping[str, str]
-    applies: Callable[[Config], bool] = lambda config: True
+    applies: Callable[[RunConfig], bool] = lambda config: True
     otherwise: str = ""
     count: str | None = None
     most: int = 1_000
@@ -101,7 +106,7 @@ class Role:
     forked: bool = True
     in_image: bool = True
 
-    def module(self, config: Config) -> str | None:
+    def module(self, config: RunConfig) -> str | None:
         """Return the module that does the role's work in such a run; None where the run has no such role."""
         kind = "league" if of_a_league(config) else "plain"
         found = self.work.get(kind)
@@ -109,7 +114,7 @@ class Role:
             found = self.work.get(f"served {kind}", found)
         return found if self.applies(config) else None
 
-    def keeps_folder(self, config: Config) -> bool:
+    def keeps_folder(self, config: RunConfig) -> bool:
         """Return whether the process of this configuration writes into the run's folder."""
         first = self.id is not None and not getattr(config, self.id)
         return self.keeps is Keeps.each or (self.keeps is Keeps.first and first)
@@ -235,7 +240,7 @@ def only_of_leagues(name: str) -> bool:
     return role is not None and "plain" not in role.work
 
 
-def of(config: Config) -> tuple[Role, ...]:
+def of(config: RunConfig) -> tuple[Role, ...]:
     """Return the roles that the launcher of such a run starts."""
 
     def wanted(role: Role) -> bool:
@@ -244,7 +249,7 @@ def of(config: Config) -> tuple[Role, ...]:
     return tuple(role for role in ROLES if role.module(config) is not None and wanted(role))
 
 
-def counts(config: Config | None = None) -> tuple[str, ...]:
+def counts(config: RunConfig | None = None) -> tuple[str, ...]:
     """Return the settings that hold numbers of processes, for the roles that such a run has; None: for all roles."""
     found = ROLES if config is None else of(config)
     return tuple(dict.fromkeys(role.count for role in found if role.count is not None))
