@@ -9,7 +9,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 
-from league.cli.commands import existing
+from league.models.command_line import existing
 from workers.config.name_value import command
 from workers.models.cloning import clone
 from workers.runtime.trained import load

@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from league.cli.commands import add_source, existing, guarded, value_of
 from league.cli.overview import standing_of
 from league.matchmaking import KINDS, Fixed, kind_of
 from league.matchmaking.view import ModelRef, Player
+from league.models.command_line import add_source, existing, guarded, value_of
 from league.models.pool import Pool
 from league.redis.store import Store
 from league.rules.hyperparameters import Constant, Hyperparameters

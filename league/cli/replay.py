@@ -19,9 +19,9 @@ from typing import Any
 from rich.table import Table
 
 from league.cli import overview
-from league.cli.commands import add_source, connected, guarded, value_of
 from league.cli.tables import output, table
 from league.matchmaking import kind_of
+from league.models.command_line import add_source, connected, guarded, value_of
 from league.models.snapshots import STREAM
 from league.redis.store import Store
 from league.rules.ratings import Skills

@@ -23,9 +23,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from league.cli.commands import add_source, existing, guarded
 from league.cli.overview import FEW_GAMES, FEW_OPPONENTS, Row, overview
 from league.cli.tables import output, table
+from league.models.command_line import add_source, existing, guarded
 
 ROWS = 40  # of a table, unless more are asked for
 JSON_WIDTH = 100  # players in the payoff where no terminal bounds it, unless more are asked for

@@ -21,8 +21,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import envs.exploitability
-from league.cli.commands import guarded
 from league.empirical_game.returns import Returns
+from league.models.command_line import guarded
 from league.models.snapshots import RETURNS, STREAM
 from league.state.history import History
 from league.state.replay import read_file
