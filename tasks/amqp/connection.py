@@ -8,43 +8,29 @@ within another.
 
 from __future__ import annotations
 
-import struct
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-from amqp.exceptions import AMQPError, NotFound, PreconditionFailed
+from amqp.exceptions import NotFound, PreconditionFailed
 from celery.utils.log import get_logger
-from kombu.exceptions import OperationalError
 
 from tasks import compat
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery
+from tasks.amqp.gone import LinkLost
 from tasks.amqp.heartbeat import heartbeats
-from tasks.amqp.parser import Content, Event, Frame, FrameError, Parser
+from tasks.amqp.notices import Notices, Settled, may_be_the_end
+from tasks.amqp.parser import Event, FrameError, Parser
+from tasks.amqp.publisher import Publisher
 from tasks.amqp.stream import stream
 from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
 
 METHOD_TIMEOUT = 15.0  # s that the broker may take to answer a declaration
-PROBE_EVERY = 0.05  # s between looks whether a connection that only publishes was closed, or takes no messages
-HELD_UP = 64 << 20  # bytes of messages that may wait for a broker which takes none at the moment
-
-ACK, NACK, CANCEL, RETURN = b"\x00\x3c\x00\x50", b"\x00\x3c\x00\x78", b"\x00\x3c\x00\x1e", b"\x00\x3c\x00\x32"
-BLOCKED, UNBLOCKED = b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
-HARMLESS = (ACK, NACK, BLOCKED, UNBLOCKED)  # methods that never end anything
-_CONFIRMED = struct.Struct(">QB")
-
-GONE = (OSError, AMQPError, OperationalError)  # what a lost connection, or one that cannot be made, raises
-Settled = Callable[[int, bool, bool], None]
-
-
-class LinkLost(ConnectionError):
-    """Raised when the connection is lost; messages under way on it may or may not have arrived."""
 
 
 class Link:
@@ -67,12 +53,9 @@ class Link:
         self._events: deque[Event] = deque()
         self._kept: list[Delivery] = []  # what came while py-amqp waited for something else
         self._answer_by: float | None = None  # when a method that is under way has to be answered
-        self._settled: dict[int, Settled] = {}  # channel in confirm mode -> who is told of its confirms
-        self._returned: Callable[[str], None] = lambda _: None
-        self._publisher: Link | None = None
-        self._probed_at = 0.0  # when it was looked after
-        self._held_up: list[bytes] = []  # messages for it, while the broker takes none
-        self._publishing = threading.Lock()  # while it is made or used
+        self._notices = Notices(self._set_blocked, self._lost)
+        self._publisher = Publisher(self._connect_publisher, self._lost)
+        self._held_up = self._publisher.held_up  # looked at in each turn
         try:
             # From here on every byte of this connection passes `_fill` and `send`, py-amqp's too.
             sock, unused = compat.take_over(self.connection, self._read_frame, self.send)
@@ -128,12 +111,12 @@ class Link:
         with self._method():
             channel = self.connection.channel()
             channel.confirm_select()
-        self._settled[channel.channel_id] = settled
+        self._notices.settled[channel.channel_id] = settled
         return int(channel.channel_id)
 
     def on_returned(self, returned: Callable[[str], None]) -> None:
         """See Connection."""
-        self._returned = returned
+        self._notices.returned = returned
 
     # Writing.
 
@@ -163,61 +146,33 @@ class Link:
 
     def publish(self, data: bytes) -> None:
         """See Connection. It has a connection of its own: a short broker stops reading those that publish."""
-        with self._publishing:
-            publisher = self._ready_publisher()
-            if not publisher.blocked and not self._held_up:
-                publisher.send(data)
-                return
-            self._held_up.append(data)
-            if sum(map(len, self._held_up)) > HELD_UP:
-                raise self._lost(
-                    f"the broker takes no messages ({publisher.blocked}), and over {HELD_UP} bytes wait for it"
-                )
+        self._publisher.publish(data)
 
-    def _ready_publisher(self) -> Link:
-        """Return the connection that publishes; a new one where the last was closed since it was used."""
-        publisher = self._publisher
-        if publisher is not None and time.monotonic() - self._probed_at > PROBE_EVERY:
-            self._probed_at = time.monotonic()
-            try:
-                publisher.drain(0.0)
-            except GONE as error:
-                logger.info("the connection that publishes is gone, making another: %s", error)
-                publisher.discard()
-                publisher = None
-        if publisher is None:
-            publisher = self._publisher = Link(self._app, self.heartbeat)
-            if publisher.channel_id != self.channel_id:
-                raise self._lost(f"channel {publisher.channel_id} was opened in the place of {self.channel_id}")
+    def _connect_publisher(self) -> Link:
+        publisher = Link(self._app, self.heartbeat)
+        if publisher.channel_id != self.channel_id:
+            publisher.discard()
+            raise self._lost(f"channel {publisher.channel_id} was opened in the place of {self.channel_id}")
         return publisher
-
-    def _let_go(self) -> None:
-        """Publish what was held up, when the broker takes messages again."""
-        with self._publishing:
-            self._probed_at = 0.0
-            publisher = self._ready_publisher()
-            if not publisher.blocked:
-                waiting, self._held_up = self._held_up, []
-                publisher.send(b"".join(waiting))
 
     # Reading.
 
     def drain(self, timeout: float | None = None) -> list[Delivery]:
         """See Connection. Raises what py-amqp raises, too, when the broker closes the channel or the connection."""
         if self._held_up:
-            self._let_go()
+            self._publisher.let_go()
         deliveries, self._kept = self._kept, []
         events = self._events
         if not deliveries and not events:
             self._fill(timeout)
         while events:
             event = events.popleft()
-            if type(event) is Delivery:
+            if isinstance(event, Delivery):
                 deliveries.append(event)
-            elif deliveries and _may_be_the_end(event):
+            elif deliveries and may_be_the_end(event):
                 events.appendleft(event)  # what was delivered before is to be had first
                 break
-            elif not self._handled(event):
+            elif not self._notices.take(event):
                 compat.hand_frame(self.connection, event)
         return deliveries
 
@@ -259,36 +214,8 @@ class Link:
         except FrameError as error:
             raise self._lost(f"the broker sent bytes that are not AMQP: {error}") from error
 
-    def _handled(self, event: Event) -> bool:
-        """Deal with `event` if it is not py-amqp's; return whether it was dealt with."""
-        if isinstance(event, Delivery):
-            self._kept.append(event)
-            return True
-        if isinstance(event, Content):
-            if event.method[:4] == RETURN:
-                with suppress(frames.Malformed):
-                    self._returned(frames.read_properties(event.properties).correlation_id)
-            return True
-        method = event.payload[:4]
-        if event.kind == frames.HEARTBEAT:
-            return True
-        if method in (ACK, NACK):
-            number, bits = _CONFIRMED.unpack_from(event.payload, 4)
-            if settled := self._settled.get(event.channel):
-                settled(number, bool(bits & 1), method == ACK)
-            return True
-        if method == CANCEL:
-            tag = event.payload[5 : 5 + event.payload[4]].decode(errors="replace")
-            raise self._lost(f"the broker cancelled consumer {tag}: its queue was deleted, or moved to another node")
-        if method == BLOCKED:
-            self.blocked = event.payload[5 : 5 + event.payload[4]].decode(errors="replace") or "no reason given"
-            logger.warning("the broker takes no messages at the moment: %s", self.blocked)
-            return True
-        if method == UNBLOCKED:
-            self.blocked = ""
-            logger.warning("the broker takes messages again")
-            return True
-        return False
+    def _set_blocked(self, reason: str) -> None:
+        self.blocked = reason
 
     @contextmanager
     def _method(self) -> Iterator[None]:
@@ -305,7 +232,9 @@ class Link:
         while True:
             while self._events:
                 event = self._events.popleft()
-                if not self._handled(event):
+                if isinstance(event, Delivery):
+                    self._kept.append(event)
+                elif not self._notices.take(event):
                     return event  # type: ignore[return-value] # a Frame: all else is dealt with here
             if time.monotonic() > limit:
                 raise self._lost(f"the broker did not answer within {METHOD_TIMEOUT:.0f} s")
@@ -326,29 +255,19 @@ class Link:
                     self._kombu.transport.close_connection(self.connection)
             except Exception as error:
                 logger.debug("closing a connection: %s", error)
-        if self._publisher is not None:
-            self._publisher.close()
+        self._publisher.close()
         self.discard()
 
     def discard(self) -> None:
         """See Connection."""
         self.alive = False
-        if self._held_up:
-            logger.warning("%d messages were not sent: the broker took none", len(self._held_up))
-            self._held_up = []
         try:
             compat.drop(self.connection)
         except Exception as error:
             logger.debug("dropping a connection: %s", error)
-        if self._publisher is not None:
-            self._publisher.discard()
+        self._publisher.discard()
 
     def abandon(self) -> None:
         """Close this process's copy of the socket after a fork; the parent's connection stays open."""
         self.alive = False
         self._stream.abandon()
-
-
-def _may_be_the_end(event: Event) -> bool:
-    """Return whether to deal with `event` may raise, since the broker ends a consumer, the channel, the connection."""
-    return isinstance(event, Frame) and event.kind == frames.METHOD and event.payload[:4] not in HARMLESS

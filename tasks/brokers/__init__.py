@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import tasks.brokers.tls  # noqa: F401  amqps:// is opened as written there
-from tasks.amqp.connection import GONE, LinkLost
+from tasks.amqp.gone import GONE, LinkLost
 from tasks.brokers.amqp import AmqpBroker
 from tasks.brokers.base import Broker, Connection
 from tasks.brokers.redis import RedisBroker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tasks.amqp.connection import LinkLost
+from tasks.amqp.gone import LinkLost
 from tasks.brokers.base import Broker, Connection
 from tasks.testing.connection import InMemoryConnection
 from tasks.testing.virtual_host import Message, VirtualHost

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tasks.amqp.connection import LinkLost
 from tasks.amqp.frames import Delivery
+from tasks.amqp.gone import LinkLost
 from tasks.amqp.messages import DIRECT_REPLY
 from tasks.amqp.stream import TICK
 from tasks.brokers.base import Returned, Settled

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from kombu import Exchange
 
-from tasks.amqp.connection import LinkLost
+from tasks.amqp.gone import LinkLost
 from warren.errors import ConfigurationError
 
 

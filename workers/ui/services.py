@@ -22,7 +22,7 @@ from rich.text import Text
 from league.cli.tables import output
 from league.cli.tables import table as fitted
 from tasks.admin.discovery import Served, as_dict, describe, discover, failures, unserved
-from tasks.amqp.connection import GONE
+from tasks.amqp.gone import GONE
 from tasks.app import create_app
 from tasks.topology import Topology
 from warren.errors import ConfigurationError

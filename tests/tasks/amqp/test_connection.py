@@ -14,9 +14,11 @@ from support.peer import Peer, delivery, method
 
 from tasks.amqp import connection as connections
 from tasks.amqp import frames
-from tasks.amqp.connection import ACK, BLOCKED, CANCEL, NACK, RETURN, UNBLOCKED, Link, LinkLost
+from tasks.amqp.connection import Link
 from tasks.amqp.frames import HEARTBEAT_FRAME
+from tasks.amqp.gone import LinkLost
 from tasks.amqp.heartbeat import Heartbeats
+from tasks.amqp.notices import ACK, BLOCKED, CANCEL, NACK, RETURN, UNBLOCKED
 
 CLOSED = b"\x00\x14\x00\x28"  # channel.close
 
@@ -108,7 +110,7 @@ def test_a_link_that_cannot_open_its_channel_leaves_no_connection_behind(peer):
 
 def test_confirms_and_returns_are_told_as_they_come(peer):
     settled, returned = list[Any](), list[str]()
-    peer.link._settled[1] = lambda *told: settled.append(told)
+    peer.link._notices.settled[1] = lambda *told: settled.append(told)
     peer.link.on_returned(returned.append)
     number = (7).to_bytes(8, "big")
     properties = frames.CORRELATION_ID.to_bytes(2, "big") + frames.short("call-1")
@@ -142,7 +144,7 @@ def test_while_the_broker_takes_no_messages_acknowledgements_pass_and_replies_wa
     other.far.settimeout(60.0)
     peer.app.connection_for_write = other.app.connection_for_write
     peer.link.publish(b"reply 1")
-    publisher = peer.link._publisher
+    publisher = peer.link._publisher.link
     assert other.received(7) == b"reply 1"
     publisher.blocked = "low on memory"
     peer.link.publish(b"reply 2")
@@ -161,18 +163,18 @@ def test_a_publisher_that_was_closed_is_replaced_and_the_connection_beside_it_st
     peer.link.publish(b"reply 1")
     assert first.received(7) == b"reply 1"
     first.far.close()
-    peer.link._probed_at = 0.0
+    peer.link._publisher.probed_at = 0.0
     peer.link.publish(b"reply 2")
     assert second.received(7) == b"reply 2"
-    assert peer.link.alive and not first.link._publisher
+    assert peer.link.alive and first.link._publisher.link is None
 
 
 def test_a_connection_that_only_publishes_is_not_looked_after_at_every_message(peer, monkeypatch):
     other, looks = Peer(), list[float]()
     peer.app.connection_for_write = other.app.connection_for_write
-    monkeypatch.setattr(connections, "PROBE_EVERY", 1000.0)
+    monkeypatch.setattr("tasks.amqp.publisher.PROBE_EVERY", 1000.0)
     peer.link.publish(b"0")
-    publisher = peer.link._publisher
+    publisher = peer.link._publisher.link
     publisher.received_at -= 60.0  # nothing ever comes on it
     monkeypatch.setattr(publisher, "drain", lambda timeout: looks.append(timeout))
     for _ in range(5):
@@ -201,7 +203,7 @@ def test_several_threads_that_publish_at_once_open_one_connection(peer):
 
 def test_confirms_that_follow_deliveries_are_told_by_the_same_call(peer):
     settled: list[Any] = []
-    peer.link._settled[1] = lambda *told: settled.append(told)
+    peer.link._notices.settled[1] = lambda *told: settled.append(told)
     peer.far.sendall(delivery(1, b"one") + method(1, ACK, (7).to_bytes(8, "big") + b"\x00") + delivery(2, b"two"))
     assert [one.body for one in peer.link.drain(60.0)] == [b"one", b"two"]
     assert settled == [(7, False, True)]
