@@ -45,20 +45,6 @@ def failure_of(call: Handle, kind: str, message: str, traceback: str) -> CallErr
     return RemoteFailure(call.spec.name, kind, message, traceback)
 
 
-def worker_lost(call: Handle, why: str) -> WorkerLost:
-    """Return the error for a call that may not be sent again."""
-    again = "it may have run in part" if call.spec.retries == 0 else f"after {call.retries} more tries"
-    return WorkerLost(call.spec.name, f"{why}, {again}; see the workers' logs")
-
-
-def may_have_arrived(call: Handle) -> BrokerError:
-    """Return the error for a one-way call that must not run twice, and that the broker may have or not."""
-    return BrokerError(
-        f"the connection broke before the broker said whether it has a call of {call.spec.name}; "
-        "with retries=0 it is not sent again"
-    )
-
-
 def deadline_passed(call: Handle, blocked: str) -> DeadlinePassed:
     """Return the error for a call without an answer in time. `blocked`: why the broker takes no messages, or ""."""
     remedy = f"the broker takes no messages at the moment: {blocked}" if blocked else "give it more, or more workers"
@@ -84,3 +70,22 @@ def unserved(directory: Directory, name: str, waited: float, served: bool = Fals
             name, f"nobody has served {name} for {waited:.1f} s; start a worker (python -m workers.services lists them)"
         )
     return NoSuchService(name, unknown_name("service", name, known, "(python -m workers.services lists them)"))
+
+
+def error_of_loss(call: Handle, why: str) -> Exception | None:
+    """Return the error of a call that was under way when `why` happened, or None if it may be sent again.
+
+    The text SERVICE in `why` stands for the service's name.
+    """
+    name, retries = call.spec.name, call.spec.retries
+    if call.spec.response:
+        if call.retries < retries:
+            return None
+        again = f"after {call.retries} more tries" if retries else "it may have run in part"
+        return WorkerLost(name, f"{why.replace('SERVICE', name)}, {again}; see the workers' logs")
+    if retries:
+        return None
+    return BrokerError(
+        f"the connection broke before the broker said whether it has a call of {name}; "
+        "with retries=0 it is not sent again"
+    )

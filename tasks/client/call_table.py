@@ -20,18 +20,19 @@ from celery.utils.log import get_logger
 
 from tasks.amqp import frames
 from tasks.amqp.messages import FAILED, LOST
-from tasks.client.call_errors import cancelled, deadline_passed, may_have_arrived, remote_failure, worker_lost
+from tasks.client.call_errors import cancelled, deadline_passed, error_of_loss, remote_failure
 from tasks.client.call_frames import CallFrames
 from tasks.client.failures import Failures
 from tasks.client.future import Handle, State
+from tasks.client.numbered_calls import NumberedCalls
+from tasks.client.waiting_calls import WaitingCalls
 
 logger = get_logger(__name__)
 
 ASK_AGAIN = 0.1  # s until a call that found no queue is sent again
 REFUSED_FOR = 0.05  # s until a call that a full queue refused is sent again
-SENT = State.SENT  # looked up for each call
+SENT, WAITING = State.SENT, State.WAITING  # looked up for each call
 RESULT = b"\x04\x00"  # the property flags of an answer that is a result: a correlation id and nothing else
-NEVER = float("inf")
 
 
 class CallTable:
@@ -41,11 +42,8 @@ class CallTable:
         self._frames, self._patience = call_frames, patience
         self._lock = threading.Lock()
         self._calls: dict[str, Handle] = {}
-        self._waiting: dict[str, Handle] = {}  # those in WAITING, in the order in which they came there
-        self._next_due = NEVER  # no call in WAITING is due before
-        self._numbered: dict[int, Handle] = {}  # number on the channel of one-way calls -> its call, in order
-        self._number = 0
-        self._attended: set[str] = set()  # ids of calls with a callback
+        self._waiting = WaitingCalls()
+        self._numbered = NumberedCalls()
         self.served: set[str] = set()  # names of services that have had a worker
         self.confirming = False  # whether there is a channel for one-way calls
         self.unconfirmed = 0  # one-way calls that the broker does not have yet
@@ -80,7 +78,7 @@ class CallTable:
                     call.state = SENT
                 else:
                     self.unconfirmed += 1
-                    self._sent(call)
+                    self._numbered.add(call)
         return data
 
     def send_later(self, calls: Iterable[Handle], due: float = 0.0) -> None:
@@ -90,13 +88,13 @@ class CallTable:
                 self._calls[call.id] = call
                 if not call.spec.response:
                     self.unconfirmed += 1
-                self._wait(call, due)
+                self._waiting.add(call, due)
 
     def send_due(self, now: float, most: int) -> bytes:
         """Return the frames of up to `most` calls that are due; b"" when none is, or can be written."""
         data = []
         with self._lock:
-            for call in self._take_due(now, most):
+            for call in self._waiting.take_due(now, most, self.confirming):
                 data.append(self._frames.of(call, now))
                 self._sent(call)
         return b"".join(data)
@@ -104,57 +102,29 @@ class CallTable:
     def take_due(self, now: float) -> list[Handle]:
         """Return the calls that are due and count them as sent, for a driver that does not write frames."""
         with self._lock:
-            found = self._take_due(now, len(self._waiting) + 1)
+            found = self._waiting.take_due(now, len(self._waiting) + 1, self.confirming)
             for call in found:
                 self._sent(call)
             return found
 
-    def delays(self) -> set[tuple[str, int]]:
-        """Return the service and the delay in ms of the delayed calls that wait to be sent."""
-        with self._lock:
-            waiting = list(self._waiting.values())
-        return {(call.spec.name, call.extra.delay) for call in waiting if call.extra and call.extra.delay}
-
     def due(self, now: float) -> bool:
         """Return whether any call may be due."""
-        return self._next_due <= now
+        return self._waiting.next_due <= now
 
-    @property
-    def one_way_waits(self) -> bool:
-        """Return True while a one-way call waits to be sent."""
+    def one_way_waiting(self) -> list[Handle]:
+        """Return the one-way calls that wait to be sent."""
         with self._lock:
-            return any(not call.spec.response for call in self._waiting.values())
+            return [call for call in self._waiting if not call.spec.response]
 
     def _sent(self, call: Handle) -> None:
         if call.spec.response:
             call.state = SENT
-            return
-        call.state = State.UNCONFIRMED
-        self._number += 1
-        call.number = self._number
-        self._numbered[call.number] = call
-
-    def _wait(self, call: Handle, due: float) -> None:
-        call.state, call.due, call.number = State.WAITING, due, 0
-        self._waiting[call.id] = call
-        self._next_due = min(self._next_due, due)
-
-    def _take_due(self, now: float, most: int) -> list[Handle]:
-        found = []
-        for call in self._waiting.values():
-            if call.due <= now and (call.spec.response or self.confirming):
-                found.append(call)
-                if len(found) == most:
-                    break
-        for call in found:
-            del self._waiting[call.id]
-        if len(found) < most:
-            self._next_due = min((call.due for call in self._waiting.values()), default=NEVER)
-        return found
+        else:
+            self._numbered.add(call)
 
     def _forget_numbers(self) -> None:
         self._numbered.clear()
-        self._number, self.confirming = 0, False
+        self.confirming = False
 
     # What the broker says.
 
@@ -189,21 +159,13 @@ class CallTable:
         """End the one-way call of that number (`multiple`: and all before it), or send it again where not `taken`."""
         ended = []
         with self._lock:
-            numbers = [number]
-            if multiple:
-                numbers = []
-                for known in self._numbered:
-                    if known > number:
-                        break
-                    numbers.append(known)
-            for one in numbers:
-                call = self._numbered.pop(one, None)
-                if call is None or call.number != one or call.id not in self._calls:
-                    continue  # it ended, or was returned before it was confirmed
+            for call in self._numbered.take(number, multiple):
+                if call.id not in self._calls:
+                    continue  # it ended before it was confirmed
                 if taken:
                     ended.append(call)
                 else:
-                    self._wait(call, now + REFUSED_FOR)
+                    self._waiting.add(call, now + REFUSED_FOR)
         for call in ended:
             self.end(call)
 
@@ -216,8 +178,8 @@ class CallTable:
             call = self._calls.get(call_id)
             if call is None:
                 return None
-            self._wait(call, now + ASK_AGAIN)
-        return call if self._is_unserved(call, now) else None
+            self._waiting.add(call, now + ASK_AGAIN)
+        return call if now - _unserved_since(call, now) >= self._patience else None
 
     def lost(self) -> list[tuple[Handle, Exception]]:
         """Have the calls under way on a broken connection wait to be sent again, where they may be.
@@ -235,14 +197,12 @@ class CallTable:
             for call in calls:
                 if call.id not in self._calls:
                     continue
-                if call.spec.response and call.retries >= call.spec.retries:
-                    failed.append((call, worker_lost(call, why.replace("SERVICE", call.spec.name))))
-                elif not call.spec.response and call.spec.retries == 0:
-                    failed.append((call, may_have_arrived(call)))
+                if (error := error_of_loss(call, why)) is not None:
+                    failed.append((call, error))
                 else:
                     # A one-way call is sent until the broker has it: it may arrive twice, it is not lost.
                     call.retries += 1 if call.spec.response else 0
-                    self._wait(call, 0.0)
+                    self._waiting.add(call, 0.0)
         return failed
 
     # Time.
@@ -268,12 +228,7 @@ class CallTable:
             for call in calls:
                 call.unserved_since = None
             return []
-        return [call for call in calls if self._is_unserved(call, now)]
-
-    def _is_unserved(self, call: Handle, now: float) -> bool:
-        if call.unserved_since is None:
-            call.unserved_since = now
-        return now - call.unserved_since >= self._patience
+        return [call for call in calls if now - _unserved_since(call, now) >= self._patience]
 
     # Ends.
 
@@ -293,7 +248,7 @@ class CallTable:
     def fail_all(self, error: Exception, waiting: bool = False) -> None:
         """End all calls with `error`, or those that wait to be sent."""
         with self._lock:
-            calls = list((self._waiting if waiting else self._calls).values())
+            calls = list(self._waiting if waiting else self._calls.values())
         if calls:
             one_way = sum(not call.spec.response for call in calls)
             logger.warning("%d calls failed, of which %d were one-way and are lost: %s", len(calls), one_way, error)
@@ -313,26 +268,23 @@ class CallTable:
         with self._lock:
             return [call for call in self._calls.values() if call.state is SENT]
 
-    @property
-    def attended(self) -> int:
-        """Return the number of calls that have a callback and have not ended."""
-        return len(self._attended)
-
-    def attend(self, call: Handle) -> None:
-        """Count `call` among those with a callback."""
-        self._attended.add(call.id)
-        call.when_ended(lambda ended: self._attended.discard(ended.id))
-
     def _pop(self, call_id: str) -> Handle | None:
         with self._lock:
             call = self._calls.pop(call_id, None)
             if call is not None:
-                self._waiting.pop(call_id, None)
+                if call.state is WAITING:
+                    self._waiting.remove(call)
                 if not call.spec.response:
-                    self._numbered.pop(call.number, None)
+                    self._numbered.remove(call)
                     self.unconfirmed -= 1
             return call
 
     def _end_all(self, failed: Iterable[tuple[Handle, Exception]]) -> None:
         for call, error in failed:
             self.fail(call, error)
+
+
+def _unserved_since(call: Handle, now: float) -> float:
+    if call.unserved_since is None:
+        call.unserved_since = now
+    return call.unserved_since

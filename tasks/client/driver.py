@@ -33,6 +33,7 @@ class Driver(ABC):
     def __init__(self, app: Any, table: CallTable, bodies: LongBodies | PlainBodies, may_block: bool) -> None:
         self._app, self.table, self.bodies, self._may_block = app, table, bodies, may_block
         self._ids = Ids()
+        self._attended: set[str] = set()  # ids of calls with a callback
         self._closed = False
 
     def submit(
@@ -111,7 +112,8 @@ class Driver(ABC):
 
     def attend(self, handle: Handle) -> None:
         """Have the answer of `handle` taken in though nobody waits for it."""
-        self.table.attend(handle)
+        self._attended.add(handle.id)
+        handle.when_ended(lambda ended: self._attended.discard(ended.id))
         caretaker.watch(self)
 
     def cancel(self, handle: Handle) -> bool:
@@ -141,4 +143,4 @@ class Driver(ABC):
     @property
     def attended(self) -> int:
         """Return the number of calls that have a callback and have not ended."""
-        return self.table.attended
+        return len(self._attended)

@@ -121,9 +121,11 @@ class Client(Driver):
         """Write what waits and is due. Holds the reading lock."""
         if not self.table.due(now):
             return
-        if self.table.one_way_waits:
+        if waiting := self.table.one_way_waiting():
             self._open_confirms()
-            for name, milliseconds in self.table.delays():
+            for name, milliseconds in {
+                (call.spec.name, call.extra.delay) for call in waiting if call.extra and call.extra.delay
+            }:
                 if (link := self._connector.link) is not None and link.alive:
                     self._delays.declare(link, name, milliseconds)
         while True:

@@ -116,10 +116,10 @@ def test_one_way_calls_are_sent_again_after_a_loss_unless_they_may_run_once(tabl
     assert table.failures.take() == (1, error)
     table.opened(CHANNEL, FRAME_MAX)
     assert table.send_due(NOW, 10) == b"", "there is no channel for them yet"
-    assert table.one_way_waits
+    assert table.one_way_waiting()
     table.confirm_on(CONFIRMS)
     assert sent(table.send_due(NOW, 10)) == [(CONFIRMS, "unwritten"), (CONFIRMS, "again")]
-    assert again.retries == 0 and not table.one_way_waits
+    assert again.retries == 0 and not table.one_way_waiting()
 
 
 def test_what_a_full_queue_refused_is_due_again_after_a_moment(table):
