@@ -21,15 +21,17 @@ from tasks.amqp.messages import DIRECT_REPLY
 from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
 from tasks.client import delay
-from tasks.client.call_errors import CLOSED, unserved
+from tasks.client.call_errors import CLOSED
 from tasks.client.call_frames import CallFrames
 from tasks.client.call_table import CallTable
 from tasks.client.caretaker import caretaker
 from tasks.client.delay import DelayQueues
 from tasks.client.driver import Driver
 from tasks.client.future import Handle
+from tasks.client.late_sending import LateSending
 from tasks.client.long_bodies import LongBodies
 from tasks.client.reconnect import Reconnector
+from tasks.client.unserved import UnservedCalls
 from tasks.service import Spec
 from tasks.topology import Topology
 from warren.errors import BrokerError, ConfigurationError
@@ -39,7 +41,6 @@ logger = get_logger(__name__)
 POLL_EVERY = 1.0  # s that calls are in flight before a check whether anyone serves them, and between such checks
 STALE_AFTER = 1.0  # s after which a connection that was not read from is checked before it is used
 EXPIRE_EVERY = 0.05  # s between looks for passed deadlines while the caretaker reads
-AT_ONCE = 256  # calls in one write, of those that are sent again
 REPLY_TAG = "replies"
 
 
@@ -60,10 +61,12 @@ class Client(Driver):
     ) -> None:
         bodies = LongBodies(getattr(app, "warren_claims", None), may_block)  # an app of another make has no store
         super().__init__(app, CallTable(CallFrames(topology), patience), bodies, may_block)
-        self._topology, self._directory = topology, directory
+        self._topology = topology
         self._connector = Reconnector(brokers.of(app), self._prepare, patience)
         self._delays = DelayQueues(topology, directory)
         self._reading, self._writing = threading.RLock(), threading.Lock()
+        self._late = LateSending(self.table, self._connector, self._delays, self._writing, self._on_lost)
+        self._unserved = UnservedCalls(self.table, topology, directory)
         self._read_at = self._looked_at = self._expired_at = 0.0
 
     # Sending.
@@ -76,11 +79,15 @@ class Client(Driver):
             self._refresh(now)
         one_way = not spec.response
         if calls and calls[0].extra is not None and calls[0].extra.delay:
-            self._submit_delayed(calls, now)
+            self.table.send_later(calls)  # their queue is declared first; where that may take a while, `tend` does it
+            if self._may_block:
+                with self._reading:
+                    self._late.try_send_due(now)
+            caretaker.watch(self)
             return
         if one_way and self._may_block and not self.table.confirming:
             with self._reading:
-                self._open_confirms()
+                self._late.open_confirms()
         # An event loop does not wait for a thread that may be stuck in a write.
         if self._writing.acquire(blocking=self._may_block):
             try:
@@ -103,50 +110,6 @@ class Client(Driver):
                 logger.debug("calls were written to a connection that is gone: %s", error)
         else:
             self.table.send_later(calls)
-
-    def _submit_delayed(self, calls: Sequence[Handle], now: float) -> None:
-        """Take in calls whose queue is to be declared first; where that may take a while, `tend` does it."""
-        self.table.send_later(calls)
-        if self._may_block:
-            with self._reading:
-                link = self._connector.link
-                try:
-                    self._send_due(now)
-                except GONE as error:
-                    if link is not None:
-                        self._on_lost(link, error)
-        caretaker.watch(self)
-
-    def _send_due(self, now: float) -> None:
-        """Write what waits and is due. Holds the reading lock."""
-        if not self.table.due(now):
-            return
-        if waiting := self.table.one_way_waiting():
-            self._open_confirms()
-            for name, milliseconds in {
-                (call.spec.name, call.extra.delay) for call in waiting if call.extra and call.extra.delay
-            }:
-                if (link := self._connector.link) is not None and link.alive:
-                    self._delays.declare(link, name, milliseconds)
-        while True:
-            with self._writing:
-                link = self._connector.link
-                if link is None or link.blocked or not (data := self.table.send_due(now, AT_ONCE)):
-                    return
-                link.send(data)
-
-    def _open_confirms(self) -> None:
-        """Open the channel of one-way calls, if there is a connection. Holds the reading lock."""
-        link = self._connector.link
-        if not self.table.confirming and link is not None and link.alive and not link.blocked:
-            try:
-                channel = link.confirm(self._confirmed)
-            except GONE as error:
-                self._on_lost(link, error)
-                return
-            with self._writing:
-                if self._connector.link is link:
-                    self.table.confirm_on(channel)
 
     def _refresh(self, now: float) -> None:
         """Find out whether the broker has closed an idle connection, before it is used."""
@@ -249,7 +212,7 @@ class Client(Driver):
             if now - self._looked_at > POLL_EVERY:
                 self._look_after(link, now)
             elif not arrived:
-                self._send_due(now)
+                self._late.send_due(now)
         except GONE as error:
             self._on_lost(link, error)
 
@@ -266,14 +229,6 @@ class Client(Driver):
                 self.bodies.forget(delivery.body)  # too late: nobody will read it
         return bool(deliveries)
 
-    def _returned(self, call_id: str) -> None:
-        now = time.monotonic()
-        if (call := self.table.returned(call_id, now)) is not None:
-            self._fail_unserved(call, now)
-
-    def _confirmed(self, number: int, multiple: bool, taken: bool) -> None:
-        self.table.confirmed(number, multiple, taken, time.monotonic())
-
     def _look_after(self, link: Connection, now: float) -> None:
         """Fail calls past their deadline, those of a broker that stays blocked, and those that nobody serves."""
         self._looked_at = now
@@ -282,22 +237,14 @@ class Client(Driver):
             self.table.fail_all(blocked, waiting=True)
         if link.blocked:
             return
-        self._send_due(now)
-        for name in self.table.out_since(now - POLL_EVERY):
-            consumers = link.consumers(self._topology.service_queue(name).name)
-            for call in self.table.counted(name, consumers, now):
-                self._fail_unserved(call, now)
-
-    def _fail_unserved(self, call: Handle, now: float) -> None:
-        name = call.spec.name
-        waited = now - (call.unserved_since or now)
-        self.table.fail(call, unserved(self._directory, name, waited, name in self.table.served))
+        self._late.send_due(now)
+        self._unserved.look(link, now, now - POLL_EVERY)
 
     # The connection.
 
     def _prepare(self, link: Connection) -> None:
         """Do what a new connection needs before calls may use it."""
-        link.on_returned(self._returned)
+        link.on_returned(self._unserved.returned)
         self._delays.clear()
         link.declare(self._topology.service)  # to publish to an exchange that is missing would end the connection
         link.consume(DIRECT_REPLY, REPLY_TAG, no_ack=True)
@@ -310,7 +257,7 @@ class Client(Driver):
             link = self._connector.connect(limit)
             if link is not None:
                 self._read_at = time.monotonic()
-                self._send_due(self._read_at)
+                self._late.send_due(self._read_at)
             return link
         except (BrokerError, ConfigurationError) as error:
             self.table.fail_all(error)
