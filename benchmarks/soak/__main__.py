@@ -28,7 +28,7 @@ from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
 from tasks.solver import Solver
 from tasks.topology import Topology
-from tasks.worker.consumer_loop import PREFETCH
+from tasks.worker.consumption import PREFETCH
 from warren import redis_client
 from warren.errors import CallError
 from workers import servers

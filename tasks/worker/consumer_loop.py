@@ -24,11 +24,12 @@ from tasks.amqp.frames import Delivery
 from tasks.app.outcome import not_yet, outcome_of
 from tasks.brokers import GONE, Connection
 from tasks.events.retained import Retained
-from tasks.service import Spec, Worker, services_of
+from tasks.service import Worker, services_of
 from tasks.topology import Topology
 from tasks.worker.async_runs import Run
 from tasks.worker.async_services import AsyncServices
 from tasks.worker.batch_scheduler import BatchScheduler
+from tasks.worker.consumption import Consumption
 from tasks.worker.deadlines import Deadlines
 from tasks.worker.event_inbox import EventInbox
 from tasks.worker.intake import Intake
@@ -46,10 +47,8 @@ from warren.errors import BrokerError, ConfigurationError
 
 logger = get_logger(__name__)
 
-PREFETCH = 64  # calls that a worker may hold, a service; more where its batches are larger
 FINISH_WITHIN = 2.0  # s after being told to stop in which calls already held are run; the rest is handed back
 RECONNECT_AFTER = (0.1, 2.0)  # s between attempts, doubled from the first to the second
-ENTER_EVERY = 3600.0  # s between renewals of what the run's Redis holds of this worker
 
 
 class ConsumerLoop:
@@ -63,15 +62,14 @@ class ConsumerLoop:
     ) -> None:
         self._app, self._topology, self._workers, self._tasks = app, topology, workers, tasks
         self._event_rate = event_rate
-        self._directory = Directory(app, topology)
         self._events = EventInbox(topology, Retained(app, topology), workers)
         self._deadlines, self._metrics = Deadlines(), Metrics()
         self._task_events: TaskEvents | None = None
         self._queues: dict[str, ServiceQueue] = {}
-        self._consumed: dict[str, ServiceQueue] = {}  # by the tags of their consumers
         self._scheduler = BatchScheduler((), self._dropped)
         self._async: AsyncServices | None = None
         self._timers = Timers()
+        self._consumption = Consumption(topology, Directory(app, topology), self._queues, self._events, self._timers)
         self._outbox: Outbox  # of the present connection, as are the next three
         self._outcomes: Outcomes
         self._intake: Intake
@@ -101,11 +99,8 @@ class ConsumerLoop:
         self._thread.start()
 
     def _middleware(self) -> list[Middleware]:
-        chain: list[Middleware] = [self._deadlines, DeliveryLimit(self._app.warren_deliveries)]
-        chain.append(self._metrics)
-        if self._task_events is not None:
-            chain.append(self._task_events)
-        return chain
+        events = [] if self._task_events is None else [self._task_events]
+        return [self._deadlines, DeliveryLimit(self._app.warren_deliveries), self._metrics, *events]
 
     def stop(self, timeout: float | None = None) -> None:
         """Finish what is held, hand back what cannot be finished soon, leave."""
@@ -193,42 +188,10 @@ class ConsumerLoop:
         self._intake = Intake(self._scheduler, self._outcomes, self._outbox, self._timers)
         self._settlement = Settlement(self._scheduler, self._outcomes, self._outbox, self._timers, self._deadlines)
         self._deadlines.read_clock()
-        queues = {name: self._declare(link, waiting.spec) for name, waiting in self._queues.items()}
-        # What needs Redis comes before calls are consumed: given back, each would cost its caller a retry.
-        self._directory.enter(waiting.spec for waiting in self._queues.values())
-        self._events.subscribe(link)
-        self._consumed = {}
-        for name, queue in queues.items():
-            self._consume(link, queue, name, self._queues[name])
-        for waiting in self._queues.values():
-            if waiting.spec.delays:
-                due = self._topology.due_queue(waiting.spec.name, waiting.spec.priorities)
-                link.declare(due)
-                self._consume(link, due, f"due {waiting.spec.name}", waiting)
+        self._consumption.open(link)
         if self._async is not None:
             link.wake_by(self._async.descriptor)
-        self._timers.after(ENTER_EVERY, self._renew)
         self.ready.set()
-
-    def _consume(self, link: Connection, queue: Any, tag: str, waiting: ServiceQueue) -> None:
-        self._consumed[tag] = waiting
-        link.consume(queue.name, tag, prefetch=_prefetch(waiting.spec))
-
-    def _declare(self, link: Connection, spec: Spec) -> Any:
-        queue = self._topology.service_queue(spec.name, spec.response, spec.bound, spec.priorities)
-        link.declare(queue)
-        if not spec.response:  # where its dead letters go
-            link.declare(self._topology.dead_queue(spec.name.partition(".")[0]))
-        return queue
-
-    def _renew(self) -> None:
-        try:
-            self._directory.enter(waiting.spec for waiting in self._queues.values())
-            self._events.renew()
-            self._timers.after(ENTER_EVERY, self._renew)
-        except redis.RedisError as error:
-            logger.warning("services: what Redis holds of this worker was not renewed: %s", error)
-            self._timers.again(self._renew)
 
     def _serve(self, link: Connection) -> None:
         def poll() -> bool:
@@ -263,7 +226,7 @@ class ConsumerLoop:
     def _take(self, deliveries: list[Delivery]) -> None:
         """Sort what arrived: calls to their queues, events to their handlers at once."""
         self._deadlines.read_clock()
-        queues, held = self._consumed, self._outbox.held
+        queues, held = self._consumption.by_tag, self._outbox.held
         events: list[Delivery] = []
         for delivery in deliveries:
             held[delivery.tag] = None
@@ -294,21 +257,8 @@ class ConsumerLoop:
         if self._outbox.pending and queue.slowest > FLUSH_AFTER:
             self._outbox.flush()  # whoever waits for a reply that is ready does not wait for these calls too
         started = time.monotonic()
-        outcomes = self._outcomes_of(queue, calls)
+        outcomes = _outcomes_of(queue, calls)
         self._settlement.settle(queue, calls, outcomes, time.monotonic() - started)
-
-    @staticmethod
-    def _outcomes_of(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
-        """Run a batch through its middleware. Whatever that raises, but what ends the worker, fails the calls."""
-        try:
-            outcomes = queue.chain.run(queue, calls)
-            if len(outcomes) != len(calls):
-                raise ValueError(f"{len(calls)} calls of {queue.spec.name} have {len(outcomes)} outcomes")
-        except BrokerError as error:
-            return [not_yet(error)] * len(calls)
-        except BaseException as error:
-            return [outcome_of(error)] * len(calls)
-        return outcomes
 
     # Of `async def` services.
 
@@ -328,8 +278,7 @@ class ConsumerLoop:
 
     def _leave(self, link: Connection) -> None:
         """Consume no more, run the calls that are held while there is time, hand the rest back unchanged."""
-        for tag in (*self._consumed, *self._events.tags):
-            link.cancel(tag)
+        self._consumption.cancel(link)
         while deliveries := link.drain(0.0):
             self._take(deliveries)
         limit = time.monotonic() + FINISH_WITHIN
@@ -341,16 +290,7 @@ class ConsumerLoop:
             self._run_held(limit)
         if self._async is not None:
             self._async.give_up()
-        self._hand_back()
-
-    def _hand_back(self) -> None:
-        """Give back every call that is held. To be delivered again costs them nothing, since they have not begun."""
-        for queue in self._queues.values():
-            for call in (*queue.waiting, *sorted(queue.later, key=lambda call: call.delivery.tag)):
-                self._outbox.reject(call.delivery.tag, requeue=True)
-            queue.waiting.clear()
-            queue.later.clear()
-        self._outbox.flush()
+        self._consumption.hand_back(self._outbox)
 
     def _run_held(self, limit: float) -> None:
         for queue in self._queues.values():
@@ -359,11 +299,19 @@ class ConsumerLoop:
                     self._run_batch(queue, calls)
 
 
-def _prefetch(spec: Spec) -> int:
-    """Return how many calls of a service a worker holds: those that run, and as many that follow them."""
-    return 2 * spec.concurrency * spec.batch if spec.concurrency else max(PREFETCH, 2 * spec.batch)
-
-
 def _run_calls(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
     outcomes: list[Any] = queue.task.run_calls(calls)
+    return outcomes
+
+
+def _outcomes_of(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
+    """Run a batch through its middleware. Whatever that raises, but what ends the worker, fails the calls."""
+    try:
+        outcomes = queue.chain.run(queue, calls)
+        if len(outcomes) != len(calls):
+            raise ValueError(f"{len(calls)} calls of {queue.spec.name} have {len(outcomes)} outcomes")
+    except BrokerError as error:
+        return [not_yet(error)] * len(calls)
+    except BaseException as error:
+        return [outcome_of(error)] * len(calls)
     return outcomes

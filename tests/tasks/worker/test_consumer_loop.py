@@ -214,7 +214,7 @@ def test_no_attempt_to_connect_leaves_a_connection_behind(serving, monkeypatch):
         if len(attempts) < 4:
             raise OSError("away")
 
-    serving.loop._directory.enter = enter
+    serving.loop._consumption._directory.enter = enter
     monkeypatch.setattr(consumer_loop, "RECONNECT_AFTER", (0.01, 0.01))
     serving.start()
     assert attempts == [2, 2, 2, 2]  # the caller's and the worker's own
@@ -423,7 +423,7 @@ def test_a_worker_that_cannot_reach_redis_consumes_no_calls(serving, monkeypatch
         if len(attempts) < 4:
             raise redis.ConnectionError("away")
 
-    serving.loop._directory.enter = enter
+    serving.loop._consumption._directory.enter = enter
     monkeypatch.setattr(consumer_loop, "RECONNECT_AFTER", (0.01, 0.01))
     serving.declare()
     serving.send("adder.push", "one", direct=False)
