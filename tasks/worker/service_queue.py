@@ -62,7 +62,6 @@ class Call:
 class Hooks(Protocol):
     """The middleware of a service, as its calls pass it (see middleware.Chain)."""
 
-    before_accept: tuple[Callable[..., Any], ...]
     before_run: tuple[Callable[..., Any], ...]
     after_run: tuple[Callable[..., Any], ...]
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ from tasks.topology import Topology
 
 OFFERED = Path(__file__).with_name("offered.py")
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def _said_ready(log: Path, process: subprocess.Popen[bytes]) -> bool:
+    """Return whether a worker is ready, or has ended."""
+    return b"ready" in log.read_bytes() or process.poll() is not None
 
 
 class Calling:
@@ -54,7 +60,7 @@ class Calling:
             started.append((name, process))
         for name, process in started:
             path = self.folder / f"{name}.log"
-            until(lambda path=path, process=process: b"ready" in path.read_bytes() or process.poll() is not None)
+            until(partial(_said_ready, path, process))
             # A call that kills its worker may do so before the worker has said that it is ready.
             assert process.poll() is None or (may_end and process.returncode == -signal.SIGKILL), path.read_text()
         return [process for _, process in started]

@@ -9,8 +9,9 @@ from agents import Policy, Trajectory
 def random_trajectory(policy: Policy, steps: int = 16, envs: int = 4, seed: int = 0, ending: float = 0.1) -> Trajectory:
     """Return a trajectory of `policy`'s actions, drawn now, on random observations."""
     generator = np.random.default_rng(seed)
-    shape = (steps, envs)
-    observation = generator.normal(size=(*shape, *policy.observation_space.shape)).astype(np.float32)
+    shape, space = (steps, envs), policy.observation_space
+    assert space.shape is not None
+    observation = generator.normal(size=(*shape, *space.shape)).astype(np.float32)
     acted = [policy.step(o, generator=torch.Generator().manual_seed(seed + t)) for t, o in enumerate(observation)]
     terminated, truncated = generator.random((2, *shape)) < ending / 2
     return Trajectory(

@@ -61,9 +61,11 @@ def known(task: str) -> list[Hostile]:
 def at_random(rng: random.Random, task: str) -> Hostile:
     """Any message."""
     headers = {"task": task, "id": f"random-{rng.randrange(1 << 30)}", "lang": "py"}
-    names = ("id", "task", "expires", "eta", "retries", "group", "root_id", "timelimit", "ignore_result", "compression")
-    names += ("stamped_headers", "stamps", "shadow", "origin", "from", "event", "part", "parts", "clock", "redelivered")
-    for name in rng.sample(names, rng.randrange(4)):
+    names = (
+        "id task expires eta retries group root_id timelimit ignore_result compression stamped_headers stamps shadow"
+    )
+    names += " origin from event part parts clock redelivered"
+    for name in rng.sample(names.split(), rng.randrange(4)):
         headers[name] = _value(rng, 2)
     for name in rng.sample(sorted(headers), rng.randrange(2)):
         del headers[name]

@@ -174,7 +174,7 @@ def declare(broker: InMemoryBroker, spec: Spec) -> str:
     """The queue of a service, without a worker; its name."""
     queue = TOPOLOGY.service_queue(spec.name, spec.response, spec.bound)
     broker.connect().declare(queue)
-    return queue.name
+    return str(queue.name)
 
 
 def take(broker: InMemoryBroker, queue: str, number: int) -> list[Any]:

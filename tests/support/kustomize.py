@@ -64,7 +64,7 @@ def _read(path: Path) -> list[Resource]:
 
 
 def _matches(one: Resource, target: dict[str, str]) -> bool:
-    return one["kind"] == target["kind"] and one["metadata"]["name"] == target["name"]
+    return bool(one["kind"] == target["kind"] and one["metadata"]["name"] == target["name"])
 
 
 def _patch(target: Resource, op: str, path: str, value: Any = None) -> None:

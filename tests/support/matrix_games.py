@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
@@ -17,7 +19,7 @@ def seats(lanes: int) -> np.ndarray:
     return np.repeat(np.eye(2, dtype=np.float32), lanes, axis=0)
 
 
-def player(payoff: np.ndarray, seed: int, network: dict | None = None) -> Policy:
+def player(payoff: np.ndarray, seed: int, network: dict[str, Any] | None = None) -> Policy:
     """Return a policy for both seats of a game whose first seat gets payoff[a, b], which begins far from uniform."""
     assert payoff.shape[0] == payoff.shape[1]
     space = Box(0, 1, (2,), np.float32)
@@ -53,6 +55,7 @@ def strategies(policy: Policy) -> np.ndarray:
     """Return the policy's mixed strategies, float64 [2, actions], by seat."""
     with torch.no_grad():
         logits = policy.network.step(policy.leaves(seats(1)), {})[0].policy
+    assert isinstance(logits, torch.Tensor), "one head"
     return torch.softmax(logits.double(), -1).numpy()
 
 

@@ -139,4 +139,5 @@ def serve(run: str, broker_url: str, redis_url: str, heartbeat: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(*sys.argv[1:4], heartbeat=int(sys.argv[4])))
+    run, broker_url, redis_url, heartbeat = sys.argv[1:5]
+    sys.exit(serve(run, broker_url, redis_url, int(heartbeat)))

@@ -19,7 +19,7 @@ from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS, Envelope, Ids, expires_at
 from tasks.app.redelivery import Deliveries
 from tasks.middleware import Middleware
-from tasks.service import Worker
+from tasks.service import Worker, services_of
 from tasks.testing import InMemoryBroker
 from tasks.topology import Topology
 from tasks.worker import consumer_loop, outcomes, server
@@ -115,7 +115,7 @@ class InMemoryServing:
     def declare(self) -> None:
         """The queues, before anybody consumes them: what is sent then arrives all at once."""
         for task in self._tasks.values():
-            spec = next(one for one in server.services_of(self._workers[0]) if one.name == task.name)
+            spec = next(one for one in services_of(self._workers[0]) if one.name == task.name)
             self.link.declare(TOPOLOGY.service_queue(spec.name, spec.response, spec.bound))
             self.link.declare(TOPOLOGY.dead_queue(spec.name.partition(".")[0]))
 
@@ -150,14 +150,15 @@ class InMemoryServing:
 
     def answer(self, call_id: str) -> Any:
         """The reply to a call, once it is there: its kind and value."""
-        until(lambda: self._read() or call_id in self.answers)
+        until(lambda: call_id in self._read())
         found = self.answers[call_id]
         kind = frames.read_properties(found.properties).type
         return kind, codec.decode(found.body) if found.body else None
 
-    def _read(self) -> None:
+    def _read(self) -> dict[str, Delivery]:
         for delivery in self.link.drain(0.0):
             self.answers[frames.read_properties(delivery.properties).correlation_id] = delivery
+        return self.answers
 
     def count(self, name: str, what: str) -> int:
         return int(self.loop.status()["services"][name].get(what, 0))

@@ -12,7 +12,9 @@ import importlib.util
 import io
 import json
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 SITE, BROKER, REDIS, RUN = sys.argv[1:5]
 sys.path.insert(0, SITE)
@@ -24,7 +26,7 @@ NAME = f"warren.{RUN}"
 OWN = f"own-{RUN}"
 
 
-def route(name, args, kwargs, options, task=None, **_):
+def route(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **_: Any) -> dict[str, str]:
     return {"exchange": f"{NAME}.service", "routing_key": name} if name.startswith("actor.") else {"queue": OWN}
 
 
@@ -42,25 +44,25 @@ else:
 
 
 @app.task(name="actor.add")
-def add(a, b=1, *, scale=1):
+def add(a: Any, b: Any = 1, *, scale: Any = 1) -> None:
     """Stand for the service of this name."""
 
 
 @app.task(name="own.double")
-def double(number):
+def double(number: int) -> int:
     return 2 * number
 
 
 @app.task(name="own.note")
-def note(said):
+def note(said: Any) -> None:
     """Keep what it was called with where `noted` finds it."""
     app.backend.client.rpush(f"{NAME}:noted", json.dumps(said))
 
 
-results = {}
+results: dict[str, Any] = {}
 
 
-def signature(what):
+def signature(what: dict[str, Any]) -> Any:
     """Make what a test says by {"task": NAME, "args": ..., "options": ...}, {"chain": [...]} and so on."""
     if "chain" in what:
         return chain(*map(signature, what["chain"]))
@@ -72,7 +74,7 @@ def signature(what):
     return made.set(**options(what.get("options", {})))
 
 
-def options(given):
+def options(given: dict[str, Any]) -> dict[str, Any]:
     given = dict(given)
     if "eta" in given:
         zone, seconds = given["eta"]
@@ -85,19 +87,19 @@ def options(given):
     return given
 
 
-def apply(key, what, **how):
+def apply(key: str, what: dict[str, Any], **how: Any) -> None:
     results[key] = signature(what).apply_async(**options(how))
 
 
-def delay(key, *args, **kwargs):
+def delay(key: str, *args: Any, **kwargs: Any) -> None:
     results[key] = add.delay(*args, **kwargs)
 
 
-def send(key, name, args):
+def send(key: str, name: str, args: Any) -> None:
     results[key] = app.send_task(name, args)
 
 
-def get(key, **how):
+def get(key: str, **how: Any) -> dict[str, Any]:
     try:
         found = results[key].get(**{"timeout": 60, **how})
     except Exception as error:
@@ -107,43 +109,43 @@ def get(key, **how):
     return {"value": parts if isinstance(found, list) else parts[0]}
 
 
-def told(error):
+def told(error: Exception) -> dict[str, str]:
     return {"error": type(error).__name__, "text": str(error)}
 
 
-def look(key):
+def look(key: str) -> dict[str, Any]:
     found = results[key]
     if isinstance(found, GroupResult):
         return {"ready": found.ready(), "states": [one.state for one in found.results]}
     return {"state": found.state, "traceback": found.traceback, "id": found.id}
 
 
-def by_id(key, other):
+def by_id(key: str, other: str) -> None:
     results[other] = AsyncResult(results[key].id, app=app)
 
 
-def saved(key, other):
+def saved(key: str, other: str) -> None:
     results[key].save()
     results[other] = GroupResult.restore(results[key].id, app=app)
 
 
-def forget(key):
+def forget(key: str) -> None:
     results[key].forget()
 
 
-def revoke(key, **how):
+def revoke(key: str, **how: Any) -> Any:
     return app.control.revoke(results[key].id, reply=True, timeout=2.0, **how)
 
 
-def revoke_stamped(**stamps):
+def revoke_stamped(**stamps: Any) -> Any:
     return app.control.revoke_by_stamped_headers(stamps, reply=True, timeout=2.0)
 
 
-def ping():
+def ping() -> Any:
     return app.control.ping(timeout=2.0)
 
 
-def celery(*words):
+def celery(*words: str) -> str:
     """Run `celery WORDS` and return what it prints."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
@@ -151,11 +153,11 @@ def celery(*words):
     return said.getvalue()
 
 
-def noted():
+def noted() -> list[Any]:
     return [json.loads(one) for one in app.backend.client.lrange(f"{NAME}:noted", 0, -1)]
 
 
-def ours():
+def ours() -> dict[str, list[str]]:
     """Name the packages of the project that are imported, and those that could be."""
     names = ("tasks", "warren", "workers", "league", "agents", "envs")
     imported = sorted({name.partition(".")[0] for name in sys.modules} & set(names))
@@ -165,8 +167,8 @@ def ours():
 COMMANDS = (apply, delay, send, get, look, by_id, saved, forget, revoke, revoke_stamped, ping, celery, noted, ours)
 
 
-def main():
-    commands = {command.__name__: command for command in COMMANDS}
+def main() -> None:
+    commands: dict[str, Callable[..., Any]] = {command.__name__: command for command in COMMANDS}
     for line in sys.stdin:
         asked = json.loads(line)
         try:

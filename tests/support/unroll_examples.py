@@ -1,9 +1,11 @@
 """Random unrolls for the tests of returns, and the plain loops that those are held to."""
 
 import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 from agents.operators.unrolls import Unroll
 
@@ -11,19 +13,21 @@ NAMES = [field.name for field in dataclasses.fields(Unroll)]
 
 
 @st.composite
-def unrolls(draw, channels=(None,)):
+def unrolls(draw: st.DrawFn, channels: Sequence[int | None] = (None,)) -> Unroll:
     """Yield unrolls of any length from one step on; no episode ends, some do, all do in either way."""
     steps, envs = draw(st.integers(1, 9)), draw(st.integers(1, 3))
     ending = draw(st.sampled_from([(0, 0), (0.2, 0.2), (1, 0), (0, 1), (1, 1)]))
     return random_unroll(draw(st.integers(0, 2**32)), steps, envs, draw(st.sampled_from(channels)), ending)
 
 
-def random_unroll(seed, steps=6, envs=2, channels=None, ending=(0.2, 0.2)):
+def random_unroll(
+    seed: int, steps: int = 6, envs: int = 2, channels: int | None = None, ending: tuple[float, float] = (0.2, 0.2)
+) -> Unroll:
     """float64. Numbers that nothing may read are nan."""
     generator = torch.Generator().manual_seed(seed)
     shape = (steps, envs) if channels is None else (steps, envs, channels)
 
-    def normal(*shape):
+    def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
     terminated, truncated = (torch.rand((steps, envs), generator=generator) < p for p in ending)
@@ -33,23 +37,36 @@ def random_unroll(seed, steps=6, envs=2, channels=None, ending=(0.2, 0.2)):
     return Unroll(normal(*shape), normal(*shape), terminated, truncated, final_value, bootstrap)
 
 
-def column(reward, value, bootstrap, terminated=(), truncated=None):
+def column(
+    reward: Sequence[float],
+    value: Sequence[float],
+    bootstrap: float,
+    terminated: Collection[int] = (),
+    truncated: Mapping[int, float] | None = None,
+) -> Unroll:
     """The unroll of one environment, written by hand: `terminated` steps, `truncated` step -> value of what was cut."""
-    steps = range(len(reward))
-    ends = [[step in terminated] for step in steps], [[step in (truncated or {})] for step in steps]
-    final_value = [[float((truncated or {}).get(step, 0))] for step in steps]
-    floats = [[[float(x)] for x in numbers] for numbers in (reward, value)]
-    reward, value, final_value = (torch.tensor(x, dtype=torch.float64) for x in (*floats, final_value))
-    return Unroll(reward, value, *map(torch.tensor, ends), final_value, torch.tensor([float(bootstrap)]).double())
+    steps, cut = range(len(reward)), truncated or {}
+
+    def floats(numbers: Sequence[float]) -> Tensor:
+        return torch.tensor([[float(x)] for x in numbers], dtype=torch.float64)
+
+    return Unroll(
+        floats(reward),
+        floats(value),
+        torch.tensor([[step in terminated] for step in steps]),
+        torch.tensor([[step in cut] for step in steps]),
+        floats([cut.get(step, 0.0) for step in steps]),
+        torch.tensor([float(bootstrap)]).double(),
+    )
 
 
-def channel(unroll, c):
+def channel(unroll: Unroll, c: int) -> Unroll:
     """The unroll of one of the reward channels."""
     cut = {name: getattr(unroll, name)[..., c] for name in ("reward", "value", "final_value", "bootstrap_value")}
     return dataclasses.replace(unroll, **cut)
 
 
-def detached(unroll):
+def detached(unroll: Unroll) -> tuple[Unroll, list[Tensor]]:
     """The same with gradients of its own: (unroll, its float tensors)."""
     floats = {
         name: getattr(unroll, name).nan_to_num().clone().requires_grad_()
@@ -58,7 +75,7 @@ def detached(unroll):
     return dataclasses.replace(unroll, **floats), list(floats.values())
 
 
-def what_follows(unroll, t, n):
+def what_follows(unroll: Unroll, t: int, n: int) -> tuple[float, bool]:
     """(V of what follows step t of environment n, whether its episode goes on), by the rule in words."""
     if unroll.terminated[t, n]:
         return 0.0, False
@@ -68,13 +85,13 @@ def what_follows(unroll, t, n):
     return (unroll.bootstrap_value[n] if last else unroll.value[t + 1, n]).item(), True
 
 
-def by_loops(unroll, one):
+def by_loops(unroll: Unroll, one: Callable[[int, int], float]) -> Tensor:
     """[T, N] of one(t, n): a reference computed one element at a time."""
     steps, envs = unroll.reward.shape
     return torch.tensor([[one(t, n) for n in range(envs)] for t in range(steps)], dtype=torch.float64)
 
 
-def n_steps(unroll, gamma, t, n, steps):
+def n_steps(unroll: Unroll, gamma: float, t: int, n: int, steps: int) -> tuple[float, int]:
     """(the discounted sum of at most `steps` rewards from t on plus the value of what follows, how many there were)."""
     total = 0.0
     for k in range(steps):
