@@ -120,7 +120,7 @@ def chosen(plan: Plan, game: str) -> list[Line]:
     return [
         line
         for line in read(curves_of(plan.folder, game))
-        if (line["seed"], line["side"]) in runs and (line["clock"], line["budget"]) == (plan.clock, budget)
+        if (line["seed"], line["side"]) in runs and (line.get("clock"), line.get("budget")) == (plan.clock, budget)
     ]
 
 

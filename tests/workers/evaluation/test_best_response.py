@@ -98,6 +98,16 @@ def test_a_response_learns_for_its_budget_and_no_longer() -> None:
         BestResponse(league, random_side(league, [[1.0], [1.0]]).side, 4000, 1, {"epoch": 1})
 
 
+def test_policies_with_a_memory_respond_and_are_responded_to() -> None:
+    network = {"name": "mlp", "hidden_sizes": [], "core": {"name": "lstm", "size": 8}}
+    league = LeagueConfig.from_dict({**KUHN, "network": network})
+    target = random_side(league, [[0.5, 0.5], [0.5, 0.5]])
+    found = measure(league, target, 6000, 2000, 1)
+    known = exactly(league, target, print)
+    assert known is not None and found.gain.lower < known
+    assert found.gain.mean > known / 2.0
+
+
 def test_responses_learn_without_what_ties_a_league_to_its_past() -> None:
     falling = {"name": "linear", "start": 0.01, "end": 0.0, "over": "progress"}
     settings = {

@@ -88,6 +88,21 @@ def test_a_player_may_learn_more_often_than_others():
         config(players={"main": {"kind": "main_agent", "updates": 0}})
 
 
+def test_a_best_response_is_frozen_after_its_budget_and_begins_anew():
+    players = {
+        "main": {"kind": "self_play", "config": {"snapshot_every": None}},
+        "response": {"kind": "best_response", "config": {"opponent": "main", "budget": 600}},
+    }
+    league = LocalLeague(config(players=players))
+    for _ in range(11):  # of 128 decisions each, with periods of 300: the budget is spent at each second end
+        league.round()
+    response = league.league.state.players["response"]
+    names = [name for name in league.frozen if name.startswith("response@")]
+    assert len(names) == response.generation == 1
+    opponents = {match.away for match in league.league.state.matches.values() if match.home == "response"}
+    assert opponents == {"main"}
+
+
 def test_snapshots_stay_what_they_were_while_the_player_learns_on():
     league = LocalLeague(config())
     main = league.trainees["main"]
