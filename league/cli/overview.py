@@ -10,6 +10,7 @@ import numpy as np
 from league.matchmaking.view import Player
 from league.models.model import DISK, ModelInfo
 from league.models.pool import Pool
+from league.redis.pause_reasons import PauseReasons
 from league.redis.shared_score import SharedScore
 from league.redis.store import Store
 from league.rules.win_rates import games_of
@@ -26,7 +27,7 @@ def overview(store: Store, pool: Pool, width: int) -> Row:
     now = seconds * 1000 + microseconds // 1000
     return {
         "time": now / 1000.0,
-        "players": standings(state, store.reasons()),
+        "players": standings(state, PauseReasons(store).all()),
         "payoff": payoff(state, width),
         "matches": open_matches(state, now),
         "periods": open_periods(state, now),

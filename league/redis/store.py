@@ -170,33 +170,18 @@ class Store(EventStream):
         changes = tuple(item for field, value in fields.items() for item in (field, to_field(value)))
         if self.execute(Change(name, by, changes))[0] == "unknown":
             raise PlayerError(f"player {name!r} does not exist; it was removed meanwhile")
-        if "paused" in fields:
-            self.redis.hdel(self._reasons, name)
 
     def freeze(self, name: str, model: ModelRef, by: str = "") -> None:
         """Let a player learn no more: from now on it is `model`, which the pool should hold frozen."""
         self.change(name, by, model=model, frozen=True)
 
-    def pause(self, name: str, by: str = "", reason: str = "") -> None:
-        """Give a player no more matches and no learning periods; others still play against it.
-
-        `reason` is shown with it until it is resumed.
-        """
+    def pause(self, name: str, by: str = "") -> None:
+        """Give a player no more matches and no learning periods; others still play against it."""
         self.change(name, by, paused=True)
-        if reason:
-            self.redis.hset(self._reasons, name, reason)
 
     def resume(self, name: str, by: str = "") -> None:
         """Undo `pause`."""
         self.change(name, by, paused=False)
-
-    def reasons(self) -> dict[str, str]:
-        """Return paused player -> reason, for those that were paused with one."""
-        return pairs(self.redis.hgetall(self._reasons))
-
-    @property
-    def _reasons(self) -> str:
-        return f"{self.prefix}reasons"
 
     def remove(self, name: str, by: str = "") -> None:
         """Take a player out for good; its history stays, results that still come for it are dropped and counted."""

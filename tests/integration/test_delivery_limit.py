@@ -81,7 +81,7 @@ def test_calls_beside_one_that_kills_its_workers_are_answered_and_it_kills_three
     assert "3 workers died" in str(handles[0].exception())
 
 
-def test_calls_of_retries_0_beside_one_that_kills_its_worker_are_answered_and_it_kills_one(calling):
+def test_calls_of_retries_0_beside_one_that_kills_its_worker_are_answered(calling):
     (first,) = calling.start(1)
     solver = Solver(calling.app, calling.topology, deadline=200.0, patience=100.0)
     solver.send("actor.hold", "gate")

@@ -23,6 +23,7 @@ from league.cli import show
 from league.cli.overview import balance, overview, payoff
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
+from league.redis.pause_reasons import PauseReasons
 from league.redis.shared_score import SharedScore
 from league.redis.store import Store
 from league.state.periods import Periods
@@ -67,12 +68,12 @@ def command(run_command):  # type: ignore[no-untyped-def]
 
 
 def test_why_a_player_is_paused_is_shown_until_it_is_resumed(played: Store, command) -> None:  # type: ignore[no-untyped-def]
-    played.pause("rival", reason="its learner died 5 times")
+    played.pause("rival")
+    PauseReasons(played).note("rival", "its learner died 5 times")
     assert "rival is paused: its learner died 5 times" in command()[1]
     reasons = {row["player"]: row["reason"] for row in json.loads(command("--json")[1])["players"]}
     assert {name: why for name, why in reasons.items() if why} == {"rival": "its learner died 5 times"}
     played.resume("rival")
-    played.pause("rival")
     assert "died 5 times" not in command()[1]
 
 

@@ -116,7 +116,7 @@ def test_with_a_limit_of_one_what_cannot_be_counted_waits(run_name):
     assert all(isinstance(one, NotYet) and "must not run twice" in one.message for one in outcomes)
 
 
-def test_a_call_whose_caller_waits_is_given_up_once_begun_and_forgotten_when_it_has_expired(deliveries):
+def test_an_awaited_call_is_given_up_once_begun_and_forgotten_once_expired(deliveries):
     for awaited, least, most in ((20.0, 60, 80), (math.inf, DONE_FOR - 5, DONE_FOR)):
         message = Message(f"a{awaited}", redelivered=False, awaited=awaited)
         assert deliveries.run("n", 1, echo, ["A"], [message]) == ["A"]

@@ -286,7 +286,7 @@ def lose_connections(serving: InMemoryServing) -> None:
                 connection.lose()
 
 
-def test_after_a_lost_connection_what_was_held_runs_also_a_call_that_must_not_run_twice(serving, adder):
+def test_after_a_lost_connection_what_was_held_runs_also_with_retries_0(serving, adder):
     serving.start()
     blocked = serving.send("adder.block")
     until(lambda: adder.ran == ["block"])

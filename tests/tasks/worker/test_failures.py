@@ -127,7 +127,7 @@ def test_a_message_that_is_given_back_has_not_failed(caplog: pytest.LogCaptureFi
     assert noted.newest == "" and not lines(caplog)
 
 
-def test_refusals_are_told_at_info_without_a_traceback_and_are_not_the_newest_failure(
+def test_refusals_are_told_at_info_and_are_not_the_newest_failure(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -145,7 +145,7 @@ def host_of(players: KnownPlayers, *opponents: str) -> tuple[PlayerHost, list[st
     return PlayerHost("main", league, client, players, recorder, lambda: None), aborted
 
 
-def test_an_opponent_whose_learner_never_started_is_left_for_another_and_waited_for_once(pool: Pool) -> None:
+def test_an_opponent_without_weights_is_left_for_another_and_waited_for_once(pool: Pool) -> None:
     players = players_of(pool)
     players._patience = 0.4
     host, aborted = host_of(players, "nobody", "rival", "nobody", "nobody", "rival")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 import redis
 
 from league.matchmaking.view import Player
+from league.redis.pause_reasons import PauseReasons
 from league.redis.store import Store
 from warren.errors import WarrenError
 from workers.config.schema import Config
@@ -20,6 +22,7 @@ class AddedLearners:
 
     def __init__(self, config: Config, context: Context, store: Store) -> None:
         self._config, self._context, self._store = config, context, store
+        self._reasons = PauseReasons(store)
         self._children: dict[str, list[Managed]] = {}  # player -> its learners
         self._failed: dict[str, str] = {}  # player -> why its learner does not run
         self._paused: set[str] = set()  # players that are paused for that
@@ -27,6 +30,8 @@ class AddedLearners:
     def start(self, player: str) -> None:
         """Start the learner of a player."""
         children = self._children[player] = list[Managed]()
+        with contextlib.suppress(redis.RedisError):
+            self._reasons.forget(player)
         try:
             for spec in added_learners(self._config, self._context.folder.path, player):
                 children += [self._context.supervisor.start(spec, rank) for rank in spec.ranks]
@@ -49,7 +54,8 @@ class AddedLearners:
 
     def _pause(self, player: str, why: str) -> None:
         try:
-            self._store.pause(player, by="launcher", reason=why)
+            self._store.pause(player, by="launcher")
+            self._reasons.note(player, why)
         except (redis.RedisError, WarrenError):
             return  # the next look tries again
         self._paused.add(player)
