@@ -4,9 +4,10 @@
     for decisions in responses.train(): ...               # one update after another
     play_deals(games, responses.side, target, 10_000, generator)
 
-In each seat a policy begins with fresh weights and learns against the target, which stands still, by the algorithm of
-the league. Its entropy bonus falls over the budget from a high one, without which it would try too little, to almost
-none, since a best response needs none. What the two gain on average bounds the target's exploitability from below.
+In each seat a policy begins with fresh weights, or those of a member of the target, and learns against the target,
+which stands still, by the algorithm of the league. Its entropy bonus falls over the budget from a high one, without
+which it would try too little, to almost none, since a best response needs none. What the two gain on average bounds the
+target's exploitability from below.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 import envs
 from agents import build_algorithm, build_policy
 from agents.algorithms import ALGORITHMS
+from agents.checkpoints import load_weights
 from agents.operators.schedules import build_timed
 from agents.policies import Policy
 from envs.two_player.vector_env import FinishedGames, TwoPlayerVectorEnv
@@ -62,9 +64,20 @@ class ResponseSampler(MatchSampler):
 class Responder:
     """The policy of one seat, and what it learns by."""
 
-    def __init__(self, league: LeagueConfig, target: Side, seat: int, budget: int, seed: int, settings: Any) -> None:
+    def __init__(
+        self,
+        league: LeagueConfig,
+        target: Side,
+        seat: int,
+        budget: int,
+        seed: int,
+        settings: Any,
+        initial: Policy | None = None,
+    ) -> None:
         games = envs.make_two_player(league.env, league.games, seed, **league.env_kwargs)
         self.policy = build_policy(league.network, games.single_observation_space, games.single_action_space, seed)
+        if initial is not None:
+            load_weights(self.policy, initial.state_dict())
         self.algorithm = build_algorithm(settings["name"], settings, self.policy, seed)
         self.sampler = ResponseSampler(
             games, self.policy, target, seat, seed, unroll_length=league.unroll_length,
@@ -90,18 +103,25 @@ class Responder:
 class BestResponse:
     """A responder a seat, which learn in turn until both have spent half of `budget` decisions.
 
-    `changes`: settings of the algorithm that replace those of the league.
+    `changes`: settings of the algorithm that replace those of the league. `initial`: weights to begin with in place of
+    fresh ones.
     """
 
     def __init__(
-        self, league: LeagueConfig, target: Side, budget: int, seed: int, changes: Mapping[str, Any] | None = None
+        self,
+        league: LeagueConfig,
+        target: Side,
+        budget: int,
+        seed: int,
+        changes: Mapping[str, Any] | None = None,
+        initial: Policy | None = None,
     ) -> None:
         if budget < SEATS:
             raise ConfigurationError(f"budget={budget} must be at least {SEATS} decisions")
         self.budget = budget
         settings = responding(league, budget // SEATS) | dict(changes or {})
         self.responders = [
-            Responder(league, target, seat, budget // SEATS, seed + seat, settings) for seat in range(SEATS)
+            Responder(league, target, seat, budget // SEATS, seed + seat, settings, initial) for seat in range(SEATS)
         ]
         of_each = lanes(league, budget // SEATS) * league.unroll_length
         self.updates = SEATS * -(-(budget // SEATS) // of_each)

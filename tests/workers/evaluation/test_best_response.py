@@ -108,6 +108,21 @@ def test_policies_with_a_memory_respond_and_are_responded_to() -> None:
     assert found.gain.mean > known / 2.0
 
 
+def test_warm_responses_begin_with_the_weights_that_the_target_plays_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    league = LeagueConfig.from_dict(KUHN)
+    target = random_side(league, [[0.2, 0.8], [0.6, 0.4]])
+    monkeypatch.setattr(BestResponse, "train", lambda self: iter(()))  # what it begins with is measured
+    form = exact.load(league.env)
+    tables = [table(form, policy) for policy in target.policies]
+    greedy = np.eye(form.action_mask.shape[1])[np.where(form.action_mask, tables[1], -1.0).argmax(axis=1)]
+    mixed = exact.mixture(form, tables, target.shares)
+    gains = exact.payoff(form, [greedy, mixed])[0, 1]
+    found = measure(league, target, 1000, 20_000, 1, warm=True)
+    assert found.gain.lower < gains < found.gain.upper and found.decisions == 0
+    fresh = measure(league, target, 1000, 2000, 1)
+    assert abs(fresh.gain.mean - gains) > 0.05
+
+
 def test_responses_learn_without_what_ties_a_league_to_its_past() -> None:
     falling = {"name": "linear", "start": 0.01, "end": 0.0, "over": "progress"}
     settings = {
