@@ -20,7 +20,7 @@ import yaml
 
 from warren.errors import ConfigurationError
 from workers.config import staying
-from workers.config.overrides import check_overrides
+from workers.config.overrides import compose
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
 from workers.runtime.session import topology_of
@@ -86,7 +86,7 @@ def roles(**environment: str) -> dict[str, Any]:
 def config_of(service: str, **environment: str) -> Config:
     """Return the words that `python -m workers.ROLE` gets from the service's command."""
     role, overrides = command_of(service, **environment)
-    assert check_overrides(role, overrides) == 0
+    assert compose(role, overrides) is not None
     with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return from_hydra(hydra.compose(role, overrides))
 

@@ -9,16 +9,14 @@ import re
 import shlex
 from pathlib import Path
 
-import hydra
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 
 from warren.errors import ConfigurationError
 from workers.config import applicable
-from workers.config.overrides import check_overrides, in_full
+from workers.config.overrides import compose, in_full, settings_of
 from workers.config.resuming import is_fixed
 from workers.config.roles import ROLES
-from workers.config.schema import CONF, from_hydra
+from workers.config.schema import from_hydra
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
@@ -82,14 +80,12 @@ def test_every_setting_of_a_role_is_one(page: Path) -> None:
             fixed = [one for one in settings[1:] if is_fixed(one.lstrip("+").partition("=")[0])]
             assert fixed == [], f"{role} {' '.join(given)}"
         try:
-            check_overrides(role, settings)
-            with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-                config = from_hydra(hydra.compose(role, settings))
+            found = compose(role, settings)
+            assert found is not None
+            config = from_hydra(settings_of(found))
             assert list(applicable.problems(config, settings)) == [], f"{role} {' '.join(given)}"
         except ConfigurationError as error:
             pytest.fail(f"{role} {' '.join(given)}: {error}")
-        finally:
-            GlobalHydra.instance().clear()
 
 
 @names

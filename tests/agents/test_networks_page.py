@@ -11,7 +11,7 @@ from support.experience import random_trajectory
 
 from agents import build_algorithm, build_policy
 from agents.networks import CORES, NETWORKS
-from workers.config.overrides import check_overrides
+from workers.config.overrides import compose
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/networks.md").read_text()
@@ -47,4 +47,4 @@ def test_every_network_and_core_is_on_the_page(name):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_is_a_group_of_the_command_line(name):
-    check_overrides("train", [f"network={name}"])
+    compose("train", [f"network={name}"])

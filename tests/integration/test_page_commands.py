@@ -17,18 +17,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import hydra
 import pytest
-from hydra.core.global_hydra import GlobalHydra
-from omegaconf import OmegaConf
 from support import page_commands as pages
 from support.launched import PATIENCE, Launched
 from support.python_forks import PythonForks
 
 from workers.config.league_choices import with_choices
-from workers.config.overrides import arranged, check_overrides
+from workers.config.overrides import arranged, compose, settings_of
 from workers.config.run_names import name_run
-from workers.config.schema import CONF, from_hydra
+from workers.config.schema import from_hydra
 from workers.config.validation import verify
 from workers.servers import Servers
 
@@ -248,18 +245,12 @@ def test_a_training_of_the_pages_passes_the_launchers_verification(
     words = pages.training(command)
     assert words is not None
     _, settings = arranged(words)
-    try:
-        check_overrides("train", settings)
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            composed = hydra.compose("train", settings, return_hydra_config=True)
-            chosen = composed.hydra.runtime.choices.get("algorithm")
-            OmegaConf.set_struct(composed, False)
-            del composed["hydra"]
-            config = with_choices(from_hydra(composed), chosen, settings)
-        name_run(config)
-        verify(config, "train")
-    finally:
-        GlobalHydra.instance().clear()
+    found = compose("train", settings)
+    assert found is not None
+    chosen = found.hydra.runtime.choices.get("algorithm")
+    config = with_choices(from_hydra(settings_of(found)), chosen, settings)
+    name_run(config)
+    verify(config, "train")
 
 
 def test_the_request_on_the_page_is_answered_by_the_deployment_above_it(place: Place):

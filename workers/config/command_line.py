@@ -21,7 +21,7 @@ from warren.errors import ConfigurationError, WarrenError
 from warren.user_code import EXTRAS, install
 from workers.config import roles, staying
 from workers.config.league_choices import with_choices
-from workers.config.overrides import arranged, check_overrides, set_aside
+from workers.config.overrides import arranged, compose, set_aside, settings_of
 from workers.config.own_folders import OwnFolders
 from workers.config.schema import CONF, Config, from_hydra
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
@@ -52,10 +52,10 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
     def entry() -> None:
         status: list[int] = []
 
-        def job(composed: DictConfig) -> None:
+        def job(settings: DictConfig) -> None:
             if STOPPED not in status:  # Ctrl-C ends all runs of a sweep
                 given = [*HydraConfig.get().overrides.task, *of_resumed_league]
-                status.append(guarded(lambda: run(of_run(name, configured(composed)), given)))
+                status.append(guarded(lambda: run(of_run(name, settings), given)))
 
         options, overrides = arranged(sys.argv[1:])
         overrides, of_resumed_league = set_aside(overrides)
@@ -64,12 +64,19 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
         OwnFolders.config_dir = arguments.config_dir
         if arguments.help:
             sys.exit(guarded(lambda: show_help(name, overrides)))
-        code = guarded(lambda: check_overrides(name, sys.argv[1:]))
-        if code:
+        found: list[DictConfig | None] = []
+
+        def compose_once() -> int:
+            found.append(compose(name, sys.argv[1:]))
+            return 0
+
+        if code := guarded(compose_once):
             sys.exit(code)
         told_to_stop = staying.watch_stops() if name != "train" and staying.restarted() else None
         main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)
-        if code := guarded(lambda: main() or 0):  # what it prints by itself, as for --cfg, may be cut off by `| head`
+        if found[0] is not None:
+            main = partial(run_composed, job, found[0])
+        if code := guarded(lambda: main() or 0):  # what Hydra prints, as for --cfg, may be cut off by `| head`
             sys.exit(code)
         if told_to_stop is not None and status == [0]:
             staying.stay_unless(told_to_stop)
@@ -84,7 +91,7 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
 
 def show_help(name: str, overrides: list[str]) -> int:
     """Print the help of a role with the values that the overrides leave, and return the exit status."""
-    check_overrides(name, overrides)
+    compose(name, overrides)
     from workers.config import help
 
     for line in help.text(name, overrides):
@@ -104,33 +111,46 @@ def run_of_table(name: str, config: Config) -> int:
     return int(importlib.import_module(module).run(config))
 
 
-def of_run(name: str, config: Config) -> Config:
+def run_composed(job: Callable[[DictConfig], None], found: DictConfig) -> None:
+    """Run `job` with what was composed as Hydra would: Hydra's own settings go to HydraConfig, for `job` to read."""
+    HydraConfig.instance().set_config(found)
+    try:
+        job(settings_of(found))
+    finally:
+        HydraConfig.instance().cfg = None
+
+
+def of_run(name: str, settings: DictConfig) -> Config:
     """Return the configuration of a role: the given one or, if a person started the role, that of the run it joins."""
-    chosen = HydraConfig.get()
+    chosen, config = HydraConfig.get(), configured(settings)
     # A launcher gives its roles the run folder's configuration. Flower shows a run, and has a port of its own.
     if roles.find(name) is None or name == roles.FLOWER.name or chosen.job.config_name != name:
         return config
     joining = importlib.import_module("workers.runtime.run_settings")  # which is above this package
-    found: Config = joining.joined(name, config, named(name, chosen.overrides.task))
+    found: Config = joining.joined(name, config, named(name, settings, chosen.overrides.task))
     return found
 
 
-def named(name: str, overrides: Iterable[str]) -> set[str]:
-    """Return the settings that a command line names; of a chosen group, those that identify what its run is about."""
+def named(name: str, chosen: DictConfig, overrides: Iterable[str]) -> set[str]:
+    """Return the settings that a command line names; of a chosen group, those that identify what its run is about.
+
+    `chosen`: what the command line composes to.
+    """
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     groups = {one for one in given if (CONF / one).is_dir()}
     if not groups:
         return given
-    plain, chosen = hydra.compose(name), hydra.compose(name, list(overrides))
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        plain = hydra.compose(name)
     told = {one for one in IDENTIFYING if one.partition(".")[0] in groups}  # also if the group is the default
     differ = {one for one in IDENTIFYING if OmegaConf.select(plain, one) != OmegaConf.select(chosen, one)}
     return given - groups | told | differ
 
 
-def configured(composed: DictConfig) -> Config:
+def configured(settings: DictConfig) -> Config:
     """Convert Hydra's composition into a Config. Raises ConfigurationError for a value of a wrong type."""
     chosen = HydraConfig.get()
-    return with_choices(from_hydra(composed), chosen.runtime.choices.get("algorithm"), chosen.overrides.task)
+    return with_choices(from_hydra(settings), chosen.runtime.choices.get("algorithm"), chosen.overrides.task)
 
 
 def urls_from_environment(options: argparse.Namespace) -> None:

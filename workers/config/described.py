@@ -1,4 +1,4 @@
-"""Settings for `--help`: name, value and meaning, which is the comment at the field in the source.
+"""Settings for `--help`: name, value, type and meaning, which is the comment at the field in the source.
 
 The source is read as text, so that help imports none of the modules that it describes.
 """
@@ -8,15 +8,19 @@ from __future__ import annotations
 import ast
 import io
 import json
+import re
 import textwrap
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from inspect import formatannotation
 from pathlib import Path
 from typing import Any
 
-from workers.config.schema import CONF
+from workers.config import groups
+from workers.config.schema import CONF, Config
 
 PLACE = Path(__file__).resolve().parent
 AGENTS = CONF.parent / "agents"
@@ -59,6 +63,7 @@ def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
     tables.append(("league", of_file(PLACE / "league.py")["LeagueConfig"]))
     tables += [("algorithm", one) for one in _classes(AGENTS / "algorithms", algorithm)]
     tables += [("network", one) for one in _classes(AGENTS / "networks", network)]
+    tables.append(("network.box_actions", of_file(AGENTS / "policies" / "build.py")["BoxActionsConfig"]))
     own = "{}, or one of your own: file.py:build".format
     for prefix, texts in tables:
         for name, text in texts.items():
@@ -75,6 +80,36 @@ def _classes(folder: Path, name: str) -> Iterator[Mapping[str, str]]:
         for kind, texts in of_file(path).items():
             if kind.endswith("Config"):
                 yield texts
+
+
+def types(algorithm: str = "", network: str = "") -> dict[str, str]:
+    """Return dotted name -> type of each setting of a run, those of its algorithm, network and league included."""
+    found = dict(_types(Config))
+    for table, settings in (
+        ("algorithm", groups.algorithms().get(algorithm)),
+        ("network", groups.networks().get(network)),
+        ("league", groups.league()),
+    ):
+        found |= {} if settings is None else dict(_types(settings, f"{table}."))
+    return found
+
+
+def _types(settings: type, prefix: str = "") -> Iterator[tuple[str, str]]:
+    for one in fields(settings):
+        if is_dataclass(inner := one.default_factory):
+            yield from _types(inner, f"{prefix}{one.name}.")
+            continue
+        text = one.type if isinstance(one.type, str) else formatannotation(one.type)
+        for pattern, word in _TYPES:
+            text = re.sub(pattern, word, text)
+        yield f"{prefix}{one.name}", text
+
+
+# Types of Python in the words of a command line. What may be a table or null is Any to Hydra.
+_TYPES = (
+    (r"dict(\[.*?\])?|^Any$", "table"), (r"tuple\[(\w+), ...\]", r"list of \1"), (r" \| None", " or null"),
+    (r"\bstr\b|Sampling", "text"),
+)  # fmt: skip
 
 
 def typed(value: Any) -> str:

@@ -1,10 +1,9 @@
-"""`--help` of `python -m workers.train` and of each role: its settings, their values, and what they mean."""
+"""`--help` of `python -m workers.train` and of each role: its settings, their values, types, and what they mean."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -13,7 +12,6 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from workers.config import described, roles
-from workers.config.league import LeagueConfig
 from workers.config.own_folders import own_folders
 from workers.config.schema import CONF
 
@@ -39,11 +37,10 @@ def text(role_name: str, overrides: list[str]) -> Iterator[str]:
         finally:
             GlobalHydra.instance().clear()
     assert isinstance(told, dict)
-    if values.get("league"):
-        values["league"] = {**_league_defaults(), **values["league"]}
     role = roles.find(role_name)
-    known = described.meanings(*(str((values.get(one) or {}).get("name", "")) for one in ("algorithm", "network")))
-    settings = [(name, value, known.get(name, "")) for name, value in flat(values)]
+    chosen = [str((values.get(one) or {}).get("name", "")) for one in ("algorithm", "network")]
+    known, types = described.meanings(*chosen), described.types(*chosen)
+    settings = [(name, value, f"{_type(types, name)}{known.get(name, '')}") for name, value in flat(values)]
     yield str(told["header"])
     if role is None:
         yield "\nGroups, chosen as group=option:"
@@ -66,10 +63,8 @@ def _own(role: roles.Role) -> tuple[str, ...]:
     return (*EVERY_ROLE, *folder, *(one for one in given if one is not None), *OF_ROLE.get(role.name, ()))
 
 
-def _league_defaults() -> dict[str, Any]:
-    """Return the default values of a league's settings, except tables."""
-    plain = (int, float, str, type(None))
-    return {one.name: one.default for one in fields(LeagueConfig) if isinstance(one.default, plain)}
+def _type(types: Mapping[str, str], name: str) -> str:
+    return f"[{types[name]}] " if name in types else ""
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

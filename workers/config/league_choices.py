@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from workers.config.schema import Config
@@ -31,12 +31,7 @@ def _algorithm(config: Config, league: dict[str, Any], choice: str | None, given
     settings = dict(league.get("algorithm") or {})
     if choice is not None and (choice != DEFAULT or "algorithm" in given):
         chosen = dict(config.algorithm)
-        known = set(chosen)
-        if ":" not in str(chosen.get("name", "")):
-            from agents.algorithms.gradient import GradientConfig  # and with it torch
-
-            known |= {field.name for field in fields(GradientConfig)}
-        kept = {name: value for name, value in settings.items() if name in known and name != "name"}
+        kept = {name: value for name, value in settings.items() if name in chosen and name != "name"}
         settings = {**chosen, **kept}
     return settings | _given("algorithm", config.algorithm, given)
 

@@ -1,10 +1,12 @@
-"""The overrides of a command line: their order, their composition by Hydra, and an error for each wrong one."""
+"""The overrides of a command line: their order, their one composition by Hydra, and an error for each wrong one."""
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import hydra
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -36,8 +38,13 @@ def arranged(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def in_full(override: str) -> str:
-    """Return an override in the form by which Hydra adds a name to an open table; `verify` refuses wrong names."""
+    """Return an override in the form by which Hydra adds a name to an open table; `verify` refuses wrong names.
+
+    A name with a plus is added, or set where there is one with a default already.
+    """
     name = override.partition("=")[0]
+    if re.match(r"\+(algorithm|network|league)\.", name):
+        return f"+{override}"
     open_table = name == "hosts" or name.startswith(tuple(f"{table}." for table in OPEN))
     return f"++{override}" if open_table and "=" in override else override
 
@@ -50,21 +57,28 @@ def set_aside(overrides: list[str]) -> tuple[list[str], list[str]]:
     return [given for given in overrides if given not in of_league], of_league
 
 
-def check_overrides(role_name: str, argv: list[str]) -> int:
-    """Compose once ahead of Hydra and return 0. Raises ConfigurationError with every wrong override and its remedy."""
+def compose(role_name: str, argv: list[str]) -> DictConfig | None:
+    """Compose a command line, once, and return the configuration with Hydra's own in it; None where Hydra has to run.
+
+    Of a sweep, whose runs Hydra composes one after the other, all are composed here first. Raises ConfigurationError
+    with every wrong override and its remedy.
+    """
     arguments = get_args_parser().parse_args(argv)
     if arguments.help or arguments.hydra_help or arguments.info:
-        return 0
+        return None
+    if arguments.config_dir and not Path(arguments.config_dir).is_dir():
+        raise ConfigurationError(f"--config-dir: {arguments.config_dir} is not a folder; name one that holds settings")
     OwnFolders.config_dir = arguments.config_dir or OwnFolders.config_dir
     name, overrides = arguments.config_name or role_name, arguments.overrides
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         try:
             for one in sweep(role_name, overrides) if arguments.multirun else [overrides]:
                 overrides = one
-                problems = [*_no_truth_values(hydra.compose(name, overrides), overrides)]
+                found = hydra.compose(name, overrides, return_hydra_config=True)
+                problems = [*_no_truth_values(found, overrides)]
                 if problems:
                     raise ConfigurationError(problems)
-            return 0
+            return None if _for_hydra(arguments) else found
         except REFUSALS as error:
             wrong = dict(_explain_each(name, overrides))
             problems = list(wrong.values()) or [_first_line(error)]
@@ -82,13 +96,26 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
     raise ConfigurationError(problems)
 
 
-def _no_truth_values(composed: DictConfig, overrides: list[str]) -> Iterator[str]:
+def settings_of(found: DictConfig) -> DictConfig:
+    """Return what was composed without Hydra's own settings."""
+    return OmegaConf.masked_copy(found, [str(key) for key in found if key != "hydra"])
+
+
+def _for_hydra(arguments: argparse.Namespace) -> bool:
+    """Return whether a command line asks for what Hydra does beyond composing: sweeps, prints, its own settings."""
+    options = ("multirun", "cfg", "resolve", "shell_completion", "config_path", "experimental_rerun")
+    return any(getattr(arguments, one) for one in options) or any(
+        override.lstrip("+~").startswith("hydra") for override in arguments.overrides
+    )
+
+
+def _no_truth_values(found: DictConfig, overrides: list[str]) -> Iterator[str]:
     """Yield a sentence for each number given to a boolean setting: OmegaConf takes any number but 0 for true."""
     for override in overrides:
         name, _, value = override.lstrip("+~").partition("=")
         if re.fullmatch(r"-?[\d.]+", value) and value not in ("0", "1") and re.fullmatch(r"[\w.]+", name):
             try:
-                taken = OmegaConf.select(composed, name)
+                taken = OmegaConf.select(found, name)
             except OmegaConfBaseException:
                 continue
             if isinstance(taken, bool):
@@ -130,15 +157,20 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
             elif key.startswith("league.") and "league" not in dict(option.split("=", 1) for option in chosen):
                 yield override, f"{key}: no league is chosen; choose one as well, as in league=kuhn"
             elif _chooses_group(override) and (wrong := _WRONG_IN_FILE.match(str(error))):
-                yield override, f"{wrong['file']}.yaml: {unknown_name('setting', wrong['key'], known)}"
+                unknown = wrong["kind"] == "ConfigKeyError"
+                why = unknown_name("setting", wrong["key"], known) if unknown else f"{wrong['key']}: {wrong['why']}"
+                yield override, redact(f"{wrong['file']}.yaml: {why}")
             elif key not in known:
                 yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
             else:
-                yield override, redact(f"{override}: {_first_line(error)}")
+                yield override, redact(f"{override.lstrip('+')}: {_first_line(error)}")
 
 
-# Hydra's error for a file of settings that sets a name that does not exist.
-_WRONG_IN_FILE = re.compile(r"In '(?P<file>[^']+)': ConfigKeyError.*full_key: (?P<key>\S+)", re.DOTALL)
+# Hydra's error for a file of settings that sets a name that does not exist, or a value of a wrong type.
+_WRONG_IN_FILE = re.compile(
+    r"In '(?P<file>[^']+)': (?P<kind>ConfigKeyError|ValidationError)[^\n]*\n(?P<why>[^\n]*).*full_key: (?P<key>\S+)",
+    re.DOTALL,
+)
 
 
 def _unreadable(override: str, key: str, value: str) -> str:

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError
+from workers.config import groups
 from workers.config.roles import ROLES
 
 if TYPE_CHECKING:
@@ -256,6 +257,7 @@ def _goal(*, _root_: DictConfig) -> float | None:
 
 
 ConfigStore.instance().store(name="base_config", node=Config)
+groups.register()
 for _role in ROLES:  # each is a primary configuration, as conf/train.yaml is
     _help = {"help": {"header": f"python -m workers.{_role.name} {_role.does}"}}
     ConfigStore.instance().store(name=_role.name, node={"defaults": ["warren", "_self_"], "hydra": _help})
@@ -266,7 +268,8 @@ OmegaConf.register_new_resolver("goal_of_environment", _goal, replace=True)
 def from_hydra(composed: DictConfig) -> Config:
     """Convert a composed configuration into a Config. Raises ConfigurationError for a value of a wrong type."""
     try:
-        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), composed))
+        plain = OmegaConf.create(OmegaConf.to_container(composed))  # else an algorithm's table became its dataclass
+        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "configuration"
         raise ConfigurationError(f"{key}: {str(error).splitlines()[0]}") from None

@@ -10,14 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import hydra
-from hydra.core.global_hydra import GlobalHydra
-
 from warren.errors import BrokerError, ConfigurationError
 from workers import servers
-from workers.config.overrides import check_overrides, in_full
+from workers.config.overrides import compose, in_full, settings_of
 from workers.config.run_names import name_run
-from workers.config.schema import CONF, Config, from_hydra, from_yaml
+from workers.config.schema import Config, from_hydra, from_yaml
 from workers.config.validation import verify
 from workers.doctor.findings import Finding, Level
 from workers.doctor.rabbitmqctl import CONTROL_TIMEOUT, Control, command_line
@@ -51,12 +48,11 @@ def settings(
         config = from_yaml(folder / "config.yaml")
     else:
         try:
-            check_overrides(name, given)
+            found = compose(name, given)
         except ConfigurationError as error:
-            wrong, given = error.problems, []
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            config = from_hydra(hydra.compose(name, given))
-        GlobalHydra.instance().clear()
+            wrong, found = error.problems, compose(name, [])
+        assert found is not None
+        config = from_hydra(settings_of(found))
     goes_on = run is not None
     if goes_on and folder is None:
         config.run = run

@@ -14,14 +14,14 @@ import pytest
 from warren.errors import BrokerError, ConfigurationError
 from workers.config import verifying
 from workers.config.command_line import guarded
-from workers.config.overrides import arranged, check_overrides, sweep
+from workers.config.overrides import arranged, compose, sweep
 from workers.config.schema import CONF, Config, EnvConfig
 from workers.servers.process import free_port
 
 
 def refused(*overrides: str, role: str = "train") -> list[str]:
     with pytest.raises(ConfigurationError) as error:
-        check_overrides(role, list(overrides))
+        compose(role, list(overrides))
     return error.value.problems
 
 
@@ -38,11 +38,11 @@ def command(role: str, *arguments: str, **environment: str) -> subprocess.Comple
 
 
 def test_right_overrides_are_no_error() -> None:
-    assert check_overrides("train", ["actors=3", "sampling=streaming", "broker=embedded", "+env.kwargs.x=1"]) == 0
+    assert compose("train", ["actors=3", "sampling=streaming", "broker=embedded", "+env.kwargs.x=1"]) is not None
 
 
 def test_a_sweep_is_checked_run_by_run() -> None:
-    assert check_overrides("train", ["--multirun", "seed=1,2", "sampling=gathered,streaming"]) == 0
+    assert compose("train", ["--multirun", "seed=1,2", "sampling=gathered,streaming"]) is None
     assert sweep("train", ["seed=1,2", "actors=3"]) == [["seed=1", "actors=3"], ["seed=2", "actors=3"]]
     (problem,) = refused("--multirun", "seed=1,two")
     assert problem.startswith("seed=two: Value 'two'")
@@ -137,7 +137,7 @@ def test_settings_of_open_tables_need_no_plus() -> None:
     options, overrides = arranged(["network.box_actions={squashed: true}", "env.kwargs.gravity=3", "seed=2"])
     assert options == []
     assert overrides == ["++network.box_actions={squashed: true}", "++env.kwargs.gravity=3", "seed=2"]
-    assert check_overrides("train", overrides) == 0
+    assert compose("train", overrides) is not None
 
 
 def test_setting_without_effect_ends_the_command_with_all_others_that_are_wrong(tmp_path: Path) -> None:
@@ -299,4 +299,4 @@ def test_a_number_in_the_place_of_true_or_false_is_refused() -> None:
     assert refused("compile=5", "fork=2") == [
         "compile: 5 is neither true nor false; use one of them", "fork: 2 is neither true nor false; use one of them"
     ]  # fmt: skip
-    assert check_overrides("train", ["compile=1", "fork=0", "actors=5", "deterministic=true"]) == 0
+    assert compose("train", ["compile=1", "fork=0", "actors=5", "deterministic=true"]) is not None

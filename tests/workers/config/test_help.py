@@ -16,7 +16,8 @@ from workers.config.schema import BrokerConfig, Config, EnvConfig, GatewayConfig
 
 def said(role: str, *overrides: str) -> dict[str, str]:
     """Return what help prints: first word of a line -> the line."""
-    return {line.split()[0]: line for line in "\n".join(help.text(role, list(overrides))).splitlines() if line.strip()}
+    text = "\n".join(help.text(role, list(overrides))).replace("\n" + " " * described.COLUMN, " ")  # of one setting
+    return {line.split()[0]: line for line in text.splitlines() if line.strip()}
 
 
 @pytest.mark.parametrize("kind", [Config, BrokerConfig, EnvConfig, GatewayConfig])
@@ -28,16 +29,16 @@ def test_every_setting_of_the_schema_says_what_it_means(kind: type) -> None:
 
 def test_help_of_a_run_has_each_setting_with_its_value_and_meaning() -> None:
     lines = said("train", "actors=7")
-    assert lines["actors=7"].endswith("processes that play")
+    assert lines["actors=7"].endswith("[int] processes that play")
     assert "pixels a side" in lines["env.resize=null"]
     assert "sizes" not in lines["network.hidden_sizes=[64,64]"].removeprefix("  network.hidden_sizes")
-    assert lines["algorithm.learning_rate=0.0015"].endswith("of Adam")
-    undescribed = [line for name, line in lines.items() if "=" in name and len(line.split()) == 1]
+    assert lines["algorithm.learning_rate=0.0015"].endswith("[float] of Adam")
+    undescribed = [line for name, line in lines.items() if "=" in name and len(line.split()) < 3]
     assert undescribed == []
 
 
 def test_help_of_a_league_has_the_leagues_settings() -> None:
-    assert "exploitability" in said("train", "league=kuhn")["league.goal=null"]
+    assert "[float or null] exploitability" in said("train", "league=kuhn")["league.goal=null"]
     assert "goal" in described.of_file(described.PLACE / "league.py")[LeagueConfig.__name__]
 
 

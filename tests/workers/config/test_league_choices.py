@@ -6,7 +6,7 @@ from workers.config.league_choices import with_choices
 from workers.config.schema import Config, EnvConfig
 
 LEAGUE = {"algorithm": {"name": "ppo", "learning_rate": 0.003, "gamma": 1.0, "epochs": 4, "entropy_decay_steps": 500}}
-IMPALA = {"name": "impala", "learning_rate": 6e-4, "gamma": 0.99, "rho_bar": 1.0}
+IMPALA = {"name": "impala", "learning_rate": 6e-4, "gamma": 0.99, "entropy_decay_steps": None, "rho_bar": 1.0}
 
 
 def algorithm_of(choice: str | None, *overrides: str, **algorithm: object) -> dict[str, object]:

@@ -23,7 +23,8 @@ from workers.servers import Servers
 def composed(*overrides: str, name: str = "actor") -> tuple[Config, set[str]]:
     """Return (the configuration of a command line, the settings that it names)."""
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        return from_hydra(hydra.compose(name, list(overrides))), named(name, list(overrides))
+        found = hydra.compose(name, list(overrides))
+        return from_hydra(found), named(name, found, list(overrides))
 
 
 @pytest.fixture

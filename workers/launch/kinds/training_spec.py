@@ -12,7 +12,6 @@ from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.servers.forks import ENVIRONMENT
 
 # A role reads the run folder's configuration; Hydra must not write a folder or a log there.
-HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
 def compiled(config: Config, folder: Path) -> RunSpec:
@@ -85,7 +84,6 @@ def _spec(config: Config, folder: Path, role: Role, ranks: range, *overrides: st
     command = (
         *("-m", f"workers.{role.name}"),
         *("--config-dir", str(folder.resolve()), "--config-name", "config"),
-        *HYDRA_QUIET,
         *overrides,
     )
     scaled = role.count if role.scaled else None

@@ -1,0 +1,186 @@
+"""The structured configs of the groups: the settings of the real dataclasses, checked when a run is composed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+from subprocess import run
+from typing import Any
+
+import hydra
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from agents.algorithms import ALGORITHMS, a2c, appo, impala, ppo
+from agents.networks import NETWORKS, NormalizationConfig, PrivilegedConfig
+from agents.networks.board_resnet import BoardConfig
+from agents.networks.impala_resnet import ImpalaConfig
+from agents.networks.mlp import MLPConfig
+from agents.networks.nature_cnn import NatureCNNConfig
+from agents.policies.build import BoxActionsConfig
+from warren.errors import ConfigurationError
+from workers.config import groups
+from workers.config.league import LeagueConfig
+from workers.config.overrides import compose, in_full, settings_of
+from workers.config.own_folders import OwnFolders
+from workers.config.schema import CONF, from_hydra
+
+OF_ALGORITHMS = {"a2c": a2c.A2CConfig, "appo": appo.APPOConfig, "impala": impala.IMPALAConfig, "ppo": ppo.PPOConfig}
+OF_NETWORKS = {
+    "board_resnet": BoardConfig, "impala_resnet": ImpalaConfig, "mlp": MLPConfig, "nature_cnn": NatureCNNConfig
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_hydra_is_left() -> Iterator[None]:
+    yield
+    GlobalHydra.instance().clear()
+
+
+def defaults(*kinds: type) -> dict[str, Any]:
+    """Return the defaults of dataclasses as YAML has them; None for required fields, {} for required tables."""
+    found = {}
+    for one in (one for kind in kinds for one in fields(kind)):
+        required = one.default is MISSING and one.default_factory is MISSING
+        value = None if required else one.default if one.default_factory is MISSING else one.default_factory()
+        found[one.name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def declared(kind: type) -> Any:
+    return OmegaConf.to_container(OmegaConf.structured(kind))
+
+
+def composed(*overrides: str) -> Any:
+    found = compose("train", [in_full(one) for one in overrides])
+    assert found is not None
+    return from_hydra(settings_of(found))
+
+
+@pytest.mark.parametrize("name", OF_ALGORITHMS)
+def test_config_of_an_algorithm_has_the_fields_and_defaults_of_its_class(name: str) -> None:
+    assert declared(groups.algorithms()[name]) == {"name": name, **defaults(OF_ALGORITHMS[name])}
+
+
+@pytest.mark.parametrize("name", OF_NETWORKS)
+def test_config_of_a_network_also_has_the_settings_of_any_network(name: str) -> None:
+    kinds = (OF_NETWORKS[name], NormalizationConfig, PrivilegedConfig)
+    own = {"name": name, **defaults(*kinds), "box_actions": defaults(BoxActionsConfig)}
+    assert declared(groups.networks()[name]) == own
+
+
+def test_config_of_a_league_has_the_fields_and_defaults_of_its_class() -> None:
+    assert declared(groups.league()) == {**defaults(LeagueConfig), "players": {}}
+
+
+def test_every_registered_algorithm_and_network_has_a_config_and_a_file() -> None:
+    assert set(ALGORITHMS) == set(groups.algorithms()) == set(OF_ALGORITHMS)
+    assert set(NETWORKS) == set(groups.networks()) == set(OF_NETWORKS)
+    for group, names in (("algorithm", OF_ALGORITHMS), ("network", OF_NETWORKS)):
+        assert {path.stem for path in (CONF / group).glob("*.yaml")} == {*names, "own"}
+
+
+@pytest.mark.parametrize(
+    "path", [*CONF.glob("league/*.yaml"), *CONF.glob("algorithm/*.yaml")], ids=lambda path: path.stem
+)
+def test_every_file_of_a_group_begins_from_its_config(path: Path) -> None:
+    schema = "league" if path.parent.name == "league" else f"algorithm/{path.stem}"
+    assert path.stem == "own" or f"defaults: [/schema/{schema}@_here_, _self_]" in path.read_text().splitlines()
+
+
+def test_a_composed_run_shows_all_settings_of_its_algorithm_network_and_league() -> None:
+    config = composed("algorithm=impala", "network=nature_cnn", "league=kuhn")
+    assert set(config.algorithm) == {"name", *defaults(OF_ALGORITHMS["impala"])}
+    assert config.algorithm["adam_beta1"] == 0.9 and config.network["vector_hidden_size"] == 64
+    assert config.league["lease"] == 60.0 and type(config.algorithm) is type(config.league) is dict
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["algorithm.epochs=many"], "algorithm.epochs=many: Value 'many' of type 'str' could not be converted"),
+        (["algorithm.epochs=2.5"], "algorithm.epochs=2.5: Value '2.5' of type 'float' could not be conv"),
+        (["network.shared=maybe"], "network.shared=maybe: Value 'maybe' is not a valid bool"),
+        (["league=kuhn", "league.goal=soon"], "league.goal=soon: Value 'soon' of type 'str' could not be"),
+    ],
+)  # fmt: skip
+def test_value_of_a_wrong_type_is_refused_when_the_run_is_composed(overrides: list[str], says: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        composed(*overrides)
+    (problem,) = error.value.problems
+    assert problem.startswith(says)
+
+
+def test_value_of_a_wrong_type_in_a_file_is_refused_with_file_and_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OwnFolders, "config_dir", None)  # which composing sets, for this process
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment/wrong_type.yaml").write_text("# @package _global_\nnetwork: {shared: maybe}\n")
+    with pytest.raises(ConfigurationError) as error:
+        compose("train", ["--config-dir", str(tmp_path), "experiment=wrong_type"])
+    (problem,) = error.value.problems
+    assert problem.startswith("experiment/wrong_type.yaml: network.shared: Value 'maybe' is not a valid bool")
+
+
+@pytest.mark.parametrize(
+    ("override", "table", "value"),
+    [
+        ("algorithm.adam_beta1=0.8", "algorithm", {"adam_beta1": 0.8}),
+        ("+algorithm.adam_beta1=0.8", "algorithm", {"adam_beta1": 0.8}),
+        ("+network.normalize_values=true", "network", {"normalize_values": True}),
+        ("+network.core.name=lstm", "network", {"core": {"name": "lstm"}}),
+        ("network.core.size=3", "network", {"core": {"size": 3}}),
+        ("network.box_actions.squashed=true", "network", {"box_actions": {"squashed": True, "initial_std": 1.0}}),
+    ],
+)
+def test_settings_with_defaults_are_set_with_and_without_a_plus(override: str, table: str, value: Any) -> None:
+    found = getattr(composed(override), table)
+    assert {name: found[name] for name in value} == value
+
+
+def test_an_algorithm_and_a_network_of_ones_own_keep_their_own_settings() -> None:
+    config = composed("algorithm=own", "+algorithm.alpha=1", "network=own", "network.depth=3")
+    assert config.algorithm == {"name": "path/to/file.py:build", "alpha": 1}
+    assert config.network == {"name": "path/to/file.py:build", "depth": 3}
+
+
+def test_a_file_of_ones_own_may_begin_from_one_of_warrens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conf/algorithm").mkdir(parents=True)
+    (tmp_path / "conf/algorithm/slow.yaml").write_text("defaults: [ppo, _self_]\nlearning_rate: 1e-5\n")
+    monkeypatch.chdir(tmp_path)
+    algorithm = composed("algorithm=slow").algorithm
+    assert (algorithm["name"], algorithm["learning_rate"], algorithm["epochs"]) == ("ppo", 1e-5, 6)
+
+
+def test_a_league_takes_a_player_more_and_one_less() -> None:
+    players = composed("league=kuhn", "league.players.new={kind: self_play}", "~league.players.main").league["players"]
+    assert players["new"] == {"kind": "self_play"} and "main" not in players
+
+
+def test_a_run_is_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workers.config.command_line import command
+
+    made, loaded = [], []
+    compose_all = hydra._internal.hydra.Hydra.compose_config
+    monkeypatch.setattr(
+        "hydra._internal.hydra.Hydra.compose_config",
+        lambda self, *given, **named: loaded.append(given) or compose_all(self, *given, **named),
+    )
+    monkeypatch.setattr(sys, "argv", ["train", "actors=7", "sampling=streaming"])
+    with pytest.raises(SystemExit) as ended:
+        command("train", lambda config, given: made.append((config.actors, list(given))) or 3)()
+    assert (ended.value.code, made) == (3, [(7, ["actors=7", "sampling=streaming"])])
+    assert len(loaded) == 1
+
+
+def test_composing_imports_neither_torch_nor_agents() -> None:
+    code = (
+        "import sys; from workers.config.overrides import compose; compose('train', ['league=kuhn']);"
+        "print({'torch', 'agents'} & set(sys.modules))"
+    )
+    done = run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "set()\n"
