@@ -83,7 +83,7 @@ def test_every_setting_of_a_role_is_one(page: Path) -> None:
             found = compose(role, settings)
             assert found is not None
             config = from_hydra(settings_of(found))
-            assert list(applicable.problems(config, settings)) == [], f"{role} {' '.join(given)}"
+            assert list(applicable.problems(config, role, settings)) == [], f"{role} {' '.join(given)}"
         except ConfigurationError as error:
             pytest.fail(f"{role} {' '.join(given)}: {error}")
 

@@ -16,7 +16,7 @@ import yaml
 from support import kustomize
 from test_compose import DOCKER, ROOT, dockerfile, made, services
 
-from workers.config import command_line, staying
+from workers.config import overrides, staying
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
 from workers.doctor import target
@@ -182,8 +182,7 @@ def test_the_command_of_each_role_is_a_valid_configuration_of_the_one_run(overla
 def test_each_role_has_a_doctor_that_needs_no_run_folder(
     overlay: str, conf_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target, "CONF", conf_of(overlay))
-    monkeypatch.setattr(command_line, "CONF", conf_of(overlay))
+    monkeypatch.setattr(overrides, "CONF", conf_of(overlay))
     (tmp_path / Config().folder).touch()  # in this place no run folder can be made
     monkeypatch.chdir(tmp_path)
     roles = {name: role for name, role, _ in commands(overlay)}

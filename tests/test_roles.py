@@ -62,7 +62,7 @@ def the_schema(table: Table) -> Complaints:
     devices = {name for name in fields if name.split("_")[-1] == "device"}
     for role in table:
         if role.module(Config()) is None and role.count is not None and role.switch is None:
-            refused = [*applicable.problems(Config(), [f"{role.count}=2"])]
+            refused = [*applicable.problems(Config(), "train", [f"{role.count}=2"])]
             yield from differ(f"{role.count} is refused without {role.name}", bool(refused), role.count != "actors")
     yield from differ("devices", devices, {one.device for one in table if one.device})
 

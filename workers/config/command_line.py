@@ -13,6 +13,7 @@ from functools import partial
 
 import hydra
 from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -54,11 +55,11 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
 
         def job(settings: DictConfig) -> None:
             if STOPPED not in status:  # Ctrl-C ends all runs of a sweep
-                given = [*HydraConfig.get().overrides.task, *of_resumed_league]
+                given = [*HydraConfig.get().overrides.task, *of_resumed]
                 status.append(guarded(lambda: run(of_run(name, settings), given)))
 
         options, overrides = arranged(sys.argv[1:])
-        overrides, of_resumed_league = set_aside(overrides)
+        overrides, of_resumed = set_aside(overrides)
         sys.argv[1:] = options + overrides
         arguments = get_args_parser().parse_args(options)
         OwnFolders.config_dir = arguments.config_dir
@@ -140,6 +141,7 @@ def named(name: str, chosen: DictConfig, overrides: Iterable[str]) -> set[str]:
     groups = {one for one in given if (CONF / one).is_dir()}
     if not groups:
         return given
+    GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         plain = hydra.compose(name)
     told = {one for one in IDENTIFYING if one.partition(".")[0] in groups}  # also if the group is the default

@@ -99,16 +99,16 @@ def _types(settings: type, prefix: str = "") -> Iterator[tuple[str, str]]:
         if is_dataclass(inner := one.default_factory):
             yield from _types(inner, f"{prefix}{one.name}.")
             continue
-        text = one.type if isinstance(one.type, str) else formatannotation(one.type)
+        text = one.metadata.get("type") or (one.type if isinstance(one.type, str) else formatannotation(one.type))
         for pattern, word in _TYPES:
             text = re.sub(pattern, word, text)
         yield f"{prefix}{one.name}", text
 
 
-# Types of Python in the words of a command line. What may be a table or null is Any to Hydra.
+# Types of Python in the words of a command line.
 _TYPES = (
-    (r"dict(\[.*?\])?|^Any$", "table"), (r"tuple\[(\w+), ...\]", r"list of \1"), (r" \| None", " or null"),
-    (r"\bstr\b|Sampling", "text"),
+    (r"dict(\[.*?\])?", "table"), (r"(?:tuple|list)\[(\w+)(?:, \.\.\.)?\]", r"list of \1"),
+    (r"None", "null"), (r" \| ", " or "), (r"\bstr\b|Sampling", "text"),
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, field, is_dataclass, make_dataclass
 from functools import cache
+from inspect import formatannotation
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
@@ -72,7 +73,9 @@ class Source:
                     default = field(default_factory=dict)
                 elif required:
                     hint, default = hint | None, None
-                yield ast.unparse(one.target), _typed(hint), default
+                made: Any = default if isinstance(default, Field) else field(default=default)
+                made.metadata = {"type": formatannotation(hint)}  # as help shows it
+                yield ast.unparse(one.target), _typed(hint), made
 
     def value(self, node: ast.expr) -> Any:
         """Return the value of an annotation, a default or a constant."""

@@ -50,11 +50,11 @@ def in_full(override: str) -> str:
 
 
 def set_aside(overrides: list[str]) -> tuple[list[str], list[str]]:
-    """Split overrides into those for Hydra and those of the league of a resumed run, which is not composed here."""
+    """Split overrides into those for Hydra and those of a resumed run's league and algorithm, which are in its file."""
     if not any(given.startswith("resume=") for given in overrides):
         return overrides, []
-    of_league = [given for given in overrides if given.startswith("++league.")]
-    return [given for given in overrides if given not in of_league], of_league
+    of_run = [given for given in overrides if given.lstrip("+~").startswith(("league.", "algorithm."))]
+    return [given for given in overrides if given not in of_run], of_run
 
 
 def compose(role_name: str, argv: list[str]) -> DictConfig | None:

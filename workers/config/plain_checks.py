@@ -54,7 +54,7 @@ def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str
     """Yield one sentence for each problem. `role`, `elsewhere`: see `validation.verify`."""
     row = roles.find(role)
     yield from _numbers(config)
-    yield from applicable.problems(config)
+    yield from applicable.problems(config, role)
     yield from _names(config, row)
     if row is not None and row.module(config) is None:
         yield row.otherwise.format(config=config, leagues=", ".join(sorted(one.stem for one in LEAGUES)))
@@ -94,20 +94,8 @@ def _numbers(config: Config) -> Iterator[str]:
         value = getattr(config, name)
         if value is not None and not 0 < value < math.inf:  # NaN is not
             yield f"{name}: {value} is not a time span; it must be more than 0 seconds, and finite"
-    if config.sampling is Sampling.gathered and config.batch_segments not in (None, config.actors):
-        yield (
-            f"batch_segments: {config.batch_segments} does not fit sampling=gathered, whose rounds take one segment "
-            f"of each of the {config.actors} actors; leave it out, or use sampling=streaming"
-        )
     if not 0 <= config.publish_every < math.inf:
         yield f"publish_every: {config.publish_every} is not a time span; it must be at least 0 seconds, and finite"
-    elif config.publish_every > 0 and config.sampling is Sampling.gathered:
-        yield (
-            f"publish_every: {config.publish_every:g} does not fit sampling=gathered, whose next round waits for the "
-            "weights of the last update; leave it out, or use sampling=streaming"
-        )
-    if config.deterministic:
-        yield from _deterministic(config)
     if config.most_learners > 1:
         yield from _learners(config)
     if config.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
@@ -149,16 +137,6 @@ def _learners(config: Config) -> Iterator[str]:
         yield (
             f"{next(iter(of_one))}: given, and so are the learners of hosts, which hold for every player; leave out "
             "the one or the other"
-        )
-
-
-def _deterministic(config: Config) -> Iterator[str]:
-    if config.league is not None:
-        yield "deterministic: does not fit a league: the next match depends on which actor asks first; leave it out"
-    elif config.sampling is not Sampling.gathered:
-        yield (
-            f"deterministic: does not fit sampling={config.sampling.value}, where an update has the segments that "
-            "arrive first; use sampling=gathered"
         )
 
 

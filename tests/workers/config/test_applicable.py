@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from fnmatch import fnmatchcase
 
 import hydra
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from workers.config import applicable
+from workers.config import applicable, groups
 from workers.config.league_choices import with_choices
 from workers.config.overrides import in_full
-from workers.config.schema import CONF, Config, from_hydra
+from workers.config.schema import CONF, Config, EnvConfig, GatewayConfig, Sampling, from_hydra
 
 
 @pytest.fixture(autouse=True)
@@ -26,44 +28,110 @@ def composed(*overrides: str) -> tuple[Config, list[str]]:
     return from_hydra(hydra.compose("train", given)), given
 
 
-def problems(*overrides: str) -> list[str]:
-    return list(applicable.problems(*composed(*overrides)))
+def problems(*overrides: str, role: str = "train") -> list[str]:
+    config, given = composed(*overrides)
+    choice = next((one.removeprefix("algorithm=") for one in given if one.startswith("algorithm=")), "ppo")
+    return list(applicable.problems(with_choices(config, choice, given), role, given))
+
+
+# The settings that every run reads. A new one stands here or in the table, and of a table of settings that is read by
+# some runs alone, such as `env`, the table itself does.
+ALWAYS = {
+    "project", "trial", "folder", "resume", "run", "seed", "sampling", "actors", "total_steps", "seconds", "learners",
+    "learner_threads", "device", "precision", "compile", "restarts", "fork", "grace", "round_timeout",
+    "checkpoint_every", "checkpoints_kept", "flower_port", "task_events", "event_rate", "log_level", "hosts", "host",
+    "league", "broker", "network", "algorithm",
+}  # fmt: skip
+
+
+def test_every_setting_is_read_always_or_stands_in_the_table_of_those_that_are_not() -> None:
+    listed = {pattern for rule in applicable.RULES for pattern in rule.settings}
+    assert {one.name for one in fields(Config)} - ALWAYS == {one for one in listed if "." not in one}
+
+
+def test_the_table_names_no_setting_that_does_not_exist() -> None:
+    tables = {"env": EnvConfig, "gateway": GatewayConfig, "league": groups.league()}
+    tables |= {"network": groups.networks()["mlp"], "algorithm": groups.algorithms()["ppo"]}
+    for pattern in (pattern for rule in applicable.RULES for pattern in rule.settings if "." in pattern):
+        table, name = pattern.split(".")[:2]
+        assert any(fnmatchcase(one.name, name) for one in fields(tables[table])), pattern
+
+
+GAMECORE = ("env.id=gamecore:game.py:Game", "sampling=streaming")
+SAMPLINGS = [f"sampling={one.value}" for one in Sampling]
+MODES = [*((one,) for one in SAMPLINGS), *((one, "league=kuhn") for one in SAMPLINGS), GAMECORE]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=" ".join)
+def test_a_setting_that_a_mode_does_not_read_is_refused_in_one_line_that_names_it(mode: tuple[str, ...]) -> None:
+    config, given = composed(*mode)
+    for rule in applicable.RULES:
+        for name in (name for name in rule.settings if "*" not in name and not rule.reads(config, "train")):
+            (problem,) = applicable.problems(config, "train", [*given, f"{name}=VALUE"])
+            assert problem.startswith(f"{name}: VALUE is not read ") and problem.endswith("leave it out")
+            assert "\n" not in problem and "{" not in problem.replace("{NAME: COEFFICIENT}", "")
 
 
 @pytest.mark.parametrize(
-    ("overrides", "remedy"),
+    ("overrides", "problem"),
     [
-        (["restore=/nope"], "restore: is of a league, and none is chosen: add league=NAME, or leave it out"),
+        (["restore=/nope"], "restore: /nope is not read without a league; add league=NAME, or leave it out"),
         (["evaluators=2"], "add league=NAME"),
-        (["league_workers=2"], "add league=NAME"),
-        (["env_runners=4"], "sampling=gathered has no env runners: add sampling=served"),
+        (
+            ["env_runners=4"],
+            "env_runners: 4 is not read with sampling=gathered, which has no env runners; add sa",
+        ),
         (["served_memory=foo"], "add sampling=served"),
-        (["compression=nonsense"], "add learners=2"),
-        (["on_rank_loss=foo"], "add learners=2"),
+        (["compression=fp16"], "compression: fp16 is not read by one learner alone; add learners=2, or leave it out"),
+        (["learners=2", "compression=fp16", "top_k=0.1"], "top_k: 0.1 is not read without compression=topk"),
         (["middleware=[timed.py:Timed]"], "add sampling=served or league=NAME"),
         (["gateway.port=-5"], "env.id=gamecore:FILE:CLASS"),
-        (["league=kuhn", "env.id=Acrobot-v1"], "a league's game is league.env"),
-        (["league=kuhn", "env=acrobot"], "a league's game is league.env"),
+        (["max_staleness=3"], "max_staleness: 3 is not read with sampling=gathered, whose data are of the newest weig"),
+        (["publish_every=3"], "add sampling=streaming"),
+        (["flower_address=0.0.0.0"], "add flower_port=5555"),
+        (["env.channel_values=true"], "add +env.reward_channels={NAME: COEFFICIENT}"),
+        (["algorithm.anneal_to=0.1"], "add algorithm.anneal_steps=STEPS"),
+        (["algorithm.teacher_coefficient=2"], "algorithm.teacher_coefficient: 2 is not read without a teacher"),
+        (["network.observation_clip=5"], "add network.normalize_observations=true"),
+        (["actor_id=3"], "actor_id: 3 is not read here, but by workers.actor and workers.gateway; leave it out"),
+        (["player=main"], "player: main is not read by a launcher, which starts learners of all players; leave it out"),
+        (["league=kuhn", "actor_device=cuda"], "actor_device: cuda is not read in a league with sampling=gathered"),
+        (["league=kuhn", "deterministic=true"], "deterministic: true is not read in a league, whose next match dep"),
+        (["league=kuhn", "env.id=Acrobot-v1"], "env.id: Acrobot-v1 is not read in a league; give league.env, or leave"),
+        (["league=kuhn", "env=acrobot"], "env: acrobot is not read in a league; give league.env, with"),
         (["league=kuhn", "env.kwargs.x=1"], "league.env_kwargs"),
         (["league=kuhn", "env.num_envs=8"], "league.games"),
+        (["league=kuhn", "env.reward_scale=2"], "league.reward_scale"),
         (["league=kuhn", "unroll_length=4"], "league.unroll_length"),
         (["league=kuhn", "league.seed=7"], "seed=N"),
+        (["league=kuhn", "league.replay_bytes=1048576"], "add league.replay_every=N"),
+        (["league=kuhn", "algorithm.teacher_anneal_steps=9"], "add algorithm.teacher=FOLDER"),
     ],
 )
-def test_setting_without_effect_is_refused_with_the_remedy(overrides: list[str], remedy: str) -> None:
-    (problem,) = problems(*overrides)
-    assert problem.startswith(f"{overrides[-1].partition('=')[0]}: ")
-    assert remedy in problem
+def test_setting_without_effect_is_refused_with_its_value_and_the_remedy(overrides: list[str], problem: str) -> None:
+    (found,) = problems(*overrides)
+    name, _, value = overrides[-1].partition("=")
+    assert found.startswith(f"{name}: {value} is not read ") and problem in found
 
 
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["league=kuhn", "restore=x", "evaluators=2", "league_workers=2", "seconds=60"],
-        ["sampling=served", "env_runners=4", "served_memory=travelling"],
-        ["learners=2", "compression=fp16", "top_k=0.1", "allreduce=torch", "on_rank_loss=continue"],
-        ["env.id=gamecore:game.py:Game", "sampling=streaming", "gateway.port=1"],
-        ["env=acrobot", "env.num_envs=8", "unroll_length=16", "seconds=60", "seed=3"],
+        ["league=kuhn", "restore=x", "evaluators=2", "league_workers=2", "seconds=60", "max_staleness=2"],
+        ["league=kuhn", "algorithm.anneal_to=0.2", "league.replay_every=5", "league.replay_bytes=1048576"],
+        ["league=kuhn", "sampling=served", "actor_device=cpu", "env_runners=2"],
+        ["sampling=served", "env_runners=4", "served_memory=travelling", "publish_every=1", "batch_segments=2"],
+        ["learners=2", "compression=topk", "top_k=0.1", "allreduce=torch", "on_rank_loss=continue"],
+        [*GAMECORE, "gateway.port=1", "actor_device=cpu"],
+        ["env=acrobot", "env.num_envs=8", "unroll_length=16", "seconds=60", "seed=3", "deterministic=true"],
+        [
+            "algorithm.anneal_steps=9",
+            "algorithm.anneal_to=0.1",
+            "algorithm.teacher=x",
+            "algorithm.teacher_heads={a: 1}",
+        ],
+        ["network.normalize_observations=true", "network.observation_clip=5", "actors=3", "batch_segments=3"],
+        ["algorithm=own", "+algorithm.anneal_to=0.5", "network=own", "+network.observation_clip=5"],
         ["experiment=kuhn", "actors=4"],
     ],
 )
@@ -71,9 +139,24 @@ def test_setting_of_the_chosen_kind_of_run_is_taken(overrides: list[str]) -> Non
     assert problems(*overrides) == []
 
 
+@pytest.mark.parametrize(
+    ("role", "taken", "refused"),
+    [("actor", "actor_id", "learner_id"), ("gateway", "actor_id", "env_runner_id"), ("learner", "player", "actor_id")],
+)
+def test_a_role_takes_the_number_of_its_own_processes_alone(role: str, taken: str, refused: str) -> None:
+    assert problems(f"{taken}=1", role=role) == []
+    assert [one.partition(":")[0] for one in problems(f"{taken}=1", f"{refused}=1", role=role)] == [refused]
+
+
+def test_what_a_file_promises_and_the_run_does_not_keep_is_refused() -> None:
+    config, _ = composed("publish_every=0.5", "batch_segments=3")
+    found = list(applicable.problems(config, "train", ["experiment=mine"]))
+    assert [one.partition(" is")[0] for one in found] == ["publish_every: 0.5", "batch_segments: 3"]
+
+
 def test_file_of_settings_may_hold_those_of_other_kinds() -> None:
     config, _ = composed("env_runners=4", "restore=x")
-    assert list(applicable.problems(config, ["experiment=mine"])) == []
+    assert list(applicable.problems(config, "train", ["experiment=mine"])) == []
 
 
 @pytest.mark.parametrize(

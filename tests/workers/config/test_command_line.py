@@ -14,7 +14,7 @@ import pytest
 from warren.errors import BrokerError, ConfigurationError
 from workers.config import verifying
 from workers.config.command_line import guarded
-from workers.config.overrides import arranged, compose, sweep
+from workers.config.overrides import arranged, compose, set_aside, sweep
 from workers.config.schema import CONF, Config, EnvConfig
 from workers.servers.process import free_port
 
@@ -138,6 +138,12 @@ def test_settings_of_open_tables_need_no_plus() -> None:
     assert options == []
     assert overrides == ["++network.box_actions={squashed: true}", "++env.kwargs.gravity=3", "seed=2"]
     assert compose("train", overrides) is not None
+
+
+def test_a_resumed_runs_algorithm_and_league_are_set_in_its_own_file() -> None:
+    given = ["resume=x", "algorithm.rho_bar=0.9", "++league.goal=1", "seed=2"]
+    assert set_aside(given) == (["resume=x", "seed=2"], ["algorithm.rho_bar=0.9", "++league.goal=1"])
+    assert set_aside(given[1:]) == (given[1:], [])
 
 
 def test_setting_without_effect_ends_the_command_with_all_others_that_are_wrong(tmp_path: Path) -> None:

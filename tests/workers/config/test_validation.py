@@ -112,7 +112,9 @@ def test_a_time_span_is_more_than_nothing(problems: Problems, name: str, value: 
 
 def test_a_gathered_round_takes_one_segment_an_actor(problems: Problems) -> None:
     (line,) = problems("actors=2", "batch_segments=3")
-    assert "does not fit sampling=gathered" in line
+    assert line.startswith(
+        "batch_segments: 3 is not read with sampling=gathered, whose rounds take one segment of each of"
+    )
     assert problems("actors=2", "batch_segments=3", "sampling=streaming") == []
 
 
@@ -439,7 +441,7 @@ def test_what_an_algorithm_of_a_league_needs_is_looked_at_as_well(problems: Prob
 def test_weights_that_a_round_waits_for_are_not_held_back(problems: Problems) -> None:
     assert problems("sampling=streaming", "publish_every=0.5") == []
     (problem,) = problems("publish_every=0.5")
-    assert problem.startswith("publish_every: 0.5 does not fit sampling=gathered")
+    assert problem.startswith("publish_every: 0.5 is not read with sampling=gathered")
     (problem,) = problems("sampling=streaming", "publish_every=-1")
     assert problem.startswith("publish_every: -1.0 is not a time span")
 
@@ -449,7 +451,7 @@ def test_what_cannot_be_deterministic_is_refused_with_the_reason(problems: Probl
     (problem,) = problems("deterministic=true", "sampling=streaming")
     assert "where an update has the segments that arrive first" in problem
     (problem,) = problems("deterministic=true", "experiment=kuhn")
-    assert problem.startswith("deterministic: does not fit a league")
+    assert problem.startswith("deterministic: true is not read in a league")
 
 
 def test_gradients_are_compressed_by_a_way_that_there_is_and_that_the_backend_can(problems: Problems) -> None:
