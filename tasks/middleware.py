@@ -94,9 +94,6 @@ class Middleware:
         """Run after a worker process has run its last call. What it raises is logged."""
 
 
-HOOKS = tuple(name for name in vars(Middleware) if not name.startswith("_"))
-
-
 def overridden(middleware: Iterable[Middleware], hook: str) -> list[Any]:
     """Return the hooks of that name, in order, without those that are left as they are."""
     return [found for one in middleware if (found := hook_of(one, hook)) is not None]

@@ -103,10 +103,6 @@ def problem_with_delay(seconds: float, longest: float) -> str | None:
     return f"its eta is {seconds:.0f} s away, and a worker holds a call for {longest:.0f} s at most; send it later"
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | None)
-
-
 def _is_signature(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("task"), str)
 

@@ -16,11 +16,9 @@ from rich.text import Text
 from league.cli.tables import output, table
 from tasks import brokers
 from tasks.admin.dead_letters import NONE_KEPT, DeadLetter, DeadLetters
-from tasks.app import create_app
-from tasks.topology import Topology
 from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
-from workers.servers import check_broker, check_redis
+from workers.ui.run_options import connect
 
 TELL_EVERY = 2.0  # s between lines of progress
 SHOWN_VALUES = 16  # an array with more of them is shown as its dtype and shape
@@ -31,25 +29,12 @@ Known = dict[str, Any]  # facts about a letter: DeadLetter.as_dict
 def run(options: argparse.Namespace) -> int:
     """Carry out the command line; return the exit status."""
     urls_from_environment(options)
-    missing = [
-        f"--{name}: not given, and {variable} is not set"
-        for name, variable in (
-            ("broker-url", "WARREN_BROKER_URL"),
-            ("redis-url", "WARREN_REDIS_URL"),
-            ("run", "WARREN_RUN"),
-        )
-        if getattr(options, name.replace("-", "_")) is None
-    ]
+    problems = []
     if options.action in ("requeue", "drop") and bool(options.which) == options.all:
-        missing.append(f"{options.action}: name services or ids, or give --all")
+        problems.append(f"{options.action}: name services or ids, or give --all")
     if options.action == "show" and len(options.which) != 1:
-        missing.append("show: name one id")
-    if missing:
-        raise ConfigurationError(missing)
-    check_broker(options.broker_url)
-    check_redis(options.redis_url)
-    topology = Topology(options.run)
-    app = create_app(topology, options.broker_url, options.redis_url)
+        problems.append("show: name one id")
+    topology, app = connect(options, *problems)
     if not brokers.of(app).dead_letters:
         print(json.dumps({"run": options.run, "letters": []}) if options.json else NONE_KEPT)
         return 0

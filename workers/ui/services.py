@@ -23,11 +23,10 @@ from league.cli.tables import output
 from league.cli.tables import table as fitted
 from tasks.admin.discovery import Served, as_dict, describe, discover, failures, unserved
 from tasks.amqp.gone import GONE
-from tasks.app import create_app
-from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
-from workers.servers import check_broker, check_redis, record
+from workers.servers import record
+from workers.ui.run_options import connect
 
 WATCH_EVERY = 2.0  # s between queries; each takes as long as the workers' time to answer
 AWAY = (*GONE, redis.RedisError)  # what a query raises while a server is away
@@ -137,21 +136,7 @@ def run(options: argparse.Namespace) -> int:
     """Query once or repeatedly; return the exit status: 0, or 1 if a single query finds no served service."""
     urls_from_environment(options)
     take_servers_of_run(options)
-    missing = [
-        f"--{name}: not given, and {variable} is not set"
-        for name, variable in (
-            ("broker-url", "WARREN_BROKER_URL"),
-            ("redis-url", "WARREN_REDIS_URL"),
-            ("run", "WARREN_RUN"),
-        )
-        if getattr(options, name.replace("-", "_")) is None
-    ]
-    if missing:
-        raise ConfigurationError(missing)
-    check_broker(options.broker_url)
-    check_redis(options.redis_url)
-    topology = Topology(options.run)
-    app = create_app(topology, options.broker_url, options.redis_url)
+    topology, app = connect(options)
 
     def query() -> QueryResult:
         served = discover(app, options.timeout)
