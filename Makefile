@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod gfootball train league football test test-without-servers test-rabbitmq4 test-python3.13 check lint format servers compose clean
+.PHONY: help setup horovod gfootball train league football test test-without-servers test-rabbitmq4 test-python3.13 try-wheel try-wheel-python3.13 check lint format servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ test-without-servers: $(VENV)/.ready-dev ## those tests that need neither Rabbit
 
 test-python3.13: ## the same on Python 3.13: this machine's, or Debian 13's in a container
 	@docker/python3.13.sh $(ARGS)
+
+try-wheel: $(VENV)/.ready-games servers ## use the wheel as a stranger would: a new environment, CartPole, a league
+	@docker/try_wheel.sh $(PYTHON)
+
+try-wheel-python3.13: ## the same on Python 3.13
+	@TARGET=try-wheel docker/python3.13.sh
 
 test-rabbitmq4: $(VENV)/.ready-dev ## all tests that use servers, on RabbitMQ 4 and Redis 8 in containers; QUEUES=quorum
 	@QUEUES=$(QUEUES) docker/test.sh $(PYTHON) -m pytest -m servers $(ARGS)

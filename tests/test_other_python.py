@@ -42,6 +42,15 @@ def test_python_of_this_machine_comes_first(programs: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("there", "given"), [({"docker"}, "TARGET=try-wheel"), ({"python3.13", "make"}, "try-wheel")])
+def test_another_target_can_be_made(programs: Path, there: set[str], given: str) -> None:
+    for name in there:
+        stand_in(programs, name)
+    said = run(programs, TARGET="try-wheel").stdout.splitlines()
+    assert given in said
+    assert "test-without-servers" not in said
+
+
 def test_container_of_debian_13_comes_second(programs: Path) -> None:
     stand_in(programs, "docker")
     done = run(programs, "-k", "matchmaking", TORCH_INDEX="https://index/cpu")

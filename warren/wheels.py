@@ -72,7 +72,9 @@ def sources(requirement: str, place: Path) -> Path:
     if done.returncode != 0 or archive is None:
         raise WarrenError(f"could not download the sources of {requirement}:\n{done.stderr.strip()[-2000:]}")
     with tarfile.open(archive) as packed:
-        packed.extractall(place, filter="data")
+        if hasattr(tarfile, "data_filter"):  # Debian 12's Python 3.11.2 has none yet
+            packed.extraction_filter = tarfile.data_filter
+        packed.extractall(place)
     return place / archive.name.removesuffix(".tar.gz")
 
 
