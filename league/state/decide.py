@@ -197,7 +197,8 @@ def _open_period(state: LeagueState, command: commands.OpenPeriod, now: int) -> 
     event = _event("period_opened", player=player.name, number=number, learner=command.learner, deadline=deadline)
     fields = player_fields(player)
     models = progress.start, fields["initial"], fields["rules"], fields["hyperparameters"]
-    return Consequence([event], ["opened", *map(str, (number, *models, progress.steps, player.generation, deadline))])
+    told = number, *models, progress.steps, player.generation, deadline, progress.closed_steps
+    return Consequence([event], ["opened", *map(str, told)])
 
 
 def _tell_progress(state: LeagueState, command: commands.TellProgress, now: int) -> Consequence:

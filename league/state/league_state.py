@@ -261,7 +261,8 @@ class LeagueState:
 
     def _on_period_closed(self, event: Event) -> None:
         progress = self.progress[event["player"]]
-        progress.steps, progress.start = int(event["steps"]), event["model"]
+        progress.steps = progress.closed_steps = int(event["steps"])
+        progress.start = event["model"]
         progress.is_open, progress.learner, progress.deadline = False, "", 0
         progress.closed_as, progress.closed_snapshot = event.get("as", ""), event.get("snapshot") == "1"
         progress.closed_source, progress.closed_reason = event.get("source", ""), event["reason"]

@@ -42,6 +42,7 @@ class LearningPeriod:
     hyperparameters: Mapping[str, Any]  # as the league stores them; `at` gives those to train with
     deadline: int  # ms of Unix time
     from_initial: bool = False
+    begun_at: int = 0  # steps of the player at the end of its last period
 
     def at(self, progress: float = 0.0) -> dict[str, Any]:
         """Hyperparameters to train with, `progress` in [0, 1] through the period."""
@@ -83,7 +84,7 @@ class Periods:
         if answer[0] != "opened":
             refusal = PlayerUnavailable if answer[0] == "paused" else PlayerStopped
             raise refusal(f"player {player!r} is {answer[0]} and does not learn; train another, or resume it")
-        number, start, initial, rules, hyperparameters, steps, generation, deadline = answer[1:]
+        number, start, initial, rules, hyperparameters, steps, generation, deadline, begun_at = answer[1:]
         return LearningPeriod(
             player=player,
             number=int(number),
@@ -95,6 +96,7 @@ class Periods:
             hyperparameters=json.loads(hyperparameters),
             deadline=int(deadline),
             from_initial=not start,
+            begun_at=int(begun_at),
         )
 
     def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:

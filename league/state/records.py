@@ -23,6 +23,7 @@ class Progress:
     learner: str = ""
     deadline: int = 0  # ms; when the learner's lease ends
     start: str = ""  # the model its next period starts from, "player@version"; "" for its initial weights
+    closed_steps: int = 0  # at the end of its last period, from where the next one is counted
     # How its last period ended, for a learner that asks again because the first answer got lost.
     closed_as: str = ""  # "closed", "reset" or "exploited"
     closed_snapshot: bool = False
@@ -85,6 +86,7 @@ def progress_from(fields: Fields) -> Progress:
         learner=fields["learner"],
         deadline=int(fields["deadline"]),
         start=fields["start"],
+        closed_steps=int(fields.get("closed_steps", "0")),
         closed_as=fields.get("closed_as", ""),
         closed_snapshot=fields.get("closed_snapshot") == "1",
         closed_source=fields.get("closed_source", ""),

@@ -190,6 +190,14 @@ class LeagueConfig:
             return 1.0 / (len(self.players) + 1)
         return self.players[player].updates / sum(one.updates for one in self.players.values())
 
+    def period_end(self, begun_at: int) -> int:
+        """Return the decisions at which a learning period ends that began at `begun_at` decisions, the last one's end.
+
+        The update that reaches them ends it. Counted from that end rather than from a grid, no period is cut short or
+        passed over by updates that do not divide it.
+        """
+        return begun_at + self.period_steps
+
     def progress_in_period(self, steps: int, end: int) -> float:
         """Return the part in [0, 1] of a period that is over at `steps` decisions, if it ends at `end` decisions."""
         return 1.0 - min(1.0, max(0, end - steps) / self.period_steps)

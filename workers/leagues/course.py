@@ -166,8 +166,7 @@ class LeagueCourse:
         self.period, self._recipe.pool_is_back = period, True
         state.catch_up()  # only now is a league that was saved sure to be back
         state.teach()
-        every = self._league.period_steps
-        self._period_end = (state.progress.steps // every + 1) * every
+        self._period_end = self._league.period_end(period.begun_at)
         unlearned = state.progress.version == 0 and state.progress.updates == 0
         if period.generation != state.generation or (unlearned and period.model is not None):
             self._start_from(period.model, period.generation, anew=period.from_initial)

@@ -181,8 +181,7 @@ class LocalLeague:
         return trainee
 
     def _begin(self, trainee: Trainee) -> None:
-        self.league.open_period(trainee.name)
-        trainee.period_end = self.config.period_steps
+        self._open_period(trainee)
         trainee.matches = Matches(trainee.sampler, self.config.match_games, LocalHost(self, trainee.name))
 
     def _end_period(self, trainee: Trainee) -> Decision:
@@ -203,9 +202,12 @@ class LocalLeague:
             trainee.algorithm = self._new_algorithm(name, trainee.policy)
             trainee.algorithm.begin_at(trainee.steps - trainee.schedules_from)
             trainee.matches.restart()
-        self.league.open_period(name)
-        trainee.period_end = trainee.steps + self.config.period_steps
+        self._open_period(trainee)
         return decision
+
+    def _open_period(self, trainee: Trainee) -> None:
+        self.league.open_period(trainee.name)
+        trainee.period_end = self.config.period_end(self.league.progress_of(trainee.name).closed_steps)
 
     def _freeze(self, trainee: Trainee, snapshot: Player) -> None:
         model = self._new_policy(trainee.name, 0)

@@ -21,8 +21,8 @@ end
 local from = as == 'exploited' and ARGV[8] or ''
 local start = as == 'reset' and '' or as == 'exploited' and ARGV[9] or model
 -- What was decided stays with the player: a learner whose answer got lost asks again.
-redis.call('HSET', player_key(name), 'steps', steps, 'start', model, 'is_open', '0', 'learner', '', 'deadline', '0',
-  'closed_as', as, 'closed_snapshot', taken, 'closed_source', from, 'closed_reason', reason)
+redis.call('HSET', player_key(name), 'steps', steps, 'closed_steps', steps, 'start', model, 'is_open', '0', 'learner', '',
+  'deadline', '0', 'closed_as', as, 'closed_snapshot', taken, 'closed_source', from, 'closed_reason', reason)
 emit('period_closed', 'player', name, 'number', number, 'steps', steps, 'model', model, 'as', as, 'snapshot', taken,
   'source', from, 'reason', reason, 'by', by)
 if taken == '1' then snapshot(name, player, model, by) end

@@ -85,8 +85,8 @@ local function enter(name, fields, by)
     'parent', fields.parent, 'model', fields.model, 'initial', fields.initial, 'frozen', fields.frozen,
     'paused', '0', 'removed', '0', 'generation', '0', 'rules', fields.rules,
     'hyperparameters', fields.hyperparameters, 'steps', '0', 'snapshot_steps', '0', 'period', '0', 'is_open', '0',
-    'learner', '', 'deadline', '0', 'start', '', 'closed_as', '', 'closed_snapshot', '0', 'closed_source', '',
-    'closed_reason', '')
+    'learner', '', 'deadline', '0', 'start', '', 'closed_steps', '0', 'closed_as', '', 'closed_snapshot', '0',
+    'closed_source', '', 'closed_reason', '')
   set_elo(slot, fields.elo)
   emit('added', 'name', name, 'slot', slot, 'kind', fields.kind, 'config', fields.config, 'parent', fields.parent,
     'model', fields.model, 'initial', fields.initial, 'frozen', fields.frozen, 'rules', fields.rules,

@@ -16,4 +16,4 @@ local deadline = whole(at + tonumber(ARGV[3]))
 redis.call('HSET', player_key(name), 'period', number, 'is_open', '1', 'learner', learner, 'deadline', deadline)
 emit('period_opened', 'player', name, 'number', number, 'learner', learner, 'deadline', deadline)
 return { 'opened', whole(number), player.start, player.initial, player.rules, player.hyperparameters, player.steps,
-  player.generation, deadline }
+  player.generation, deadline, player.closed_steps or '0' }

@@ -25,6 +25,7 @@ from workers.config.schema import Config
 from workers.leagues import course as course_module
 from workers.leagues import learner as learner_module
 from workers.leagues.course import league_trainer
+from workers.leagues.local import LocalLeague
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.runtime.lease import Lease
 
@@ -238,6 +239,52 @@ def test_segments_from_before_a_reset_are_dropped_and_counted(run: Run) -> None:
     assert (trainer.progress.updates, trainer.progress.reset_steps) == (before + 1, 2 * 32)
     assert trainer.learn(calls[:1]) == [None]
     assert trainer.progress.updates == before + 1, "nothing is learned from it alone either"
+
+
+EVERY_1000 = {"checkpoint_min_steps": 1000, "checkpoint_max_steps": 1000}
+
+
+def test_periods_end_and_snapshots_are_taken_alike_in_one_process_and_in_many(run: Run) -> None:
+    players = {"main": {"kind": "main_agent", "config": EVERY_1000}}
+    playing = {"games": 64, "lanes": 96, "unroll_length": 4, "period_steps": 1000}
+    league = LeagueConfig.from_dict({**LEAGUE, **playing, "players": players})
+    events: list[Any] = []
+    local = LocalLeague(league, events.append)
+    updates = [local.trainees["main"].steps for _ in range(30) if local.learn(local.trainees["main"])]
+    assert updates == list(range(384, 30 * 384 + 1, 384))
+
+    run.store.change("main", config=EVERY_1000)
+    trainer, course = league_trainer(run.session, league, run.client, threading.Event(), on_finished=lambda: None)
+    course.begin()
+    for version, steps in enumerate(updates, 1):
+        trainer.progress.steps, trainer.progress.version = steps, version
+        if course.period_is_over():
+            course.end_period()
+
+    def happened(events: list[Any], event: str, field: str) -> list[str]:
+        return [each[field] for each in events if each["event"] == event]
+
+    distributed = [event for _, event in run.store.events()]
+    ends = happened(distributed, "period_closed", "steps")
+    assert ends == happened(events, "period_closed", "steps") == [str(end) for end in range(1152, 11_521, 1152)]
+    snapshots = [name for name in happened(distributed, "added", "name") if "@" in name]
+    assert snapshots == [name for name in happened(events, "added", "name") if "@" in name]
+    assert len(snapshots) == 1 + len(ends)
+
+
+def test_a_learner_that_crashes_in_a_period_ends_it_where_it_would_have(run: Run) -> None:
+    league = LeagueConfig.from_dict({**LEAGUE, "period_steps": 1000})
+    first = league_trainer(run.session, league, run.client, threading.Event(), on_finished=lambda: None)[1]
+    first.begin()
+    run.client.close_period(first.period, 1152, 1)
+    first.begin()
+    run.client.progress(first.period, 1900, 60.0)
+    second, course = league_trainer(run.session, league, run.client, threading.Event(), on_finished=lambda: None)
+    course.begin()
+    second.progress.steps = 2151
+    assert not course.period_is_over()
+    second.progress.steps = 2152
+    assert course.period_is_over()
 
 
 def test_invalid_hyperparameters_are_not_taken_and_learning_continues(run: Run) -> None:
