@@ -14,16 +14,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from league.empirical_game.confidence import confidence_sequence
+from league.empirical_game.mixture import Mixture, MixtureSettings, mixture_of
 from league.rules.win_rates import Slots
 
 FIELDS = 3  # float64 a cell: games, sum of returns, sum of their squares; all of the player in seat 0
 
 
 class Returns:
-    """All cells: row is the slot of the player in seat 0, column that of the player in seat 1."""
+    """All cells: row is the slot of the player in seat 0, column that of the player in seat 1.
+
+    `settings` say how a mixture is made of them (`mixture`); who plays the games sets them.
+    """
 
     def __init__(self) -> None:
         self._cells = np.zeros((0, 0, FIELDS))
+        self.settings = MixtureSettings()
         self.total_games = 0
         self.version = 0  # goes up with every addition
 
@@ -61,6 +66,10 @@ class Returns:
         """Return (lower, upper) of each mean, (n, n) each: a confidence sequence for returns within [-bound, bound]."""
         cells = self._of(slots)
         return confidence_sequence(cells[..., 0], cells[..., 1], cells[..., 2], bound, alpha)
+
+    def mixture(self, slots: Slots) -> Mixture:
+        """Return the equilibrium of the players at `slots` by these returns and `settings`."""
+        return mixture_of(self, slots, self.settings)
 
     def _of(self, slots: Slots) -> NDArray[np.float64]:
         self._grow(int(slots.max(initial=-1)) + 1)

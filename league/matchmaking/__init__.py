@@ -14,10 +14,12 @@ from league.matchmaking.base import (
     by_pfsp,
     choose,
     distribution,
+    in_seat,
     kind_of,
     names_of,
     only,
     rivals_of,
+    seat_of,
     weighted,
 )
 from league.matchmaking.best_response import BestResponse
@@ -48,9 +50,11 @@ __all__ = [
     "by_pfsp",
     "choose",
     "distribution",
+    "in_seat",
     "kind_of",
     "names_of",
     "only",
     "rivals_of",
+    "seat_of",
     "weighted",
 ]

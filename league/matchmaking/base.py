@@ -38,12 +38,29 @@ class Candidates(NamedTuple):
     probabilities: NDArray[np.float64]
 
 
+IN_SEAT = "_in_seat_"
+
+
 class Branch(NamedTuple):
-    """One way to find an opponent: taken with `probability`; only a branch that is taken is computed."""
+    """One way to find an opponent: taken with `probability`; only a branch that is taken is computed.
+
+    The opponent takes either seat in turn, or that of the branch's `name` where `in_seat` made it.
+    """
 
     name: str
     probability: float
     candidates: Callable[[], Candidates]
+
+
+def in_seat(name: str, seat: int) -> str:
+    """Return the name of a branch whose opponents take `seat`, 0 or 1, in every game of the match."""
+    return f"{name}{IN_SEAT}{seat}"
+
+
+def seat_of(branch: str) -> int | None:
+    """Return the seat that the opponent of a match from this branch takes; None for either in turn."""
+    _, given, seat = branch.rpartition(IN_SEAT)
+    return int(seat) if given else None
 
 
 class Choice(NamedTuple):

@@ -1,7 +1,9 @@
 """PSRO: the opponent is drawn from the Nash mixture, or another meta-strategy, of all frozen players.
 
-The meta-game is the league's empirical game: mean returns between frozen players, as evaluators play them. A league
-without evaluators (`evaluators=0`, `evaluation_share=0`) has none, and everybody in it is played alike.
+The meta-game is the league's empirical game: mean returns between frozen players, as evaluators play them. Its Nash
+mixture is the one by which the league is scored (league.empirical_game.mixture), and an opponent is drawn for the seat
+that it takes. A league without evaluators (`evaluators=0`, `evaluation_share=0`) has no such game, and everybody in it
+is played alike.
 
 Source: Lanctot et al. 2017, "A Unified Game-Theoretic Approach to Multiagent Reinforcement Learning".
 """
@@ -16,9 +18,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from league.empirical_game.restricted_game import restricted_game
 from league.empirical_game.solvers import META_SOLVERS
-from league.matchmaking.base import KINDS, Branch, Candidates, Kind, only, rivals_of, weighted
+from league.matchmaking.base import KINDS, Branch, Candidates, Kind, in_seat, only, rivals_of, weighted
 from league.matchmaking.view import EmpiricalGame, Player, Roster, View
 from league.rules.win_rates import Slots
 from warren.errors import unknown_name
@@ -29,7 +30,7 @@ _solved = weakref.WeakKeyDictionary()
 
 
 def meta_strategy(view: View, slots: Slots, solver: str, refresh: int) -> NDArray[np.float64]:
-    """Return the meta-solver's distribution over `slots` (n,), solved anew after `refresh` more additions."""
+    """Return the meta-solver's shares of `slots` in each seat (2, n), solved anew after `refresh` more additions."""
     cache = _solved.setdefault(view.roster, {})
     key = (solver, slots.tobytes())
     found, version = cache.get(key), view.empirical_game.version
@@ -39,21 +40,24 @@ def meta_strategy(view: View, slots: Slots, solver: str, refresh: int) -> NDArra
 
 
 def solve(game: EmpiricalGame, slots: Slots, solver: str) -> NDArray[np.float64]:
-    """Return the distribution over `slots` (n,) that `solver` finds on mean returns over both seats.
+    """Return the shares of `slots` in each seat (2, n) that `solver` finds on mean returns; all but Nash's over both.
 
     A player that has not met the support of the equilibrium has a share of 1 / n, as under a uniform mixture; the
-    rest is the solver's. So before any game the distribution is uniform.
+    rest is the solver's. So before any game the shares are uniform.
     """
-    n = len(slots)
-    mean, met = game.matrix(slots), game.games(slots) > 0.0
-    known = restricted_game(mean, np.zeros((n, n)), met)
-    shares = np.zeros(n)
-    shares[known.undecided] = 1.0 / n
-    if len(known.undecided) < n:
-        among = mean[np.ix_(known.members, known.members)]
+    n, found = len(slots), game.mixture(slots)
+    shares = np.zeros((2, n))
+    shares[:, found.undecided] = 1.0 / n
+    rest = 1.0 - len(found.undecided) / n
+    if rest <= 0.0:
+        return shares
+    if solver == "nash":
+        shares += rest * found.shares
+    else:
+        among = game.matrix(slots)[np.ix_(found.members, found.members)]
         payoff = (among - among.T) / 2.0
-        scale = np.abs(payoff).max()  # solvers other than Nash's depend on it: points of a game are no unit
-        shares[known.members] += (1.0 - shares.sum()) * META_SOLVERS[solver](payoff / scale if scale else payoff)
+        scale = np.abs(payoff).max()  # these solvers depend on it: points of a game are no unit
+        shares[:, found.members] += rest * META_SOLVERS[solver](payoff / scale if scale else payoff)
     return shares
 
 
@@ -69,10 +73,11 @@ class Psro(Kind):
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         rivals = rivals_of(view, me)
-        mixed = partial(meta_strategy, view, rivals, self.solver, self.refresh)
         yield Branch("self_play", self.self_share, lambda: only(me.slot))
         yield Branch("uniform", self.uniform_share, lambda: weighted(rivals, np.ones(len(rivals))))
-        yield Branch("meta", 1.0 - self.self_share - self.uniform_share, lambda: Candidates(rivals, mixed()))
+        share = 1.0 - self.self_share - self.uniform_share
+        for seat, mixed in enumerate(meta_strategy(view, rivals, self.solver, self.refresh)):
+            yield Branch(in_seat("meta", seat), share / 2.0, partial(Candidates, rivals, mixed))
 
     def problems(self) -> list[str]:
         wrong = [] if self.solver in META_SOLVERS else [unknown_name("meta-solver", self.solver, META_SOLVERS)]

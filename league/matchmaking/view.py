@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from league.empirical_game.mixture import Mixture
 from league.rules.win_rates import Slots
 from warren.errors import PlayerError, unknown_name
 
@@ -142,6 +143,9 @@ class EmpiricalGame(Protocol):
 
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
         """Mean return of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n); 0 without games."""
+
+    def mixture(self, slots: Slots) -> Mixture:
+        """Return the equilibrium of the players at `slots`, the one by which the league is scored."""
 
 
 class View(Protocol):

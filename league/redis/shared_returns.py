@@ -10,15 +10,18 @@ Every cell in Redis is the same three float64 as here, and is added to in one st
 
 from __future__ import annotations
 
+import json
 import secrets
 import struct
 import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from league.empirical_game.mixture import Mixture, MixtureSettings
 from league.empirical_game.returns import FIELDS, Returns
 from league.redis.scripts import Scripts
 from league.redis.texts import text
@@ -27,6 +30,8 @@ from league.rules.win_rates import Slots
 BATCH = 2000  # cells sent or asked for at once
 PACKED = struct.Struct("<ddd")  # games, sum of returns, sum of their squares
 
+T = TypeVar("T")
+
 Cell = tuple[int, int, float, float, float]  # slot in seat 0, slot in seat 1, and the three of PACKED
 
 
@@ -34,17 +39,21 @@ class SharedReturns(Returns):
     """The returns of one league; `prefix` is that of its store. For one thread: give each a copy of its own.
 
     What is read is what this process knows: its own games at once, those of others from the next `refresh` on.
-    `version` is that of the cells in Redis that were taken in; every addition of anybody is one more.
+    `version` is that of the cells in Redis that were taken in; every addition of anybody is one more. `settings` that
+    were set here are told to the others; where none were, they are those that an evaluator told.
     """
 
     def __init__(self, redis: Any, prefix: str) -> None:
         super().__init__()
+        self._own: MixtureSettings | None = None
+        self._told = MixtureSettings()
         self.redis, self.prefix = redis, prefix
         self._scripts = Scripts(redis, prefix)
         self._writer, self._calls = secrets.token_hex(8), 0
 
     def add(self, first: int, second: int, games: int, total: float, squares: float) -> None:
         """Add games that were summed elsewhere, here and in Redis, in one step and once, also when it is sent again."""
+        self._tell()
         self._calls += 1
         added = PACKED.pack(games, total, squares)
         cell = int(first), int(second)
@@ -52,9 +61,12 @@ class SharedReturns(Returns):
 
     def refresh(self) -> int:
         """Take in what changed in Redis since the last time; how many cells."""
+        self._tell()
         version = int(self.redis.get(f"{self.prefix}returns:version") or 0)
         if version == self.version:
             return 0
+        if self._own is None and (told := self.redis.get(f"{self.prefix}returns:settings")):
+            self._told = MixtureSettings(**json.loads(told))
         if version < self.version:  # another league, or one that a crash of Redis set back
             self._cells, self.total_games, self.version = np.zeros((0, 0, FIELDS)), 0, 0
         changes = self.redis.zrange(
@@ -89,6 +101,20 @@ class SharedReturns(Returns):
         if fields:
             pipeline.set(f"{self.prefix}returns:version", 1)
 
+    @property
+    def settings(self) -> MixtureSettings:
+        """Return how a mixture is made of the returns."""
+        return self._own or self._told
+
+    @settings.setter
+    def settings(self, settings: MixtureSettings) -> None:
+        self._own = settings
+
+    def _tell(self) -> None:
+        if self._own is not None and self._own != self._told:
+            self.redis.set(f"{self.prefix}returns:settings", json.dumps(asdict(self._own)))
+            self._told = self._own
+
     def _take(self, first: int, second: int, raw: bytes) -> None:
         self._grow(max(first, second) + 1)
         before = self._cells[first, second, 0]
@@ -106,12 +132,12 @@ class ReturnsCache:
         """Return the returns at `version` or newer; Redis is asked only once a cell is."""
         return ReturnsAt(self, version)
 
-    def read(self, version: int, slots: Slots) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(games, mean returns) between `slots`, (n, n) each."""
+    def read(self, version: int, what: Callable[[SharedReturns], T]) -> T:
+        """Return `what` of the returns at `version` or newer."""
         with self._lock:
             if version != self._returns.version:  # lower after a crash of Redis that forgot something
                 self._returns.refresh()
-            return self._returns.games(slots), self._returns.matrix(slots)
+            return what(self._returns)
 
 
 class ReturnsAt:
@@ -122,8 +148,12 @@ class ReturnsAt:
 
     def games(self, slots: Slots) -> NDArray[np.float64]:
         """Games of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n)."""
-        return self._cache.read(self.version, slots)[0]
+        return self._cache.read(self.version, lambda returns: returns.games(slots))
 
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
         """Mean return of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n); 0 without games."""
-        return self._cache.read(self.version, slots)[1]
+        return self._cache.read(self.version, lambda returns: returns.matrix(slots))
+
+    def mixture(self, slots: Slots) -> Mixture:
+        """See EmpiricalGame."""
+        return self._cache.read(self.version, lambda returns: returns.mixture(slots))

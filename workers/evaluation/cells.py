@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,10 +17,9 @@ import torch
 from agents.networks import Memory
 from agents.policies import ActionBatch, Policy, SlotMemory
 from envs import TwoPlayerVectorEnv
-from league.empirical_game.quantal_response import quantal_response
-from league.empirical_game.restricted_game import gain_interval, restricted_game
+from league.empirical_game.mixture import MixtureSettings
+from league.empirical_game.restricted_game import gain_interval
 from league.empirical_game.returns import Returns
-from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
@@ -188,20 +187,19 @@ class Evaluator:
         self.games, self.returns = games, returns
         self._policy_of, self._claims, self._recorder = policy_of, claims or NoClaims(), recorder
         self._generator = torch.Generator().manual_seed(seed)
-        self._rounds, self._least, self._most, self._error = rounds, least, most, error
-        self._temperature, self._alpha = temperature, alpha
-        self._bound, self._bound_is_given = bound or 1.0, bound is not None
+        self._rounds, self._least, self._most, self._error, self._alpha = rounds, least, most, error, alpha
+        self._bound_is_given = bound is not None
+        returns.settings = MixtureSettings(least, alpha, bound or 1.0, temperature, error / 1000.0)
         self._batches = 0
         self._plan: Plan | None = None
 
     def mixture(self, slots: Slots) -> np.ndarray:
         """Return the equilibrium mixture of the players at `slots` on the mean returns so far: (2, n), a row per seat.
 
-        Among the members of the restricted game; before any cell is known, the first of `slots` alone. Quantal response
-        at `temperature` times the cells' mean standard error; Nash's once that is below `error` / 1000, as it is at
-        once where games are not left to chance.
+        By league.empirical_game.mixture: quantal response at `temperature` times the cells' mean standard error; Nash's
+        once that is below `error` / 1000, as it is at once where games are not left to chance.
         """
-        return self._solve(slots)[0]
+        return self.returns.mixture(slots).shares
 
     def gain_within(self, slots: Slots, mixture: np.ndarray) -> tuple[float, float] | None:
         """Return bounds of what the best of the mixture's members gains against `mixture` (2, n), in points per game.
@@ -244,34 +242,16 @@ class Evaluator:
             if self._bound_is_given:
                 raise ConfigurationError(problem)
             logger.warning("%s; taking that", problem)
-            self._bound = largest
+            self.returns.settings = replace(self.returns.settings, bound=largest)
         self.returns.record(first, second, found)
         if self._recorder is not None and recording is not None:
             self._recorder.ended(first, second, recording)
         self._batches += 1
         return True
 
-    def _solve(self, slots: Slots) -> tuple[np.ndarray, np.ndarray, list[Cell]]:
-        """Return (mixture (2, n), places of its members, wanted cells)."""
-        mixture = np.zeros((2, len(slots)))
-        mixture[:, :1] = 1.0
-        matrix, known = self.returns.matrix(slots), self.returns.games(slots) >= self._least
-        lower, upper = self.returns.interval(slots, self._bound, self._alpha)
-        found = restricted_game(matrix, np.maximum(upper - matrix, matrix - lower), known)
-        members = found.members
-        if len(members) > 1:
-            among = matrix[np.ix_(members, members)]
-            temperature = self._temperature * float(self.returns.errors(slots[members]).mean())
-            if temperature <= self._error / 1000.0:
-                shares = solve_zero_sum(among)[0], solve_zero_sum(-among.T)[0]
-            else:
-                shares = quantal_response(among, temperature)
-            mixture[:] = 0.0
-            mixture[:, members] = shares
-        return mixture, members, [(int(slots[i]), int(slots[j])) for i, j in found.wanted]
-
     def _planned(self, slots: Slots) -> Plan:
-        mixture, members, wanted = self._solve(slots)
+        mixture, members, _, places = self.returns.mixture(slots)
+        wanted = [(int(slots[i]), int(slots[j])) for i, j in places]
         share = mixture[:, members] / mixture.max(axis=1, keepdims=True)
         weights = np.maximum(share[0][:, None], share[1])  # a cell matters as much as its players are played
         first, second = np.meshgrid(slots[members], slots[members], indexing="ij")
@@ -288,6 +268,10 @@ class Evaluator:
         open_ = (width > self._error) & (self.returns.games(places)[rows, columns] < self._most)
         order = np.argsort(np.where(open_, -width * plan.weights, 0.0), kind="stable")[:OFFERED]
         return [(int(first), int(second)) for first, second in plan.cells[order[open_[order]]]]
+
+    @property
+    def _bound(self) -> float:
+        return self.returns.settings.bound
 
     def _games(self, first: int, second: int) -> float:
         return float(self.returns.games(np.array([first, second]))[0, 1])

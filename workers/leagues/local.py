@@ -25,7 +25,7 @@ import envs
 from agents import Algorithm, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
-from league.matchmaking import KINDS, Decision
+from league.matchmaking import KINDS, Decision, seat_of
 from league.matchmaking.view import ModelRef, Player
 from league.rules.settings import Settings
 from league.rules.win_rates import Slots
@@ -70,7 +70,8 @@ class LocalHost(MatchHost):
         """Return the player itself, or the newest or frozen weights of another."""
         local = self._local
         itself = match.away == self._home
-        return Opponent(match.id, None if itself else local.policy_of(local.league.state.players[match.away].slot))
+        policy = None if itself else local.policy_of(local.league.state.players[match.away].slot)
+        return Opponent(match.id, policy, seat=seat_of(match.branch))
 
     def report(self, match: Match, result: MatchResult) -> None:
         """Count the outcomes, or give the match back where nothing was played."""

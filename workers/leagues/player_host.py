@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from agents.checkpoints import fingerprint
 from agents.policies import Policy
+from league.matchmaking import seat_of
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from warren.errors import PlayerUnavailable
@@ -69,7 +70,7 @@ class PlayerHost(MatchHost):
         model = self._models.pop(match.id)
         policy = self._players.opponent(match, model)
         self._recorder.begins(match, lambda: self._away(match, model, policy))
-        return Opponent(match.id, policy, self._recorder.wants(match))
+        return Opponent(match.id, policy, self._recorder.wants(match), seat_of(match.branch))
 
     def report(self, match: Match, result: MatchResult) -> None:
         """Tell the league of a match that is over, and the recorder where its result counts."""

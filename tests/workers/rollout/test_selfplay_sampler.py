@@ -206,6 +206,26 @@ def test_both_seats_are_played_equally_at_every_table():
     assert abs(seats[0] - seats[1]) <= 16
 
 
+def test_an_opponent_that_comes_for_a_seat_has_it_in_all_games_of_its_table():
+    watched = Watched(envs.make_two_player(KUHN, 16, 3))
+    sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, tables=4)
+    rival = policy_for(watched, 2)
+    for table, seat in enumerate((0, 1, None, 0)):
+        sampler.seat(table, Opponent(f"match {table}", rival, seat=seat))
+    seats = np.zeros((4, 2))
+    for step in range(200):
+        if step == 100:  # one for the other seat is next at the last table: its games begin as those under way end
+            sampler.seat(3, Opponent("later", rival, seat=1))
+        before = sampler._home.copy()
+        sampler.advance()
+        done = watched.turns[-1].done
+        np.add.at(seats, (sampler.table[done], before[done]), 1)
+    assert seats[0, 0] == 0 < seats[0, 1] and seats[1, 1] == 0 < seats[1, 0]
+    assert abs(seats[2, 0] - seats[2, 1]) <= 4 and seats[3].min() > 50
+    sampler.restart()
+    assert sorted(sampler._home[sampler.table == 3]) == [0, 0, 0, 0]
+
+
 def test_a_table_plays_on_with_whom_it_began_and_results_are_kept_apart():
     sampler = make(KUHN, num_envs=8, tables=2)
     rivals = {name: policy_for(sampler.games, seed) for seed, name in enumerate("abc")}

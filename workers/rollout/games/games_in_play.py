@@ -9,7 +9,7 @@
 
 The N game slots are split into tables, each with one opponent at a time, as a league hands out matches. In each slot
 the learning policy takes the two seats in turn, and at each table half of the slots begin in either, so that both are
-played equally often.
+played equally often; except against opponents that come for one seat.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Opponent:
     tag: Hashable  # comes back with the results
     policy: Policy | None = None
     recorded: bool = False  # whether results against it hold the games themselves
+    seat: int | None = None  # the one that it takes, 0 or 1; None: either in turn
 
 
 @dataclass(slots=True)
@@ -84,7 +85,8 @@ class GamesInPlay:
         self.num_tables = tables
         slots = np.arange(num_games)
         self.table = slots % tables  # [N]
-        self._home = (slots // tables % 2).astype(np.int64)  # [N]: the seat of the learning policy
+        self._turns = (slots // tables % 2).astype(np.int64)  # [N]: the seat that is its turn
+        self._home = self._turns.copy()  # [N]: the seat of the learning policy
         self._slots = slots
         self._reward_scale = np.float32(reward_scale)
         mirror = Opponent("self")
@@ -128,8 +130,7 @@ class GamesInPlay:
             self._opponents[number] = opponent
         self._invited[table] = number
         if self._fresh:
-            self._met[self.table == table] = number
-            self._look_what_is_kept()
+            self._meet(np.flatnonzero(self.table == table))
 
     def restart(self) -> None:
         """Drop all games and all experience: the policy has become another one. Results that were made stay.
@@ -140,8 +141,7 @@ class GamesInPlay:
         self._memory.begin()
         self._unanswered[:] = False
         self._turn = None
-        self._met = self._invited[self.table]
-        self._look_what_is_kept()
+        self._meet(self._slots)
         self._fresh = True
 
     @property
@@ -270,8 +270,16 @@ class GamesInPlay:
                 if game is not None:
                     self._games.setdefault(number, []).append(game)
         self._episodes.append(np.stack([returns, finished.length.astype(np.float32)], axis=1))
-        self._home[slots] = 1 - home
+        self._turns[slots] = 1 - self._turns[slots]
+        self._meet(slots)
+
+    def _meet(self, slots: np.ndarray) -> None:
+        """Begin games in `slots` against the opponents that their tables have now, in their seats."""
         self._met[slots] = self._invited[self.table[slots]]
+        self._home[slots] = self._turns[slots]
+        for number, opponent in self._opponents.items():
+            if opponent.seat is not None:
+                self._home[slots[self._met[slots] == number]] = 1 - opponent.seat
         self._look_what_is_kept()
 
     def _look_what_is_kept(self) -> None:

@@ -1,0 +1,78 @@
+"""The mixture of frozen players: one rule for the score of a league and for the players that train against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from league.empirical_game.quantal_response import quantal_response
+from league.empirical_game.restricted_game import Places, restricted_game
+from league.empirical_game.solvers import solve_zero_sum
+from league.rules.win_rates import Slots
+
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """How far means of games are believed; by default they are taken for the truth.
+
+    A cell counts from `least` games on. A player is left out once it gains nothing within the cells' intervals, which
+    hold with confidence 1 - `alpha` for returns within [-bound, bound]; `alpha` None: by the means. The members play
+    a quantal response at `temperature` times the mean standard error of their cells, or Nash's mixture where that is at
+    most `exact`, in points of a game.
+    """
+
+    least: int = 1
+    alpha: float | None = None
+    bound: float = 1.0
+    temperature: float = 0.0
+    exact: float = 0.0
+
+
+class MeanReturns(Protocol):
+    """Mean returns of slots in seat 0 (rows) against slots in seat 1 (columns): league.empirical_game.returns."""
+
+    def games(self, slots: Slots) -> NDArray[np.float64]: ...
+
+    def matrix(self, slots: Slots) -> NDArray[np.float64]: ...
+
+    def errors(self, slots: Slots) -> NDArray[np.float64]: ...
+
+    def interval(self, slots: Slots, bound: float, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+
+class Mixture(NamedTuple):
+    """An equilibrium between players, whose places are 0 to n - 1."""
+
+    shares: NDArray[np.float64]  # (2, n), a row per seat: how often each is played there; 0 outside of the members
+    members: Places  # between whom it is an equilibrium
+    undecided: Places  # outside, and cells are missing to say whether they gain
+    wanted: list[tuple[int, int]]  # those cells, the ones to play first first; a place in seat 0, one in seat 1
+
+
+def mixture_of(returns: MeanReturns, slots: Slots, settings: MixtureSettings) -> Mixture:
+    """Return the equilibrium of the players at `slots` (n,) on their mean returns so far.
+
+    Before any cell is known, the first of `slots` alone.
+    """
+    matrix, known = returns.matrix(slots), returns.games(slots) >= settings.least
+    slack = np.zeros_like(matrix)
+    if settings.alpha is not None:
+        lower, upper = returns.interval(slots, settings.bound, settings.alpha)
+        slack = np.maximum(upper - matrix, matrix - lower)
+    found = restricted_game(matrix, slack, known)
+    shares, members = np.zeros((2, len(slots))), found.members
+    shares[:, :1] = 1.0
+    if len(members) > 1:
+        among = matrix[np.ix_(members, members)]
+        temperature = settings.temperature
+        if temperature > 0.0:
+            temperature *= float(returns.errors(slots[members]).mean())
+        shares[:] = 0.0
+        if temperature <= settings.exact:
+            shares[:, members] = solve_zero_sum(among)[0], solve_zero_sum(-among.T)[0]
+        else:
+            shares[:, members] = quantal_response(among, temperature)
+    return Mixture(shares, members, found.undecided, found.wanted)

@@ -1,0 +1,61 @@
+"""league.empirical_game.mixture: one mixture for the score and for the players that train against it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.league_in_memory import add, league
+
+from league.empirical_game.mixture import MixtureSettings, mixture_of
+from league.empirical_game.returns import Returns
+from league.matchmaking import choose, distribution, kind_of, seat_of
+from league.state.league_state import LeagueState
+
+GAMES = 4096
+
+
+def nearly_equal(players: int) -> LeagueState:
+    """A league whose frozen players are alike but for .1, known to .03, with an edge of .2 in seat 0."""
+    rng = np.random.default_rng(3)
+    state = league()
+    for name in ("main", *(f"main@{version}" for version in range(players))):
+        add(state, name, "psro")
+    state.empirical_game.settings = MixtureSettings(1000, 0.05, 1.0, 0.25, 5e-5)
+    for first in range(1, players + 1):
+        for second in range(1, players + 1):
+            mean = 0.2 + rng.normal(0.0, 0.1) + rng.normal(0.0, 0.016)
+            state.empirical_game.add(first, second, GAMES, mean * GAMES, GAMES)
+    return state
+
+
+def test_psro_players_meet_in_each_seat_the_mixture_by_which_the_league_is_scored() -> None:
+    state = nearly_equal(20)
+    me, kind, slots = state.players["main"], kind_of("psro"), state.roster.historical
+    scored = mixture_of(state.empirical_game, slots, state.empirical_game.settings).shares
+    by_seat = np.zeros((2, state.roster.slots))
+    for branch in kind.branches(state, me):
+        if branch.probability:
+            seat, candidates = seat_of(branch.name), branch.candidates()
+            assert seat is not None and branch.probability == 0.5
+            by_seat[seat, candidates.slots] += candidates.probabilities
+    np.testing.assert_array_equal(by_seat[:, slots], scored)
+    assert np.abs(scored[0] - scored[1]).sum() / 2.0 > 0.1, "what is good in one seat is not in the other"
+    np.testing.assert_allclose(distribution(kind, state, me)[slots], scored.mean(axis=0))
+
+    rng, met = np.random.default_rng(1), np.zeros((2, state.roster.slots))
+    for _ in range(2000):
+        choice = choose(kind, state, me, rng)
+        met[seat_of(choice.branch), choice.opponent.slot] += 1
+    expected = 1000.0 * scored
+    assert (np.abs(met[:, slots] - expected) <= 4.5 * np.sqrt(expected) + 1e-9).all()
+
+
+def test_before_any_game_the_first_stands_for_all_and_the_others_are_undecided() -> None:
+    found = mixture_of(Returns(), np.arange(3), MixtureSettings())
+    np.testing.assert_array_equal(found.shares, [[1.0, 0.0, 0.0]] * 2)
+    assert found.undecided.tolist() == [0, 1, 2] and found.wanted == [(0, 0)]
+
+
+@pytest.mark.parametrize(("branch", "seat"), [("meta_in_seat_0", 0), ("meta_in_seat_1", 1), ("meta", None)])
+def test_the_name_of_a_branch_tells_the_seat_that_opponents_take(branch: str, seat: int | None) -> None:
+    assert seat_of(branch) == seat
