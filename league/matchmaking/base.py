@@ -39,6 +39,7 @@ class Candidates(NamedTuple):
 
 
 IN_SEAT = "_in_seat_"
+DECISIONS, MATCHES = "decisions", "matches"
 
 
 class Branch(NamedTuple):
@@ -91,8 +92,12 @@ class Kind:
     # Steps between snapshots of a player: 0 snapshots at the end of every learning period, None never.
     snapshot_every: int | None = 0
 
+    # The unit of the shares of opponents: "decisions" that the player learns from, or "matches", as most publications
+    # have it. A match against itself gives twice as many decisions as another, since it learns from both seats.
+    shares: str = DECISIONS
+
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
-        """Yield the ways in which `me` finds its next opponent; their probabilities sum to 1.
+        """Yield the ways in which `me` finds its next opponent; their probabilities, in `shares`, sum to 1.
 
         Raises MatchmakingError when there is nobody to play.
         """
@@ -125,7 +130,10 @@ def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
         made = kind(**config)
     except TypeError as error:  # a field without a default is missing
         raise ConfigurationError(f"{name}: {str(error).split('__init__() ')[-1]}") from None
-    if problems := made.problems():
+    problems = made.problems()
+    if made.shares not in (DECISIONS, MATCHES):
+        problems.append(f"shares={made.shares!r} is not {DECISIONS!r} or {MATCHES!r}")
+    if problems:
         raise ConfigurationError([f"{name}: {problem}" for problem in problems])
     return made
 
@@ -137,6 +145,14 @@ def names_of(kind: type[Kind]) -> frozenset[str]:
 
 def choose(kind: Kind, view: View, me: Player, rng: np.random.Generator) -> Choice:
     """Draw the next opponent of `me`. Raises MatchmakingError when there is none."""
+    while True:
+        choice = _drawn(kind, view, me, rng)
+        # Half of the matches against itself teach as much as all against another would.
+        if choice.opponent.slot != me.slot or kind.shares == MATCHES or rng.random() < 0.5:
+            return choice
+
+
+def _drawn(kind: Kind, view: View, me: Player, rng: np.random.Generator) -> Choice:
     branches = [branch for branch in kind.branches(view, me) if branch.probability > 0.0]
     coin, passed = rng.random(), 0.0
     taken = branches[-1]
@@ -153,13 +169,16 @@ def choose(kind: Kind, view: View, me: Player, rng: np.random.Generator) -> Choi
 
 
 def distribution(kind: Kind, view: View, me: Player) -> NDArray[np.float64]:
-    """Return the probability of each slot to be the next opponent of `me`, (slots,) float64."""
+    """Return the probability of each slot to be the opponent in the next match of `me`, (slots,) float64."""
     total = np.zeros(view.roster.slots)
     for branch in kind.branches(view, me):
         if branch.probability <= 0.0:
             continue
         candidates = branch.candidates()
         np.add.at(total, candidates.slots, branch.probability * candidates.probabilities)
+    if kind.shares == DECISIONS and total[me.slot]:
+        total[me.slot] /= 2.0
+        total /= total.sum()
     return total
 
 

@@ -32,7 +32,8 @@ def race() -> LeagueState:
 
 def play(state: LeagueState, name: str, **config: float) -> dict[str, float]:
     player = state.players[name]
-    return named(state, distribution(kind_of(player.kind, config), state, player))
+    published = {"shares": "matches", **config}
+    return named(state, distribution(kind_of(player.kind, published), state, player))
 
 
 def rates(state: LeagueState, home: str, **away: float) -> None:

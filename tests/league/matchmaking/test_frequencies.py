@@ -134,7 +134,11 @@ def observe(sim: Simulated, me: str, formula: Callable[[Simulated, str], dict[st
     expected: dict[str, float] = defaultdict(float)
     variance: dict[str, float] = defaultdict(float)
     for match in range(MATCHES):
-        for name, p in formula(sim, me).items():
+        shares = formula(sim, me)
+        if kind.shares == "decisions":  # of a match against itself are twice as many
+            weights = {name: p / 2 if name == me else p for name, p in shares.items()}
+            shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
+        for name, p in shares.items():
             expected[name] += p
             variance[name] += p * (1 - p)
         opponent = choose(kind, sim.state, player, sim.rng).opponent.name
@@ -153,7 +157,7 @@ def observe(sim: Simulated, me: str, formula: Callable[[Simulated, str], dict[st
 
 
 RACE = {
-    "main": ("main_agent", {}, 1500.0),
+    "main": ("main_agent", {"shares": "matches"}, 1500.0),
     "main_second": ("main_agent", {}, 1560.0),
     "hunter": ("main_exploiter", {}, 1250.0),
     "left": ("league_exploiter", {}, 1400.0),

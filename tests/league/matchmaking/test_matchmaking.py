@@ -38,9 +38,21 @@ def test_self_play_is_against_oneself(small: LeagueState) -> None:
 
 def test_random_is_uniform_over_the_history(small: LeagueState) -> None:
     assert play(small, "random") == pytest.approx({f"main@{version}": 1 / 3 for version in (1, 2, 3)})
-    assert play(small, "random", self_share=0.4) == pytest.approx(
+    assert play(small, "random", self_share=0.4, shares="matches") == pytest.approx(
         {"main": 0.4, **{f"main@{version}": 0.2 for version in (1, 2, 3)}}
     )
+
+
+@pytest.mark.parametrize("kind", ["random", "pfsp", "psro"])
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.9])
+def test_a_share_is_of_decisions_where_matches_against_itself_give_two_each(
+    small: LeagueState, kind: str, share: float
+) -> None:
+    found = play(small, kind, self_share=1.0 - share)
+    of_others = sum(p for name, p in found.items() if name != "main")
+    assert of_others == pytest.approx(2.0 * share / (1.0 + share))
+    decisions = of_others + 2.0 * found.get("main", 0.0)
+    assert of_others / decisions == pytest.approx(share)
 
 
 @pytest.mark.parametrize("weighting", sorted(WEIGHTINGS))
@@ -154,6 +166,7 @@ def test_a_wrong_name_lists_the_right_ones() -> None:
     ("kind", "config", "problem"),
     [
         ("random", {"self_share": 1.5}, "self_share=1.5"),
+        ("pfsp", {"shares": "games"}, "shares='games' is not 'decisions' or 'matches'"),
         ("softmax", {"temperature": 0.0}, "temperature=0.0"),
         ("fixed", {}, "opponent is not given"),
         ("psro", {"self_share": 0.7, "uniform_share": 0.7}, "shares within 1"),

@@ -94,7 +94,7 @@ def test_psro_may_keep_a_share_for_itself_and_for_everyone() -> None:
     add(state, "main@4", "psro")
     for version in (1, 2, 3):
         set_return(state, "main@4", f"main@{version}", -2.0)
-    found = play(state, "main", "psro", self_share=0.2, uniform_share=0.4)
+    found = play(state, "main", "psro", self_share=0.2, uniform_share=0.4, shares="matches")
     assert found["main"] == pytest.approx(0.2) and found["main@4"] == pytest.approx(0.1)
 
 

@@ -31,13 +31,13 @@ class LeagueInMemory(MatchHost):
         pass
 
 
-def playing(tables=2, match_games=50):
-    games = envs.make_two_player("openspiel:kuhn_poker", 16, 1)
+def playing(tables=2, match_games=50, self_share=0.3, slots=16):
+    games = envs.make_two_player("openspiel:kuhn_poker", slots, 1)
     spaces = games.single_observation_space, games.single_action_space
     policy = build_policy({"hidden_sizes": []}, *spaces, 1)
     sampler = MatchSampler(games, policy, seed=1, tables=tables)
     league = MemoryLeague(seed=1)
-    league.add_player("main", "random", {"self_share": 0.3})
+    league.add_player("main", "random", {"self_share": self_share})
     rivals = {}
     for version in range(3):
         rivals[league.snapshot("main", version).name] = build_policy({"hidden_sizes": []}, *spaces, version)
@@ -55,6 +55,22 @@ def test_every_match_that_was_asked_for_is_reported_once_or_under_way():
     assert counters["issued"] == counters["counted"] + len(league.state.matches)
     assert len(league.state.matches) <= 4  # of two tables: the match of each, and one whose last games are played
     assert {match.away for match, _ in told} == set(league.state.players)
+
+
+def test_the_share_of_decisions_learned_from_is_the_one_that_is_written():
+    matches, _, _ = playing(tables=32, match_games=8, self_share=0.75, slots=256)
+    sampler, learned = matches.sampler, Counter()
+    take = sampler.take_decisions
+
+    def count(request, *decisions):
+        if request.learns:
+            learned.update(sampler._is_mirror(sampler._met[request.rows]).tolist())
+        take(request, *decisions)
+
+    sampler.take_decisions = count
+    while learned.total() < 15_000:
+        matches.collect(32)
+    assert learned[False] / learned.total() == pytest.approx(0.25, abs=0.05)
 
 
 def test_a_match_has_the_games_asked_for_and_those_that_had_begun():
