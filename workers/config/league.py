@@ -25,7 +25,7 @@ class PlayerConfig:
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # by rule: league.rules.hyperparameters
     algorithm: Mapping[str, Any] = field(default_factory=dict)  # settings in place of the league's `algorithm`
     minimax: float = 0.0  # part of the opponents' values of their next positions that is taken from its rewards
-    updates: int = 1  # in each round of a league in one process: its share of the learning
+    updates: float = 1.0  # its share of the decisions learned from, in relation to the other players'
     initial: str | None = None  # weights to which a reset returns (workers.config.initial_weights); null: fresh ones
     learners: int | None = None  # learners that share its updates; null: as many as the run's `learners`
 
@@ -152,8 +152,6 @@ class LeagueConfig:
         for name, player in self.players.items():
             if not NAME.fullmatch(name):
                 yield f"player {name!r}: its name must be {ALLOWED}"
-            if player.updates < 1:
-                yield f"updates={player.updates} of player {name!r} must be at least 1"
             if not 0 <= player.minimax < inf:
                 yield f"minimax={player.minimax} of player {name!r} must be at least 0, and finite; 1 is the paper's"
             own, shared = player.algorithm.get("name"), self.algorithm.get("name", "ppo")
@@ -162,6 +160,8 @@ class LeagueConfig:
                     f"algorithm of player {name!r}: name={own} is not that of all players, {shared}; leave it out, and "
                     f"set what is to differ"
                 )
+            if not 0 < player.updates < inf:
+                yield f"updates={player.updates:g} of player {name!r} must be above 0, and finite"
             if player.initial == "":
                 yield f"initial='' of player {name!r} must name a checkpoint or PLAYER@VERSION, or be null"
             if player.learners is not None and player.learners < 1:

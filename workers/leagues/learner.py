@@ -7,12 +7,15 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import redis
+
 from tasks.worker.pool import stop_worker
 from warren.errors import LeagueError, PlayerStopped
 from workers.config import roles
 from workers.config.schema import Config
 from workers.leagues.client import LeagueClient
 from workers.leagues.course import STOPPED, LeagueCourse, league_trainer
+from workers.leagues.turns import RoundTurns
 from workers.learning.allreduce.ranks import Ranks
 from workers.learning.learner import train
 from workers.learning.learner_role import LearnerRole
@@ -38,6 +41,7 @@ class LeagueLearnerRole(LearnerRole):
         """Take the event that ends the waiting of the course's client."""
         super().__init__(config, session, trainer, config.player)
         self.course, self._stopping = course, stopping
+        self.turns = RoundTurns(session.redis, session.topology.key_prefix, config.player, league_of(config))
 
     def work(self) -> int:
         try:
@@ -62,6 +66,7 @@ class LeagueLearnerRole(LearnerRole):
             return super().learn(calls)
         if self.rounds.returned(payloads[0]["round"]):
             self.rounds.succeeded()
+            self._leave_turns()
             logger.info("player %s: waiting: %s", self.course.player, deferred)
             again = threading.Timer(AGAIN_AFTER, self.rounds.dispatch, (self.trainer.progress.version,))
             again.daemon = True
@@ -89,8 +94,26 @@ class LeagueLearnerRole(LearnerRole):
             return
         elif status == "paused":
             self.rounds.hold()
+            self._leave_turns()
         elif self.rounds.held:
             self.rounds.release()
+        elif self.trainer.leads:
+            self.turns.stay()
+
+    def is_its_turn(self) -> bool:
+        """Return whether the next round may begin, by the players' shares; of several learners the first one waits."""
+        return not self.trainer.leads or self.turns.mine(self.trainer.progress.steps)
+
+    def end(self) -> None:
+        """Stop the background threads, and let the other players go on without this one."""
+        super().end()
+        self._leave_turns()
+
+    def _leave_turns(self) -> None:
+        try:
+            self.turns.leave()
+        except redis.RedisError as error:  # the others wait for some seconds
+            logger.debug("the other players were not told: %s", error)
 
 
 def run(config: Config) -> int:

@@ -35,6 +35,7 @@ from warren.errors import ConfigurationError
 from workers.config import initial_weights, teachers
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import evaluator_of
+from workers.leagues.turns import CREDIT, Turns, shares_of
 from workers.rollout.games.games_in_play import Opponent
 from workers.rollout.games.match_result import MatchResult
 from workers.rollout.games.match_scheduler import Matches, MatchHost
@@ -96,6 +97,9 @@ class LocalLeague:
         self._spaces = games.single_observation_space, games.single_action_space
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
         self.progress = 0.0  # of the run, for schedules that follow it: to be set by who calls `round`
+        shares = shares_of(config)
+        self._turns = Turns(shares, CREDIT * config.lanes * config.unroll_length)
+        self._updates = round(sum(shares.values()) / min(shares.values()))  # of a round
         self._training_time = self._evaluation_time = 0.0
         self._solved: tuple[int, int, np.ndarray] | None = None
         # A player that begins with another's model joins after it.
@@ -123,11 +127,13 @@ class LocalLeague:
     # Training.
 
     def round(self) -> None:
-        """Make the updates of every learning player, then evaluate for the evaluator's share of the time."""
+        """Make updates of the players by their shares, one of the smallest; then evaluate for its share of the time."""
         started = time.perf_counter()
-        for trainee in self.trainees.values():
-            for _ in range(self.config.players[trainee.name].updates):
-                self.learn(trainee)
+        for _ in range(self._updates):
+            name = self._turns.next(list(self.trainees))
+            before = self.trainees[name].steps
+            self.learn(self.trainees[name])
+            self._turns.had(name, self.trainees[name].steps - before)
         self._training_time += time.perf_counter() - started
         share = self.config.evaluation_share
         self.evaluate(self._training_time * share / (1.0 - share) - self._evaluation_time)

@@ -14,7 +14,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +22,7 @@ import redis
 from warren.errors import ConfigurationError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config.league import LeagueConfig
 from workers.leagues.known_players import Learning
+from workers.leagues.turns import CREDIT, Turns, shares_of
 from workers.rollout.sending.outbox import Outbox
 from workers.runtime.actor_count import Count
 from workers.runtime.session import Session
@@ -32,34 +32,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY = 1.0  # s between requests for the list of learning players
 AGAIN_AFTER = 1.0  # s until a player is played for again that could not be
 IDLE = 0.005  # s between checks while nobody can be played for
-CREDIT = 4  # turns that a player may be behind the others: what it missed beyond is not made up for
 FAILURES = 2  # rollouts in a row that may fail in the user's code before this actor gives up
-
-
-class Turns:
-    """Turns of players: next is the one with the fewest decisions by its share (stride scheduling). Pure.
-
-    `shares`: player -> its share of the decisions, 1 for others. `credit`: decisions by which a player may lag behind.
-    """
-
-    def __init__(self, shares: Mapping[str, float], credit: float) -> None:
-        self._shares, self._credit = shares, credit
-        self._had: dict[str, float] = {}
-
-    def next(self, players: Sequence[str]) -> str:
-        """Return the one of `players` with the fewest decisions by its share, the first of several."""
-        floor = max(self._had.values(), default=0.0) - self._credit
-        for player in players:
-            self._had[player] = max(self._had.get(player, floor), floor)
-        return min(players, key=self._had.__getitem__)
-
-    def had(self, player: str, decisions: int) -> None:
-        """Count `decisions` that were made for `player`."""
-        self._had[player] += decisions / self._shares.get(player, 1.0)
-
-    def keep(self, players: Iterable[str]) -> None:
-        """Forget all but `players`: the others learn no more."""
-        self._had = {player: had for player, had in self._had.items() if player in set(players)}
 
 
 @dataclass
@@ -101,8 +74,7 @@ class LeagueStream:
         self._host, self._stopping, self._actors = host, stopping, Count(session)
         # As large as the share of an update that each of its segments has, however many actors there are now.
         self._lanes = -(-league.lanes // session.config.segments_per_update)
-        shares = {name: float(player.updates) for name, player in league.players.items()}
-        self._turns = Turns(shares, CREDIT * self._lanes * league.unroll_length)
+        self._turns = Turns(shares_of(league), CREDIT * self._lanes * league.unroll_length)
         self._outbox = Outbox(session, far)
         self._turn_states: dict[str, TurnState] = {}
         self._learning: list[str] = []  # players to play for, as the league said last

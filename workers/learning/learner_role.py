@@ -75,6 +75,7 @@ class LearnerRole:
                 self.say_waiting,
                 self._rank_and_size,
                 config.deterministic,
+                self.is_its_turn,
             )
         batch = 1 if self.rounds else config.segments_per_share
         session.app.task(self.learn, base=BatchTask, name="learner.learn", batch=batch, ignore_result=True)
@@ -201,6 +202,10 @@ class LearnerRole:
         """Return this learner's rank and the number of learners."""
         ranks = self.trainer.ranks
         return (0, 1) if ranks is None else (ranks.rank, ranks.size)
+
+    def is_its_turn(self) -> bool:
+        """Return whether the next round may begin. The one player of a plain run waits for nobody."""
+        return True
 
     def on_ready(self) -> None:
         """Begin once the worker consumes; several learners, which wait for each other, on a thread."""

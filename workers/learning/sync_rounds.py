@@ -22,6 +22,7 @@ LONGEST = 16.0  # times round_timeout: the longest wait between two dispatches
 STRAGGLER = 10.0  # s at least that a silent actor delays a round before other actors are asked as well
 USUAL = 5.0  # times as long as rounds usually take: the wait for a silent actor
 REPORT_EVERY = 5.0  # s between messages while waiting
+TURN_EVERY = 0.02  # s between questions whether it is this player's turn
 
 
 class Rounds:
@@ -41,6 +42,8 @@ class Rounds:
 
     Each of several learners has rounds of its own, for its `share` (rank, size) of the actors; `divided`: the same
     actors each time, rather than whichever are free.
+
+    A new round begins once `turn` returns True: it is asked again and again.
     """
 
     def __init__(
@@ -54,9 +57,10 @@ class Rounds:
         on_waiting: Callable[[str], None] = logger.warning,
         share: Callable[[], tuple[int, int]] = lambda: (0, 1),
         divided: bool = False,
+        turn: Callable[[], bool] = lambda: True,
     ) -> None:
         self._app, self._actors, self._timeout, self._share, self._divided = app, actors, timeout, share, divided
-        self._on_given_up, self._on_waiting = on_given_up, on_waiting
+        self._on_given_up, self._on_waiting, self._turn = on_given_up, on_waiting, turn
         self._player = () if player is None else (player,)
         # Not the queue itself, which a message cannot carry: its body travels with the calls of the header.
         self._address = {} if queue is None else {"exchange": queue.exchange.name, "routing_key": queue.routing_key}
@@ -72,6 +76,7 @@ class Rounds:
         self._failures: list[str] = []  # of rounds in a row
         self._dispatched_at = self._reported_at = 0.0
         self._waiting = self._withheld = self._unsent = False
+        self._awaits_turn = threading.Event()
         self._stopping = threading.Event()
         self._lock = threading.RLock()
         self._watch = threading.Thread(target=self._watchdog, name="rounds", daemon=True)
@@ -87,6 +92,7 @@ class Rounds:
     def stop(self) -> None:
         """Dispatch no more."""
         self._stopping.set()
+        self._awaits_turn.set()  # the watch looks up
 
     def dispatch(self, version: int) -> None:
         """Ask every actor for a rollout with weights of `version`; the learn task gets all of them in one call.
@@ -96,10 +102,23 @@ class Rounds:
         with self._lock:
             self._open.clear()
             self._dispatches = 0
-            if self.held and not self._stopping.is_set():
-                self._version, self._waiting, self._withheld = version, False, True
+            if self._stopping.is_set():
                 return
-            self._dispatch(version)
+            self._version, self._waiting = version, False
+            self._awaits_turn.clear()
+            if self.held:
+                self._withheld = True
+            elif self._may_begin():
+                self._dispatch(version)
+            else:
+                self._awaits_turn.set()
+
+    def _may_begin(self) -> bool:
+        try:
+            return self._turn()
+        except redis.RedisError as error:
+            logger.debug("asking again for a turn: %s", error)
+            return False
 
     def _dispatch(self, version: int) -> None:
         if self._stopping.is_set():
@@ -193,7 +212,9 @@ class Rounds:
         return float(min(first * 2.0 ** (self._dispatches + more - 1), LONGEST * self._timeout))
 
     def _watchdog(self) -> None:
-        while not self._stopping.wait(1.0):
+        while not self._stopping.is_set():
+            if self._awaits_turn.wait(1.0) and self._stopping.wait(TURN_EVERY):
+                return
             try:
                 with self._lock:
                     self._check()
@@ -202,6 +223,8 @@ class Rounds:
 
     def _check(self) -> None:
         now = time.monotonic()
+        if self._awaits_turn.is_set():
+            self.dispatch(self._version)
         if not self._waiting:
             return
         if self._unsent:

@@ -84,7 +84,13 @@ def test_a_player_may_learn_more_often_than_others():
     league = LocalLeague(config(players=players))
     league.round()
     assert [league.trainees[name].version for name in ("main", "exploiter")] == [3, 1]
-    with pytest.raises(ConfigurationError, match="updates=0 of player 'main' must be at least 1"):
+    shares = {"main": 0.75, "exploiter": 0.25}
+    players = {name: {"kind": "random", "updates": share} for name, share in shares.items()}
+    league = LocalLeague(config(players=players))
+    for _ in range(3):
+        league.round()
+    assert {name: trainee.steps / (3 * 4 * 128) for name, trainee in league.trainees.items()} == shares
+    with pytest.raises(ConfigurationError, match="updates=0 of player 'main' must be above 0"):
         config(players={"main": {"kind": "main_agent", "updates": 0}})
 
 

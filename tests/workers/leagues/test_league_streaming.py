@@ -13,7 +13,7 @@ import redis
 from warren.errors import BrokerError, ConfigurationError, LeagueError, PlayerUnavailable
 from workers.config.schema import Config, EnvConfig
 from workers.leagues import streaming as module
-from workers.leagues.streaming import LeagueStream, Turns
+from workers.leagues.streaming import LeagueStream
 from workers.rollout.sending import outbox
 from workers.runtime.segment_ledger import Segment
 
@@ -280,14 +280,3 @@ def raises(error: Exception) -> Any:
         raise error
 
     return offer
-
-
-def test_the_player_furthest_behind_is_next() -> None:
-    turns = Turns({}, credit=1000)
-    assert turns.next(["a", "b"]) == "a"
-    turns.had("a", 64)
-    assert turns.next(["a", "b"]) == "b"
-    turns.had("b", 32)
-    assert turns.next(["a", "b"]) == "b"
-    turns.keep(["a"])
-    assert turns.next(["a"]) == "a"

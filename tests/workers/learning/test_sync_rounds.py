@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 from celery import Celery
 from support.stand_ins import Chords
 from support.waiting import until
@@ -204,6 +205,40 @@ def test_the_same_error_of_the_users_own_code_twice_ends_the_run_with_it(
     rounds.failed(chords.last, why, by_user=True)
     assert given_up == [why]
     assert len(chords.dispatched) == 2
+
+
+def test_a_round_begins_once_it_is_this_players_turn_and_it_is_not_held(
+    chords: Chords, make: Callable[..., Rounds]
+) -> None:
+    asked: list[int] = []
+    answers: list[bool | Exception] = [False, redis.ConnectionError("away"), False, True]
+
+    def turn() -> bool:
+        asked.append(1)
+        answer = answers[min(len(asked), len(answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    rounds = make(turn=turn)
+    rounds.start(version=4)
+    until(lambda: chords.dispatched)
+    assert len(asked) == 4 and chords.dispatched == [(rounds.current, 4, 3)]
+    asked.clear()
+    rounds.hold()
+    rounds.dispatch(5)
+    assert asked == []
+    rounds.release()
+    until(lambda: len(chords.dispatched) == 2)
+    assert chords.dispatched[1] == (rounds.current, 5, 3)
+    asked.clear()
+    answers[:] = [False]
+    rounds.dispatch(6)
+    rounds.hold()
+    until(lambda: rounds._withheld)
+    answers[:] = [True]
+    rounds.release()
+    until(lambda: len(chords.dispatched) == 3)
 
 
 def test_after_a_stop_nothing_is_dispatched(chords: Chords, make: Callable[..., Rounds]) -> None:

@@ -1,0 +1,107 @@
+"""Turns of players by their shares: of one process that plays for all, and of learners that ask by themselves."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+import redis
+
+from workers.config.league import LeagueConfig
+from workers.leagues import turns as turns_module
+from workers.leagues.turns import RoundTurns, Turns, shares_of
+
+ROUND = 512  # decisions
+
+
+def league(shares: dict[str, float]) -> LeagueConfig:
+    players = {name: {"kind": "random", "updates": share} for name, share in shares.items()}
+    return LeagueConfig.from_dict({"env": "matrix:rps", "players": players, "lanes": 64, "unroll_length": 8})
+
+
+class Learners:
+    """Gathered learners of some players; `learn` makes updates of those that may, in any order."""
+
+    def __init__(self, redis_url: str, run_name: str, shares: dict[str, float]) -> None:
+        client, prefix = redis.Redis.from_url(redis_url), f"warren.{run_name}:"
+        self.turns = {name: RoundTurns(client, prefix, name, league(shares)) for name in shares}
+        self.steps = Counter[str]()
+        self.random = random.Random(3)
+
+    def learn(self, names: list[str], updates: int) -> Counter[str]:
+        before, made = self.steps.copy(), 0
+        while made < updates:
+            name = self.random.choice(names)
+            if self.turns[name].mine(self.steps[name]):
+                self.steps[name] += ROUND
+                made += 1
+        return self.steps - before
+
+
+SHARES = [{"a": 0.25, "b": 0.75}, {"a": 8.0, "b": 1.0, "c": 1.0, "d": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}]
+
+
+@pytest.mark.parametrize("shares", SHARES, ids=["quarter", "eight", "even"])
+def test_turns_of_one_process_give_each_player_its_share(shares: dict[str, float]) -> None:
+    turns, made = Turns(shares_of(league(shares)), credit=4 * ROUND), Counter[str]()
+    for _ in range(1100):
+        name = turns.next(list(shares))
+        turns.had(name, ROUND)
+        made[name] += 1
+    for name, share in shares.items():
+        assert made[name] == pytest.approx(1100 * share / sum(shares.values()), abs=2)
+
+
+def test_the_player_furthest_behind_is_next() -> None:
+    turns = Turns({}, credit=1000)
+    assert turns.next(["a", "b"]) == "a"
+    turns.had("a", 64)
+    assert turns.next(["a", "b"]) == "b"
+    turns.had("b", 32)
+    assert turns.next(["a", "b"]) == "b"
+    turns.keep(["a"])
+    assert turns.next(["a"]) == "a"
+
+
+@pytest.mark.parametrize("shares", SHARES, ids=["quarter", "eight", "even"])
+def test_gathered_learners_that_ask_by_themselves_give_each_player_its_share(
+    redis_url: str, run_name: str, shares: dict[str, float]
+) -> None:
+    found = Learners(redis_url, run_name, shares).learn(list(shares), 330)
+    for name, share in shares.items():
+        rounds, due = found[name] / ROUND, 330 * share / sum(shares.values())
+        assert rounds == pytest.approx(due, abs=3 * max(1.0, share / min(shares.values())))
+
+
+def test_nobody_waits_for_a_player_that_left_and_it_makes_up_for_nothing(redis_url: str, run_name: str) -> None:
+    learners = Learners(redis_url, run_name, {"a": 1.0, "b": 1.0, "c": 1.0})
+    learners.learn(["a", "b", "c"], 30)
+    learners.turns["c"].leave()
+    learners.turns["c"].stay()  # a pause is not ended by what keeps a learner's place
+    assert learners.learn(["a", "b"], 60).keys() == {"a", "b"}
+    found = learners.learn(["a", "b", "c"], 90)
+    assert all(rounds == pytest.approx(30, abs=3) for rounds in (steps / ROUND for steps in found.values()))
+
+
+def test_a_player_that_is_slow_is_waited_for_and_one_that_is_silent_is_not(
+    redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learners = Learners(redis_url, run_name, {"a": 1.0, "b": 1.0})
+    learners.learn(["a", "b"], 20)
+    while learners.turns["a"].mine(learners.steps["a"]):
+        learners.steps["a"] += ROUND
+    assert abs(learners.steps["a"] - learners.steps["b"]) <= 3 * ROUND
+    learners.turns["b"].stay()
+    assert not learners.turns["a"].mine(learners.steps["a"])
+    monkeypatch.setattr(turns_module, "AWAY", -1.0)
+    assert learners.turns["a"].mine(learners.steps["a"])
+
+
+def test_a_learner_that_is_started_again_goes_on_with_its_players_turns(redis_url: str, run_name: str) -> None:
+    shares = {"a": 1.0, "b": 3.0}
+    learners = Learners(redis_url, run_name, shares)
+    first = learners.learn(["a", "b"], 40)
+    learners.turns["b"] = RoundTurns(redis.Redis.from_url(redis_url), f"warren.{run_name}:", "b", league(shares))
+    found = first + learners.learn(["a", "b"], 40)
+    assert found["b"] / ROUND == pytest.approx(60, abs=6)
