@@ -89,6 +89,9 @@ class Kind:
     # nothing to exploit before there is somebody else.
     begins_frozen: ClassVar[bool] = True
 
+    # Whether it chooses by the returns of evaluators' games, which are not in the stream.
+    needs_returns: ClassVar[bool] = False
+
     # Steps between snapshots of a player: 0 snapshots at the end of every learning period, None never.
     snapshot_every: int | None = 0
 

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,7 @@ def solve(game: EmpiricalGame, slots: Slots, solver: str) -> NDArray[np.float64]
 class Psro(Kind):
     """The Nash mixture of all frozen players, or another meta-solver's; itself with `self_share`."""
 
+    needs_returns: ClassVar[bool] = True
     solver: str = "nash"
     refresh: int = 20  # additions of evaluators (batches of games) until the meta-game is solved anew
     self_share: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -100,6 +101,8 @@ class Softmax(Kind):
 @dataclass(frozen=True)
 class Champion(Kind):
     """The champion of a knockout among its rivals, seeded by Elo as in tennis, decided by their games."""
+
+    needs_returns: ClassVar[bool] = True
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         rivals = rivals_of(view, me)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from league.matchmaking import Kind, Psro, distribution
+from league.matchmaking import KINDS, Kind, distribution
 from league.rules.ratings import Skills
 from league.state.fields import event_order
 from league.state.league_state import Event, LeagueState
@@ -79,10 +79,11 @@ def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) 
 
     Raises LeagueError for a kind that chooses by what the stream does not hold.
     """
-    if isinstance(kind, Psro):
+    if kind.needs_returns:
+        refused = ", ".join(name for name in KINDS if KINDS[name].needs_returns)
         raise LeagueError(
-            "psro and pbt_psro choose by the evaluators' returns, which are not part of the stream; no replay can say "
-            "whom they would have met"
+            f"players of this kind ({refused}) choose by the evaluators' returns, which are not part of the stream: no "
+            "replay can say whom they would have met; name another kind"
         )
     state, found = LeagueState(), dict[str, Comparison]()
     wanted = None if players is None else set(players)

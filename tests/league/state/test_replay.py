@@ -211,7 +211,7 @@ def test_skills_are_folded_along(played: tuple[Store, list[tuple[str, LeagueStat
     assert max(skill.sigma for skill in skills.skills.values()) < 25 / 3
 
 
-@pytest.mark.parametrize("kind", ["psro", "pbt_psro"])
+@pytest.mark.parametrize("kind", ["psro", "pbt_psro", "champion"])
 def test_what_a_kind_would_have_done_that_needs_returns_is_not_made_up(kind: str) -> None:
     with pytest.raises(LeagueError, match="returns, which are not part of the stream"):
         replay.through([], kind_of(kind))
