@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from league.empirical_game.solvers import antisymmetric
 from league.matchmaking.base import KINDS, Branch, Candidates, Decision, Kind, rivals_of, share_problems, weighted
 from league.matchmaking.psro import Psro
 from league.matchmaking.view import Player, View
@@ -74,31 +73,48 @@ class PbtElo(Kind):
         return wrong + share_problems("exploit_below", self.exploit_below)
 
 
+def added_by(view: View, one: int, other: int) -> tuple[float, float] | None:
+    """Return (mean positive payoff of slot `one`, that of `other`) over opponents that both met; None without any."""
+    slots = view.roster.everyone
+    met = (view.games(one, slots) > 0.0) & (view.games(other, slots) > 0.0) & (slots != one) & (slots != other)
+    pair = np.array([one, other], dtype=np.intp)
+    direct = pair if view.games(one, pair)[1] > 0.0 else pair[:0]
+    opponents = np.concatenate([slots[met], direct])  # of itself a player gains nothing, so both may stand for each
+    if not len(opponents):
+        return None
+    gains = [np.maximum(2.0 * view.win_rates(slot, opponents) - 1.0, 0.0) for slot in (one, other)]
+    for gained, slot in zip(gains, (one, other), strict=True):
+        gained[opponents == slot] = 0.0
+    return float(gains[0].mean()), float(gains[1].mean())
+
+
 @KINDS.register("pbt_psro")
 @dataclass(frozen=True)
 class PbtPsro(Psro):
     """A population that plays the Nash mixture of its rivals; who adds little to the league copies who adds most.
 
-    What a player adds is the positive part of its payoff against all rivals of the population, summed (Balduzzi et al.
-    2019: only what it wins extends the gamescape). Below `exploit_below` of the best, it takes over the best's weights.
-    That payoff is the win rates of its own matches: it still learns, so it is in no evaluator's games.
+    What a player adds is the positive part of its payoff (Balduzzi et al. 2019: only what it wins extends the
+    gamescape). Two players are compared by its mean over each other and the opponents that both have met: one that was
+    reset or copied another has met few since. Who adds less than `exploit_below` of what another does takes over the
+    weights of the one that adds most. That payoff is the win rates of its own matches: it still learns, so it is in no
+    evaluator's games.
     """
 
     exploit_below: float = 0.5
 
     def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
         decision = super().period_end(view, me, steps, rng)
-        population = view.roster.learning_of({me.kind})
-        if len(population) < 2:
+        above = []
+        for slot in fellows_of(view, me).tolist():
+            found = added_by(view, me.slot, slot)
+            if found is not None and found[0] < self.exploit_below * found[1]:
+                above.append((found[1], found[0], slot))
+        if not above:
             return decision
-        payoff = antisymmetric(view.matrix(view.roster.everyone))
-        added = np.maximum(payoff, 0.0).sum(axis=1)[np.searchsorted(view.roster.everyone, population)]
-        mine, best = added[population == me.slot][0], added.max()
-        if mine >= self.exploit_below * best:
-            return decision
-        strongest = view.roster.by_slot[int(population[int(added.argmax())])].name
-        reason = f"adds {mine:.3f} to the league, below {self.exploit_below} of what {strongest} adds ({best:.3f})"
-        return Decision(decision.snapshot, exploit=strongest, reason=reason)
+        theirs, mine, slot = max(above)
+        stronger = view.roster.by_slot[slot].name
+        reason = f"adds {mine:.3f} to the league, below {self.exploit_below} of what {stronger} adds ({theirs:.3f})"
+        return Decision(decision.snapshot, exploit=stronger, reason=reason)
 
     def problems(self) -> list[str]:
         wrong = super().problems()

@@ -211,14 +211,31 @@ def test_simple_players_meet_their_opponents_as_often_as_they_say(kind: str) -> 
     assert errors and max(errors.values()) <= 3.0, errors
 
 
-def test_psro_players_meet_a_cycle_as_often_as_its_equilibrium_says() -> None:
-    sim = Simulated({"main": ("psro", {"refresh": 10**9}, 1450.0)}, {f"main@{v}": 1400.0 for v in range(3)})
+@pytest.mark.parametrize("kind", ["psro", "pbt_psro"])
+def test_psro_players_meet_a_cycle_as_often_as_its_equilibrium_says(kind: str) -> None:
+    sim = Simulated({"main": (kind, {"refresh": 10**9}, 1450.0)}, {f"main@{v}": 1400.0 for v in range(3)})
     for one, other, edge in ((0, 1, 0.8), (1, 2, 0.6), (2, 0, 0.4)):
         set_return(sim.state, f"main@{one}", f"main@{other}", edge)
     # The mixture is in proportion to the stake opposite to each.
     equilibrium = {"main@0": 0.6 / 1.8, "main@1": 0.4 / 1.8, "main@2": 0.8 / 1.8}
     errors = observe(sim, "main", lambda sim, me: equilibrium)
     assert len(errors) == 3 and max(errors.values()) <= 3.0, errors
+
+
+def champion(sim: Simulated, me: str) -> dict[str, float]:
+    seeds = sorted(sim.snapshots(), key=lambda name: -sim.state.ratings[sim.slot(name)])
+    while len(seeds) > 1:  # four in the field: first against last, second against third
+        pairs = list(zip(seeds, seeds[::-1], strict=True))[: len(seeds) // 2]
+        won = [one if sim.rate(one, other) >= 0.5 else other for one, other in pairs]
+        seeds = [name for name in seeds if name in won]
+    return {seeds[0]: 1.0}
+
+
+def test_champions_players_meet_who_wins_the_knockout_of_that_moment() -> None:
+    snapshots = {f"main@{version}": 1300.0 + 40.0 * version for version in range(4)}
+    sim = Simulated({"main": ("champion", {}, 1450.0)}, snapshots)
+    errors = observe(sim, "main", champion)
+    assert errors and max(errors.values()) <= 3.0, errors
 
 
 def test_pbt_players_meet_their_opponents_as_often_as_their_elo_says() -> None:

@@ -157,6 +157,27 @@ def test_pbt_psro_copies_who_adds_most_to_the_league() -> None:
     set_win_rate(state, "c", "b", 0.6)
     kind, rng = kind_of("pbt_psro"), np.random.default_rng(0)
     decisions = {name: kind.period_end(state, state.players[name], 10, rng) for name in "abc"}
-    # a adds .8 + .6, c adds .8 + .2, b adds nothing.
-    assert {name: decision.exploit for name, decision in decisions.items()} == {"a": None, "b": "a", "c": None}
+    # Of a and b, a gains .8 from b and neither from c; of b and c, c gains .8 from a and .2 from b; of a and c, a gains
+    # .8 from b, c .2 from b and .8 from a. What a gains from a@1, whom the others have not met, says nothing of them.
+    assert {name: decision.exploit for name, decision in decisions.items()} == {"a": None, "b": "c", "c": None}
     assert decisions["b"].snapshot and "adds 0.000" in decisions["b"].reason
+
+
+def test_a_pbt_psro_player_that_has_met_few_since_it_copied_another_is_not_copied_over_again() -> None:
+    state, exploits = league(), 0
+    for name in ("main", "copy"):
+        add(state, name, "pbt_psro")
+    for version in range(40):
+        add(state, f"main@{version}", "pbt_psro")
+    rng, kind = np.random.default_rng(2), kind_of("pbt_psro")
+    for trial in range(50):
+        for version in range(40):
+            state.payoff.cells[1, 2 + version] = state.payoff.cells[2 + version, 1] = 0.0
+            set_win_rate(state, "main", f"main@{version}", rng.normal(0.7, 0.05))
+        for version in range(trial % 9):  # of equal strength, and its record was cleared when it copied
+            set_win_rate(state, "copy", f"main@{version}", rng.normal(0.7, 0.05))
+        exploits += kind.period_end(state, state.players["copy"], 10, rng).exploit is not None
+    assert exploits <= 1
+    for version in range(8):
+        set_win_rate(state, "copy", f"main@{version}", 0.55)
+    assert kind.period_end(state, state.players["copy"], 10, rng).exploit == "main"
