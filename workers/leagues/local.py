@@ -68,10 +68,8 @@ class LocalHost(MatchHost):
         return self._local.league.request(self._home)
 
     def opponent(self, match: Match) -> Opponent:
-        """Return the player itself, or the newest or frozen weights of another."""
-        local = self._local
-        itself = match.away == self._home
-        policy = None if itself else local.policy_of(local.league.state.players[match.away].slot)
+        """Return the player itself, a frozen one, or another as it is now: its updates change nothing in the match."""
+        policy = None if match.away == self._home else self._local.opponent(match.away)
         return Opponent(match.id, policy, seat=seat_of(match.branch))
 
     def report(self, match: Match, result: MatchResult) -> None:
@@ -93,6 +91,7 @@ class LocalLeague:
         self.league = MemoryLeague(Settings(**config.settings), config.seed, on_event)
         self.returns = self.league.state.empirical_game
         self.frozen: dict[str, Policy] = {}  # the models of frozen players
+        self._copies: dict[str, tuple[tuple[int, int], Policy]] = {}  # of learning ones: (version, generation), model
         games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
         self._spaces = games.single_observation_space, games.single_action_space
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
@@ -115,6 +114,17 @@ class LocalLeague:
         """Return the policy of the player at `slot`."""
         name = self.league.state.roster.by_slot[slot].name
         return self.frozen[name] if name in self.frozen else self.trainees[name].policy
+
+    def opponent(self, name: str) -> Policy:
+        """Return a policy that stays as it is: a frozen player's, or a copy of a learning one's newest weights."""
+        if name in self.frozen:
+            return self.frozen[name]
+        trainee = self.trainees[name]
+        now = trainee.version, self.league.state.players[name].generation
+        known = self._copies.get(name)
+        if known is None or known[0] != now:
+            known = self._copies[name] = now, self._copy(trainee)
+        return known[1]
 
     def mixture(self) -> tuple[Slots, np.ndarray]:
         """Return (slots of all frozen players (n,), their shares in the mixture on returns so far (2, n), per seat)."""
@@ -217,9 +227,12 @@ class LocalLeague:
         trainee.period_end = self.config.period_end(self.league.progress_of(trainee.name).closed_steps)
 
     def _freeze(self, trainee: Trainee, snapshot: Player) -> None:
+        self.frozen[snapshot.name] = self._copy(trainee)
+
+    def _copy(self, trainee: Trainee) -> Policy:
         model = self._new_policy(trainee.name, 0)
         load_weights(model, trainee.policy.state_dict())
-        self.frozen[snapshot.name] = model.requires_grad_(False)
+        return model.requires_grad_(False)
 
     def _begun(self, name: str, generation: int) -> Policy:
         """Return a policy with the weights that the player begins with, at first and after a reset."""

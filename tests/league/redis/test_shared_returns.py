@@ -1,4 +1,4 @@
-"""league.redis.shared_returns: equal to league.returns bit by bit, whoever adds, however often it is sent."""
+"""league.redis.shared_returns: equal to Returns bit by bit, whoever adds, however often it is sent."""
 
 from __future__ import annotations
 

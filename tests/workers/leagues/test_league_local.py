@@ -123,6 +123,19 @@ def test_snapshots_stay_what_they_were_while_the_player_learns_on():
     assert not any(parameter.requires_grad for parameter in league.frozen["main@0"].parameters())
 
 
+def test_an_opponent_that_learns_stays_what_it_was_until_its_match_ends():
+    league = LocalLeague(config(match_games=10_000))
+    main, exploiter = league.trainees["main"], league.trainees["exploiter"]
+    league.learn(exploiter)
+    (met,) = {opponent.policy for opponent in exploiter.sampler._opponents.values() if opponent.policy}
+    before = weights(main.policy)
+    for _ in range(2):
+        league.learn(main)
+    assert torch.equal(weights(met), before) and not torch.equal(weights(main.policy), before)
+    assert torch.equal(weights(league.opponent("main")), weights(main.policy))
+    assert league.opponent("main") is league.opponent("main") is not main.policy
+
+
 def test_a_reset_player_has_fresh_weights_a_fresh_optimizer_and_no_old_experience():
     league = LocalLeague(config())
     exploiter = league.trainees["exploiter"]
