@@ -3,6 +3,7 @@
 python -m league.manage --redis URL --run NAME kinds                      what kinds there are, with their options
 ... add NAME KIND option=value                                          as in: add main pfsp weighting=linear
 ... add NAME KIND --rule learning_rate=0.001 --initial main@1200         hyperparameters, and what a reset goes back to
+... add NAME KIND --initial main                                         its newest weights, at each reset anew
 ... add NAME KIND --model main@1200                                      a player that is that model and learns nothing
 ... pause NAME...        resume NAME...        remove NAME...            (removed players are gone for good)
 ... freeze NAME...                                                       at its newest model, and for good: it learns
@@ -27,7 +28,7 @@ import numpy as np
 
 from league.cli.overview import standing_of
 from league.matchmaking import KINDS, Fixed, kind_of
-from league.matchmaking.view import ModelRef, Player
+from league.matchmaking.view import NEWEST, ModelRef, Player
 from league.models.command_line import add_source, existing, guarded, value_of
 from league.models.pool import Pool
 from league.redis.store import Store
@@ -58,7 +59,7 @@ def add(store: Store, pool: Pool, given: argparse.Namespace) -> str:
     config, rules = assignments(given.options), assignments(given.rule)
     _check_kind(store, given.kind, config)
     # Frozen, or the model could leave the pool before the player needs it.
-    model, initial = (pool.freeze(*ref) if ref else None for ref in (given.model, given.initial))
+    model, initial = (_kept(store, pool, ref) for ref in (given.model, given.initial))
     models = {"model": model, "initial": initial}
     if store.add_player(given.name, given.kind, config, frozen=model is not None, rules=rules, by=given.by, **models):
         return f"added {given.name} ({given.kind})"
@@ -71,6 +72,19 @@ def add(store: Store, pool: Pool, given: argparse.Namespace) -> str:
         now = ", ".join(f"{name}={_text(getattr(there, name))}" for name in differing)
         raise PlayerError(f"player {given.name!r} exists with {now}; use `set` to change it, or choose another name")
     return f"{given.name} exists"
+
+
+def _kept(store: Store, pool: Pool, ref: ModelRef | None) -> ModelRef | None:
+    """Freeze the model; raise PlayerError for the newest weights of a player that the league does not have."""
+    if ref is not None and ref.version == NEWEST:
+        store.player(ref.player)
+        return ref
+    return None if ref is None else pool.freeze(*ref)
+
+
+def _initial(text: str) -> ModelRef:
+    """Return the model, or the newest weights of the player, that `text` names."""
+    return ModelRef.parse(text) if "@" in text else ModelRef(text, NEWEST)
 
 
 def freeze(store: Store, pool: Pool, player: Player, by: str) -> str:
@@ -102,8 +116,7 @@ def change(store: Store, pool: Pool, player: Player, given: Mapping[str, Any], b
         rules = wanted.get("rules", player.rules)
         wanted["hyperparameters"] = _values(player, rules, wanted.get("hyperparameters", {}), store.rng)
     for field in MODELS:
-        if wanted.get(field) is not None:
-            pool.freeze(*wanted[field])  # or it could leave the pool before the player needs it
+        _kept(store, pool, wanted.get(field))  # or it could leave the pool before the player needs it
     store.change(player.name, by, **wanted)
     return f"set {', '.join(f'{field}={_text(value)}' for field, value in wanted.items())} of {player.name}"
 
@@ -117,7 +130,8 @@ def _checked(field: str, value: Any) -> Any:
             f"{field}={_text(value)} is not a JSON object; write {field}='{{...}}', or {field}.NAME="
         )
     if field in MODELS:
-        return ModelRef.parse(str(value)) if value not in ("", None) else None
+        read = _initial if field == "initial" else ModelRef.parse
+        return read(str(value)) if value not in ("", None) else None
     return value
 
 
@@ -187,7 +201,12 @@ def parser() -> argparse.ArgumentParser:
     adding.add_argument("kind", help="of `kinds`")
     adding.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="of the kind")
     adding.add_argument("--rule", action="append", default=[], metavar="FIELD=VALUE", help="of a hyperparameter")
-    adding.add_argument("--initial", type=ModelRef.parse, metavar="PLAYER@VERSION", help="what a reset goes back to")
+    adding.add_argument(
+        "--initial",
+        type=_initial,
+        metavar="PLAYER[@VERSION]",
+        help="what it begins with and a reset goes back to; without a version the newest weights of that moment",
+    )
     adding.add_argument(
         "--model", type=ModelRef.parse, metavar="PLAYER@VERSION", help="be this model, and learn nothing"
     )

@@ -14,20 +14,24 @@ from league.empirical_game.mixture import Mixture
 from league.rules.win_rates import Slots
 from warren.errors import PlayerError, unknown_name
 
+NEWEST = -1  # the version of a reference to whatever weights of a player are the newest when it is followed
+
 
 class ModelRef(NamedTuple):
-    """A model in the pool; written `player@version`."""
+    """A model in the pool; written `player@version`, or `player@newest`."""
 
     player: str
     version: int
 
     def __str__(self) -> str:
-        return f"{self.player}@{self.version}"
+        return f"{self.player}@{'newest' if self.version == NEWEST else self.version}"
 
     @classmethod
     def parse(cls, text: str) -> ModelRef:
         """Return the model that `player@version` names. Raises PlayerError for any other form."""
         player, at, version = text.rpartition("@")
+        if player and version == "newest":
+            return cls(player, NEWEST)
         if not at or not player or not version.isdigit():
             raise PlayerError(f"{text!r} is not a model; write PLAYER@VERSION, as in main@1200")
         return cls(player, int(version))

@@ -163,7 +163,9 @@ class LeagueConfig:
             if not 0 < player.updates < inf:
                 yield f"updates={player.updates:g} of player {name!r} must be above 0, and finite"
             if player.initial == "":
-                yield f"initial='' of player {name!r} must name a checkpoint or PLAYER@VERSION, or be null"
+                yield f"initial='' of player {name!r} must name a checkpoint, a player or PLAYER@VERSION, or be null"
+            if player.initial == name:
+                yield f"initial={name} of player {name!r} is the player itself; name another, or a checkpoint"
             if player.learners is not None and player.learners < 1:
                 yield f"learners={player.learners} of player {name!r} must be at least 1, or null"
             try:

@@ -192,7 +192,7 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
 def _players(league: LeagueConfig, role: str, policy: Policy, algorithm: Algorithm) -> Iterator[str]:
     """Yield what is wrong with each player's initial weights, own algorithm and hyperparameters."""
     for name, player in league.players.items():
-        if role == "train":
+        if role == "train" and initial_weights.model_of(player.initial, league.players) is None:
             yield from (f"league: {problem}" for problem in _initial(name, player.initial, policy))
         drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
         own = algorithm
@@ -209,7 +209,7 @@ def _players(league: LeagueConfig, role: str, policy: Policy, algorithm: Algorit
 
 def _initial(player: str, initial: str | None, policy: Policy) -> Iterator[str]:
     """Yield why a player cannot begin with the checkpoint that its `initial` names; pool models appear only later."""
-    if initial is None or teachers.reference(initial) is not None:
+    if initial is None:
         return
     try:
         initial_weights.load(initial, policy, player)

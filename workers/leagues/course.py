@@ -10,9 +10,10 @@ from celery.utils.log import get_logger
 
 from agents import checkpoints
 from league.matchmaking import KINDS
-from league.matchmaking.view import ModelRef
+from league.matchmaking.view import NEWEST, ModelRef
+from league.models.pool import LEAGUE
 from league.state.periods import LearningPeriod
-from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerUnavailable
+from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerUnavailable, PoolError
 from workers.config.league import LeagueConfig
 from workers.leagues.client import LeagueClient
 from workers.leagues.recipe import LeagueRecipe
@@ -180,6 +181,11 @@ class LeagueCourse:
         `anew`: schedules begin again too, as after a reset; after an exploit they continue at the player's steps.
         """
         state = self._state
+        if model is not None and model.version == NEWEST:
+            try:
+                model = self._pool.freeze(model.player, kept_by=LEAGUE)  # that player learns on meanwhile
+            except PoolError as error:
+                raise PlayerUnavailable(f"it is to begin with the newest weights of {model.player}: {error}") from None
         if model is not None and self._pool.info(model) is None:
             if anew and not state.progress.updates:
                 raise PlayerUnavailable(f"its initial model {model} is not in the pool yet")

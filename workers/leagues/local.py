@@ -26,7 +26,7 @@ from agents import Algorithm, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
 from league.matchmaking import KINDS, Decision, seat_of
-from league.matchmaking.view import ModelRef, Player
+from league.matchmaking.view import NEWEST, ModelRef, Player
 from league.rules.settings import Settings
 from league.rules.win_rates import Slots
 from league.state.in_memory import MemoryLeague
@@ -103,8 +103,10 @@ class LocalLeague:
         self._solved: tuple[int, int, np.ndarray] | None = None
         # A player that begins with another's model joins after it.
         order = sorted(config.players, key=lambda name: self._initial_model(name) is not None)
-        joined = {name: self._join(name) for name in order}
-        self.trainees = {name: joined[name] for name in config.players}
+        self.trainees: dict[str, Trainee] = {}
+        for name in order:
+            self.trainees[name] = self._join(name)
+        self.trainees = {name: self.trainees[name] for name in config.players}
         for trainee in self.trainees.values():  # only now is there anybody to play
             self._begin(trainee)
 
@@ -238,7 +240,9 @@ class LocalLeague:
         """Return a policy with the weights that the player begins with, at first and after a reset."""
         policy, initial = self._new_policy(name, generation), self.config.players[name].initial
         model = self._initial_model(name)
-        if model is not None:
+        if model is not None and model.version == NEWEST and model.player in self.trainees:
+            load_weights(policy, self.trainees[model.player].policy.state_dict())
+        elif model is not None:
             if str(model) not in self.frozen:
                 raise ConfigurationError(
                     f"{initial_weights.setting_of(name)}: there is no {model} when {name} begins; name one of "
@@ -250,8 +254,7 @@ class LocalLeague:
         return policy
 
     def _initial_model(self, name: str) -> ModelRef | None:
-        initial = self.config.players[name].initial
-        return None if initial is None else teachers.reference(initial)
+        return initial_weights.model_of(self.config.players[name].initial, self.config.players)
 
     def _new_policy(self, name: str, generation: int) -> Policy:
         return build_policy(self.config.network, *self._spaces, self._seed(f"{name} weights {generation}"))

@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from agents.checkpoints import weights_to_bytes
-from league.matchmaking.view import ModelRef
+from league.matchmaking.view import NEWEST, ModelRef
 from league.models.keeper import Keeper
 from league.models.pool import LEAGUE, Pool
 from league.models.snapshots import STREAM, Snapshots
@@ -31,7 +31,7 @@ from tasks.service import Worker, service
 from tasks.worker.pool import stop_worker
 from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError
-from workers.config import initial_weights, roles, teachers
+from workers.config import initial_weights, roles
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
@@ -185,12 +185,14 @@ def begin(store: Store, pool: Pool, league: LeagueConfig, restore: Path | None) 
 
 def _initial(pool: Pool, league: LeagueConfig, player: str, initial: str) -> ModelRef:
     """Return the pool's model that the setting `initial` names; put a checkpoint into the pool under a new name."""
-    model = teachers.reference(initial)
+    model = initial_weights.model_of(initial, league.players)
     if model is None:
         policy, model = policy_builder(league)(0), ModelRef(f"{player}-initial", 0)
         initial_weights.load(initial, policy, player)
         stamp = {"player": model.player, "version": model.version, "step": 0}
         pool.put(*model, 0, weights_to_bytes(policy, stamp))
+    if model.version == NEWEST:
+        return model
     with suppress(PoolError):  # of a model that this league is still to make, the player's learner waits
         pool.freeze(*model, kept_by=LEAGUE)
     return model

@@ -527,3 +527,6 @@ def test_an_initial_checkpoint_that_cannot_be_one_is_named(problems: Problems, t
     (line,) = problems("league=rps", f"+league.players.main.initial={tmp_path / 'none'}")
     assert line.startswith(f"league: players.main.initial: {tmp_path / 'none'} does not exist; name a run folder")
     assert problems("league=rps", "+league.players.main.initial=main@3") == []
+    assert problems("league=rps", "+league.players.main_exploiter.initial=main") == []
+    (line,) = problems("league=rps", "+league.players.main.initial=main")
+    assert "initial=main of player 'main' is the player itself" in line

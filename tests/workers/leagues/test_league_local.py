@@ -180,6 +180,23 @@ def test_a_reset_goes_back_to_the_initial_model_and_schedules_begin_anew(tmp_pat
         LocalLeague(config(players={"other": {**RESETTING, "initial": "main@7"}, "main": players["main"]}))
 
 
+def test_an_exploiter_may_begin_with_the_newest_weights_of_its_target_at_each_reset():
+    players = {
+        "exploiter": {"kind": "main_exploiter", "config": SOON, "initial": "main"},
+        "main": {"kind": "main_agent"},
+    }
+    league = LocalLeague(config(players=players))
+    main, exploiter = league.trainees["main"], league.trainees["exploiter"]
+    assert list(league.trainees) == ["exploiter", "main"]
+    assert torch.equal(weights(exploiter.policy), weights(main.policy))
+    for generation in (1, 2):
+        league.learn(main)
+        while league.league.state.players["exploiter"].generation < generation:
+            league.learn(exploiter)
+        assert torch.equal(weights(exploiter.policy), weights(main.policy))
+        assert exploiter.algorithm.steps == 0
+
+
 def test_the_same_seed_gives_the_same_league_and_another_does_not():
     found = []
     for seed in (1, 1, 2):

@@ -13,7 +13,7 @@ import redis
 import torch
 
 from agents import build_algorithm, checkpoints
-from league.matchmaking.view import ModelRef
+from league.matchmaking.view import NEWEST, ModelRef
 from league.models.pool import Pool
 from league.redis.store import Store
 from warren.errors import LeagueError, PlayerError, PlayerUnavailable, PoolError, RemoteFailure
@@ -149,12 +149,17 @@ def test_a_league_begins_with_the_initial_models_of_its_players(league: LeagueSe
     given["players"] = {
         "student": {"kind": "pfsp", "initial": str(tmp_path)},
         "later": {"kind": "pfsp", "initial": "main@12"},
+        "following": {"kind": "pfsp", "initial": "student"},
     }
     module_league = LeagueConfig.from_dict(given)
     for _ in range(2):  # it may be told twice
         league_module.begin(league.store, league.pool, module_league, restore=None)
     initial = {name: league.store.player(name).initial for name in given["players"]}
-    assert initial == {"student": ModelRef("student-initial", 0), "later": ModelRef("main", 12)}
+    assert initial == {
+        "student": ModelRef("student-initial", 0),
+        "later": ModelRef("main", 12),
+        "following": ModelRef("student", NEWEST),
+    }
     found, _ = checkpoints.weights_from_bytes(league.pool.get("student-initial", 0).data)
     assert all(torch.equal(tensor, found[name]) for name, tensor in policy.state_dict().items())
     info = league.pool.info(ModelRef("student-initial", 0))

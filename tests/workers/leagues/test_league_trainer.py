@@ -15,7 +15,7 @@ from celery import Celery
 
 import envs
 from agents import checkpoints
-from league.matchmaking.view import ModelRef
+from league.matchmaking.view import NEWEST, ModelRef
 from league.models.pool import Pool
 from league.redis.store import Store
 from league.state.periods import LearningPeriod, Outcome, Periods
@@ -165,6 +165,34 @@ def test_schedules_begin_anew_at_a_reset_and_continue_at_an_exploit(run: Run, to
     trainer.progress.steps += 64
     trainer.course._start_from(model, generation=2, anew=False)
     assert trainer.algorithm.steps == 64, "an exploit goes on from the last reset"
+
+
+def test_a_player_that_begins_with_another_takes_its_newest_weights_at_each_reset(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(course_module, "OPEN_AGAIN", 0.01)
+    run.store.add_player("other", "self_play")
+    run.store.change("main", config=RESETS, initial=ModelRef("other", NEWEST))
+    trainer: Any = run.trainer()
+    opened = run.client.open_period
+
+    def put_meanwhile(player: str, lease: float) -> Any:
+        if run.client.opened == 2:
+            pooled(run, "other")
+        return opened(player, lease)
+
+    monkeypatch.setattr(run.client, "open_period", put_meanwhile)
+    trainer.course.begin()
+    assert run.client.opened == 3 and is_pooled(trainer), "it waits until the other has weights"
+    policy, _ = run.trainer().state.build()
+    newer = checkpoints.weights_to_bytes(policy, {"player": "other", "version": 2, "step": 9})
+    run.session.pool.put("other", 2, 9, newer)
+    trainer.progress.steps = 4096
+    assert run.client.close_period(trainer.course.period, 4096, 3).status == "reset"
+    trainer.course.begin()
+    assert same(trainer.state.policy, policy) and not is_pooled(trainer)
+    assert (trainer.state.generation, trainer.algorithm.steps) == (1, 0)
+    assert run.store.player("main").initial == ModelRef("other", NEWEST)
 
 
 def test_weights_from_the_pool_continue_the_schedules_of_their_generation(run: Run) -> None:
