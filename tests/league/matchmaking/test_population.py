@@ -163,7 +163,7 @@ def test_pbt_psro_copies_who_adds_most_to_the_league() -> None:
     assert decisions["b"].snapshot and "adds 0.000" in decisions["b"].reason
 
 
-def test_a_pbt_psro_player_that_has_met_few_since_it_copied_another_is_not_copied_over_again() -> None:
+def test_a_pbt_psro_player_that_met_few_since_it_copied_does_not_copy_again() -> None:
     state, exploits = league(), 0
     for name in ("main", "copy"):
         add(state, name, "pbt_psro")

@@ -7,9 +7,8 @@
         turn = games.step(action)
         ended = play.follow(turn, games.pop_finished())
 
-The N game slots are split into tables, each with one opponent at a time, as a league hands out matches. In each slot
-the learning policy takes the two seats in turn, and at each table half of the slots begin in either, so that both are
-played equally often; except against opponents that come for one seat.
+The N game slots are split into tables, each with one opponent at a time. In each slot the learning policy takes the two
+seats in turn, half of a table's slots begin in either; except against opponents that come for one seat.
 """
 
 from __future__ import annotations
@@ -124,19 +123,15 @@ class GamesInPlay:
 
     def seat(self, table: int, opponent: Opponent) -> None:
         """Let `table` play `opponent`: its games under way are played to their end first."""
-        number = next((n for n, known in self._opponents.items() if known == opponent), None)
-        if number is None:
-            number, self._numbers = self._numbers, self._numbers + 1
-            self._opponents[number] = opponent
+        number = next((n for n, known in self._opponents.items() if known == opponent), self._numbers)
+        self._numbers = max(self._numbers, number + 1)
+        self._opponents[number] = opponent
         self._invited[table] = number
         if self._fresh:
             self._meet(np.flatnonzero(self.table == table))
 
     def restart(self) -> None:
-        """Drop all games and all experience: the policy has become another one. Results that were made stay.
-
-        `begin` follows.
-        """
+        """Drop all games and experience, but no results: the policy has become another one. `begin` follows."""
         self._buffer.clear()
         self._memory.begin()
         self._unanswered[:] = False
@@ -273,8 +268,7 @@ class GamesInPlay:
         self._turns[slots] = 1 - self._turns[slots]
         self._meet(slots)
 
-    def _meet(self, slots: np.ndarray) -> None:
-        """Begin games in `slots` against the opponents that their tables have now, in their seats."""
+    def _meet(self, slots: np.ndarray) -> None:  # the opponents that their tables have now, in their seats
         self._met[slots] = self._invited[self.table[slots]]
         self._home[slots] = self._turns[slots]
         for number, opponent in self._opponents.items():
