@@ -272,6 +272,7 @@ def test_segments_from_before_a_reset_are_dropped_and_counted(run: Run) -> None:
 EVERY_1000 = {"checkpoint_min_steps": 1000, "checkpoint_max_steps": 1000}
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_periods_end_and_snapshots_are_taken_alike_in_one_process_and_in_many(run: Run) -> None:
     players = {"main": {"kind": "main_agent", "config": EVERY_1000}}
     playing = {"games": 64, "lanes": 96, "unroll_length": 4, "period_steps": 1000}
