@@ -207,6 +207,7 @@ class LeagueConfig:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> LeagueConfig:
         """Build the settings from a YAML file's contents. Raises ConfigurationError with all problems."""
+        given = {name: value for name, value in given.items() if name != "defaults"}  # Hydra's, of a file
         if missing := [name for name in ("env", "players") if not given.get(name)]:
             raise ConfigurationError(
                 f"{' and '.join(missing)} not given; choose a league to begin with, as in league=kuhn"
