@@ -214,7 +214,8 @@ def test_images_of_servers_are_of_one_minor_version_and_can_be_others() -> None:
     assert {others[name]["image"] for name in SERVERS} == {"mine/rabbitmq:1", "mine/redis:2"}
     script = (DOCKER / "test.sh").read_text()
     assert all(services()[name]["image"] in script for name in SERVERS)
-    assert set(re.findall(r"^FROM (\S+)", dockerfile(), re.MULTILINE)) == {"python:3.11-slim-bookworm"}
+    bases = set(re.findall(r"^FROM (\S+)", dockerfile(), re.MULTILINE))
+    assert bases - set(re.findall(r"^FROM \S+ AS (\S+)$", dockerfile(), re.MULTILINE)) == {"python:3.11-slim-bookworm"}
 
 
 def test_the_overrides_of_the_environment_reach_every_role() -> None:
@@ -313,6 +314,18 @@ def test_the_image_holds_every_package_that_a_role_imports() -> None:
     assert packages | {"conf"} <= copied
     for copied_path in re.findall(r"^COPY (?!--from)(\S+) \S+$", dockerfile(), re.MULTILINE):
         assert reaches_the_engine(f"{copied_path}/x.py" if (ROOT / copied_path).is_dir() else copied_path), copied_path
+
+
+def test_the_stage_that_builds_horovod_has_what_the_build_imports() -> None:
+    stage = dockerfile().partition(" AS horovod\n")[2].partition("\nFROM ")[0]
+    copied = set(re.findall(r"^COPY (\S+) \1$", stage, re.MULTILINE))
+    wanted, seen = ["workers/learning/allreduce/build_horovod.py"], set()
+    while wanted:
+        seen.add(path := wanted.pop())
+        modules = {f"{name.replace('.', '/')}.py" for name in imported(ROOT / path)}
+        wanted += {name for name in modules if (ROOT / name).exists()} - seen
+    assert copied == seen
+    assert {"horovod", "games"} <= image_extras()
 
 
 def imported(path: Path) -> set[str]:
