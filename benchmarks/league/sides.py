@@ -45,6 +45,11 @@ MMD: dict[str, Any] = {
     "entropy_coefficient": _over_run("inverse_square_root", 0.05, 0.01),
     "proximal_coefficient": 0.05,
 }
+# Of exploiters that begin with the main agent's weights, over their decisions since a reset.
+WARM: dict[str, Any] = {
+    "entropy_coefficient": {"name": "linear", "start": 0.05, "end": 0.005, "steps": 40_000},
+    "magnet_coefficient": {"name": "linear", "start": 0.2, "end": 0.0, "steps": 40_000},
+}
 Change = Callable[[LeagueConfig], LeagueConfig]
 
 
@@ -99,6 +104,17 @@ def mirror_descent(config: LeagueConfig) -> LeagueConfig:
     return replace(config, players={**config.players, "main": changed})
 
 
+def warm_start(config: LeagueConfig) -> LeagueConfig:
+    """Let exploiters begin with the main agent's newest weights, which they leave slowly, and a falling entropy."""
+    players = dict(config.players)
+    for name, player in players.items():
+        if player.kind in EXPLOITERS:
+            kept = {key: rule for key, rule in player.hyperparameters.items() if key not in WARM}
+            settings = {**player.algorithm, **WARM}
+            players[name] = replace(player, initial="main", hyperparameters=kept, algorithm=settings)
+    return replace(config, players=players)
+
+
 def psro_exploiter(config: LeagueConfig) -> LeagueConfig:
     """Let the last of the league exploiters play the mixture instead, frozen and reset as often as they are."""
     name = [name for name, player in config.players.items() if player.kind == "league_exploiter"][-1]
@@ -119,6 +135,7 @@ PARTS: dict[str, Change] = {
     "without verification": without_verification,
     "early exploiters": early_exploiters,
     "schedules by progress": schedules_by_progress,
+    "warm start": warm_start,
     "MMD": mirror_descent,
     "PSRO exploiter": psro_exploiter,
     "self-play alone": self_play_alone,

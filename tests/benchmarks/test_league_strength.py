@@ -212,7 +212,7 @@ def test_sides_differ_from_the_league_by_their_parts_alone(side):
         whole = before.config.anneal_steps
         for steps, progress in ((0, 0.0), (whole // 2, 0.5), (whole, 1.0)):
             assert after.config.learning_rate_at(0, progress) == pytest.approx(before.config.learning_rate_at(steps))
-            if "MMD" not in parts:
+            if not {"MMD", "warm start"} & set(parts):
                 assert after.config.entropy_at(0, progress) == pytest.approx(before.config.entropy_at(steps), rel=1e-3)
     if "MMD" in parts:
         main = algorithm_of(found, "main").config
@@ -229,16 +229,22 @@ def test_sides_differ_from_the_league_by_their_parts_alone(side):
         }
         assert kept == {60_000} and found.period_steps <= 30_000
         assert found.players["main"].config == league.players["main"].config
+    if "warm start" in parts:
+        initial = {player.initial for name, player in found.players.items() if name != "main"}
+        tied = algorithm_of(found, "main_exploiter").config.schedules["magnet_coefficient"]
+        assert initial == {"main"} and (tied.at(0), tied.at(40_000)) == (0.2, 0.0)
+        assert found.players["main"] == settings("leduc", 3, "mmd" if "MMD" in parts else "budgeted").players["main"]
     if "PSRO exploiter" in parts:
         assert [player.kind for player in found.players.values()].count("psro") == 1
 
 
-def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path):
-    lacking = [side for side in sides.SIDES if side not in sides.there()]
-    for side in lacking:
-        (said,) = strength.problems(Plan(["kuhn"], 1, tmp_path, sides=["league", side]))
-        assert said.startswith(f"side {side}: this version has no ")
+def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path, monkeypatch):
+    assert sides.there() == list(sides.SIDES)
     assert strength.problems(Plan(["kuhn"], 1, tmp_path, sides=sides.there())) == []
+    monkeypatch.delitem(sides.PARTS, "MMD")
+    assert strength.problems(Plan(["kuhn"], 1, tmp_path, sides=["league", "mmd"])) == [
+        "side mmd: this version has no MMD"
+    ]
 
 
 @pytest.mark.parametrize("game", sides.HELD_OUT)
