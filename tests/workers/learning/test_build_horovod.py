@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -18,10 +19,12 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(
     monkeypatch.setenv("WARREN_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(build_horovod, "works", lambda: False)
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: str(tmp_path))
     assert build_horovod.main(["--if-cached"]) == 0
     assert build_horovod.main([]) == 2
     said = capsys.readouterr().err
     assert "Horovod cannot be built without a C++ compiler (c++): on Debian or Ubuntu, apt-get install g++" in said
+    assert "Horovod cannot be built without Python's headers (Python.h): on Debian or Ubuntu, apt-get install" in said
     assert "Horovod cannot be built without cmake: apt-get install cmake, or pip install cmake" in said
 
 

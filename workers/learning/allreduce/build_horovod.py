@@ -15,6 +15,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -93,6 +94,8 @@ def missing() -> list[str]:
         found.append("cmake: apt-get install cmake, or pip install cmake")
     if not shutil.which("make"):
         found.append("make: apt-get install make")
+    if not (Path(sysconfig.get_config_var("INCLUDEPY")) / "Python.h").exists():
+        found.append("Python's headers (Python.h): on Debian or Ubuntu, apt-get install python3-dev")
     return found
 
 
