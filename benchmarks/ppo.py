@@ -90,7 +90,7 @@ COLUMNS = ("solved", "steps_mean", "steps_max", "seconds_mean", "sampling_second
 
 def _settings(path: str) -> dict[str, Any]:
     settings: Any = OmegaConf.to_container(OmegaConf.load(CONF / path), resolve=False)
-    return settings  # type: ignore[no-any-return]
+    return {name: value for name, value in settings.items() if name != "defaults"}  # which Hydra would follow
 
 
 def main() -> None:
