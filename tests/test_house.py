@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ CHARACTERS_OF_A_TEST = 80
 
 
 def tracked(*places: str) -> list[Path]:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
     listed = subprocess.run(["git", "ls-files", "-z", *places], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("no checkout: git lists no files")
