@@ -103,7 +103,7 @@ TABLE: dict[str, Run | NotRun] = {
     ".venv/bin/pip install -c constraints.txt -e '.[gateway]'": INSTALLS,
     "python -m workers.deploy run=runs/cartpole": Run(more="gateway.port=0", until='"port"'),
     # docs/configuration.md
-    "python -m workers.train --help": Run(says="actors: 2"),
+    "python -m workers.train --help algorithm=impala league=kuhn": Run(says="actors=2"),
     "python -m workers.train --cfg job actors=4": Run(says="actors: 4"),
     "python -m workers.train broker=foo env.id=CartPol-v1 actors=0": Run(
         status=2, says="3 settings are wrong; no run was started"
