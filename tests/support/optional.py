@@ -28,7 +28,7 @@ REMEDIES = (
     (r"no GPU", "a machine with a GPU and torch's build for it"),
     (r"docker", "Docker with its plugin for Compose"),
     (r"kubectl", "kubectl"),
-    (r"no checkout", "a clone of the repository, with git"),
+    (r"no checkout|git is not", "a clone of the repository, with git"),
     (r"openssl", "openssl"),
     (r"curl", "curl"),
     (r"redis-server|RabbitMQ|rabbitmq|Redis", "python -m workers.servers install"),
