@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import copy
+import functools
 import json
 import os
 import re
@@ -14,13 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pytest
 import yaml
 
 from warren.errors import ConfigurationError
 from workers.config import staying
-from workers.config.overrides import compose
+from workers.config.overrides import compose, settings_of
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
 from workers.runtime.session import topology_of
@@ -73,7 +74,13 @@ def read(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
 
 def services(**environment: str) -> dict[str, Any]:
     """The services under this environment, but for those of which none starts."""
-    found = read(COMPOSE, environment)
+    return copy.deepcopy(read_once(tuple(sorted(environment.items()))))
+
+
+@functools.cache
+def read_once(environment: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """`services`, of which a test reads the same ones many times."""
+    found = read(COMPOSE, dict(environment))
     return {name: one for name, one in found.items() if int(one.get("deploy", {}).get("replicas", 1))}
 
 
@@ -86,9 +93,9 @@ def roles(**environment: str) -> dict[str, Any]:
 def config_of(service: str, **environment: str) -> Config:
     """Return the words that `python -m workers.ROLE` gets from the service's command."""
     role, overrides = command_of(service, **environment)
-    assert compose(role, overrides) is not None
-    with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return from_hydra(hydra.compose(role, overrides))
+    found = compose(role, overrides)
+    assert found is not None
+    return from_hydra(settings_of(found))
 
 
 def command_of(service: str, **environment: str) -> tuple[str, list[str]]:

@@ -6,6 +6,7 @@ import ast
 import graphlib
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,12 @@ def lines(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     found = [f"{path.relative_to(ROOT)}: {word}" for path in tracked() for word in documented(path) if word in NO_VERB]
     assert len(found) < FEW, "\n".join(found)
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """Folders of tests are no packages: pytest imports a second file of a name as the first."""
+    names = Counter(path.name for path in tracked("tests") if path.name.startswith("test_"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_names_of_tests_are_short() -> None:
