@@ -8,6 +8,7 @@ import pytest
 from support.calling import Calling
 from support.waiting import until
 
+from tasks.admin.cleanup import waiting
 from tasks.admin.discovery import discover
 from tasks.app.dead_letters import REASON
 from tasks.worker.time_limits import ENDED
@@ -64,6 +65,13 @@ def test_a_call_that_passes_its_hard_limit_ends_as_many_workers_as_it_may(server
         calling.close()
 
 
+def at_the_broker(calling: Calling, name: str) -> int:
+    """Return how many calls of the service no worker holds."""
+    queue = calling.topology.service_queue(name, response=name == "actor.ranked", priorities=5)
+    with calling.app.connection_for_read() as connection:
+        return waiting(connection, queue)
+
+
 @pytest.mark.parametrize("name", ["actor.ranked", "actor.push_ranked"])
 def test_calls_of_a_higher_priority_run_first_though_they_were_sent_later(calling_either, name):
     solver, store = calling_either.solver, calling_either.solver._directory._redis
@@ -73,6 +81,7 @@ def test_calls_of_a_higher_priority_run_first_though_they_were_sent_later(callin
     for what, view in (("plain", solver), ("high", solver.options(priority=4)), ("low", solver.options(priority=0))):
         handles += [view.send(name, f"{what} {number}") for number in range(5)]
     solver.flush()
+    until(lambda: at_the_broker(calling_either, name) == 0)  # or the worker would choose among some of them
     calling_either.release("busy")
     busy.result()
     [handle.result() for handle in handles]
