@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.own_middleware import CODE
 
 from tasks.middleware import checked_middleware, install
 from warren.errors import ConfigurationError
@@ -14,15 +15,6 @@ from workers.config import middleware, roles
 from workers.config.schema import Config
 from workers.config.validation import problems_of_building
 from workers.runtime import role as module
-
-CODE = """
-from tasks.middleware import Middleware
-class Mine(Middleware): pass
-def made(): return Mine()
-class Other: pass
-class Broken(Middleware):
-    def __init__(self): raise OSError("no disk")
-"""
 
 
 @pytest.fixture

@@ -5,19 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.own_middleware import CODE
 
 from tasks.middleware import checked_middleware, install
 from warren.errors import ConfigurationError
 from workers.launch.kinds.user_middleware import VARIABLE, install_from_environment
-
-CODE = """
-from tasks.middleware import Middleware
-class Mine(Middleware): pass
-def made(): return Mine()
-class Other: pass
-class Broken(Middleware):
-    def __init__(self): raise OSError("no disk")
-"""
 
 
 @pytest.fixture

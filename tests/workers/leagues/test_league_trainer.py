@@ -167,13 +167,9 @@ def test_schedules_begin_anew_at_a_reset_and_continue_at_an_exploit(run: Run, to
     assert trainer.algorithm.steps == 64, "an exploit goes on from the last reset"
 
 
-def test_a_player_that_begins_with_another_takes_its_newest_weights_at_each_reset(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def begin_as_other_is_pooled(run: Run, trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin a period, whose second request comes when the pool has just got a model of `other`."""
     monkeypatch.setattr(course_module, "OPEN_AGAIN", 0.01)
-    run.store.add_player("other", "self_play")
-    run.store.change("main", config=RESETS, initial=ModelRef("other", NEWEST))
-    trainer: Any = run.trainer()
     opened = run.client.open_period
 
     def put_meanwhile(player: str, lease: float) -> Any:
@@ -183,6 +179,15 @@ def test_a_player_that_begins_with_another_takes_its_newest_weights_at_each_rese
 
     monkeypatch.setattr(run.client, "open_period", put_meanwhile)
     trainer.course.begin()
+
+
+def test_a_player_that_begins_with_another_takes_its_newest_weights_at_each_reset(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.store.add_player("other", "self_play")
+    run.store.change("main", config=RESETS, initial=ModelRef("other", NEWEST))
+    trainer: Any = run.trainer()
+    begin_as_other_is_pooled(run, trainer, monkeypatch)
     assert run.client.opened == 3 and is_pooled(trainer), "it waits until the other has weights"
     policy, _ = run.trainer().state.build()
     newer = checkpoints.weights_to_bytes(policy, {"player": "other", "version": 2, "step": 9})
@@ -206,18 +211,9 @@ def test_weights_from_the_pool_continue_the_schedules_of_their_generation(run: R
 
 
 def test_a_player_waits_for_an_initial_model_that_is_still_to_come(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(course_module, "OPEN_AGAIN", 0.01)
     run.store.change("main", initial=ModelRef("other", 1))
     trainer: Any = run.trainer()
-    opened = run.client.open_period
-
-    def put_meanwhile(player: str, lease: float) -> Any:
-        if run.client.opened == 2:
-            pooled(run, "other")
-        return opened(player, lease)
-
-    monkeypatch.setattr(run.client, "open_period", put_meanwhile)
-    trainer.course.begin()
+    begin_as_other_is_pooled(run, trainer, monkeypatch)
     assert run.client.opened == 3
     assert is_pooled(trainer)
 
