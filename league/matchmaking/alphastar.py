@@ -15,12 +15,15 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from league.matchmaking.base import KINDS, Branch, Candidates, Decision, Kind, by_pfsp, names_of, only
+from league.matchmaking.base import KINDS, Branch, Candidates, Decision, Kind, Target, by_pfsp, names_of, only
 from league.matchmaking.view import Player, View
+from league.rules.plateau import has_stopped_rising
+from league.rules.run_share import RunShare, Steps, amount, reached
 from league.rules.win_rates import Slots
 from warren.errors import MatchmakingError
 
 T = TypeVar("T", bound=np.generic)
+WIN_RATE, RETURNS = "win_rate", "returns"  # when an exploiter is frozen before its most steps
 
 
 def remove_monotonic_suffix(win_rates: NDArray[np.float64], players: NDArray[T]) -> NDArray[T]:
@@ -36,11 +39,13 @@ def remove_monotonic_suffix(win_rates: NDArray[np.float64], players: NDArray[T])
 
 @dataclass(frozen=True)
 class AlphaStar(Kind):
-    """Base of the three kinds: when to take a snapshot. Steps are environment steps of the player."""
+    """Base of the three kinds: when to take a snapshot. Steps are decisions of the player."""
 
-    snapshot_every: int | None = 0  # not for these kinds: the least and most steps below decide
-    checkpoint_min_steps: int = 2_000_000_000
-    checkpoint_max_steps: int = 4_000_000_000
+    counted_in_steps: ClassVar[tuple[str, ...]] = ("snapshot_every", "checkpoint_min_steps", "checkpoint_max_steps")
+
+    snapshot_every: Steps | None = 0  # not for these kinds: the least and most steps below decide
+    checkpoint_min_steps: Steps = 2_000_000_000
+    checkpoint_max_steps: Steps = 4_000_000_000
     checkpoint_win_rate: float = 0.7  # the lowest win rate must exceed this to be snapshotted early
     reset_probability: float = 0.0
 
@@ -49,17 +54,20 @@ class AlphaStar(Kind):
         return view.roster.historical
 
     def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
-        if steps < self.checkpoint_min_steps:
+        if not reached(steps, self.checkpoint_min_steps):
             return Decision(reason=f"{steps} steps since the last snapshot, fewer than {self.checkpoint_min_steps}")
+        due, reason = self.is_due(view, me)
+        if not due and reached(steps, self.checkpoint_max_steps):
+            due, reason = True, f"{steps} steps since the last snapshot"
+        return Decision(due, reset=due and bool(rng.random() < self.reset_probability), reason=reason)
+
+    def is_due(self, view: View, me: Player) -> tuple[bool, str]:
+        """Return (whether `me` is snapshotted before its most steps, why or why not)."""
         examiners = self.examiners(view, me)
         lowest = float(view.win_rates(me.slot, examiners).min()) if len(examiners) else 0.0
         if lowest > self.checkpoint_win_rate:
-            reason = f"lowest win rate {lowest:.3f} above {self.checkpoint_win_rate}"
-        elif steps >= self.checkpoint_max_steps:
-            reason = f"{steps} steps since the last snapshot"
-        else:
-            return Decision(reason=f"lowest win rate {lowest:.3f}, not above {self.checkpoint_win_rate}")
-        return Decision(snapshot=True, reset=bool(rng.random() < self.reset_probability), reason=reason)
+            return True, f"lowest win rate {lowest:.3f} above {self.checkpoint_win_rate}"
+        return False, f"lowest win rate {lowest:.3f}, not above {self.checkpoint_win_rate}"
 
     def main_agents(self, view: View, me: Player) -> Slots:
         """Return the main agents that learn. Raises MatchmakingError when there is none."""
@@ -79,11 +87,12 @@ class AlphaStar(Kind):
                 f"snapshot_every={self.snapshot_every} is not heeded by this kind; set checkpoint_min_steps and "
                 "checkpoint_max_steps instead"
             )
-        if not 0 <= self.checkpoint_min_steps <= self.checkpoint_max_steps:
-            wrong.append(
-                f"checkpoint_min_steps={self.checkpoint_min_steps}, checkpoint_max_steps={self.checkpoint_max_steps}: "
-                "need 0 <= min <= max"
-            )
+        least, most = self.checkpoint_min_steps, self.checkpoint_max_steps
+        given = f"checkpoint_min_steps={least}, checkpoint_max_steps={most}"
+        if isinstance(least, RunShare) != isinstance(most, RunShare):
+            wrong.append(f"{given}: give both as steps, or both as shares of the run")
+        elif not 0 <= amount(least) <= amount(most):
+            wrong.append(f"{given}: need 0 <= min <= max")
         return wrong
 
 
@@ -131,12 +140,54 @@ class MainAgent(AlphaStar):
         return wrong
 
 
-@KINDS.register("main_exploiter")
 @dataclass(frozen=True)
-class MainExploiter(AlphaStar):
-    """Finds the weaknesses of the main agents; begins anew after every snapshot."""
+class Exploiter(AlphaStar):
+    """Base of the two that exploit: frozen by win rates, as published, or once its return stops rising.
+
+    The latter by looks of evaluators: at each, `look_games` games against the target, from both seats.
+    """
 
     begins_frozen: ClassVar[bool] = False
+    freeze: str = WIN_RATE
+    patience: int = 3  # looks in a row that are not above all before them
+    look_games: int = 2048
+
+    def is_due(self, view: View, me: Player) -> tuple[bool, str]:
+        if self.freeze == WIN_RATE:
+            return super().is_due(view, me)
+        looks = view.looks(me)
+        stopped = has_stopped_rising(looks, self.patience, self.look_games)
+        if not looks:
+            return False, "its return against its target was not measured yet"
+        return stopped, f"return against its target {looks[-1]}, {'no longer' if stopped else 'perhaps still'} rising"
+
+    @property
+    def wants_looks(self) -> bool:
+        return self.freeze == RETURNS
+
+    def to_beat(self, view: View) -> Target | None:
+        slots, shares = self.aims_at(view)
+        return Target(slots, shares, self.look_games) if len(slots) else None
+
+    def aims_at(self, view: View) -> tuple[Slots, NDArray[np.float64]]:
+        """Return (the slots of those that it is to beat (n,), how often it meets each (2, n), a row a seat)."""
+        raise NotImplementedError
+
+    def problems(self) -> list[str]:
+        wrong = super().problems()
+        if self.freeze not in (WIN_RATE, RETURNS):
+            wrong.append(f"freeze={self.freeze!r} is not {WIN_RATE!r} or {RETURNS!r}")
+        for name, least in (("patience", 1), ("look_games", 2)):
+            if not getattr(self, name) >= least:
+                wrong.append(f"{name}={getattr(self, name)} must be at least {least}")
+        return wrong
+
+
+@KINDS.register("main_exploiter")
+@dataclass(frozen=True)
+class MainExploiter(Exploiter):
+    """Finds the weaknesses of the main agents; begins anew after every snapshot."""
+
     reset_probability: float = 1.0
     too_strong_win_rate: float = 0.1
 
@@ -151,18 +202,27 @@ class MainExploiter(AlphaStar):
         """Return the main agents as they are now."""
         return self.main_agents(view, me)
 
+    def aims_at(self, view: View) -> tuple[Slots, NDArray[np.float64]]:
+        """Return the main agents as they are now, each as often."""
+        agents = view.roster.learning_of(names_of(MainAgent))
+        return agents, np.full((2, len(agents)), 1.0 / max(1, len(agents)))
+
 
 @KINDS.register("league_exploiter")
 @dataclass(frozen=True)
-class LeagueExploiter(AlphaStar):
+class LeagueExploiter(Exploiter):
     """Finds weaknesses of the whole league; begins anew after a quarter of its snapshots."""
 
-    begins_frozen: ClassVar[bool] = False
     reset_probability: float = 0.25
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         historical = view.roster.historical
         yield Branch("pfsp", 1.0, lambda: by_pfsp(view, me, historical, "linear_capped"))
+
+    def aims_at(self, view: View) -> tuple[Slots, NDArray[np.float64]]:
+        """Return the mixture of all frozen players, by which the league is scored."""
+        historical = view.roster.historical
+        return historical, view.empirical_game.mixture(historical).shares
 
 
 def agent_or_its_past(view: View, me: Player, agent: Player, too_strong: float) -> Candidates:

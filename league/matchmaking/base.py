@@ -18,14 +18,15 @@ will do is known exactly (`distribution`), not only sampled (`choose`): tests an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from league.matchmaking.view import Player, View
 from league.rules.pfsp import NEGLIGIBLE, pfsp
+from league.rules.run_share import RunShare, Steps, parse_steps, reached
 from league.rules.win_rates import Slots
 from warren.errors import ConfigurationError, MatchmakingError, unknown_name
 from warren.registry import Registry
@@ -81,9 +82,17 @@ class Decision:
     reason: str = ""
 
 
+class Target(NamedTuple):
+    """Players to beat: one at `slots` (n,) is drawn for each of `games` games by `shares` (2, n), a row a seat."""
+
+    slots: Slots
+    shares: NDArray[np.float64]
+    games: int
+
+
 @dataclass(frozen=True)
 class Kind:
-    """One kind of player. `steps` below are environment steps."""
+    """One kind of player. `steps` below are decisions of the player."""
 
     # Whether the weights that its players begin with enter the league as frozen ones. Exploiters' do not: they have
     # nothing to exploit before there is somebody else.
@@ -92,8 +101,11 @@ class Kind:
     # Whether it chooses by the returns of evaluators' games, which are not in the stream.
     needs_returns: ClassVar[bool] = False
 
+    # Its options that are steps; each may be a share of the run instead: "2%".
+    counted_in_steps: ClassVar[tuple[str, ...]] = ("snapshot_every",)
+
     # Steps between snapshots of a player: 0 snapshots at the end of every learning period, None never.
-    snapshot_every: int | None = 0
+    snapshot_every: Steps | None = 0
 
     # The unit of the shares of opponents: "decisions" that the player learns from, or "matches", as most publications
     # have it. A match against itself gives twice as many decisions as another, since it learns from both seats.
@@ -108,9 +120,24 @@ class Kind:
 
     def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
         """Decide the fate of `me`, `steps` after its last snapshot."""
-        if self.snapshot_every is None or steps < self.snapshot_every:
+        if self.snapshot_every is None or not reached(steps, self.snapshot_every):
             return Decision(reason="too few steps since the last snapshot")
         return Decision(snapshot=True, reason="end of the learning period")
+
+    @property
+    def wants_looks(self) -> bool:
+        """True where evaluators are to play its players against `to_beat` while they learn, for `period_end`."""
+        return False
+
+    def to_beat(self, view: View) -> Target | None:
+        """Return whom its players are to beat; None while there is nobody."""
+        return None
+
+    def within(self, run: float | None) -> Self:
+        """Return this kind with shares of the run as steps of a player that makes `run` in it; None: not known yet."""
+        shares = {name: value for name, value in vars(self).items() if isinstance(value, RunShare)}
+        steps: dict[str, Any] = {name: share.steps(run) for name, share in shares.items()} if run is not None else {}
+        return replace(self, **steps) if steps else self
 
     def problems(self) -> list[str]:
         """Return what is wrong with the configuration."""
@@ -123,10 +150,17 @@ K = TypeVar("K", bound=Kind)
 
 def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
     """Return the kind called `name` with its configuration. Raises ConfigurationError naming all that is wrong."""
-    kind = KINDS[name]
-    config = config or {}
+    kind, config = KINDS[name], dict(config or {})
     known = [field.name for field in fields(kind)]
     problems = [unknown_name(f"option of {name}", option, known) for option in config if option not in known]
+    for option in kind.counted_in_steps:
+        if (value := config.get(option)) is not None:
+            config[option] = parse_steps(value)
+            if config[option] is None:
+                problems.append(
+                    f"{name}: {option}={value!r} is not a number of steps; use a whole one, or a share of the run, "
+                    "above 0% and up to 100%, as 2%"
+                )
     if problems:
         raise ConfigurationError(problems)
     try:

@@ -12,6 +12,7 @@ from league.matchmaking.base import KINDS, Branch, Decision
 from league.matchmaking.psro import Psro
 from league.matchmaking.simple import Fixed
 from league.matchmaking.view import Player, View
+from league.rules.run_share import Steps, amount, reached
 
 
 @KINDS.register("best_response")
@@ -23,9 +24,10 @@ class BestResponse(Psro):
     """
 
     begins_frozen: ClassVar[bool] = False
+    counted_in_steps: ClassVar[tuple[str, ...]] = ("snapshot_every", "budget")
 
     opponent: str = ""  # a player; "": the mixture
-    budget: int = 100_000
+    budget: Steps = 100_000
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         if self.opponent:
@@ -34,9 +36,11 @@ class BestResponse(Psro):
             yield from super().branches(view, me)
 
     def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
-        if steps < self.budget:
+        if not reached(steps, self.budget):
             return Decision(reason=f"{steps} of {self.budget} steps of the budget")
         return Decision(snapshot=True, reset=True, reason="the budget is spent")
 
     def problems(self) -> list[str]:
-        return super().problems() + ([] if self.budget > 0 else [f"budget={self.budget} must be at least 1 step"])
+        return super().problems() + (
+            [] if amount(self.budget) > 0 else [f"budget={self.budget} must be at least 1 step"]
+        )

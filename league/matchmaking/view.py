@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from league.empirical_game.mixture import Mixture
+from league.rules.plateau import Look
 from league.rules.win_rates import Slots
 from warren.errors import PlayerError, unknown_name
 
@@ -179,3 +180,6 @@ class View(Protocol):
 
     def elo(self, slots: Slots) -> NDArray[np.float64]:
         """Elo ratings, (n,)."""
+
+    def looks(self, me: Player) -> Sequence[Look]:
+        """Return evaluators' looks at a learning player since its last snapshot or reset, oldest first."""

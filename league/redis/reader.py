@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from league.matchmaking.view import Player, Roster
 from league.redis.scripts import Scripts
+from league.redis.shared_looks import SharedLooks
 from league.redis.shared_returns import ReturnsAt
 from league.redis.texts import pairs, text
+from league.rules.plateau import Look, since
 from league.rules.settings import Settings
 from league.rules.win_rates import Payoff, Slots, games_of, row_from_bytes, win_rates_of
 from league.state.league_state import LeagueState
@@ -116,3 +118,8 @@ class RedisView:
         """Elo ratings, (n,)."""
         scores = self._redis.zmscore(f"{self._prefix}elo", [int(slot) for slot in slots]) if len(slots) else []
         return np.array(scores, dtype=np.float64)
+
+    def looks(self, me: Player) -> list[Look]:
+        """Return evaluators' looks at a learning player since its last snapshot or reset, oldest first."""
+        snapshot = self._redis.hget(f"{self._prefix}player:{me.name}", "snapshot_steps")
+        return since(SharedLooks(self._redis, self._prefix).of(me.name), me.generation, int(snapshot or 0))

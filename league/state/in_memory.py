@@ -118,12 +118,13 @@ class MemoryLeague:
         steps: int,
         version: int,
         weights_of: Callable[[str], ModelRef | None] = lambda player: None,
+        run: float | None = None,
     ) -> Decision:
         """End a period: a snapshot first, then a reset or an exploit, as the player's kind decides; what happened.
 
-        `weights_of` names the newest weights of a player that is taken over; see Periods.close.
+        `weights_of` names the newest weights of a player that is taken over; for this and `run` see Periods.close.
         """
-        return self._periods.close(self._period(name), steps, version, weights_of=weights_of).decision
+        return self._periods.close(self._period(name), steps, version, weights_of=weights_of, run=run).decision
 
     def _period(self, name: str) -> LearningPeriod:
         player, progress = self.state.roster[name], self.state.progress[name]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from league.empirical_game.returns import Returns
 from league.matchmaking.view import Player, Roster
+from league.rules.plateau import Look, since
 from league.rules.settings import Settings
 from league.rules.win_rates import Payoff, Slots
 from league.state.ended_matches import EndedMatches
@@ -59,6 +60,7 @@ class LeagueState:
     roster_version: int = 0
     last_event: str = ""  # id of the last event in it, where it was read from Redis
     empirical_game: Returns = field(default_factory=Returns)  # of evaluators; no part of the stream, nor of equality
+    looked: dict[str, list[Look]] = field(default_factory=dict)  # at learning players; likewise
     ended: EndedMatches = field(default_factory=EndedMatches)  # of late; forgotten by a checkpoint
     _roster: Roster | None = None
 
@@ -111,6 +113,10 @@ class LeagueState:
         """Return Elo ratings, (n,)."""
         return np.array(self.ratings)[slots]
 
+    def looks(self, me: Player) -> list[Look]:
+        """Return evaluators' looks at a learning player since its last snapshot or reset, oldest first."""
+        return since(self.looked.get(me.name, []), me.generation, self.progress[me.name].snapshot_steps)
+
     # What happened.
 
     def apply(self, event: Event) -> None:
@@ -161,6 +167,7 @@ class LeagueState:
                     payoff=payoff,
                     roster_version=given["roster_version"],
                     empirical_game=self.empirical_game,
+                    looked=self.looked,
                 )
             )
         )

@@ -116,12 +116,14 @@ class Periods:
         by: str = "",
         weights_of: Callable[[str], ModelRef | None] = lambda player: None,
         keep: Callable[[ModelRef], object] = lambda model: None,
+        run: float | None = None,
     ) -> Outcome:
         """End a period at `steps` with the weights `version`, which the pool should hold. Safe to repeat.
 
         `keep` freezes the model of a snapshot, before the league names it. `weights_of` freezes and names the newest
         weights of a learning player, for one that takes them over; where it knows none, that player's last closed
-        period counts, and without any the player goes on as it is.
+        period counts, and without any the player goes on as it is. `run`: steps that the player makes in the whole run
+        at its mean pace so far, for thresholds that are shares of it.
 
         Raises PlayerError when another learner has taken the period over, or the player was frozen or removed.
         """
@@ -131,7 +133,8 @@ class Periods:
         asked_again = progress.period == period.number and not progress.is_open
         decision = Decision()
         if not asked_again:
-            decision = kind_of(me.kind, me.config).period_end(view, me, steps - progress.snapshot_steps, rng)
+            kind, since = kind_of(me.kind, me.config).within(run), steps - progress.snapshot_steps
+            decision = kind.period_end(view, me, since, rng)
         source = source_model = mutated = ""
         if decision.exploit is not None:
             stronger = view.roster[decision.exploit]

@@ -185,9 +185,9 @@ class Evaluator:
         recorder: Recorder | None = None,
     ) -> None:
         self.games, self.returns = games, returns
-        self._policy_of, self._claims, self._recorder = policy_of, claims or NoClaims(), recorder
-        self._generator = torch.Generator().manual_seed(seed)
-        self._rounds, self._least, self._most, self._error, self._alpha = rounds, least, most, error, alpha
+        self.policy_of, self._claims, self._recorder = policy_of, claims or NoClaims(), recorder
+        self.generator, self.alpha = torch.Generator().manual_seed(seed), alpha
+        self._rounds, self._least, self._most, self._error = rounds, least, most, error
         self._bound_is_given = bound is not None
         returns.settings = MixtureSettings(least, alpha, bound or 1.0, temperature, error / 1000.0)
         self._batches = 0
@@ -210,7 +210,7 @@ class Evaluator:
         members = np.flatnonzero(mixture.max(axis=0) > 0.0)
         if len(members) < 2:
             return None
-        lower, upper = self.returns.interval(slots[members], self._bound, self._alpha / len(slots) ** 2)
+        lower, upper = self.returns.interval(slots[members], self._bound, self.alpha / len(slots) ** 2)
         return gain_interval(mixture[:, members], lower, upper)
 
     def next_cells(self, slots: Slots) -> list[Cell]:
@@ -231,9 +231,19 @@ class Evaluator:
             return False
         first, second = cell
         recording = None if self._recorder is None else self._recorder.begins(first)
-        found = play(
-            self.games, self._policy_of(first), self._policy_of(second), self._rounds, self._generator, recording
-        )
+        found = play(self.games, self.policy_of(first), self.policy_of(second), self._rounds, self.generator, recording)
+        self.hold_within(found)
+        self.returns.record(first, second, found)
+        if self._recorder is not None and recording is not None:
+            self._recorder.ended(first, second, recording)
+        self._batches += 1
+        return True
+
+    def hold_within(self, found: np.ndarray) -> float:
+        """Return the bound that intervals of returns like those `found` are computed for, raised to hold them.
+
+        Raises ConfigurationError where they are beyond the one that was given.
+        """
         if (largest := float(np.abs(found).max())) > self._bound * (1.0 + 1e-6):
             problem = (
                 f"a game of {self.games.name!r} returned {largest:g}, beyond the {self._bound:g} that intervals are "
@@ -243,11 +253,7 @@ class Evaluator:
                 raise ConfigurationError(problem)
             logger.warning("%s; taking that", problem)
             self.returns.settings = replace(self.returns.settings, bound=largest)
-        self.returns.record(first, second, found)
-        if self._recorder is not None and recording is not None:
-            self._recorder.ended(first, second, recording)
-        self._batches += 1
-        return True
+        return self._bound
 
     def _planned(self, slots: Slots) -> Plan:
         mixture, members, _, places = self.returns.mixture(slots)
@@ -262,7 +268,7 @@ class Evaluator:
         if not len(plan.cells):
             return []
         places, inverse = np.unique(plan.cells, return_inverse=True)
-        lower, upper = self.returns.interval(places, self._bound, self._alpha)
+        lower, upper = self.returns.interval(places, self._bound, self.alpha)
         rows, columns = inverse.reshape(plan.cells.shape).T
         width = (upper - lower)[rows, columns] / 2.0
         open_ = (width > self._error) & (self.returns.games(places)[rows, columns] < self._most)

@@ -25,12 +25,13 @@ from league.matchmaking import names_of
 from league.matchmaking.alphastar import MainAgent
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.cell_leases import CellLeases
+from league.redis.shared_looks import SharedLooks
 from league.redis.shared_returns import SharedReturns
 from league.redis.shared_score import SharedScore
 from league.rules.win_rates import Slots
 from league.state.history import History
 from tasks.events import EVALUATION
-from warren.errors import BrokerError, WarrenError
+from warren.errors import BrokerError, PoolError, WarrenError
 from workers.config import roles
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
@@ -38,6 +39,7 @@ from workers.config.schema import Config
 from workers.evaluation.batch_recorder import BatchRecorder
 from workers.evaluation.cells import evaluator_of
 from workers.evaluation.composition import frozen_by_kind, ranking, shares_by_kind
+from workers.evaluation.looks import Looking
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
 from workers.replays.sending import ReplaySender
@@ -71,7 +73,7 @@ class EvaluatorRole(RoleProcess):
         self.returns = SharedReturns(session.redis, self.store.prefix)
         self._build = policy_builder(league)
         self._frozen = FrozenPolicies(session.pool, self._build)
-        self._roster = Roster()
+        self._view, self._roster = self.store.view(), Roster()
         # Two evaluators that played the same games would count them twice.
         seed = seed_of(source_name(config.evaluator_id))
         games = envs.make_two_player(league.env, league.evaluation_games, seed, **league.env_kwargs)
@@ -85,6 +87,9 @@ class EvaluatorRole(RoleProcess):
         )
         self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims, recorder)
         self.scores = Scores(league, run_folder(config), seed) if not config.evaluator_id else None
+        looks = SharedLooks(session.redis, self.store.prefix)
+        self._looking = Looking(self.evaluator, looks, self._newest, league.period_steps)
+        self._looked = False  # in the last step
         self._score_at = 0.0
         self._pictures_at = time.monotonic() + FIRST_PICTURES
         self._history = History()
@@ -117,19 +122,26 @@ class EvaluatorRole(RoleProcess):
         return 0
 
     def step(self) -> bool:
-        """Play a batch of the most useful cell, and score when it is time; return whether a batch was played."""
+        """Play a batch of the most useful cell, or look at a learning player; return whether games were played.
+
+        Number 0 looks, at most every other time, and scores when it is time.
+        """
         slots = self._check()
         if self.scores is not None and time.monotonic() >= self._score_at:
             self.score()
             self._score_at = time.monotonic() + self.league.evaluation_every
-        return self.league.evaluation_share > 0.0 and self.evaluator.step(slots)
+        if self.league.evaluation_share <= 0.0:
+            return False
+        self._looked = self.scores is not None and not self._looked and self._looking.look(self._view, self._steps)
+        return self._looked or self.evaluator.step(slots)
 
     def score(self) -> Score:
         """Score the league as it is now, write the score to the file and fire the evaluation event."""
         assert self.scores is not None
         slots = self._check()
         main = next(iter(self._main_agents()), None)
-        policy = None if main is None else self._newest(main)
+        newest = None if main is None else self._newest(main)
+        policy = None if newest is None else newest[0]
         shares = self.evaluator.mixture(slots) if len(slots) else None
         models = [self._model_at(int(slot)) for slot in slots]
         mixture = None if shares is None else self.scores.of_mixture(models, self._frozen.__getitem__, shares)
@@ -181,7 +193,8 @@ class EvaluatorRole(RoleProcess):
     # The league as this process sees it.
 
     def _check(self) -> Slots:
-        self._roster = self.store.view().roster
+        self._view = self.store.view()
+        self._roster = self._view.roster
         self.returns.refresh()
         return self._roster.historical
 
@@ -192,20 +205,27 @@ class EvaluatorRole(RoleProcess):
         return [self._roster.by_slot[int(slot)] for slot in slots]
 
     def _policy_at(self, slot: int) -> Policy:
-        return self._frozen[self._model_at(slot)]
+        player = self._roster.by_slot[slot]
+        if player.frozen:
+            return self._frozen[self._model_at(slot)]
+        newest = self._newest(player)
+        if newest is None:
+            raise PoolError(f"player {player.name!r} is to be played and has published no weights; is its learner up?")
+        return newest[0]
 
     def _model_at(self, slot: int) -> ModelRef:
         model = self._roster.by_slot[slot].model
         assert model is not None  # a frozen player has one
         return model
 
-    def _newest(self, player: Player) -> Policy | None:
+    def _newest(self, player: Player) -> tuple[Policy, dict[str, Any]] | None:
         model = self.session.pool.newest(player.name)
         if model is None:
             return None
         policy = self._build(0)
-        load_weights(policy, weights_from_bytes(model.data)[0], player.name)
-        return policy
+        tensors, stamp = weights_from_bytes(model.data)
+        load_weights(policy, tensors, player.name)
+        return policy, stamp
 
     def _steps(self, player: Player) -> int:
         return self.store.progress_of(player.name).steps

@@ -78,10 +78,10 @@ class LeagueClient:
         answer: str = self._ask("league.progress", period.player, period.number, self.holder, steps, lease)
         return answer
 
-    def close_period(self, period: LearningPeriod, steps: int, version: int) -> Outcome:
-        """End a period; return what the player's kind decided."""
+    def close_period(self, period: LearningPeriod, steps: int, version: int, run: float | None = None) -> Outcome:
+        """End a period; return what the player's kind decided. `run`: steps that the player makes in the whole run."""
         return outcome_from_wire(
-            self._ask("league.close_period", period.player, period.number, self.holder, steps, version)
+            self._ask("league.close_period", period.player, period.number, self.holder, steps, version, run)
         )
 
     def snapshot(self, player: str, version: int) -> str:

@@ -92,7 +92,8 @@ class LeagueCourse:
         number, progress = self.period.number, self._state.progress
         self._outlets.pool_weights()  # the league freezes them where it takes a snapshot
         try:
-            outcome = self._client.close_period(self.period, progress.steps, progress.version)
+            run = self._state.steps_of_run
+            outcome = self._client.close_period(self.period, progress.steps, progress.version, run)
             logger.info("period %d at %d steps: %s %s", number, progress.steps, outcome.status, outcome.decision)
             self._take_up()
         except PlayerError as error:

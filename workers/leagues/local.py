@@ -25,7 +25,7 @@ import envs
 from agents import Algorithm, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
-from league.matchmaking import KINDS, Decision, seat_of
+from league.matchmaking import KINDS, Decision, kind_of, seat_of
 from league.matchmaking.view import NEWEST, ModelRef, Player
 from league.rules.settings import Settings
 from league.rules.win_rates import Slots
@@ -35,6 +35,7 @@ from warren.errors import ConfigurationError
 from workers.config import initial_weights, teachers
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import evaluator_of
+from workers.evaluation.looks import look
 from workers.leagues.turns import CREDIT, Turns, shares_of
 from workers.rollout.games.games_in_play import Opponent
 from workers.rollout.games.match_result import MatchResult
@@ -95,11 +96,11 @@ class LocalLeague:
         games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
         self._spaces = games.single_observation_space, games.single_action_space
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
-        self.progress = 0.0  # of the run, for schedules that follow it: to be set by who calls `round`
+        self._progress: tuple[float, dict[str, int]] = 0.0, {}
         shares = shares_of(config)
         self._turns = Turns(shares, CREDIT * config.lanes * config.unroll_length)
         self._updates = round(sum(shares.values()) / min(shares.values()))  # of a round
-        self._training_time = self._evaluation_time = 0.0
+        self._training_time = self._evaluation_time = self._looking_time = 0.0
         self._solved: tuple[int, int, np.ndarray] | None = None
         # A player that begins with another's model joins after it.
         order = sorted(config.players, key=lambda name: self._initial_model(name) is not None)
@@ -136,19 +137,32 @@ class LocalLeague:
             self._solved = (*key, self.evaluator.mixture(slots))
         return slots, self._solved[2]
 
+    @property
+    def progress(self) -> float:
+        """The part of the run that is over, in [0, 1]: to be set by who calls `round`."""
+        return self._progress[0]
+
+    @progress.setter
+    def progress(self, part: float) -> None:
+        self._progress = part, {name: trainee.steps for name, trainee in self.trainees.items()}
+
+    def steps_of_run(self, name: str) -> float | None:
+        """Return the steps that a player makes in the whole run at its mean pace so far; None while not known."""
+        part, steps = self._progress
+        return steps[name] / part if part > 0.0 and steps[name] else None
+
     # Training.
 
     def round(self) -> None:
         """Make updates of the players by their shares, one of the smallest; then evaluate for its share of the time."""
-        started = time.perf_counter()
+        started, looked = time.perf_counter(), self._looking_time
         for _ in range(self._updates):
             name = self._turns.next(list(self.trainees))
             before = self.trainees[name].steps
             self.learn(self.trainees[name])
             self._turns.had(name, self.trainees[name].steps - before)
-        self._training_time += time.perf_counter() - started
-        share = self.config.evaluation_share
-        self.evaluate(self._training_time * share / (1.0 - share) - self._evaluation_time)
+        self._training_time += time.perf_counter() - started - (self._looking_time - looked)
+        self.evaluate(self._evaluation_budget - self._evaluation_time - self._looking_time)
 
     def learn(self, trainee: Trainee) -> dict[str, float]:
         """Play games for one update and make it; at the end of a period do what the player's kind decides.
@@ -175,6 +189,22 @@ class LocalLeague:
         while time.perf_counter() < started + seconds and self.evaluator.step(slots):
             pass
         self._evaluation_time += time.perf_counter() - started
+
+    @property
+    def _evaluation_budget(self) -> float:
+        share = self.config.evaluation_share
+        return self._training_time * share / (1.0 - share)
+
+    def look(self, trainee: Trainee) -> None:
+        """Look at a player's return against what it is to beat, where its kind wants that."""
+        state, started = self.league.state, time.perf_counter()
+        player = state.players[trainee.name]
+        kind = kind_of(player.kind, player.config)
+        target = kind.to_beat(state) if kind.wants_looks else None
+        if target is not None:
+            seen = look(self.evaluator, trainee.policy, target, player.generation, trainee.steps)
+            state.looked.setdefault(trainee.name, []).append(seen)
+            self._looking_time += time.perf_counter() - started
 
     # Players join, are frozen, and are reset.
 
@@ -205,10 +235,13 @@ class LocalLeague:
 
     def _end_period(self, trainee: Trainee) -> Decision:
         name = trainee.name
+        if self._looking_time < self._evaluation_budget / 2.0:  # the other half is for cells
+            self.look(trainee)
         self.league.progress(name, trainee.steps)
         before = len(self.league.state.players)
         newest = {other.name: ModelRef(other.name, other.version) for other in self.trainees.values()}
-        decision = self.league.close_period(name, trainee.steps, trainee.version, newest.get)
+        run = self.steps_of_run(name)
+        decision = self.league.close_period(name, trainee.steps, trainee.version, newest.get, run)
         if len(self.league.state.players) > before:
             self._freeze(trainee, self.league.state.roster.by_slot[before])
         if decision.reset or decision.exploit is not None:

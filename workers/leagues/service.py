@@ -134,13 +134,16 @@ class LeagueService(Worker):
         return self.periods.progress(_period(player, number, learner), steps, lease)
 
     @service
-    def close_period(self, player: str, number: int, learner: str, steps: int, version: int) -> dict[str, Any]:
+    def close_period(
+        self, player: str, number: int, learner: str, steps: int, version: int, run: float | None = None
+    ) -> dict[str, Any]:
         """End a learning period with weights that are in the pool; return what the player's kind decided.
 
         The weights are frozen if they become a snapshot, and those of another player if they are taken over.
         """
         period = _period(player, number, learner)
-        return outcome_to_wire(self.periods.close(period, steps, version, weights_of=self._newest, keep=self._keep))
+        made = self.periods.close(period, steps, version, weights_of=self._newest, keep=self._keep, run=run)
+        return outcome_to_wire(made)
 
     @service
     def snapshot(self, player: str, version: int, by: str) -> str:

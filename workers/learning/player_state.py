@@ -116,11 +116,20 @@ class PlayerState:
         """Set the algorithm's schedules by the player's steps, which all its learners count together, and by the run's
         progress. `seconds`: of training, on which its learners have agreed; None: this learner's.
         """
-        progress, algorithm = self.progress, self.algorithm
-        algorithm.begin_at(progress.steps - self.schedules_from)
+        algorithm = self.algorithm
+        algorithm.begin_at(self.progress.steps - self.schedules_from)
         if hasattr(algorithm, "take_progress"):
-            seconds = progress.training_seconds if seconds is None else seconds
-            algorithm.take_progress(self.config.progress(progress.steps / self.recipe.share, seconds))
+            algorithm.take_progress(self._part_of_run(seconds))
+
+    @property
+    def steps_of_run(self) -> float | None:
+        """Return the steps that the player makes in the whole run at its mean pace so far; None before its first."""
+        part = self._part_of_run()
+        return self.progress.steps / part if part > 0.0 else None
+
+    def _part_of_run(self, seconds: float | None = None) -> float:
+        seconds = self.progress.training_seconds if seconds is None else seconds
+        return self.config.progress(self.progress.steps / self.recipe.share, seconds)
 
     # Checkpoints.
 

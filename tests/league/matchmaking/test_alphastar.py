@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from support.league_in_memory import add, league, named, set_win_rate
+from support.league_in_memory import add, league, named, set_return, set_win_rate
 
 from league.matchmaking import KINDS, distribution, kind_of
 from league.matchmaking.alphastar import remove_monotonic_suffix
 from league.rules.pfsp import pfsp
+from league.rules.plateau import Look
 from league.state.league_state import LeagueState
 from warren.errors import ConfigurationError, MatchmakingError
 
@@ -139,7 +142,7 @@ def test_a_league_exploiter_plays_capped_linear_pfsp_over_all_of_history(race: L
 # When a player is snapshotted and reset.
 
 
-def decide(state: LeagueState, name: str, steps: int, **config: float) -> tuple[bool, bool]:
+def decide(state: LeagueState, name: str, steps: int, **config: Any) -> tuple[bool, bool]:
     player = state.players[name]
     found = kind_of(player.kind, config).period_end(state, player, steps, np.random.default_rng(0))
     return found.snapshot, found.reset
@@ -195,6 +198,84 @@ def test_league_exploiters_are_reset_after_a_quarter_of_their_snapshots(race: Le
 def test_a_player_that_is_not_snapshotted_is_not_reset(race: LeagueState) -> None:
     for name in ("main", "exploiter", "left"):
         assert decide(race, name, 100) == (False, False)
+
+
+def test_thresholds_may_be_shares_of_the_run(race: LeagueState) -> None:
+    shares = {"checkpoint_min_steps": "1%", "checkpoint_max_steps": "2%"}
+    for name in ("main", "exploiter", "left"):
+        player, rng = race.players[name], np.random.default_rng(0)
+        kind = kind_of(player.kind, shares)
+        assert not kind.within(1e6).period_end(race, player, 19_999, rng).snapshot
+        assert kind.within(1e6).period_end(race, player, 20_000, rng).snapshot
+        assert not kind.within(2e6).period_end(race, player, 20_000, rng).snapshot
+    rates(race, "exploiter", main=0.71)
+    assert (
+        kind_of("main_exploiter", shares).within(1e6).period_end(race, race.players["exploiter"], 10_000, rng).snapshot
+    )
+
+
+# Frozen once the return against the target stops rising.
+
+BY_RETURNS = {"freeze": "returns", "checkpoint_min_steps": 3000, "checkpoint_max_steps": 9000, "patience": 2}
+
+
+def seen(state: LeagueState, name: str, *means: float, games: int = 2048) -> None:
+    """Let evaluators have looked at a player after each 1000 steps."""
+    given = [Look(0, 1000 * number, games, mean, mean - 0.1, mean + 0.1) for number, mean in enumerate(means, start=1)]
+    state.looked[name] = given
+
+
+@pytest.mark.parametrize("name", ["exploiter", "left"])
+def test_an_exploiter_is_frozen_when_its_return_stops_rising(race: LeagueState, name: str) -> None:
+    for other in race.players:
+        if other != name:
+            set_win_rate(race, name, other, 1.0)  # win rates say nothing here
+    seen(race, name, -0.5, -0.2, 0.1, 0.3)
+    assert decide(race, name, 4000, **BY_RETURNS)[0] is False
+    seen(race, name, -0.5, 0.3, 0.2, 0.3)
+    assert decide(race, name, 4000, **BY_RETURNS)[0] is True
+    assert decide(race, name, 2999, **BY_RETURNS)[0] is False, "fewer than the fewest steps"
+    reason = kind_of(race.players[name].kind, BY_RETURNS).period_end(
+        race, race.players[name], 4000, np.random.default_rng(0)
+    )
+    assert reason.reason == "return against its target +0.3000 (+0.2000 to +0.4000), no longer rising"
+
+
+def test_without_looks_of_enough_games_an_exploiter_is_frozen_at_its_most_steps(race: LeagueState) -> None:
+    for means in ((), (float("nan"),) * 8):
+        seen(race, "exploiter", *means)
+        assert decide(race, "exploiter", 8999, **BY_RETURNS)[0] is False
+        assert decide(race, "exploiter", 9000, **BY_RETURNS) == (True, True)
+    seen(race, "exploiter", *[0.1] * 8, games=2047)
+    assert decide(race, "exploiter", 8999, **BY_RETURNS)[0] is False
+
+
+def test_a_snapshot_begins_the_looks_of_an_exploiter_anew(race: LeagueState) -> None:
+    seen(race, "left", -0.5, 0.3, 0.2, 0.3)
+    race.progress["left"].snapshot_steps = 2000
+    assert decide(race, "left", 3000, **BY_RETURNS)[0] is False
+    race.progress["left"].snapshot_steps = 0
+    race.apply({"event": "reset", "player": "left", "generation": "1", "start": ""})
+    assert decide(race, "left", 4000, **BY_RETURNS)[0] is False
+
+
+def test_exploiters_aim_at_main_agents_and_at_the_mixture(race: LeagueState) -> None:
+    assert not kind_of("main_exploiter").wants_looks and not kind_of("main_agent").wants_looks
+    hunter, left = kind_of("main_exploiter", BY_RETURNS), kind_of("league_exploiter", {**BY_RETURNS, "look_games": 64})
+    assert hunter.wants_looks and left.wants_looks
+    main = hunter.to_beat(race)
+    assert (
+        main is not None and main.slots.tolist() == [race.players["main"].slot] and main.shares.tolist() == [[1], [1]]
+    )
+    set_return(race, "main@1", "main@0", 0.5)
+    set_return(race, "main@1", "exploiter@1", 0.5)
+    set_return(race, "main@1", "left@1", 0.5)
+    mixture = left.to_beat(race)
+    assert mixture is not None and mixture.games == 64
+    assert mixture.slots.tolist() == race.roster.historical.tolist()
+    best = mixture.slots.tolist().index(race.players["main@1"].slot)
+    assert mixture.shares[:, best].tolist() == [1.0, 1.0]
+    assert hunter.to_beat(league()) is None and left.to_beat(league()) is None
 
 
 def test_every_constant_is_configuration(race: LeagueState) -> None:

@@ -176,6 +176,17 @@ def test_a_wrong_name_lists_the_right_ones() -> None:
         ("main_agent", {"checkpoint_win_rate": 7.0}, "checkpoint_win_rate=7.0"),
         ("main_exploiter", {"checkpoint_min_steps": 10, "checkpoint_max_steps": 5}, "need 0 <= min <= max"),
         ("best_response", {"budget": 0}, "budget=0 must be at least 1 step"),
+        ("best_response", {"budget": "1/2"}, "budget='1/2' is not a number of steps; use a whole one, or a share"),
+        ("pfsp", {"snapshot_every": 0.02}, "snapshot_every=0.02 is not a number of steps; use a whole one, or a share"),
+        ("main_agent", {"checkpoint_max_steps": "2%"}, "give both as steps, or both as shares of the run"),
+        (
+            "main_exploiter",
+            {"checkpoint_min_steps": "4%", "checkpoint_max_steps": "2%"},
+            "checkpoint_min_steps=4%, checkpoint_max_steps=2%: need 0 <= min <= max",
+        ),
+        ("main_exploiter", {"freeze": "return"}, "freeze='return' is not 'win_rate' or 'returns'"),
+        ("league_exploiter", {"freeze": "returns", "patience": 0}, "patience=0 must be at least 1"),
+        ("main_agent", {"freeze": "returns"}, "option of main_agent 'freeze' does not exist"),
     ],
 )
 def test_impossible_constants_are_refused(kind: str, config: dict[str, object], problem: str) -> None:
@@ -189,6 +200,16 @@ def test_the_default_kind_is_snapshotted_every_period_or_after_so_many_steps(sma
     assert not kind_of("pfsp", {"snapshot_every": 100}).period_end(small, me, 99, rng).snapshot
     assert kind_of("pfsp", {"snapshot_every": 100}).period_end(small, me, 100, rng).snapshot
     assert not kind_of("pfsp", {"snapshot_every": None}).period_end(small, me, 10**12, rng).snapshot
+
+
+def test_a_share_of_the_run_is_as_many_steps_as_the_player_makes_in_it(small: LeagueState) -> None:
+    me, rng = small.players["main"], np.random.default_rng(0)
+    for kind, option in (("pfsp", "snapshot_every"), ("best_response", "budget")):
+        made = kind_of(kind, {option: "2%"})
+        assert not made.period_end(small, me, 10**12, rng).snapshot, "before anybody knows how long the run is"
+        assert not made.within(None).period_end(small, me, 10**12, rng).snapshot
+        assert not made.within(1e6).period_end(small, me, 19_999, rng).snapshot
+        assert made.within(1e6).period_end(small, me, 20_000, rng).snapshot
 
 
 def test_whoever_plays_only_a_removed_player_is_told_so(small: LeagueState) -> None:

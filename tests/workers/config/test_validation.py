@@ -157,7 +157,9 @@ def test_a_role_that_writes_into_the_run_folder_must_name_it(problems: Problems,
         ("lease=inf", "lease=inf of the league must be more than 0 seconds, and finite"),
         ("goal=nan", "goal=nan of the league is not an exploitability"),
         ("players={x y: {kind: pfsp}}", "player 'x y': its name must be"),
-        ("players.main.config={checkpoint_min_steps: many}", "player 'main': config {'checkpoint_min_steps': 'many'"),
+        ("players.main.config={checkpoint_min_steps: many}", "checkpoint_min_steps='many' is not a number of steps"),
+        ("players.main.config.checkpoint_min_steps=2%", "checkpoint_min_steps=2%, checkpoint_max_steps="),
+        ("players.main.config={checkpoint_max_steps: 120%}", "a share of the run, above 0% and up to 100%, as 2%"),
     ],
 )
 def test_what_a_league_cannot_be_run_with_is_named(problems: Problems, setting: str, message: str) -> None:

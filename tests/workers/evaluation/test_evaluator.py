@@ -13,8 +13,10 @@ import redis
 
 from agents import checkpoints
 from league.models.pool import Pool
+from league.redis.shared_looks import SharedLooks
 from league.redis.shared_score import SharedScore
 from league.redis.store import Store
+from league.state.commands import ClosePeriod, OpenPeriod, TellProgress
 from tasks.topology import Topology
 from warren.errors import CheckpointError
 from workers.config.league import LeagueConfig
@@ -73,6 +75,45 @@ def test_a_score_says_who_is_in_the_mixture_and_is_left_in_redis(role: Evaluator
     assert score.alpha_rank == {"main@0": 1.0}
     left = SharedScore(role.session.redis, role.store.prefix).get()
     assert left is not None and left["mixture"] == score.mixture and left["shares_by_kind"] == {"main_agent": 1.0}
+
+
+def test_an_exploiter_is_looked_at_every_period_with_its_newest_weights(role: EvaluatorRole) -> None:
+    store, pool, looks = role.store, role.session.pool, SharedLooks(role.session.redis, role.store.prefix)
+    store.add_player("hunter", "main_exploiter", {"freeze": "returns", "look_games": 64})
+    store.add_player("other", "main_exploiter")
+    every = LEAGUE.period_steps
+
+    def arrive(version: int, steps: int, generation: int = 0, begun: int = 0) -> None:
+        stamp = {"version": version, "step": steps, "generation": generation, "schedules_from": begun}
+        for name in ("hunter", "other"):
+            pool.put(name, version, steps, checkpoints.weights_to_bytes(policy_builder(LEAGUE)(version), stamp))
+            store.execute(OpenPeriod(name, "learner", 60_000))
+            store.execute(TellProgress(name, 1, "learner", steps, 60_000))
+
+    arrive(1, every - 1)
+    assert not role._looking.look(store.view(), role._steps), "less than a period"
+    arrive(2, every)
+    before = role.returns.total_games
+    assert role.step() and role.returns.total_games == before, "a look is a step"
+    assert role.step() and role.returns.total_games > before, "the next one is a cell's"
+    assert [(look.generation, look.steps, look.games) for look in looks.of("hunter")] == [(0, every, 64)]
+    assert not role._looking.look(store.view(), role._steps), "the same weights"
+    arrive(3, 2 * every + 5)
+    assert role._looking.look(store.view(), role._steps)
+    assert [look.steps for look in looks.of("hunter")] == [every, 2 * every + 5] and looks.of("other") == []
+    view = store.view()
+    assert [look.steps for look in view.looks(view.roster["hunter"])] == [every, 2 * every + 5]
+
+    arrive(4, 4 * every)
+    store.execute(ClosePeriod("hunter", 1, "learner", 4 * every, "hunter@4", 1, 1, "", "", "{}", "", "test"))
+    assert not role._looking.look(store.view(), role._steps), "weights from before the reset"
+    view = store.view()
+    assert view.looks(view.roster["hunter"]) == []
+    arrive(5, 4 * every, 1, 4 * every)
+    assert not role._looking.look(store.view(), role._steps), "fresh weights"
+    arrive(6, 5 * every, 1, 4 * every)
+    assert role._looking.look(store.view(), role._steps)
+    assert [(look.generation, look.steps) for look in looks.of("hunter")] == [(1, 5 * every)]
 
 
 def test_a_full_disk_does_not_end_the_evaluator(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +18,16 @@ import envs
 from agents import checkpoints
 from league.matchmaking.view import NEWEST, ModelRef
 from league.models.pool import Pool
+from league.redis.shared_looks import SharedLooks
 from league.redis.store import Store
+from league.rules.plateau import Look
 from league.state.periods import LearningPeriod, Outcome, Periods
 from tasks.topology import Topology
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
 from workers.leagues import course as course_module
 from workers.leagues import learner as learner_module
+from workers.leagues import local as local_module
 from workers.leagues.course import league_trainer
 from workers.leagues.local import LocalLeague
 from workers.rollout.games.selfplay_sampler import MatchSampler
@@ -50,8 +54,8 @@ class Client:
     def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
         return self.periods.progress(period, steps, lease)
 
-    def close_period(self, period: LearningPeriod, steps: int, version: int) -> Outcome:
-        return self.periods.close(period, steps, version)
+    def close_period(self, period: LearningPeriod, steps: int, version: int, run: float | None = None) -> Outcome:
+        return self.periods.close(period, steps, version, run=run)
 
     def snapshot(self, player: str, version: int) -> str:
         return self.store.snapshot(player, version).name
@@ -295,6 +299,76 @@ def test_periods_end_and_snapshots_are_taken_alike_in_one_process_and_in_many(ru
     snapshots = [name for name in happened(distributed, "added", "name") if "@" in name]
     assert snapshots == [name for name in happened(events, "added", "name") if "@" in name]
     assert len(snapshots) == 1 + len(ends)
+
+
+PLAYING = {"games": 64, "lanes": 96, "unroll_length": 4, "period_steps": 300}  # 384 decisions an update, and a period
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("budget", ["total_steps", "seconds"])
+def test_a_share_of_the_run_is_as_much_in_one_process_and_in_many(run: Run, budget: str) -> None:
+    shares = {"checkpoint_min_steps": "10%", "checkpoint_max_steps": "10%"}
+    league = LeagueConfig.from_dict(
+        {**LEAGUE, **PLAYING, "players": {"main": {"kind": "main_agent", "config": shares}}}
+    )
+    local, updates = LocalLeague(league), 30
+    main = local.trainees["main"]
+    for update in range(updates):
+        local.progress = update / updates
+        local.learn(main)
+
+    run.store.change("main", config=shares)
+    run.config.total_steps, run.config.seconds = (main.steps, None) if budget == "total_steps" else (10**9, updates)
+    trainer, course = league_trainer(run.session, league, run.client, threading.Event(), on_finished=lambda: None)
+    course.begin()
+    for version in range(1, updates + 1):
+        trainer.progress.steps, trainer.progress.version = 384 * version, version
+        trainer.progress.training_seconds = float(version)
+        if course.period_is_over():
+            course.end_period()
+    expected = {"main@0", *(f"main@{version}" for version in range(3, updates + 1, 3))}
+    assert {player.name for player in run.store.view().roster if player.frozen} == expected
+    assert set(local.frozen) == expected
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_same_returns_freeze_an_exploiter_alike_in_one_process_and_in_many(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_returns = {"freeze": "returns", "patience": 2, "checkpoint_min_steps": 384 * 3, "checkpoint_max_steps": 384 * 12}
+    players = {"main": {"kind": "main_exploiter", "config": by_returns}, "target": {"kind": "main_agent"}}
+    league = LeagueConfig.from_dict({**LEAGUE, **PLAYING, "players": players})
+    # Stopped once there are three periods; rising until the most steps; without a number; a late plateau.
+    means = (
+        [-0.5, 0.2, 0.1, 0.2] + [0.1 * step for step in range(12)] + [math.nan] * 12 + [-0.5, 0.0, 0.3, 0.2, 0.3, 9.0]
+    )
+
+    def seen(generation: int, steps: int) -> Look:
+        mean = means[steps // 384 - 1]
+        return Look(generation, steps, 2048, mean, mean - 0.1, mean + 0.1)
+
+    monkeypatch.setattr(local_module, "look", lambda _, policy, target, *stamp: seen(*stamp))
+    local_events: list[Any] = []
+    local = LocalLeague(league, local_events.append)
+    local._training_time = 1e9
+    for _ in means:
+        local.learn(local.trainees["main"])
+
+    run.store.change("main", kind="main_exploiter", config=by_returns)
+    trainer, course = league_trainer(run.session, league, run.client, threading.Event(), on_finished=lambda: None)
+    course.begin()
+    for version in range(1, len(means) + 1):
+        trainer.progress.steps, trainer.progress.version = 384 * version, trainer.progress.version + 1
+        generation = run.store.player("main").generation
+        SharedLooks(run.session.redis, run.store.prefix).add("main", seen(generation, 384 * version))
+        if course.period_is_over():
+            course.end_period()
+
+    def frozen_at(events: list[Any]) -> list[int]:
+        closed = [each for each in events if each["event"] == "period_closed" and each["snapshot"] in ("1", 1)]
+        return [int(each["steps"]) // 384 for each in closed]
+
+    assert frozen_at([event for _, event in run.store.events()]) == frozen_at(local_events) == [4, 16, 28, 33]
 
 
 def test_a_learner_that_crashes_in_a_period_ends_it_where_it_would_have(run: Run) -> None:

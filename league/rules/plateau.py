@@ -1,0 +1,44 @@
+"""Looks at a learning player's return against what it is to beat, and when that has stopped rising."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+
+@dataclass(frozen=True)
+class Look:
+    """Evaluation games of a player with the weights that it had after `steps` decisions, and what they returned.
+
+    `mean` is of a game, over both seats; its interval from `lower` to `upper`.
+    """
+
+    generation: int
+    steps: int
+    games: int
+    mean: float
+    lower: float
+    upper: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.4f} ({self.lower:+.4f} to {self.upper:+.4f})"
+
+
+def since(looks: Iterable[Look], generation: int, steps: int) -> list[Look]:
+    """Return the looks of one generation that came after `steps` decisions of the player, in their order."""
+    return [look for look in looks if look.generation == generation and look.steps > steps]
+
+
+def has_stopped_rising(looks: Sequence[Look], patience: int, games: int) -> bool:
+    """Tell whether the newest `patience` looks, oldest first, are none of them above all before them.
+
+    A look is above another where the lower bound of its interval is the higher one. Looks of fewer than `games` games,
+    or without a finite interval, say nothing: they neither end a rise nor count as one.
+    """
+    best, idle = -inf, 0
+    for look in looks:
+        if look.games < games or not (isfinite(look.mean) and isfinite(look.lower) and isfinite(look.upper)):
+            continue
+        best, idle = (look.lower, 0) if look.lower > best else (best, idle + 1)
+    return idle >= patience

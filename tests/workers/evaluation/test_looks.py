@@ -1,0 +1,128 @@
+"""Looks at learning players: what they measure, and when a league in one process takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+from agents import build_policy
+from agents.policies import Policy
+from envs import exploitability
+from league.empirical_game.returns import Returns
+from league.matchmaking import Target
+from league.rules.plateau import Look
+from warren.errors import ConfigurationError
+from workers.config.league import LeagueConfig
+from workers.evaluation.cells import Evaluator
+from workers.evaluation.looks import look
+from workers.leagues import local as local_module
+from workers.leagues.local import LocalLeague
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def policies(games: envs.TwoPlayerVectorEnv, count: int) -> list[Policy]:
+    made = []
+    for seed in range(count):
+        policy = build_policy({"hidden_sizes": []}, games.single_observation_space, games.single_action_space, seed)
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in policy.parameters():
+            parameter.data.add_(2.0 * torch.randn(parameter.shape, generator=generator))
+        made.append(policy)
+    return made
+
+
+def evaluator_for(games: envs.TwoPlayerVectorEnv, players: list[Policy], **options: Any) -> Evaluator:
+    return Evaluator(games, Returns(), players.__getitem__, seed=1, **{"bound": games.max_return, **options})
+
+
+@pytest.mark.parametrize("env_id", ["openspiel:kuhn_poker", "matrix:biased_rps"])
+def test_a_look_has_the_exact_return_against_the_targets_shares_in_its_interval(env_id: str) -> None:
+    games = envs.make_two_player(env_id, 256, 3)
+    me, *others = policies(games, 4)
+    form = exploitability.load(env_id)
+    plans = [form.plans(exploitability.tabulate(form, policy.probabilities)) for policy in (me, *others)]
+    shares = np.array([[0.75, 0.25, 0.0], [0.0, 0.5, 0.5]])
+    in_first = sum(share * form.payoff(plans[0][0], plan[1]) for share, plan in zip(shares[1], plans[1:], strict=True))
+    in_second = -sum(
+        share * form.payoff(plan[0], plans[0][1]) for share, plan in zip(shares[0], plans[1:], strict=True)
+    )
+    expected = (in_first + in_second) / 2.0
+    evaluator = evaluator_for(games, others)
+    for number in range(4):
+        seen = look(evaluator, me, Target(np.arange(3), shares, 1023), generation=2, steps=number)
+        assert (seen.generation, seen.steps, seen.games) == (2, number, 1024)
+        assert seen.lower < expected < seen.upper
+        assert seen.lower < seen.mean < seen.upper and seen.upper - seen.lower < games.max_return
+
+
+def test_a_return_beyond_the_given_bound_is_refused() -> None:
+    games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
+    players = policies(games, 2)
+    alone = Target(np.array([0]), np.ones((2, 1)), 128)
+    with pytest.raises(ConfigurationError, match=r"give league\.max_return, at least 2"):
+        look(evaluator_for(games, players[:1], bound=1.0), players[1], alone, 0, 0)
+
+
+RETURNS = {"freeze": "returns", "checkpoint_min_steps": 600, "checkpoint_max_steps": 6000, "patience": 2}
+
+
+def league(**changes: Any) -> LocalLeague:
+    given = {
+        "env": "matrix:rps",
+        "network": {"hidden_sizes": []},
+        "algorithm": {"name": "ppo", "minibatch_size": 64},
+        "players": {
+            "main": {"kind": "main_agent"},
+            "exploiter": {"kind": "main_exploiter", "config": {**RETURNS, "look_games": 64}},
+        },
+        "games": 32,
+        "tables": 2,
+        "unroll_length": 4,
+        "lanes": 32,
+        "period_steps": 300,
+        "evaluation_games": 32,
+        "evaluation_share": 0.5,
+    }
+    return LocalLeague(LeagueConfig.from_dict({**given, **changes}))
+
+
+def test_a_league_in_one_process_looks_at_the_end_of_periods_for_half_of_the_evaluations_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    local, asked = league(), []
+
+    def told(evaluator: Evaluator, policy: Policy, target: Target, generation: int, steps: int) -> Look:
+        assert policy is local.trainees["exploiter"].policy
+        assert target.slots.tolist() == [local.league.state.players["main"].slot]
+        asked.append(steps)
+        return look(evaluator, policy, target, generation, steps)
+
+    monkeypatch.setattr(local_module, "look", told)
+    exploiter = local.trainees["exploiter"]
+    while exploiter.steps < 1200:
+        local.learn(exploiter)
+    assert asked == [], "before there is any time for evaluation"
+    local._training_time = 1e9
+    while exploiter.steps < 2400:
+        local.learn(exploiter)
+    assert asked == list(range(1536, 2400, 384))
+    local._looking_time = 0.5e9
+    local.learn(exploiter)
+    while exploiter.steps < 3600:
+        local.learn(exploiter)
+    assert asked[-1] < 2400
+    assert [seen.steps for seen in local.league.state.looked["exploiter"]] == asked
+    assert all(seen.games == 64 for seen in local.league.state.looked["exploiter"])
+
+
+def test_no_look_is_taken_where_win_rates_decide() -> None:
+    local = league(players={"main": {"kind": "main_agent"}, "exploiter": {"kind": "main_exploiter"}})
+    local._training_time = 1e9
+    local.look(local.trainees["exploiter"])
+    local.look(local.trainees["main"])
+    assert local.league.state.looked == {} and local._looking_time == 0.0

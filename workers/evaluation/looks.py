@@ -1,0 +1,68 @@
+"""Looks: a learning player, as it is now, plays what it is to beat (league.rules.plateau says what follows)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from agents.policies import Policy
+from league.matchmaking import Target, kind_of
+from league.matchmaking.view import Player, View
+from league.redis.shared_looks import SharedLooks
+from league.rules.plateau import Look
+from workers.evaluation.cells import Evaluator
+from workers.evaluation.duplicate_deals import SEATS, Side, estimate, play_deals
+
+
+def look(evaluator: Evaluator, policy: Policy, target: Target, generation: int, steps: int) -> Look:
+    """Play `policy` against `target` on duplicate deals; both seats of a deal count as one value of the interval.
+
+    Raises ConfigurationError for a return beyond the bound of the game.
+    """
+    members = np.flatnonzero(target.shares.max(axis=0) > 0.0)
+    policies = [evaluator.policy_of(slot) for slot in target.slots[members].tolist()]
+    other, deals = Side(policies, target.shares[:, members]), -(-target.games // SEATS)
+    found = play_deals(evaluator.games, Side.of(policy), other, deals, evaluator.generator)
+    gain = estimate(found.mean(axis=0), evaluator.hold_within(found), 1.0 - evaluator.alpha)
+    return Look(generation, steps, SEATS * gain.count, gain.mean, gain.lower, gain.upper)
+
+
+class Looking:
+    """The looks of an evaluator: at each player whose kind wants it, once it is `every` decisions further.
+
+    `newest` returns (a player's newest policy, the stamp of its weights), None where it has none.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        looks: SharedLooks,
+        newest: Callable[[Player], tuple[Policy, Mapping[str, Any]] | None],
+        every: int,
+    ) -> None:
+        self._evaluator, self._looks, self._newest, self._every = evaluator, looks, newest, every
+
+    def look(self, view: View, steps: Callable[[Player], int]) -> bool:
+        """Look at one player that is due; False when none is. `steps`: how far a player is, as the league knows."""
+        for slot in view.roster.learning.tolist():
+            player = view.roster.by_slot[slot]
+            kind = kind_of(player.kind, player.config)
+            if player.paused or not kind.wants_looks or steps(player) < self._due_at(player, 0):
+                continue
+            newest, target = self._newest(player), kind.to_beat(view)
+            if newest is None or target is None:
+                continue
+            policy, stamp = newest
+            generation, made = int(stamp.get("generation", 0)), int(stamp["step"])
+            # Right after a reset the newest weights are still those from before.
+            if generation == player.generation and made >= self._due_at(player, int(stamp.get("schedules_from", 0))):
+                self._looks.add(player.name, look(self._evaluator, policy, target, generation, made))
+                return True
+        return False
+
+    def _due_at(self, player: Player, begun: int) -> int:
+        """Return the steps at which a look at `player` is due, whose weights began at `begun` steps."""
+        known = [one.steps for one in self._looks.of(player.name) if one.generation == player.generation]
+        return max(begun, *known[-1:]) + self._every if known else begun + self._every
