@@ -91,7 +91,7 @@ def league(**changes: Any) -> LocalLeague:
     return LocalLeague(LeagueConfig.from_dict({**given, **changes}))
 
 
-def test_a_league_in_one_process_looks_at_the_end_of_periods_for_half_of_the_evaluations_time(
+def test_looks_come_at_ends_of_periods_for_half_of_the_evaluations_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     local, asked = league(), []
