@@ -2,7 +2,8 @@
 
 One league in this process, or another side of the strength benchmark (benchmarks/league/sides.py): --side control plays
 itself and is scored by the mixture of its snapshots, --side selfplay has none. Exploitability is computed exactly, on
-the whole game (envs.exploitability), and the clock stands still meanwhile; it is null where the game is too large.
+the whole game (envs.exploitability), and the clock stands still meanwhile; it is null where the game is too large, and
+before the last line where it takes minutes.
 Every line is a JSON object {game, side, seed, seconds, nash_mixture, main_agent, ...}; the last one has least_win_rate,
 of the main agent against all of its own past.
 """
@@ -26,11 +27,12 @@ import envs
 from agents.checkpoints import weights_to_bytes
 from benchmarks.league.sides import GAMES, LEAGUE, settings, there
 from envs import exploitability
+from envs.sequence_form import SequenceForm
 from warren.errors import ConfigurationError
 from workers.evaluation.duplicate_deals import Side, play_deals
 from workers.evaluation.exploitability import measure
 from workers.evaluation.saved_sides import SavedSide
-from workers.evaluation.scores import table
+from workers.evaluation.scores import of_large, table
 from workers.leagues.local import LocalLeague
 
 # The processor's does not depend on what else a machine does; to one thread on a core of its own both are the same.
@@ -44,25 +46,27 @@ class Meter:
 
     def __init__(self, league: LocalLeague) -> None:
         self._league = league
-        self._form = None
-        with contextlib.suppress(ConfigurationError):  # too large to be written out
-            self._form = exploitability.load(league.config.env, **league.config.env_kwargs)
+        self._form: SequenceForm | None = None
+        self._large = exploitability.large(league.config.env, **league.config.env_kwargs)
+        if self._large is None:
+            with contextlib.suppress(ConfigurationError):  # too large to be written out
+                self._form = exploitability.load(league.config.env, **league.config.env_kwargs)
         self._tables: dict[int, np.ndarray] = {}  # of frozen players, by slot
 
     @property
     def exact(self) -> bool:
         """Return whether exploitability is computed."""
-        return self._form is not None
+        return self._form is not None or self._large is not None
 
-    def read(self) -> dict[str, float | None]:
+    def read(self, last: bool = False) -> dict[str, float | None]:
         """In the game's points a game, how large the league has become, and what part of the mixture is exploiters'."""
         league = self._league
         slots, shares = league.mixture()
         players = [league.league.state.roster.by_slot[int(slot)] for slot in slots]
         theirs = np.array([player.parent != "main" for player in players], np.bool_)
         return {
-            "nash_mixture": self._of_mixture(slots, shares),
-            "main_agent": self._of(lambda form: table(form, league.trainees["main"].policy)),
+            "nash_mixture": self._of_mixture(slots, shares, last),
+            "main_agent": self._of_main(last),
             "frozen": len(slots),
             "in_mixture": int((shares.max(axis=0) > 0.01).sum()),
             "exploiters": int(theirs.sum()),
@@ -87,22 +91,26 @@ class Meter:
         return round(float(np.trace(beats @ beats @ beats)) / 3.0 / triples, 5)
 
     def _table_of(self, slot: int) -> np.ndarray:
+        assert self._form is not None
         if slot not in self._tables:
             self._tables[slot] = table(self._form, self._league.policy_of(slot))
         return self._tables[slot]
 
-    def _of_mixture(self, slots: np.ndarray, shares: np.ndarray) -> float | None:
+    def _of_mixture(self, slots: np.ndarray, shares: np.ndarray, last: bool) -> float | None:
         held = np.flatnonzero(shares.max(axis=0) > 0.0).tolist()
+        if self._large is not None and last:
+            policies = [self._league.policy_of(slot) for slot in slots[held].tolist()]
+            return round(of_large(self._large, policies, shares[:, held]), 6)
+        if self._form is None:
+            return None
+        tables = [self._table_of(slot) for slot in slots[held].tolist()]
+        return round(exploitability.of(self._form, exploitability.mixture(self._form, tables, shares[:, held])), 6)
 
-        def mixed(form: Any) -> np.ndarray:
-            return exploitability.mixture(
-                form, [self._table_of(slot) for slot in slots[held].tolist()], shares[:, held]
-            )
-
-        return self._of(mixed)
-
-    def _of(self, policy: Callable[[Any], np.ndarray]) -> float | None:
-        return None if self._form is None else round(exploitability.of(self._form, policy(self._form)), 6)
+    def _of_main(self, last: bool) -> float | None:
+        policy = self._league.trainees["main"].policy
+        if self._large is not None and last:
+            return round(of_large(self._large, [policy], np.ones((2, 1))), 6)
+        return None if self._form is None else round(exploitability.of(self._form, table(self._form, policy)), 6)
 
 
 def follow(
@@ -122,8 +130,8 @@ def follow(
     def spent() -> float:
         return float(main.steps) if decisions else seconds
 
-    def line(**more: Any) -> None:
-        print(json.dumps({**labels, "seconds": round(seconds, 2), **meter.read(), **more}), file=out, flush=True)
+    def line(last: bool = False, **more: Any) -> None:
+        print(json.dumps({**labels, "seconds": round(seconds, 2), **meter.read(last), **more}), file=out, flush=True)
 
     while spent() < budget:
         if spent() >= due:
@@ -134,7 +142,7 @@ def follow(
         league.round()
         seconds += clock() - started
     responses = response(league, respond) if respond and not meter.exact else {}
-    line(least_win_rate=least_win_rate(league), cycles=meter.cycles(), **responses)
+    line(last=True, least_win_rate=least_win_rate(league), cycles=meter.cycles(), **responses)
 
 
 def response(league: LocalLeague, budget: int) -> dict[str, Any]:

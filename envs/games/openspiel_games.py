@@ -14,6 +14,8 @@ from envs.construct import require
 from envs.game_tree import GameTree, TreeVectorEnv
 from envs.games.connect_four import COLUMNS, ROWS, ConnectFour
 from envs.games.openspiel_tree import expand, tree_size
+from envs.large.game import LargeGame
+from envs.large.phantom import MOST_CELLS, dark_hex, phantom_ttt
 from envs.sequence_form import SequenceForm
 from envs.two_player.chance import Chance
 from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
@@ -21,6 +23,7 @@ from warren.errors import ConfigurationError, UnknownName
 
 PLAYED_ON_TREE = 20_000  # histories up to which a game is played on its tree: a second to build, megabytes to hold
 SOLVED_ON_TREE = 2_000_000  # histories up to which it is solved exactly: minutes and gigabytes
+SMALL_BOARD = 6  # cells of dark hex up to which the game has so few
 
 
 def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -> TwoPlayerVectorEnv:
@@ -47,6 +50,21 @@ def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
             "states or the probabilities of its chance; only a game that can be written out whole is solved exactly"
         )
     return SequenceForm.from_tree(tree)
+
+
+def large(name: str, /, **parameters: Any) -> LargeGame | None:
+    """Return the game if it is too large to be written out and its structure is known; None for any other."""
+    game = load(name, **parameters)
+    given = dict(game.get_parameters())
+    env_id = f"openspiel:{name}"
+    if given.get("obstype") != "reveal-nothing":
+        return None
+    match game.get_type().short_name, given["gameversion"]:
+        case "phantom_ttt", "classical":
+            return phantom_ttt(env_id)
+        case "dark_hex", "cdh" if SMALL_BOARD < given["num_rows"] * given["num_cols"] <= MOST_CELLS:
+            return dark_hex(env_id, given["num_rows"], given["num_cols"])
+    return None
 
 
 def load(name: str, /, **parameters: Any) -> Any:

@@ -16,6 +16,7 @@ from benchmarks.league.figures import read, summary
 from benchmarks.league.sides import settings
 from benchmarks.league.strength import Plan
 from envs import exploitability
+from envs.large.phantom import dark_hex
 from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
 
@@ -279,6 +280,7 @@ def test_in_games_too_large_to_be_solved_best_responses_measure_the_mixture(monk
     small = ["games=32", "lanes=16", "unroll_length=4", "network.hidden_sizes=[8]", "algorithm.epochs=1"]
     league, out = LocalLeague(settings("dark_hex_3", 1, "control", small)), io.StringIO()
     monkeypatch.setattr(curves, "DEALS", 16)
+    monkeypatch.setattr(exploitability, "large", lambda *_, **__: None)
     follow(
         league, 1.0, 5.0, out, clock=count(0.0, 1.0).__next__, respond=200, game="dark_hex_3", side="control", seed=1
     )
@@ -288,6 +290,22 @@ def test_in_games_too_large_to_be_solved_best_responses_measure_the_mixture(monk
     assert last["cycles"] is None and low <= last["response"] <= high
     summed = summary("dark_hex_3", [{**line, "side": "control"} for line in (first, last)])
     assert summed["dark_hex_3_control_response"] == round(last["response"], 4) and "dark_hex_3_control" not in summed
+
+
+def test_in_games_solved_without_being_written_out_the_last_line_is_exact(monkeypatch):
+    small = ["env_kwargs.board_size=2", "games=32", "lanes=16", "unroll_length=4", "network.hidden_sizes=[8]"]
+    league, out = LocalLeague(settings("dark_hex_3", 1, "control", small)), io.StringIO()
+    game = dark_hex("dark_hex", 2, 2)
+    monkeypatch.setattr(curves, "DEALS", 16)
+    monkeypatch.setattr(exploitability, "large", lambda *_, **__: game)
+    follow(league, 1.0, 5.0, out, clock=count(0.0, 1.0).__next__, respond=200)
+    first, last = map(json.loads, out.getvalue().splitlines())
+    assert first["nash_mixture"] is None and first["main_agent"] is None and "response" not in last
+    main = league.trainees["main"].policy
+    assert last["main_agent"] == pytest.approx(game.exploitability([main.probabilities]), abs=1e-6)
+    slots, shares = league.mixture()
+    members = [league.policy_of(int(slot)).probabilities for slot in slots]
+    assert last["nash_mixture"] == pytest.approx(game.exploitability(members, shares), abs=1e-6)
 
 
 def test_mixtures_of_two_sides_meet_as_they_were_kept(tmp_path):

@@ -171,6 +171,7 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m league.manage --run NAME set hunter config.weighting=variance rules.learning_rate=0.0005": Run("league"),
     "python -m workers.league_pictures runs/kuhn/TRIAL": Run(says="pictures/payoff.png"),
     "python -m workers.exploitability runs/kuhn/TRIAL": RESPONSE,
+    "python -m workers.exploitability runs/kuhn/TRIAL --exact": RESPONSE,
     "python -m workers.exploitability runs/kuhn/TRIAL --budget 1000000 --deals 100000 learning_rate=0.002": RESPONSE,
     "python -m workers.tournament runs/kuhn/TRIAL:main runs/kuhn/TRIAL:mixture uniform --games 10000": NotRun(
         "it plays for minutes; tests/workers/evaluation/test_tournament.py plays a small one"

@@ -16,6 +16,7 @@ import torch
 import envs
 from agents.policies import Policy, SlotMemory
 from envs import exploitability
+from envs.large.game import LargeGame
 from envs.sequence_form import SequenceForm
 from league.matchmaking.view import ModelRef
 from warren.errors import ConfigurationError
@@ -143,6 +144,19 @@ def table(form: SequenceForm, policy: Policy) -> np.ndarray:
         found[states], memory = policy.probabilities_after(memory, form.observation[states], form.action_mask[states])
         remembered.keep(states, memory)
     return found
+
+
+def of_large(game: LargeGame, policies: Sequence[Policy], shares: np.ndarray) -> float:
+    """Return the exploitability of drawing one of `policies` before each game, by `shares` [2, K].
+
+    Raises ConfigurationError for a policy with a memory, and for too little memory of this machine.
+    """
+    if any(policy.has_memory for policy in policies):
+        raise ConfigurationError(
+            f"environment {game.name!r}: its exact exploitability is known for networks without a memory alone; "
+            "let best responses learn instead"
+        )
+    return game.exploitability([policy.probabilities for policy in policies], shares)
 
 
 def read_scores(folder: Path) -> list[dict[str, Any]]:

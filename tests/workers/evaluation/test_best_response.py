@@ -14,13 +14,14 @@ from support.saved_league import save_league
 import envs
 from agents import build_policy
 from envs import exploitability as exact
+from envs.large.phantom import dark_hex
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.evaluation import exploitability
 from workers.evaluation.best_response import BestResponse, responding
 from workers.evaluation.duplicate_deals import Side, estimate, play_deals
 from workers.evaluation.exploitability import FILE, exactly, main, measure
-from workers.evaluation.saved_sides import SavedSide, league_in, mixture_of
+from workers.evaluation.saved_sides import SavedSide, league_in, mixture_of, player_of
 from workers.evaluation.scores import table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -191,3 +192,21 @@ def test_wrong_words_are_named_all_at_once(folder: Path, capsys: pytest.CaptureF
     assert all(wrong in said for wrong in ("--budget: 0", "--deals: 0", "epochs: is not SETTING=VALUE"))
     assert main([str(folder), "--player", "mian"]) == 2
     assert "did you mean main" in capsys.readouterr().err
+
+
+def test_the_exact_figure_alone_of_a_game_too_large_to_be_written_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "hex"
+    save_league(place, {**KUHN, "env": "openspiel:dark_hex", "env_kwargs": {"board_size": 2}}, 1)
+    game = dark_hex("small enough for a test", 2, 2)
+    monkeypatch.setattr(exact, "large", lambda *_, **__: game)
+    assert main([str(place), "--player", "main", "--exact"]) == 0
+    said = capsys.readouterr().out
+    assert "exact: takes up to 0.5 GiB of memory and seconds, 1 times" in said and "best responses" not in said
+    found = json.loads((place / FILE).read_text())["exact"]
+    main_agent = player_of(place, "main").policies[0]
+    assert found == pytest.approx(game.exploitability([main_agent.probabilities]), abs=1e-9)
+    monkeypatch.setattr(game, "gib", 1e9)
+    assert main([str(place), "--player", "main", "--exact"]) == 1
+    assert "are free; end other programs" in capsys.readouterr().out

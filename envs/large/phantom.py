@@ -1,0 +1,124 @@
+"""Phantom tic-tac-toe and dark hex: exact exploitability in seconds beside what the policy itself takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import cached_property
+
+import numpy as np
+
+from envs.large.game import BATCH, LargeGame, Plan, PolicyFunction, ask
+from envs.large.phantom_histories import DIGIT, Level, PhantomRules, levels
+from envs.large.phantom_payoffs import PhantomPayoffs
+
+# (whether a cell holds the player's own stone bool [M, cells], the opponent's as far as seen, the player) -> [M, ...]
+View = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+MOST_CELLS = 9
+GIB = 1.5  # of memory, and time of one core, at nine cells
+COST = "about 12 s of one core, and what a policy takes for 6 million information states"
+WHITE, EMPTY, BLACK, STATES = 3, 4, 5, 9  # of a cell in dark hex, as OpenSpiel numbers them
+
+
+class PhantomGame(LargeGame):
+    """Both players' private histories, and the payoffs of all games by their stones."""
+
+    def __init__(self, name: str, rules: PhantomRules, view: View, shape: tuple[int, ...]) -> None:
+        super().__init__(name, *((GIB, COST) if rules.cells == MOST_CELLS else (0.5, "seconds")))
+        self.rules, self._view, self._shape = rules, view, shape
+
+    @cached_property
+    def states(self) -> int:
+        """Information states of both players."""
+        return sum(level.shape[0] for own in self._levels for level in own)
+
+    @cached_property
+    def _levels(self) -> list[list[Level]]:
+        return [list(levels(self.rules, player)) for player in range(2)]
+
+    @cached_property
+    def _payoffs(self) -> PhantomPayoffs:
+        return PhantomPayoffs(self.rules)
+
+    def plan(self, player: int, policy: PolicyFunction) -> Generator[None, None, Plan]:
+        """Return the plan of `policy`, float64 [M, width] of each level; yield after each batch."""
+        plan: Plan = []
+        for level in self._levels[player]:
+            reach = plan[-1].reshape(-1)[level.entry] if plan else np.ones(1)
+            moves = np.empty(level.shape)
+            for first in range(0, len(reach), BATCH):
+                part = slice(first, first + BATCH)
+                observation, action_mask = self.observe(player, level, part)
+                probabilities = ask(self.name, policy, observation, action_mask)
+                moves[part] = reach[part, None] * probabilities[action_mask].reshape(-1, level.shape[1])
+                yield
+            plan.append(moves)
+        return plan
+
+    def observe(self, player: int, level: Level, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """(float32 [M, ...], legal actions bool [M, cells]): what `player` is shown at some states of a level."""
+        cells, rows = self.rules.cells, np.arange(len(level.order[part]))
+        own, seen = (stones[part, None] >> np.arange(cells) & 1 == 1 for stones in (level.own, level.seen))
+        tried = np.zeros((len(rows), cells, cells), np.float32)  # which cell at each try
+        for number in range(level.tries):
+            tried[rows, number, level.order[part] >> (DIGIT * number) & 15] = 1.0
+        shown = self._view(own, seen, player).reshape(len(rows), -1)
+        observation = np.concatenate([shown, tried.reshape(len(rows), -1)], axis=1, dtype=np.float32)
+        return observation.reshape(-1, *self._shape), ~(own | seen)
+
+    def best_response(self, player: int, opponent: Plan) -> float:
+        """Return what the best reply of `player` earns: one pass over its own information states, the last first."""
+        weights = np.zeros(self._payoffs.sizes[1 - player])
+        for level, plan in zip(self._levels[1 - player], opponent, strict=True):
+            weights += np.bincount(level.signature.ravel(), plan.ravel(), len(weights))
+        earned = self._payoffs.against(player, weights)
+        value, entry = np.zeros(0), np.zeros(0, np.int32)
+        for level in reversed(self._levels[player]):
+            later = np.bincount(entry, value, level.signature.size).reshape(level.shape)
+            value, entry = (earned[level.signature] + later).max(axis=1), level.entry
+        return float(value[0])
+
+
+def phantom_ttt(name: str) -> PhantomGame:
+    """Return OpenSpiel's phantom tic-tac-toe."""
+    lines = [0b111 << 3 * i for i in range(3)] + [0b1001001 << i for i in range(3)] + [0b100010001, 0b001010100]
+    sets = np.arange(1 << 9)
+    won = np.any([sets & line == line for line in lines], axis=0)
+    return PhantomGame(name, PhantomRules(9, np.stack([won, won])), _marks, (1, 108))
+
+
+def dark_hex(name: str, rows: int, columns: int) -> PhantomGame:
+    """Return OpenSpiel's dark hex. Player 0 connects the first row with the last, player 1 the columns."""
+    cells = rows * columns
+    shape = (cells * (STATES + cells),)
+    return PhantomGame(name, PhantomRules(cells, hex_wins(rows, columns)), _hexagons, shape)
+
+
+def hex_wins(rows: int, columns: int) -> np.ndarray:
+    """bool [2, 2**cells]: whether a set of stones connects its player's sides."""
+    cells = rows * columns
+    sets = np.arange(1 << cells)
+    row, column = np.divmod(np.arange(cells), columns)
+    steps = (0, 1), (1, 0), (1, -1)
+    down, across = row[None, :] - row[:, None], column[None, :] - column[:, None]
+    beside = np.any([((down == s * i) & (across == s * j)) for i, j in steps for s in (1, -1)], axis=0)
+    near = [int(sum(1 << c for c in np.flatnonzero(beside[cell]))) for cell in range(cells)]
+    wins = []
+    for line, last in ((row, rows - 1), (column, columns - 1)):
+        reached = sets & sum(1 << int(cell) for cell in np.flatnonzero(line == 0))
+        for _ in range(cells):
+            grown = [np.where(reached >> cell & 1, near[cell], 0) for cell in range(cells)]
+            reached |= sets & np.bitwise_or.reduce(grown)
+        wins.append((reached & sum(1 << int(cell) for cell in np.flatnonzero(line == last))) > 0)
+    return np.stack(wins)
+
+
+def _marks(own: np.ndarray, seen: np.ndarray, player: int) -> np.ndarray:
+    """Return planes of the cells not tried, of player 1's marks and of player 0's."""
+    return np.stack([~(own | seen), own if player == 1 else seen, seen if player == 1 else own], axis=1)
+
+
+def _hexagons(own: np.ndarray, seen: np.ndarray, player: int) -> np.ndarray:
+    """Return the state of each cell, one of nine, of which three occur before the end."""
+    mine, theirs = (BLACK, WHITE) if player == 0 else (WHITE, BLACK)
+    state = np.where(own, mine, np.where(seen, theirs, EMPTY))
+    return np.asarray(state[:, :, None] == np.arange(STATES))
