@@ -4,7 +4,7 @@ python -m workers.deploy run=runs/cartpole-gamecore                    # the new
 python -m workers.deploy run=runs/cartpole backend=onnx follow=5       # JSON; newer checkpoints as they come
 python -m workers.deploy run=runs/cartpole processes=4                 # four processes behind one port
 
-docs/deploying.md explains the settings.
+More: docs/deploying.md.
 """
 
 from __future__ import annotations
