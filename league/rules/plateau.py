@@ -31,14 +31,16 @@ def since(looks: Iterable[Look], generation: int, steps: int) -> list[Look]:
 
 
 def has_stopped_rising(looks: Sequence[Look], patience: int, games: int) -> bool:
-    """Tell whether the newest `patience` looks, oldest first, are none of them above all before them.
+    """Tell whether the newest `patience` looks, oldest first, are none of them above the highest before them.
 
-    A look is above another where the lower bound of its interval is the higher one. Looks of fewer than `games` games,
-    or without a finite interval, say nothing: they neither end a rise nor count as one.
+    A look is above another where the lower bound of its interval is the higher one. One that lies below the highest
+    lower bound with its whole interval was at a stronger target: from there on looks are compared anew. Looks of fewer
+    than `games` games, or without a finite interval, say nothing: they neither end a rise nor count as one.
     """
     best, idle = -inf, 0
     for look in looks:
         if look.games < games or not (isfinite(look.mean) and isfinite(look.lower) and isfinite(look.upper)):
             continue
-        best, idle = (look.lower, 0) if look.lower > best else (best, idle + 1)
+        compares_anew = look.lower > best or look.upper < best
+        best, idle = (look.lower, 0) if compares_anew else (best, idle + 1)
     return idle >= patience

@@ -47,6 +47,13 @@ def test_a_higher_mean_in_a_wider_interval_is_no_rise() -> None:
     assert stops_at(looks([0.2]) + looks([0.25, 0.28, 0.3], error=0.1)) is None
 
 
+def test_looks_at_a_stronger_target_are_compared_among_themselves() -> None:
+    weak, strong = [-0.2, 0.5, 0.9], [-0.5, -0.3, -0.1, 0.1]
+    assert stops_at(looks([*weak, *strong])) is None
+    assert stops_at(looks([*weak, *strong, 0.0, 0.05, 0.1])) == 10
+    assert stops_at(looks([*weak, 0.8, 0.75, 0.8])) == 6, "the interval does not rule out that nothing changed"
+
+
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 def test_looks_without_a_number_or_with_too_few_games_say_nothing(wrong: float) -> None:
     rising, flat = looks([-0.5, 0.2]), looks([0.1] * 9)
