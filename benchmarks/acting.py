@@ -42,7 +42,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     policy = build_policy(given.network, *envs.spaces("CartPole-v1"), 1)
-    fields = {name: fields_asked({"name": name}, given.network, policy) for name in ALGORITHMS}
+    fields = {name: fields_asked({"name": name}, policy) for name in ALGORITHMS}
     samplers = {name: sampler_of(asked, given.envs, given.network) for name, asked in fields.items()}
     took: dict[str, list[float]] = {name: [] for name in samplers}
     size: dict[str, int] = {}

@@ -2,6 +2,6 @@
 
 from agents.policies.build import build_policy
 from agents.policies.policy import ActionBatch, Evaluation, Policy
-from agents.policies.slot_memory import SlotMemory
+from agents.policies.slot_memory import SeatMemories, SlotMemory
 
-__all__ = ["ActionBatch", "Evaluation", "Policy", "SlotMemory", "build_policy"]
+__all__ = ["ActionBatch", "Evaluation", "Policy", "SeatMemories", "SlotMemory", "build_policy"]

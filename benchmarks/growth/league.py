@@ -23,12 +23,13 @@ import redis
 import torch
 
 from agents import build_policy
-from agents.checkpoints import encode_weights
+from agents.checkpoints import encode_weights, load_weights, weights_from_bytes
 from agents.policies import Policy
 from benchmarks.apparatus.points import Points, TimeLeft
 from benchmarks.calls.peers import started
 from benchmarks.growth.runs import GREW
 from benchmarks.league.speed import HUNTERS, league_of
+from league.matchmaking.view import ModelRef
 from league.models.pool import LEAGUE, Pool
 from tasks.app import create_app
 from tasks.topology import Topology
@@ -121,11 +122,13 @@ def _played(
     league = LeagueClient(session, "bench", threading.Event())
     loads = [0]
 
-    def build(seed: int) -> Policy:
+    def frozen(model: ModelRef, data: bytes) -> Policy:
         loads[0] += 1
-        return _build(seed)
+        policy = _build(0).requires_grad_(False)
+        load_weights(policy, weights_from_bytes(data)[0], str(model))
+        return policy
 
-    policies = FrozenPolicies(pool, build)
+    policies = FrozenPolicies(pool, frozen)
     to_a_match: list[float] = []
     reporting: list[float] = []
     frozen = 0

@@ -9,23 +9,22 @@ import numpy as np
 import torch
 
 import envs
-from agents.checkpoints import load_weights, weights_from_bytes
 from benchmarks.league.curve import SHARES
 from benchmarks.league.sides import LEAGUE, settings
+from league.matchmaking.view import ModelRef
 from workers.evaluation.duplicate_deals import Side, play_deals
-from workers.runtime.league_paths import policy_builder
+from workers.runtime.league_policies import LeaguePolicies
 
 DEALS = 8192
 
 
 def kept(game: str, folder: Path) -> Side:
     """Return the mixture that `benchmarks.league.curve --keep` wrote."""
-    build, policies = policy_builder(settings(game, 1, LEAGUE)), []
+    made, policies = LeaguePolicies(settings(game, 1, LEAGUE)), []
     shares = np.array(json.loads((folder / SHARES).read_text()))
     for number in range(shares.shape[1]):
-        policy = build(0).requires_grad_(False)
-        load_weights(policy, weights_from_bytes((folder / f"{number}.safetensors").read_bytes())[0], str(folder))
-        policies.append(policy)
+        data = (folder / f"{number}.safetensors").read_bytes()
+        policies.append(made.frozen(ModelRef("main", number), data, str(folder)))
     return Side(policies, shares)
 
 

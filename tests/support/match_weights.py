@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from agents.networks import Memory
 from agents.policies import ActionBatch, Policy
 from league.state.league_state import Match
 from workers.leagues.player_host import PlayerHost
@@ -57,6 +58,9 @@ class WatchedPolicy:
         self.first: int | None = None
         self.last = 0
         self.changed = False
+
+    def initial_memory(self, n: int) -> Memory:
+        return self._policy.initial_memory(n)
 
     def step(self, observation: np.ndarray, *args: Any, **kwargs: Any) -> ActionBatch:
         self.last = checksum(self._policy)

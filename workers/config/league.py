@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any
 
@@ -13,6 +13,7 @@ from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from league.rules.settings import Settings
 from warren.errors import ConfigurationError
+from workers.config import groups
 from workers.config.schema import fixed
 
 
@@ -23,7 +24,8 @@ class PlayerConfig:
     kind: str
     config: Mapping[str, Any] = field(default_factory=dict)  # options of the kind
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # by rule: league.rules.hyperparameters
-    algorithm: Mapping[str, Any] = field(default_factory=dict)  # settings in place of the league's `algorithm`
+    algorithm: Mapping[str, Any] = field(default_factory=dict)  # `name` and settings in place of the league's
+    network: Mapping[str, Any] = field(default_factory=dict)  # `name` and settings in place of the league's
     minimax: float = 0.0  # part of the opponents' values of their next positions that is taken from its rewards
     updates: float = 1.0  # its share of the decisions learned from, in relation to the other players'
     initial: str | None = None  # weights to which a reset returns (workers.config.initial_weights); null: fresh ones
@@ -154,12 +156,6 @@ class LeagueConfig:
                 yield f"player {name!r}: its name must be {ALLOWED}"
             if not 0 <= player.minimax < inf:
                 yield f"minimax={player.minimax} of player {name!r} must be at least 0, and finite; 1 is the paper's"
-            own, shared = player.algorithm.get("name"), self.algorithm.get("name", "ppo")
-            if own not in (None, shared):
-                yield (
-                    f"algorithm of player {name!r}: name={own} is not that of all players, {shared}; leave it out, and "
-                    f"set what is to differ"
-                )
             if not 0 < player.updates < inf:
                 yield f"updates={player.updates:g} of player {name!r} must be above 0, and finite"
             if player.initial == "":
@@ -177,9 +173,27 @@ class LeagueConfig:
                 yield f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}"
 
     def algorithm_of(self, player: str) -> dict[str, Any]:
-        """Return the settings of the player's algorithm: the league's, with the player's own in their place."""
+        """Return `name` and settings of the player's algorithm: the league's, with the player's own in their place.
+
+        One of another name keeps those of the league's settings that it has as well: they are about the game.
+        """
         own = self.players[player].algorithm if player in self.players else {}
-        return {**self.algorithm, **own}
+        shared = {"name": "ppo", **self.algorithm}
+        if (name := own.get("name", shared["name"])) != shared["name"]:
+            known = groups.algorithms().get(name)
+            has = () if known is None else [one.name for one in fields(known)]
+            shared = {setting: value for setting, value in shared.items() if setting in has}
+        return {**shared, **own}
+
+    def network_of(self, player: str) -> dict[str, Any]:
+        """Return `name` and settings of the network of a player, or of a model of it ("main@1200").
+
+        They are the league's, with the player's own in their place; one of another name shares none of them.
+        """
+        maker = player.partition("@")[0]
+        own = self.players[maker].network if maker in self.players else {}
+        shared = {"name": "mlp", **self.network}
+        return dict(own) if own.get("name", shared["name"]) != shared["name"] else {**shared, **own}
 
     def minimax_of(self, player: str) -> float:
         """Return the discounted part of its opponents' values that the player's rewards lose: alpha gamma."""

@@ -25,6 +25,7 @@ from warren.files import write_whole
 SETTING = "algorithm.teacher"
 KEPT = "teacher.safetensors"  # the copy, in the student's folder
 Pool = Callable[[ModelRef], bytes]  # weights of a model; raises PoolError where it has none
+NetworkOf = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # of weights: their player, and their stamp
 Saved = tuple[Mapping[str, Tensor], Mapping[str, Any]]  # weights, and the settings of their network
 
 
@@ -58,13 +59,17 @@ def is_kept(name: str, folder: Path) -> bool:
     return _kept(name, folder) is not None
 
 
-def from_pool(name: str, pool: Pool, network: Mapping[str, Any], student: Policy) -> Policy:
-    """Build the teacher from a model of the student's league. Raises ConfigurationError where the pool lacks it."""
+def from_pool(name: str, pool: Pool, network_of: NetworkOf, student: Policy) -> tuple[Policy, Mapping[str, Any]]:
+    """Build the teacher from a model of the student's league; return it and the settings of its network.
+
+    Raises ConfigurationError where the pool lacks it.
+    """
     ref = reference(name)
     assert ref is not None
     try:
-        tensors, _ = checkpoints.weights_from_bytes(pool(ref))
-        return _built(network, tensors, student, name)
+        tensors, stamp = checkpoints.weights_from_bytes(pool(ref))
+        network = network_of(ref.player, stamp)
+        return _built(network, tensors, student, name), network
     except (CheckpointError, PoolError) as error:
         raise ConfigurationError(f"{SETTING}: {error}") from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,27 +157,14 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
             yield from _goal(league)
         games.close()
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
-        kind = league.algorithm.get("name", "ppo")
-        algorithm = build_algorithm(kind, league.algorithm, policy, 0)
-        lacking = _needs(config, kind, policy, algorithm, league.unroll_length, legal_actions=True)
+        algorithm = _built(league.algorithm_of(""), policy)
+        lacking = _learns(config, league, policy, algorithm)
         yield from (f"league: {problem}" for problem in lacking)
         if not elsewhere:
             teaching = _teacher(config, role, league.algorithm, policy, algorithm)
             yield from (f"league: {problem}" for problem in teaching)
-        yield from _peers(config, kind, algorithm)
-        decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
-        learned = league.unroll_length - algorithm.needs.burn_in
-        if policy.has_memory and "minibatch_size" in league.algorithm and minibatch < learned:
-            yield (
-                f"league: algorithm.minibatch_size={minibatch} is less than one unroll of unroll_length "
-                f"{league.unroll_length}, which a network with a memory learns from as a whole"
-            )
-        if minibatch > decisions:
-            yield (
-                f"league: algorithm.minibatch_size={minibatch} is more than the {decisions} decisions of an update "
-                f"(lanes {league.lanes} x unroll_length {league.unroll_length})"
-            )
-        yield from _players(league, role, policy, algorithm)
+        yield from _peers(config, league.algorithm_of("")["name"], algorithm)
+        yield from (f"league: {problem}" for problem in _players(config, league, role, policy, algorithm, lacking))
     except ConfigurationError as error:
         yield from (f"league: {problem}" for problem in error.problems)
     except TypeError as error:  # of a value of another type than the setting's
@@ -189,22 +176,60 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the folder `league` of a run"
 
 
-def _players(league: LeagueConfig, role: str, policy: Policy, algorithm: Algorithm) -> Iterator[str]:
-    """Yield what is wrong with each player's initial weights, own algorithm and hyperparameters."""
+def _built(settings: Mapping[str, Any], policy: Policy) -> Algorithm:
+    return build_algorithm(settings["name"], settings, policy, 0)
+
+
+def _learns(config: Config, league: LeagueConfig, policy: Policy, algorithm: Algorithm, player: str = "") -> list[str]:
+    """Return why players of these cannot learn from a league's trajectories; `player`: one with its own, or all."""
+    settings = league.algorithm_of(player)
+    lacking = _needs(config, settings["name"], policy, algorithm, league.unroll_length, legal_actions=True)
+    decisions, minibatch = league.lanes * league.unroll_length, settings.get("minibatch_size", 1)
+    learned = league.unroll_length - algorithm.needs.burn_in
+    if policy.has_memory and "minibatch_size" in settings and minibatch < learned:
+        lacking.append(
+            f"algorithm.minibatch_size={minibatch} is less than one unroll of unroll_length {league.unroll_length}, "
+            "which a network with a memory learns from as a whole"
+        )
+    if minibatch > decisions:
+        lacking.append(
+            f"algorithm.minibatch_size={minibatch} is more than the {decisions} decisions of an update "
+            f"(lanes {league.lanes} x unroll_length {league.unroll_length})"
+        )
+    return lacking
+
+
+def _players(
+    config: Config, league: LeagueConfig, role: str, policy: Policy, algorithm: Algorithm, said: Sequence[str]
+) -> Iterator[str]:
+    """Yield what is wrong with each player's own network and algorithm, initial weights and hyperparameters.
+
+    `policy` and `algorithm`: of those that have none of their own, for whom the problems `said` are known.
+    """
+    policies: dict[str, Policy] = {}
     for name, player in league.players.items():
-        if role == "train" and initial_weights.model_of(player.initial, league.players) is None:
-            yield from (f"league: {problem}" for problem in _initial(name, player.initial, policy))
-        drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
-        own = algorithm
-        if player.algorithm:
-            try:
-                own = build_algorithm(league.algorithm.get("name", "ppo"), league.algorithm_of(name), policy, 0)
-            except ConfigurationError as error:
-                yield from (f"league: algorithm of player {name!r}: {problem}" for problem in error.problems)
+        own, learns = policy, algorithm
         try:
-            own.adjust(Hyperparameters(player.hyperparameters).at(drawn, 0, 0.0))
+            if player.network:
+                spaces = policy.learning_space, policy.action_space
+                own = build_policy(league.network_of(name), *spaces, 0)
+            if player.network or player.algorithm:
+                learns = _built(league.algorithm_of(name), own)
+                lacking = _learns(config, league, own, learns, name)
+                yield from (f"player {name!r}: {problem}" for problem in lacking if problem not in said)
+                yield from _peers(config, league.algorithm_of(name)["name"], learns)
         except ConfigurationError as error:
-            yield from (f"league: hyperparameters of player {name!r}: {problem}" for problem in error.problems)
+            yield from (f"network and algorithm of player {name!r}: {problem}" for problem in error.problems)
+            continue
+        policies[name] = own
+        if role == "train" and initial_weights.model_of(player.initial, league.players) is None:
+            yield from _initial(name, player.initial, own)
+        drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
+        try:
+            learns.adjust(Hyperparameters(player.hyperparameters).at(drawn, 0, 0.0))
+        except ConfigurationError as error:
+            yield from (f"hyperparameters of player {name!r}: {problem}" for problem in error.problems)
+    yield from initial_weights.misfits(league, policies)
 
 
 def _initial(player: str, initial: str | None, policy: Policy) -> Iterator[str]:

@@ -13,6 +13,7 @@ target's exploitability from below.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ import torch
 import envs
 from agents import build_algorithm, build_policy
 from agents.algorithms import ALGORITHMS
-from agents.checkpoints import load_weights
 from agents.operators.schedules import build_timed
 from agents.policies import Policy
 from envs.two_player.vector_env import FinishedGames, TwoPlayerVectorEnv
@@ -75,9 +75,10 @@ class Responder:
         initial: Policy | None = None,
     ) -> None:
         games = envs.make_two_player(league.env, league.games, seed, **league.env_kwargs)
-        self.policy = build_policy(league.network, games.single_observation_space, games.single_action_space, seed)
-        if initial is not None:
-            load_weights(self.policy, initial.state_dict())
+        if initial is None:
+            self.policy = build_policy(league.network, games.single_observation_space, games.single_action_space, seed)
+        else:  # of whichever network it is
+            self.policy = deepcopy(initial).requires_grad_(True)
         self.algorithm = build_algorithm(settings["name"], settings, self.policy, seed)
         self.sampler = ResponseSampler(
             games, self.policy, target, seat, seed, unroll_length=league.unroll_length,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agents.policies import SlotMemory
+from agents.policies import SeatMemories
 from envs import Turn, TwoPlayerVectorEnv
 from league.empirical_game.confidence import confidence_sequence
 from warren.errors import ConfigurationError
@@ -27,7 +27,7 @@ SEATS = 2
 
 @dataclass(frozen=True)
 class Side:
-    """K `players` of one network, one of which is drawn before each game by `shares` float64 [2, K], a row a seat."""
+    """K `players`, one of which is drawn before each game by `shares` float64 [2, K], a row a seat."""
 
     players: Sequence[Player]
     shares: np.ndarray
@@ -50,22 +50,23 @@ class Seated:
     def __init__(self, side: Side, seat: int, games: int, generator: torch.Generator) -> None:
         self._side, self._generator = side, generator
         self._drawn = side.draw(seat, games, generator)
-        self._memory = SlotMemory(side.players[0].initial_memory(games))
+        self._memory = SeatMemories(games)
 
     def act(self, turn: Turn, rows: np.ndarray, action: np.ndarray) -> None:
         """Write the moves of the games `rows` int64 [K] into `action` int64 [N]."""
         for place in np.unique(self._drawn[rows]).tolist():
             mine = rows[self._drawn[rows] == place]
-            acted = self._side.players[place].step(
+            player = self._side.players[place]
+            acted = player.step(
                 turn.observation[mine],
-                self._memory.of(mine),
+                self._memory.of(player, mine),
                 "greedy" if self._side.greedy else "sample",
                 turn.action_mask[mine],
                 generator=self._generator,
                 value=False,
             )
             action[mine] = acted.action
-            self._memory.keep(mine, acted.memory)
+            self._memory.keep(player, mine, acted.memory)
 
 
 def play_deals(

@@ -19,7 +19,7 @@ from typing import Any
 import redis
 
 import envs
-from agents.checkpoints import load_weights, weights_from_bytes
+from agents.checkpoints import weights_from_bytes
 from agents.policies import Policy
 from league.matchmaking import names_of
 from league.matchmaking.alphastar import MainAgent
@@ -43,7 +43,8 @@ from workers.evaluation.looks import Looking
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
 from workers.replays.sending import ReplaySender
-from workers.runtime.league_paths import league_of, policy_builder, store_of
+from workers.runtime.league_paths import league_of, store_of
+from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.policy_cache import FrozenPolicies
 from workers.runtime.role import RoleProcess, enter, live
 from workers.runtime.run_status import CLOSED
@@ -71,8 +72,8 @@ class EvaluatorRole(RoleProcess):
         self.config, self.session, self.league = config, session, league
         self.store = store_of(session)
         self.returns = SharedReturns(session.redis, self.store.prefix)
-        self._build = policy_builder(league)
-        self._frozen = FrozenPolicies(session.pool, self._build)
+        self._policies = LeaguePolicies(league)
+        self._frozen = FrozenPolicies(session.pool, self._policies.frozen)
         self._view, self._roster = self.store.view(), Roster()
         # Two evaluators that played the same games would count them twice.
         seed = seed_of(source_name(config.evaluator_id))
@@ -222,10 +223,8 @@ class EvaluatorRole(RoleProcess):
         model = self.session.pool.newest(player.name)
         if model is None:
             return None
-        policy = self._build(0)
         tensors, stamp = weights_from_bytes(model.data)
-        load_weights(policy, tensors, player.name)
-        return policy, stamp
+        return self._policies.loaded(player.name, tensors, stamp, player.name), stamp
 
     def _steps(self, player: Player) -> int:
         return self.store.progress_of(player.name).steps

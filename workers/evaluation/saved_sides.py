@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 import envs
-from agents.checkpoints import load_weights, weights_from_bytes
 from agents.policies import Policy
 from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError
@@ -17,7 +16,8 @@ from workers.config.schema import from_yaml
 from workers.evaluation.cells import evaluator_of
 from workers.evaluation.duplicate_deals import Side
 from workers.evaluation.report import saved
-from workers.runtime.league_paths import league_of, policy_builder
+from workers.runtime.league_paths import league_of
+from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.trained import load, run_in
 
 MIXTURE = "mixture"
@@ -72,17 +72,16 @@ def mixture_of(folder: Path, league: LeagueConfig) -> SavedSide:
             f"{folder}: nobody in its league is frozen yet; use --player main, or another that learns"
         )
     games = envs.make_two_player(league.env, 1, 0, **league.env_kwargs)
-    build = policy_builder(league)
+    policies = LeaguePolicies(league)
 
     def policy_of(slot: int) -> Policy:
-        path = folder / "league" / MODELS / f"{roster.by_slot[slot].model}.safetensors"
+        model = roster.by_slot[slot].model
+        assert model is not None  # a frozen player has one
+        path = folder / "league" / MODELS / f"{model}.safetensors"
         try:
-            weights = weights_from_bytes(path.read_bytes())[0]
+            return policies.frozen(model, path.read_bytes(), str(path))
         except OSError as error:
             raise CheckpointError(f"{path}: {error}") from None
-        policy = build(0).requires_grad_(False)
-        load_weights(policy, weights, str(path))
-        return policy
 
     shares = evaluator_of(league, games, returns, policy_of, 0).mixture(slots)
     held = np.flatnonzero(shares.max(axis=0) > LEAST_SHARE)

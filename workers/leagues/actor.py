@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Callable
 from typing import Any
+
+import torch
 
 import envs
 from agents.policies import Policy
@@ -33,7 +34,8 @@ from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sending.answers import answer
 from workers.rollout.sending.numbering import Numbering
 from workers.runtime.connect import servers_are_remote
-from workers.runtime.league_paths import league_of, policy_builder, store_of
+from workers.runtime.league_paths import league_of, store_of
+from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.role import enter
 from workers.runtime.session import Session, source_name
 
@@ -53,9 +55,10 @@ class LeagueActorRole(ActorProcess):
         self.league = league
         self.source = source_name(config.actor_id)
         self.client = LeagueClient(session, self.source, self.stopping, config.round_timeout)
-        build = self._builder()
-        self.fields = fields_asked(league.algorithm, league.network, build(0))  # one algorithm for all players
-        self.players = KnownPlayers(session, f"actor-{config.actor_id}", build, self.stopping, config.round_timeout)
+        self.policies = LeaguePolicies(league, self._device())
+        self.asked = {name: self._fields(name, self.policies.new(name)) for name in league.players}
+        subscriber = f"actor-{config.actor_id}"
+        self.players = KnownPlayers(session, subscriber, self.policies, self.stopping, config.round_timeout)
         sender = ReplaySender(session.redis, session.topology.key_prefix)
         self.recorder = MatchRecorder(league, sender, self.source, ratings_in(store_of(session)))
         self._numbered = Numbering(session, self.source)
@@ -164,7 +167,7 @@ class LeagueActorRole(ActorProcess):
                 self.league.reward_scale,
                 max_age=self.config.max_staleness,
                 player=home.name if self.recorder.active else None,
-                fields=self.fields,
+                fields=self.fields_of(home),
                 minimax=self.league.minimax_of(home.name),
             )
             home.sampler.load(home.policy.state_dict(), home.version, home.policy.behaviour)
@@ -197,8 +200,17 @@ class LeagueActorRole(ActorProcess):
                 still = self.client.extend(held, self.league.lease)
                 known.matches.lose(match for match, is_open in zip(held, still, strict=True) if not is_open)
 
-    def _builder(self) -> Callable[[int], Policy]:
-        return policy_builder(self.league)
+    def fields_of(self, home: Learning) -> list[str]:
+        """Return what the algorithm of `home` asks for of what its policy does."""
+        if home.name not in self.asked:  # it joined later
+            self.asked[home.name] = self._fields(home.name, home.policy)
+        return self.asked[home.name]
+
+    def _fields(self, player: str, policy: Policy) -> list[str]:
+        return fields_asked(self.league.algorithm_of(player), policy)
+
+    def _device(self) -> torch.device | None:
+        return None  # the CPU
 
     def _seed(self, purpose: str) -> int:
         # Each process has its own source: no two actors play the same games, and a restarted one plays new ones.

@@ -13,7 +13,15 @@ from league.matchmaking import KINDS
 from league.matchmaking.view import NEWEST, ModelRef
 from league.models.pool import LEAGUE
 from league.state.periods import LearningPeriod
-from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerUnavailable, PoolError
+from warren.errors import (
+    CheckpointError,
+    ConfigurationError,
+    LeagueError,
+    PlayerError,
+    PlayerStopped,
+    PlayerUnavailable,
+    PoolError,
+)
 from workers.config.league import LeagueConfig
 from workers.leagues.client import LeagueClient
 from workers.leagues.recipe import LeagueRecipe
@@ -196,13 +204,21 @@ class LeagueCourse:
                 self.player, named, generation, model or "the weights of this learner's checkpoint",
             )  # fmt: skip
             if model is None:
-                state.generation = generation
-                self._number_anew()
+                self._go_on_as(generation)
+                return
+        found = None if model is None else checkpoints.weights_from_bytes(self._pool.get(*model).data)
+        if found is not None:
+            self._recipe.take_network(found[1])
+            try:
+                checkpoints.check_weights(self._recipe.new_policy(generation), found[0], str(model))
+            except CheckpointError as error:  # chosen by hand, or copied from a player that was added
+                logger.error("player %s keeps its weights in generation %d: %s", self.player, generation, error)
+                self._go_on_as(generation)
                 return
         state.generation = generation
         state.rebuild()
-        if model is not None:
-            tensors, stamp = checkpoints.weights_from_bytes(self._pool.get(*model).data)
+        if model is not None and found is not None:
+            tensors, stamp = found
             checkpoints.load_weights(state.policy, tensors, str(model))
             if model.player == self.player:  # an earlier life of its own, which the league was set back to
                 state.schedules_from = int(stamp.get("schedules_from", 0))
@@ -211,6 +227,11 @@ class LeagueCourse:
         state.set_clock()
         self._number_anew()
         logger.info("player %s starts anew from %s, generation %d", self.player, model or "fresh weights", generation)
+
+    def _go_on_as(self, generation: int) -> None:
+        """Go on with the weights that are here, as those of `generation`."""
+        self._state.generation = generation
+        self._number_anew()
 
     def _number_anew(self) -> None:
         self._state.progress.version += 1

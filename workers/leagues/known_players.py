@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from celery.utils.log import get_logger
 
-from agents.checkpoints import load_weights
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
@@ -19,6 +19,7 @@ from tasks.events import WEIGHTS, Subscription, of_player
 from warren.errors import PlayerUnavailable
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sampler import load_into
+from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.policy_cache import FrozenPolicies
 from workers.runtime.session import Session
 from workers.runtime.weight_sync import NewestWeights
@@ -63,6 +64,7 @@ class Learning:
     sampler: MatchSampler | None = None
     matches: InMatches | None = None
     begun: int = 0  # times that its games were made here
+    policies: LeaguePolicies | None = None  # which make its policy anew, where its first weights are of another network
     waited_for: bool = False  # whether its first weights were waited for in vain
 
     def refresh(self) -> None:
@@ -72,6 +74,10 @@ class Learning:
             return
         stamp, tensors = newest
         version, behaviour = stamp["version"], stamp.get("behaviour")
+        if self.version < 0 and self.policies is not None:
+            network = self.policies.network_of(self.name, stamp)
+            if network != self.policies.network_of(self.name):
+                self.policy = self.policies.new(self.name, network=network)
         if self.matches is None:
             load_into(self.policy, tensors, version, behaviour)
         else:
@@ -92,13 +98,13 @@ class KnownPlayers:
         self,
         session: Session,
         subscriber: str,
-        build: Callable[[int], Policy],
+        policies: LeaguePolicies,
         stopping: threading.Event,
         patience: float,
     ) -> None:
-        self._session, self._subscriber, self._build = session, subscriber, build
+        self._session, self._subscriber, self._policies = session, subscriber, policies
         self._stopping, self._patience = stopping, patience
-        self._frozen = FrozenPolicies(session.pool, build)
+        self._frozen = FrozenPolicies(session.pool, policies.frozen)
         self._learning: dict[str, Learning] = {}
         self._meeting = threading.Lock()
         # Copies of learning players' weights, (name, version) each, for as long as a match is played with them.
@@ -116,7 +122,8 @@ class KnownPlayers:
                     subscriber=self._subscriber,
                     on_connected=weights.fetch,
                 ).start()
-                self._learning[name] = Learning(name, weights, subscription, self._build(0))
+                policy = self._policies.new(name)
+                self._learning[name] = Learning(name, weights, subscription, policy, policies=self._policies)
             return self._learning[name]
 
     def all(self) -> list[Learning]:
@@ -146,9 +153,7 @@ class KnownPlayers:
         key = (learning.name, learning.version)
         copy = self._copies.get(key)
         if copy is None:
-            copy = self._build(0).requires_grad_(False)
-            load_weights(copy, learning.policy.state_dict())
-            self._copies[key] = copy
+            copy = self._copies[key] = deepcopy(learning.policy).requires_grad_(False)
         return copy
 
     def _begun(self, name: str) -> Learning:

@@ -95,6 +95,10 @@ class LocalLeague:
         self._copies: dict[str, tuple[tuple[int, int], Policy]] = {}  # of learning ones: (version, generation), model
         games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
         self._spaces = games.single_observation_space, games.single_action_space
+        if problems := list(
+            initial_weights.misfits(config, {name: self._new_policy(name, 0) for name in config.players})
+        ):
+            raise ConfigurationError(problems)
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
         self._progress: tuple[float, dict[str, int]] = 0.0, {}
         shares = shares_of(config)
@@ -290,11 +294,11 @@ class LocalLeague:
         return initial_weights.model_of(self.config.players[name].initial, self.config.players)
 
     def _new_policy(self, name: str, generation: int) -> Policy:
-        return build_policy(self.config.network, *self._spaces, self._seed(f"{name} weights {generation}"))
+        return build_policy(self.config.network_of(name), *self._spaces, self._seed(f"{name} weights {generation}"))
 
     def _new_algorithm(self, name: str, policy: Policy) -> Algorithm:
         settings = self.config.algorithm_of(name)
-        algorithm = build_algorithm(settings.get("name", "ppo"), settings, policy, self._seed(f"{name} order"))
+        algorithm = build_algorithm(settings["name"], settings, policy, self._seed(f"{name} order"))
         if (teacher := teachers.name_of(settings)) and hasattr(algorithm, "take_teacher"):
             algorithm.take_teacher(teachers.load(teacher, policy, None)[0], teacher)
         return algorithm

@@ -10,7 +10,8 @@ from agents.policies import Policy
 from tasks.events import STATUS, WEIGHTS, of_player
 from workers.config import teachers
 from workers.config.league import LeagueConfig
-from workers.runtime.league_paths import player_folder, policy_builder
+from workers.runtime.league_paths import player_folder
+from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.session import Session
 
 
@@ -26,8 +27,10 @@ class LeagueRecipe:
         self._league, self._pool, self._seed = league, session.pool, session.config.seed
         self.player = session.config.player
         self.weights_event, self.status_event = of_player(WEIGHTS, self.player), of_player(STATUS, self.player)
-        self.algorithm_name = str(league.algorithm.get("name", "ppo"))
         self.algorithm_settings: Mapping[str, Any] = league.algorithm_of(self.player)
+        self.algorithm_name = str(self.algorithm_settings["name"])
+        self._policies = LeaguePolicies(league)
+        self._network = self._policies.network_of(self.player)
         self.share = league.share_of(self.player)
         self.pool_is_back = False
         self.folder = player_folder(session.config, self.player)
@@ -35,7 +38,14 @@ class LeagueRecipe:
 
     def new_policy(self, generation: int) -> Policy:
         """See Recipe."""
-        return policy_builder(self._league)(self._seed_of("weights", generation))
+        return self._policies.new(self.player, self._seed_of("weights", generation), self._network)
+
+    def take_network(self, stamp: Mapping[str, Any]) -> bool:
+        """See Recipe: a player of the league's settings keeps the network that it has there."""
+        if self.player in self._league.players:
+            return False
+        before, self._network = self._network, self._policies.network_of(stamp.get("player", self.player), stamp)
+        return self._network != before
 
     def order_seed(self, generation: int) -> int:
         """See Recipe."""
@@ -43,19 +53,19 @@ class LeagueRecipe:
 
     def load_teacher(self, name: str, student: Policy) -> Policy | None:
         """See Recipe; `name` may also be a model in the league's pool, once that is sure to be back."""
-        network = self._league.network
         if teachers.reference(name) is None or teachers.is_kept(name, self.folder):
             teacher, network = teachers.load(name, student, self.folder)
         elif not self.pool_is_back:
             return None
         else:
-            teacher = teachers.from_pool(name, lambda ref: self._pool.get(*ref).data, network, student)
+            of_model = self._policies.network_of
+            teacher, network = teachers.from_pool(name, lambda ref: self._pool.get(*ref).data, of_model, student)
         teachers.keep(teacher, network, name, self.folder)
         return teacher
 
     def describe(self) -> dict[str, Any]:
         """See Recipe."""
-        return {"network": dict(self._league.network), "environment": self._league.env}
+        return {"network": dict(self._network), "environment": self._league.env}
 
     def _seed_of(self, purpose: str, generation: int) -> int:
         return zlib.crc32(f"{self._seed}/{self.player}/{purpose}/{generation}".encode()) % (1 << 31)

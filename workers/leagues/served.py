@@ -13,12 +13,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from agents import devices
-from agents.policies import Policy
 from agents.trajectories import Trajectory
 from warren.errors import LeagueError, WarrenError
 from workers.config.league import LeagueConfig
@@ -33,7 +32,6 @@ from workers.rollout.games.match_scheduler import MatchTables
 from workers.rollout.sampler import SamplerClosed
 from workers.rollout.served.group_calls import Answer, Call, answer_all
 from workers.rollout.served.role import serve, service_of
-from workers.runtime.league_paths import policy_builder
 from workers.runtime.session import Session
 from workers.runtime.timing import Timing
 
@@ -52,7 +50,7 @@ class ServedLeagueRole(LeagueActorRole):
     ) -> None:
         super().__init__(config, session, league, servers_are_remote)
         self.timing = Timing()
-        self.spec = self._builder()(0).spec(True)
+        self.spec = self.policies.new(config.player).spec(True)  # observations and masks are the same for all
         self._changed = threading.Condition()  # guards all that follows, the players and their matches
         self._known: dict[str, Group] = {}
         self._home: Learning | None = None  # the player that is played for
@@ -61,15 +59,8 @@ class ServedLeagueRole(LeagueActorRole):
         self._generator = torch.Generator().manual_seed(self._seed("actions"))
         self._counts = GroupCounts(session.redis, session.topology.key_prefix, config.actor_id or 0)
 
-    def _builder(self) -> Callable[[int], Policy]:
-        build, device = policy_builder(self.league), devices.resolve(self.config.actor_device, "actor_device")
-
-        def build_there(seed: int) -> Policy:
-            policy = build(seed)
-            policy.to(device)
-            return policy
-
-        return build_there
+    def _device(self) -> torch.device:
+        return devices.resolve(self.config.actor_device, "actor_device")
 
     # The sampling thread.
 
@@ -215,7 +206,7 @@ class ServedLeagueRole(LeagueActorRole):
                 tables=self.league.tables,
                 reward_scale=self.league.reward_scale,
                 max_age=self.config.max_staleness,
-                fields=self.fields,
+                fields=self.fields_of(home),
                 minimax=self.league.minimax_of(home.name),
             )
             tables = MatchTables(play, self.league.match_games, self.host(home))

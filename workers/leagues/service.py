@@ -38,7 +38,8 @@ from workers.config.schema import Config
 from workers.leagues.wire import Invitation, invitation_to_wire, outcome_to_wire, period_to_wire
 from workers.replays.folder import FOLDER as REPLAYS
 from workers.replays.sending import ReplayKeeper
-from workers.runtime.league_paths import league_folder, league_of, policy_builder, store_of
+from workers.runtime.league_paths import league_folder, league_of, store_of
+from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.role import RoleProcess, enter, live
 from workers.runtime.run_status import CLOSED
 from workers.runtime.session import Session, event_rate
@@ -190,9 +191,9 @@ def _initial(pool: Pool, league: LeagueConfig, player: str, initial: str) -> Mod
     """Return the pool's model that the setting `initial` names; put a checkpoint into the pool under a new name."""
     model = initial_weights.model_of(initial, league.players)
     if model is None:
-        policy, model = policy_builder(league)(0), ModelRef(f"{player}-initial", 0)
+        policy, model = LeaguePolicies(league).new(player), ModelRef(f"{player}-initial", 0)
         initial_weights.load(initial, policy, player)
-        stamp = {"player": model.player, "version": model.version, "step": 0}
+        stamp = {"player": model.player, "version": model.version, "step": 0, "network": league.network_of(player)}
         pool.put(*model, 0, weights_to_bytes(policy, stamp))
     if model.version == NEWEST:
         return model

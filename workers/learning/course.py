@@ -34,6 +34,13 @@ class Recipe(Protocol):
         """Return a policy with fresh weights, the same for the same generation."""
         ...
 
+    def take_network(self, stamp: Mapping[str, Any]) -> bool:
+        """Make policies of the network of weights with this stamp; return True where it is another than before.
+
+        Where the settings say which network the player has, nothing changes.
+        """
+        ...
+
     def order_seed(self, generation: int) -> int:
         """Return the seed by which the algorithm orders its minibatches."""
         ...

@@ -40,6 +40,10 @@ class PlainRecipe:
         env = self._config.env.settings()
         return build_policy(self._config.network, *envs.spaces(env), self._config.seed, env.value_channels)
 
+    def take_network(self, stamp: Mapping[str, Any]) -> bool:
+        """See Recipe: the settings say which."""
+        return False
+
     def order_seed(self, generation: int) -> int:
         """See Recipe."""
         return self._config.seed

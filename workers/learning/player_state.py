@@ -37,9 +37,7 @@ class PlayerState:
         self.generation = 0  # resets of the player, where it may begin anew
         self.broken = False
         self._teacher: Policy | None = None
-        self.policy, self.algorithm = self.build()
-        returns = len(self.config.env.reward_channels)
-        self.spec = self.policy.spec(recipe.legal_actions, returns, self.algorithm.needs.fields)
+        self.rebuild()
         self.progress = Progress()
         self.schedules_from = 0  # steps at which the schedules began: those of the last reset
         self._saved_at = 0.0  # Unix time of the checkpoint that was restored
@@ -67,6 +65,8 @@ class PlayerState:
     def rebuild(self) -> None:
         """Begin with fresh weights and a new optimizer."""
         self.policy, self.algorithm = self.build()
+        returns = len(self.config.env.reward_channels)
+        self.spec = self.policy.spec(self.recipe.legal_actions, returns, self.algorithm.needs.fields)
 
     def teach(self) -> None:
         """Give the algorithm its teacher, if the settings name one. Raises ConfigurationError."""
@@ -91,6 +91,7 @@ class PlayerState:
             "step": self.progress.steps,
             "schedules_from": self.schedules_from,
             "behaviour": self.algorithm.behaviour(),
+            "network": self.recipe.describe()["network"],
         }
         return {**stamp, "generation": self.generation} if self.recipe.has_generations else stamp
 
@@ -100,7 +101,7 @@ class PlayerState:
         They come from a checkpoint, the pool or another rank.
         """
         self.schedules_from = int(stamp.get("schedules_from", 0))
-        if self._replaces(stamp):
+        if self.recipe.take_network(stamp) or self._replaces(stamp):
             self.generation = int(stamp.get("generation", 0))
             self.rebuild()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import envs
-from agents.checkpoints import fingerprint, load_weights, weights_from_bytes
+from agents.checkpoints import fingerprint
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.models.snapshots import MODELS
@@ -17,7 +17,8 @@ from workers.config.schema import from_yaml
 from workers.replays import folder as records
 from workers.replays.match_record import RecordedMatch
 from workers.rollout.games.game_log import Weights
-from workers.runtime.league_paths import league_of, policy_builder
+from workers.runtime.league_paths import league_of
+from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.trained import run_in
 
 LOADED = 64  # policies that are kept loaded
@@ -35,7 +36,7 @@ class RecordedRun:
         if config.league is None:
             raise ConfigurationError(f"{self.folder} is not a league's folder: it records no matches (docs/replays.md)")
         self.league = league_of(config)
-        self._build = policy_builder(self.league)
+        self._make = LeaguePolicies(self.league)
         self._policies: OrderedDict[Weights, Policy | None] = OrderedDict()
 
     def matches(self) -> Iterator[RecordedMatch]:
@@ -86,12 +87,12 @@ class RecordedRun:
         return self._policies[weights]
 
     def _load(self, weights: Weights) -> Policy | None:
-        name = str(ModelRef(weights.player, weights.version))
+        model = ModelRef(weights.player, weights.version)
+        name = str(model)
         path = self.folder / "league" / MODELS / f"{name}.safetensors"
         if "/" in name or not path.is_file():
             return None
-        policy = self._build(0).requires_grad_(False)
-        load_weights(policy, weights_from_bytes(path.read_bytes())[0], str(path))
+        policy = self._make.frozen(model, path.read_bytes(), str(path))
         if fingerprint(policy) != weights.digest:
             raise ReplayError(f"{path} holds other weights than those that played as {name}; is it of another run?")
         return policy

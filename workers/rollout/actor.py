@@ -95,9 +95,9 @@ class ActorRole(ActorProcess):
 
     def _asked(self, policy: Policy) -> list[str]:
         """Return what the run's algorithm asks for of what `policy` does."""
-        if self.fields is None:
-            self.fields = fields_asked(self.config.algorithm, self.config.network, policy)
-        return self.fields
+        if PLAYER not in self.asked:
+            self.asked[PLAYER] = fields_asked(self.config.algorithm, policy)
+        return self.asked[PLAYER]
 
     def _next_seed(self) -> int:
         return next(self._seeds) % (1 << 31)

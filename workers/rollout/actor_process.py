@@ -21,14 +21,13 @@ ENDS_WITHIN = 5.0  # s that the sampling thread is waited for
 class ActorProcess(RoleProcess):
     """A Celery worker that plays when a rollout task asks for it; streaming, `stream` plays on in a thread.
 
-    `fields`: what the algorithm asks samplers to collect.
+    `asked`: what the algorithm of each player asks samplers to collect.
     """
-
-    fields: list[str] | None = None
 
     def __init__(self, config: Config, session: Session) -> None:
         super().__init__()
         self.config, self.session = config, session
+        self.asked: dict[str, list[str]] = {}
         self.first_step_at: float | None = None  # Unix time, s
         self.streaming = config.sampling is not Sampling.gathered
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
@@ -72,7 +71,7 @@ def live_as_actor(session: Session, role: Role, make: Callable[[Config], ActorPr
 
     def build(config: Config) -> ActorProcess:
         actor = make(config)
-        check_run_facts(session, actor.fields)
+        check_run_facts(session, actor.asked)
         return actor
 
     return live(session, role, build)

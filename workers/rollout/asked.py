@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
-from agents import build_algorithm, build_policy
+from agents import build_algorithm
 from agents.policies import Policy
 from agents.trajectories import requested
 
 
-def fields_asked(algorithm: Mapping[str, Any], network: Mapping[str, Any], policy: Policy) -> list[str]:
+def fields_asked(algorithm: Mapping[str, Any], policy: Policy) -> list[str]:
     """Return the fields of ON_REQUEST that the algorithm of these settings needs, trained on a policy like `policy`.
 
-    `policy`, of the network of these settings, stays as it is. Raises what `build_algorithm` raises.
+    `policy` stays as it is. Raises what `build_algorithm` raises.
     """
-    like = build_policy(network, policy.learning_space, policy.action_space, 0, policy.channels)
-    return requested(build_algorithm(algorithm.get("name", "ppo"), algorithm, like, 0).needs.fields)
+    return requested(build_algorithm(algorithm.get("name", "ppo"), algorithm, deepcopy(policy), 0).needs.fields)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import envs
-from agents import build_policy
-from agents.policies import Policy
 from league.redis.store import Store
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
@@ -34,11 +30,3 @@ def league_folder(config: Config) -> Path:
 def player_folder(config: Config, player: str) -> Path:
     """Return the folder of one learning player's checkpoints and metrics."""
     return run_folder(config) / "players" / player
-
-
-def policy_builder(league: LeagueConfig) -> Callable[[int], Policy]:
-    """Return a function that makes a policy for the league's game, with initial weights drawn from a seed."""
-    games = envs.make_two_player(league.env, 1, 0, **league.env_kwargs)
-    games.close()
-    spaces = games.single_observation_space, games.single_action_space
-    return lambda seed: build_policy(league.network, *spaces, seed)

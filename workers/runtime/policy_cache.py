@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from agents.checkpoints import load_weights, weights_from_bytes
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
@@ -18,13 +17,17 @@ OBJECTS = 64 << 10  # bytes of a policy beside its weights: modules, spaces, gen
 class FrozenPolicies:
     """A cache of policies by model; a policy that is dropped while it plays stays until its games have ended.
 
-    `build` makes a policy of the league's network, whose weights are overwritten.
+    `frozen` makes the policy of a model from its bytes.
     """
 
     def __init__(
-        self, pool: Pool, build: Callable[[int], Policy], kept: int = KEPT, kept_bytes: int = KEPT_BYTES
+        self,
+        pool: Pool,
+        frozen: Callable[[ModelRef, bytes], Policy],
+        kept: int = KEPT,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
-        self._pool, self._build, self._kept, self._kept_bytes = pool, build, kept, kept_bytes
+        self._pool, self._make, self._kept, self._kept_bytes = pool, frozen, kept, kept_bytes
         self._policies: OrderedDict[ModelRef, Policy] = OrderedDict()
         self.bytes = 0  # of those that are loaded
 
@@ -37,9 +40,7 @@ class FrozenPolicies:
         Raises PoolError when the pool lacks the model, CheckpointError when it is damaged or of another network.
         """
         if model not in self._policies:
-            policy = self._build(0).requires_grad_(False)
-            load_weights(policy, weights_from_bytes(self._pool.get(*model).data)[0], str(model))
-            self._policies[model] = policy
+            policy = self._policies[model] = self._make(model, self._pool.get(*model).data)
             self.bytes += weight(policy)
             while len(self._policies) > self._kept and self.bytes > self._kept_bytes:
                 self.bytes -= weight(self._policies.popitem(last=False)[1])

@@ -21,11 +21,13 @@ import envs
 from agents import build_policy, checkpoints
 from agents.networks import Memory
 from agents.policies import Policy
+from league.matchmaking.view import ModelRef
 from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName
 from warren.trees import map_tree
 from workers.config.schema import Config, from_yaml
 from workers.runtime.league_paths import league_of
+from workers.runtime.league_policies import LeaguePolicies
 from workers.servers import record
 
 
@@ -121,28 +123,22 @@ def _began(run: Path) -> float:
 
 def _of_league(folder: Path, config: Config, player: str, version: int | None) -> Trained:
     league = league_of(config)
-    policy = build_policy(league.network, *_spaces(league.env, dict(league.env_kwargs)), 0)
+    policies = LeaguePolicies(league)
     frozen = {path.stem: path for path in (folder / "league" / MODELS).glob("*@*.safetensors")}
     learning = {path.parent.name: path for path in folder.glob("players/*/checkpoints")}
     if player in learning:
         source = _checkpoint(learning[player], version)
-        number, weights = version_of(source), checkpoints.load(source).policy
+        number, checkpoint = version_of(source), checkpoints.load(source)
+        policy = policies.loaded(player, checkpoint.policy, checkpoint.meta, str(source))
     elif player in frozen:
         source = frozen[player]
-        number = int(player.rpartition("@")[2])
-        weights, _ = checkpoints.weights_from_bytes(source.read_bytes())
+        model = ModelRef.parse(player)
+        number, policy = model.version, policies.frozen(model, source.read_bytes(), str(source))
     else:
         raise UnknownName("player", player, [*learning, *frozen], f"in {folder}")
-    checkpoints.load_weights(policy, weights, str(source))
     own = folder / "players" / player.partition("@")[0]
     seen_in = (own, *sorted(path.parent for path in learning.values() if path.parent != own))
     return Trained(policy, league.env, dict(league.env_kwargs), True, source, version=number, seen_in=seen_in)
-
-
-def _spaces(env_id: str, kwargs: dict[str, Any]) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-    games = envs.make_two_player(env_id, 1, 0, **kwargs)
-    games.close()
-    return games.single_observation_space, games.single_action_space
 
 
 def _checkpoint(folder: Path, version: int | None) -> Path:

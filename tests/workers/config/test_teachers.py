@@ -105,7 +105,7 @@ def test_a_leagues_pool_has_teachers_by_player_and_version() -> None:
             raise PoolError(f"model {ref} is not in the pool")
         return checkpoints.weights_to_bytes(policy, {})
 
-    assert same(teachers.from_pool("main@12", pool, {}, policy_of({}, 9)), policy)
+    assert same(teachers.from_pool("main@12", pool, lambda *_: {}, policy_of({}, 9))[0], policy)
     assert asked == [ModelRef("main", 12)]
     with pytest.raises(ConfigurationError, match=r"algorithm\.teacher: model main@13 is not in the pool"):
-        teachers.from_pool("main@13", pool, {}, policy_of({}))
+        teachers.from_pool("main@13", pool, lambda *_: {}, policy_of({}))

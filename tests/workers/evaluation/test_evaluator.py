@@ -24,7 +24,7 @@ from workers.config.schema import Config
 from workers.evaluation import evaluator as evaluator_module
 from workers.evaluation.evaluator import EvaluatorRole, seed_of
 from workers.evaluation.scores import read_scores
-from workers.runtime.league_paths import policy_builder
+from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.session import source_name
 
 LEAGUE = LeagueConfig.from_dict(
@@ -45,7 +45,7 @@ def role(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[EvaluatorRol
     store, pool = Store(client, f"{prefix}league:"), Pool(client, prefix)
     store.create()
     store.add_player("main", "main_agent")
-    pool.put("main", 0, 0, checkpoints.weights_to_bytes(policy_builder(LEAGUE)(0), {"version": 0}))
+    pool.put("main", 0, 0, checkpoints.weights_to_bytes(LeaguePolicies(LEAGUE).new("main"), {"version": 0}))
     pool.freeze("main", 0)
     store.snapshot("main", 0)
     config = Config(folder=str(tmp_path), project="p", trial="t", run=run_name)
@@ -86,7 +86,9 @@ def test_an_exploiter_is_looked_at_every_period_with_its_newest_weights(role: Ev
     def arrive(version: int, steps: int, generation: int = 0, begun: int = 0) -> None:
         stamp = {"version": version, "step": steps, "generation": generation, "schedules_from": begun}
         for name in ("hunter", "other"):
-            pool.put(name, version, steps, checkpoints.weights_to_bytes(policy_builder(LEAGUE)(version), stamp))
+            pool.put(
+                name, version, steps, checkpoints.weights_to_bytes(LeaguePolicies(LEAGUE).new(name, version), stamp)
+            )
             store.execute(OpenPeriod(name, "learner", 60_000))
             store.execute(TellProgress(name, 1, "learner", steps, 60_000))
 

@@ -18,15 +18,27 @@ from agents.checkpoints import weights_to_bytes
 from agents.policies import Policy
 from league.state.league_state import Match
 from warren.errors import PlayerUnavailable
+from workers.config.league import LeagueConfig, PlayerConfig
 from workers.leagues import known_players as module
 from workers.leagues.known_players import KnownPlayers
 from workers.leagues.player_host import OTHERS, PlayerHost
 from workers.rollout.games.match_result import MatchResult
+from workers.runtime.league_policies import LeaguePolicies, Network
 
 
 def build(seed: int) -> Policy:
     spaces = gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2)
     return build_policy({"hidden_sizes": []}, *spaces, seed)
+
+
+class Made(LeaguePolicies):
+    """Makes policies of the one network that these players have."""
+
+    def __init__(self) -> None:
+        super().__init__(LeagueConfig(env="matrix:rps", players={"main": PlayerConfig("random")}))
+
+    def new(self, player: str, seed: int = 0, network: Network | None = None) -> Policy:
+        return build(seed)
 
 
 class Pool:
@@ -63,7 +75,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 
 def players_of(pool: Pool) -> KnownPlayers:
     session: Any = SimpleNamespace(pool=pool, app=None, topology=None)
-    return KnownPlayers(session, "actor-0", build, threading.Event(), patience=20.0)
+    return KnownPlayers(session, "actor-0", Made(), threading.Event(), patience=20.0)
 
 
 def test_a_match_between_known_generations_is_played(pool: Pool) -> None:

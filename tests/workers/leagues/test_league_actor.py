@@ -14,7 +14,7 @@ from workers.config.schema import Config, EnvConfig
 from workers.leagues import actor as module
 from workers.leagues.actor import LeagueActorRole
 from workers.leagues.known_players import Learning
-from workers.runtime.league_paths import policy_builder
+from workers.runtime.league_policies import LeaguePolicies
 
 
 class Client:
@@ -86,7 +86,8 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Client:
 @pytest.fixture
 def actor(monkeypatch: pytest.MonkeyPatch, league: LeagueConfig, client: Client, one_thread: None) -> LeagueActorRole:
     weights = SimpleNamespace(wait_for=lambda *_: True, version=0, stamped=lambda newer_than: None)
-    home = Learning("main", weights, SimpleNamespace(stop=lambda: None), policy_builder(league)(1), version=0)  # type: ignore[arg-type]
+    policy = LeaguePolicies(league).new("main", 1)
+    home = Learning("main", weights, SimpleNamespace(stop=lambda: None), policy, version=0)  # type: ignore[arg-type]
     players = Players(home)
     monkeypatch.setattr(module, "KnownPlayers", lambda *_: players)
     session: Any = SimpleNamespace(

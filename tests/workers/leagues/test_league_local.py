@@ -370,8 +370,6 @@ def test_a_player_may_have_settings_of_its_own_and_be_tied_to_what_it_began_with
     assert torch.equal(weights(exploiter.algorithm.magnet.policy), weights(league.frozen["main@0"]))
     assert ["magnet_kl" in metrics for metrics in said] == [True, True, True, True, False]
     assert "magnet_kl" not in league.learn(main)
-    with pytest.raises(ConfigurationError, match="algorithm of player 'main': name=appo is not that of all"):
-        config(players={"main": {"kind": "main_agent", "algorithm": {"name": "appo"}}})
 
 
 def test_a_minimax_player_earns_more_or_less_in_its_trajectories_but_not_in_results():

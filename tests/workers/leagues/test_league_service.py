@@ -23,7 +23,7 @@ from workers.leagues import service as league_module
 from workers.leagues.client import LeagueClient, refused
 from workers.leagues.service import LeagueService, keep
 from workers.leagues.wire import invitation_from_wire, outcome_from_wire, period_from_wire
-from workers.runtime.league_paths import policy_builder
+from workers.runtime.league_policies import LeaguePolicies
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_the_thread_that_keeps_the_folder_survives_any_error(monkeypatch: pytest
 
 def test_a_league_begins_with_the_initial_models_of_its_players(league: LeagueService, tmp_path: Path) -> None:
     given: dict[str, Any] = {"env": "matrix:rps", "network": {"hidden_sizes": []}, "players": {}}
-    policy = policy_builder(LeagueConfig.from_dict({**given, "players": {"a": {"kind": "pfsp"}}}))(5)
+    policy = LeaguePolicies(LeagueConfig.from_dict({**given, "players": {"a": {"kind": "pfsp"}}})).new("a", 5)
     checkpoints.save(tmp_path / "checkpoints", "1", policy, build_algorithm("ppo", {}, policy, 1), {"network": {}})
     given["players"] = {
         "student": {"kind": "pfsp", "initial": str(tmp_path)},

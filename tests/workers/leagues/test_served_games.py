@@ -31,7 +31,7 @@ from workers.rollout.games.decisions import decide
 from workers.rollout.games.games_in_play import Opponent
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sampler import SamplerClosed
-from workers.runtime.league_paths import policy_builder
+from workers.runtime.league_policies import LeaguePolicies
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 GAMES = 16
@@ -79,12 +79,13 @@ class Weights:
 class Players:
     """Two that learn; frozen ones, and those that learn as opponents, are policies of their own."""
 
-    def __init__(self, build: Any) -> None:
+    def __init__(self, made: LeaguePolicies) -> None:
         self._learning = {}
         for seed, name in enumerate("ab"):
             subscription = SimpleNamespace(stop=lambda: None)
-            self._learning[name] = Learning(name, Weights(build(seed)), subscription, build(seed), version=0)  # type: ignore[arg-type]
-        self.rivals = {name: build(9) for name in ("a@0", "b@0", "a", "b")}
+            weights, policy = Weights(made.new(name, seed)), made.new(name, seed)
+            self._learning[name] = Learning(name, weights, subscription, policy, version=0)  # type: ignore[arg-type]
+        self.rivals = {name: made.new(name, 9) for name in ("a@0", "b@0", "a", "b")}
 
     def __getitem__(self, name: str) -> Learning:
         return self._learning[name]
@@ -116,7 +117,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Client:
 
 @pytest.fixture
 def actor(monkeypatch: pytest.MonkeyPatch, league: LeagueConfig, client: Client) -> ServedLeagueRole:
-    monkeypatch.setattr(league_actor, "KnownPlayers", lambda session, name, build, *_: Players(build))
+    monkeypatch.setattr(league_actor, "KnownPlayers", lambda session, name, policies, *_: Players(policies))
     counts = SimpleNamespace(say=lambda count: None, fewer=lambda count: None)
     monkeypatch.setattr(module, "GroupCounts", lambda *_: counts)
     session: Any = SimpleNamespace(
@@ -167,15 +168,15 @@ def stepping(actor: ServedLeagueRole, groups: list[MatchGroup]) -> Iterator[thre
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_served_games_give_the_same_segments_and_records_as_an_actors_own(league: LeagueConfig, recorded: bool) -> None:
-    build, player = policy_builder(league), "a" if recorded else None
+    made, player = LeaguePolicies(league), "a" if recorded else None
     settings: dict[str, Any] = {"unroll_length": 4, "tables": 2, "minimax": 0.5}
     group = MatchGroup("g", replace(league, replay_every=int(recorded)), GAMES, 5)
-    play = GamesElsewhere(GAMES, build(1), recorded=player, seed=7, **settings)
+    play = GamesElsewhere(GAMES, made.new("a", 1), recorded=player, seed=7, **settings)
     games = envs.make_two_player(league.env, GAMES, seed_of(group))
-    sampler = MatchSampler(games, build(1), 7, player=player, **settings)
+    sampler = MatchSampler(games, made.new("a", 1), 7, player=player, **settings)
     sampler.restart()
     for one in (play, sampler):
-        one.seat(1, Opponent("rival", build(2), recorded))
+        one.seat(1, Opponent("rival", made.new("b", 2), recorded))
         one.renew(3)
     for _ in range(2):  # as often as those of the sampler
         group.step({"player": "a", "begin": True})

@@ -213,7 +213,7 @@ def test_an_algorithm_of_the_users_gets_what_it_names_and_all_where_it_names_not
     before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
 
     def asked(name: str) -> list[str]:
-        return fields_asked({"name": name}, {"hidden_sizes": [8]}, policy)
+        return fields_asked({"name": name}, policy)
 
     reinforce = Path(__file__).parents[3] / "examples" / "algorithms" / "reinforce.py"
     assert asked(f"{reinforce}:build") == asked("a2c") == ["cut.value"]

@@ -11,7 +11,7 @@ import psutil
 from gymnasium.spaces import Box, Discrete
 
 from agents import Policy, build_policy
-from agents.checkpoints import weights_to_bytes
+from agents.checkpoints import load_weights, weights_from_bytes, weights_to_bytes
 from league.matchmaking.view import ModelRef
 from workers.runtime.policy_cache import FrozenPolicies, weight
 
@@ -19,6 +19,12 @@ from workers.runtime.policy_cache import FrozenPolicies, weight
 def build(seed: int) -> Policy:
     network = {"hidden_sizes": [64, 64]}
     return build_policy(network, Box(-1, 1, (8,), np.float32), Discrete(4), seed)
+
+
+def loaded(model: ModelRef, data: bytes) -> Policy:
+    policy = build(0)
+    load_weights(policy, weights_from_bytes(data)[0], str(model))
+    return policy
 
 
 class Pool:
@@ -35,7 +41,7 @@ class Pool:
 
 def test_the_least_used_policies_are_unloaded_by_bytes_and_ten_always_stay() -> None:
     pool = Pool()
-    kept = FrozenPolicies(pool, build, kept_bytes=15 * weight(build(0)))  # type: ignore[arg-type]
+    kept = FrozenPolicies(pool, loaded, kept_bytes=15 * weight(build(0)))  # type: ignore[arg-type]
     for version in range(15):
         kept[ModelRef("main", version)]
     kept[ModelRef("main", 0)]
@@ -45,7 +51,7 @@ def test_the_least_used_policies_are_unloaded_by_bytes_and_ten_always_stay() -> 
     assert len(pool.read) == 16, "it was used lately"
     kept[ModelRef("main", 1)]
     assert len(pool.read) == 17, "it was not"
-    large = FrozenPolicies(pool, build, kept_bytes=1)  # type: ignore[arg-type]
+    large = FrozenPolicies(pool, loaded, kept_bytes=1)  # type: ignore[arg-type]
     for version in range(12):
         large[ModelRef("main", version)]
     assert len(large) == 10
@@ -54,7 +60,7 @@ def test_the_least_used_policies_are_unloaded_by_bytes_and_ten_always_stay() -> 
 def test_a_thousand_frozen_models_take_hardly_more_memory_than_ten(one_thread: None) -> None:
     base = build(0)
     # A copy is quicker to make than a policy.
-    kept = FrozenPolicies(Pool(), lambda seed: copy.deepcopy(base))  # type: ignore[arg-type]
+    kept = FrozenPolicies(Pool(), lambda model, data: copy.deepcopy(base))  # type: ignore[arg-type]
     process = psutil.Process()
     for version in range(10):
         kept[ModelRef("main", version)]

@@ -92,12 +92,12 @@ def test_an_actor_whose_algorithm_asks_for_other_fields_is_told_to_take_the_runs
 
     learner = session("a2c")
     publish_run_facts(learner)
-    check_run_facts(session("ppo"), list(ON_REQUEST))  # nobody knows yet
+    check_run_facts(session("ppo"), {"main": list(ON_REQUEST)})  # nobody knows yet
     publish_run_facts(learner, ["cut.value"])
-    check_run_facts(session("a2c"), ["cut.value"])
+    check_run_facts(session("a2c"), {"main": ["cut.value"]})
     check_run_facts(session("ppo"))  # who steps environments for actors collects nothing
     with pytest.raises(ConfigurationError) as error:
-        check_run_facts(session("ppo"), list(ON_REQUEST))
+        check_run_facts(session("ppo"), {"main": list(ON_REQUEST)})
     assert error.value.problems == [
         "algorithm: 'ppo' here has actors send cut.value, extras.log_prob, extras.value, last.value of each step, but "
         f"run {run_name} is trained by 'a2c', which takes cut.value; start this process with the run's algorithm"

@@ -21,7 +21,7 @@ import torch
 
 from agents.checkpoints import fingerprint
 from agents.networks import Memory
-from agents.policies import Policy, SlotMemory
+from agents.policies import Policy, SeatMemories
 from agents.trajectories import Trajectory
 from envs import Turn
 from envs.two_player.vector_env import FinishedGames
@@ -96,8 +96,7 @@ class GamesInPlay:
         spec = policy.spec(True, fields=fields)
         self._values_steps = spec.values_steps
         self._buffer = TrajectoryBuffer(2 * num_games, unroll_length, spec, max_age)
-        # Of each seat: in a league all networks are built by the same settings, so one memory fits whoever sits there.
-        self._memory = SlotMemory(policy.initial_memory(2 * num_games))
+        self._memory = SeatMemories(2 * num_games)
         self._results: dict[int, list[np.ndarray]] = {}
         self._games: dict[int, list[PlayedGame]] = {}  # of opponents that are recorded
         self._episodes: list[np.ndarray] = []
@@ -194,7 +193,7 @@ class GamesInPlay:
         self, request: DecisionRequest, action: np.ndarray, extras: dict[str, np.ndarray], memory: Memory
     ) -> None:
         """Take the decisions of `request`, arrays [K, ...]."""
-        self._memory.keep(request.seats, memory)
+        self._memory.keep(request.policy, request.seats, memory)
         self._action[request.rows] = action
         if not request.learns:
             if self._minimax:
@@ -246,8 +245,9 @@ class GamesInPlay:
         assert turn is not None
         seats = 2 * rows + turn.to_move[rows]
         value = self._values_steps if learns else self._minimax != 0.0
+        memory = self._memory.of(policy, seats)
         return DecisionRequest(
-            policy, learns, value, rows, seats, turn.observation[rows], turn.action_mask[rows], self._memory.of(seats)
+            policy, learns, value, rows, seats, turn.observation[rows], turn.action_mask[rows], memory
         )
 
     def _finish(self, finished: FinishedGames) -> None:
