@@ -15,8 +15,8 @@ import warren
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "names.md"
 
 
-def test_the_page_has_a_row_for_every_name() -> None:
-    assert sorted(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE)) == sorted(warren.__all__)
+def test_the_page_has_a_line_for_every_name() -> None:
+    assert sorted(re.findall(r"^- `(\w+)`: ", PAGE.read_text(), re.MULTILINE)) == sorted(warren.__all__)
 
 
 @pytest.mark.parametrize("name", warren.__all__)
