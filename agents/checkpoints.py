@@ -1,6 +1,7 @@
 """Checkpoints and weights as safetensors: readable by anything, never code. A checkpoint is one file, NAME.safetensors.
 
-Tensors of the network are called `policy.*`, the algorithm's `algorithm.*`; the header holds the JSON for the rest.
+Tensors of the network are called `policy.*`, the algorithm's `algorithm.*`, those of averages of the weights
+`averages.*`; the header holds the JSON for the rest.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import safetensors.torch
@@ -28,7 +30,7 @@ from warren.files import write_whole
 
 SUFFIX = ".safetensors"
 _HEADER = "warren"  # the key, in the safetensors header, of the JSON document
-_POLICY, _ALGORITHM = "policy.", "algorithm."
+_POLICY, _ALGORITHM, _AVERAGES = "policy.", "algorithm.", "averages."
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Checkpoint:
     algorithm: dict[str, Tensor]
     scalars: dict[str, Any]
     meta: dict[str, Any]
+    averages: dict[str, Tensor] = field(default_factory=dict)  # agents.weight_averages
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,18 @@ class Moment:
     meta: dict[str, Any]
 
     @classmethod
-    def of(cls, policy: Policy, algorithm: Algorithm, meta: Mapping[str, Any]) -> Moment:
+    def of(
+        cls,
+        policy: Policy,
+        algorithm: Algorithm,
+        meta: Mapping[str, Any],
+        averages: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> Moment:
         """Copy the present state."""
         algorithm_tensors, scalars = algorithm.state()
         tensors = {_POLICY + key: tensor for key, tensor in policy.state_dict().items()}
         tensors |= {_ALGORITHM + key: tensor for key, tensor in algorithm_tensors.items()}
+        tensors |= {_AVERAGES + key: tensor for key, tensor in averages.items()}
         return cls({key: tensor.detach().clone() for key, tensor in tensors.items()}, dict(scalars), dict(meta))
 
 
@@ -124,6 +134,7 @@ def _checkpoint(name: str, tensors: Mapping[str, Tensor], header: Mapping[str, A
         algorithm=_under(_ALGORITHM, tensors),
         scalars=header["scalars"],
         meta=header["meta"],
+        averages=_under(_AVERAGES, tensors),
     )
 
 

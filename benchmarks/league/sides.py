@@ -123,6 +123,12 @@ def psro_exploiter(config: LeagueConfig) -> LeagueConfig:
     return replace(config, players={**config.players, name: changed})
 
 
+def averages(config: LeagueConfig) -> LeagueConfig:
+    """Freeze the average of the main agent's weights, over about 50 updates, beside each of its snapshots."""
+    main = replace(config.players["main"], averages=(0.02,))
+    return replace(config, players={**config.players, "main": main})
+
+
 def self_play_alone(config: LeagueConfig) -> LeagueConfig:
     """Let the main agent play itself without ever being frozen."""
     main = PlayerConfig("self_play", {"snapshot_every": None}, config.players["main"].hyperparameters)
@@ -138,6 +144,7 @@ PARTS: dict[str, Change] = {
     "warm start": warm_start,
     "MMD": mirror_descent,
     "PSRO exploiter": psro_exploiter,
+    "averages": averages,
     "self-play alone": self_play_alone,
 }
 LEAGUE, CONTROL, SELF_PLAY = "league", "control", "selfplay"
@@ -155,6 +162,8 @@ SIDES: dict[str, tuple[str, ...]] = {
     "early_psro": ("early exploiters", "PSRO exploiter"),
     "early_mmd": ("early exploiters", "schedules by progress", "PSRO exploiter", "MMD"),
     "control_mmd": ("without exploiters", "without PFSP", "without verification", "schedules by progress", "MMD"),
+    "averages": ("averages",),
+    "control_averages": ("without exploiters", "without PFSP", "without verification", "averages"),
     SELF_PLAY: ("self-play alone",),
 }
 

@@ -63,7 +63,7 @@ def standings(state: LeagueState, reasons: Mapping[str, str] | None = None) -> l
         rows.append(
             {
                 "player": player.name,
-                "kind": player.kind,
+                "kind": player.kind_shown,
                 "state": standing_of(player),
                 "reason": (reasons or {}).get(player.name, "") if standing_of(player) == "paused" else "",
                 "elo": round(state.ratings[player.slot], 1),

@@ -61,6 +61,16 @@ class Player:
     rules: Mapping[str, Any] = field(default_factory=dict)  # of league.rules.hyperparameters, a field each
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # their values now
 
+    @property
+    def is_average(self) -> bool:
+        """True for a snapshot of an average of its parent's weights, rather than of the weights themselves."""
+        return self.parent is not None and self.model is not None and self.model.player != self.parent
+
+    @property
+    def kind_shown(self) -> str:
+        """The kind, as reports name it: averages of weights are told apart."""
+        return f"{self.kind} average" if self.is_average else self.kind
+
 
 class Roster:
     """All players at one version of the roster, and the groups that matchmakers choose from; slots are ascending."""

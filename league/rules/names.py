@@ -1,4 +1,4 @@
-"""The names that a player may have."""
+"""Names of players and of their models."""
 
 from __future__ import annotations
 
@@ -7,3 +7,15 @@ import re
 # Part of keys, of file and folder names and of `player@version`; hence not "." and "..".
 ALLOWED = "1 to 100 of A-Z, a-z, 0-9, '_', '-', '.', and neither '.' nor '..'"
 NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,100}")
+
+AVERAGE = ".average-"  # between the name of a player and a rate
+
+
+def average_name(player: str, rate: float) -> str:
+    """Return the name under which models of the average of a player's weights at `rate` are kept."""
+    return f"{player}{AVERAGE}{rate!r}"
+
+
+def averaged(name: str) -> str:
+    """Return the player whose weights the models called `name` average; `name` itself where it says none."""
+    return name.rpartition(AVERAGE)[0] or name

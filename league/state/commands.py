@@ -137,6 +137,7 @@ class ClosePeriod(Command):
     """End a period -> "closed", "reset", "exploited" or "again", where the player goes on from, and what was decided.
 
     `source` is whom it takes over, with that one's model and hyperparameters as they are mutated; "" for nobody.
+    `snapshots` are the models that become frozen players where one is taken.
     """
 
     script = "close_period"
@@ -152,3 +153,4 @@ class ClosePeriod(Command):
     hyperparameters: str
     reason: str
     by: str
+    snapshots: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ workers share it; tests/league/state/test_one_rule.py holds the two to identical
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from league.rules.ratings import elo_update
@@ -53,12 +53,12 @@ def _event(event: str, **fields: Any) -> Event:
 def _add(state: LeagueState, command: commands.Add, now: int) -> Consequence:
     if command.name in state.players:
         return _nothing("exists")
-    event = _added(state, **vars(command), parent="", elo=state.settings.elo_initial)
+    event = _added(len(state.players), **vars(command), parent="", elo=state.settings.elo_initial)
     return Consequence([event], ["added", event["slot"]])
 
 
-def _added(state: LeagueState, elo: float, **fields: Any) -> Event:
-    return _event("added", **fields, slot=len(state.players), elo=exact(elo))
+def _added(slot: int, elo: float, **fields: Any) -> Event:
+    return _event("added", **fields, slot=slot, elo=exact(elo))
 
 
 def _change(state: LeagueState, command: commands.Change, now: int) -> Consequence:
@@ -77,18 +77,21 @@ def _snapshot(state: LeagueState, command: commands.TakeSnapshot, now: int) -> C
         return _nothing("unknown")
     if state.players[command.player].frozen:
         return _nothing("frozen")
-    taken = _frozen_copy(state, command.player, command.model, command.by)
+    taken = _frozen_copies(state, command.player, [command.model], command.by)
     return Consequence(taken, ["added" if taken else "exists"])
 
 
-def _frozen_copy(state: LeagueState, name: str, model: str, by: str) -> list[Event]:
-    """Return the event of a snapshot, which begins with its parent's rating; [] where it exists."""
-    if model in state.players:
-        return []
+def _frozen_copies(state: LeagueState, name: str, models: Iterable[str], by: str) -> list[Event]:
+    """Return the events of snapshots, which begin with their parent's rating; none for a model that is one already."""
     player = state.players[name]
+    events: list[Event] = []
     copied = {field: player_fields(player)[field] for field in ("kind", "config", "rules", "hyperparameters")}
-    rest = {"name": model, "parent": name, "model": model, "initial": "", "frozen": 1, "by": by}
-    return [_added(state, elo=state.ratings[player.slot], **copied, **rest)]
+    for model in dict.fromkeys(models):
+        if model not in state.players:
+            rest = {"name": model, "parent": name, "model": model, "initial": "", "frozen": 1, "by": by}
+            slot = len(state.players) + len(events)
+            events.append(_added(slot, elo=state.ratings[player.slot], **copied, **rest))
+    return events
 
 
 # Matches.
@@ -247,7 +250,7 @@ def _close_period(state: LeagueState, command: commands.ClosePeriod, now: int) -
     closed |= {"as": how, "snapshot": command.snapshot, "source": taken_over}
     events = [_event("period_closed", **said, **closed)]
     if command.snapshot:
-        events += _frozen_copy(state, name, command.model, command.by)
+        events += _frozen_copies(state, name, command.snapshots, command.by)
     changed = {**said, "generation": player.generation + 1, "start": start}
     if how == "reset":
         events.append(_event("reset", **changed))

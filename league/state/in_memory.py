@@ -12,7 +12,7 @@ is told by `on_event`, and can be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,12 +119,15 @@ class MemoryLeague:
         version: int,
         weights_of: Callable[[str], ModelRef | None] = lambda player: None,
         run: float | None = None,
+        snapshots: Sequence[ModelRef] = (),
     ) -> Decision:
         """End a period: a snapshot first, then a reset or an exploit, as the player's kind decides; what happened.
 
-        `weights_of` names the newest weights of a player that is taken over; for this and `run` see Periods.close.
+        `weights_of` names the newest weights of a player that is taken over; for this, `run` and `snapshots` see
+        Periods.close.
         """
-        return self._periods.close(self._period(name), steps, version, weights_of=weights_of, run=run).decision
+        held = self._period(name)
+        return self._periods.close(held, steps, version, weights_of=weights_of, run=run, snapshots=snapshots).decision
 
     def _period(self, name: str) -> LearningPeriod:
         player, progress = self.state.roster[name], self.state.progress[name]

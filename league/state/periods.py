@@ -10,7 +10,7 @@ A period is leased to its learner. One that dies leaves it open; the next learne
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,13 +117,15 @@ class Periods:
         weights_of: Callable[[str], ModelRef | None] = lambda player: None,
         keep: Callable[[ModelRef], object] = lambda model: None,
         run: float | None = None,
+        snapshots: Sequence[ModelRef] = (),
     ) -> Outcome:
         """End a period at `steps` with the weights `version`, which the pool should hold. Safe to repeat.
 
-        `keep` freezes the model of a snapshot, before the league names it. `weights_of` freezes and names the newest
-        weights of a learning player, for one that takes them over; where it knows none, that player's last closed
-        period counts, and without any the player goes on as it is. `run`: steps that the player makes in the whole run
-        at its mean pace so far, for thresholds that are shares of it.
+        `snapshots` are the models that join the league where a snapshot is taken, as averages of the weights; by
+        default the weights alone. `keep` freezes them before the league names them. `weights_of` freezes and names the
+        newest weights of a learning player, for one that takes them over; where it knows none, that player's last
+        closed period counts, and without any the player goes on as it is. `run`: steps that the player makes in the
+        whole run at its mean pace so far, for thresholds that are shares of it.
 
         Raises PlayerError when another learner has taken the period over, or the player was frozen or removed.
         """
@@ -141,13 +143,15 @@ class Periods:
             source_model = str(weights_of(stronger.name) or stronger.model or league.progress_of(stronger.name).start)
             source = stronger.name if source_model else ""
             mutated = to_json(Hyperparameters(me.rules).exploited(stronger.hyperparameters, rng))
-        if decision.snapshot:
-            keep(model)
+        snapshots = snapshots or [model]
+        for taken in snapshots if decision.snapshot else ():
+            keep(taken)
         answer = league.execute(
             ClosePeriod(
                 *(name, period.number, period.learner, steps, str(model)),
                 *(int(decision.snapshot), int(decision.reset)),
                 *(source, source_model, mutated, decision.reason, by or period.learner),
+                tuple(map(str, snapshots)) if decision.snapshot else (),
             )
         )
         if answer[0] in ("frozen", "removed"):

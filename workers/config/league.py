@@ -9,8 +9,9 @@ from typing import Any
 
 from agents.configuration import parse
 from league.matchmaking import kind_of
+from league.matchmaking.view import ModelRef
 from league.rules.hyperparameters import Hyperparameters
-from league.rules.names import ALLOWED, NAME
+from league.rules.names import ALLOWED, NAME, average_name, averaged
 from league.rules.settings import Settings
 from warren.errors import ConfigurationError
 from workers.config import groups
@@ -26,6 +27,8 @@ class PlayerConfig:
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # by rule: league.rules.hyperparameters
     algorithm: Mapping[str, Any] = field(default_factory=dict)  # `name` and settings in place of the league's
     network: Mapping[str, Any] = field(default_factory=dict)  # `name` and settings in place of the league's
+    averages: tuple[float, ...] = ()  # rates per update of moving averages of its weights, frozen with each snapshot
+    averages_alone: bool = False  # in place of the snapshot, not beside it
     minimax: float = 0.0  # part of the opponents' values of their next positions that is taken from its rewards
     updates: float = 1.0  # its share of the decisions learned from, in relation to the other players'
     initial: str | None = None  # weights to which a reset returns (workers.config.initial_weights); null: fresh ones
@@ -156,6 +159,15 @@ class LeagueConfig:
                 yield f"player {name!r}: its name must be {ALLOWED}"
             if not 0 <= player.minimax < inf:
                 yield f"minimax={player.minimax} of player {name!r} must be at least 0, and finite; 1 is the paper's"
+            if not all(0 < rate <= 1 for rate in player.averages) or len({*player.averages}) < len(player.averages):
+                yield (
+                    f"averages={list(player.averages)} of player {name!r} must be different rates, each above 0 and at "
+                    "most 1, as 0.02 is"
+                )
+            if player.averages_alone and not player.averages:
+                yield f"averages_alone of player {name!r} needs averages; give rates, as in averages: [0.02]"
+            if any(average_name(name, rate) in self.players for rate in player.averages):
+                yield f"player {name!r}: another player has the name of its averages; give that one another name"
             if not 0 < player.updates < inf:
                 yield f"updates={player.updates:g} of player {name!r} must be above 0, and finite"
             if player.initial == "":
@@ -186,14 +198,25 @@ class LeagueConfig:
         return {**shared, **own}
 
     def network_of(self, player: str) -> dict[str, Any]:
-        """Return `name` and settings of the network of a player, or of a model of it ("main@1200").
+        """Return `name` and settings of the network of a player, or of a model of it ("main@1200", or an average).
 
         They are the league's, with the player's own in their place; one of another name shares none of them.
         """
         maker = player.partition("@")[0]
+        maker = maker if maker in self.players else averaged(maker)
         own = self.players[maker].network if maker in self.players else {}
         shared = {"name": "mlp", **self.network}
         return dict(own) if own.get("name", shared["name"]) != shared["name"] else {**shared, **own}
+
+    def averages_of(self, player: str) -> tuple[float, ...]:
+        """Return the rates at which the player's weights are averaged; none for one that joins later."""
+        return self.players[player].averages if player in self.players else ()
+
+    def snapshots_of(self, player: str, version: int) -> list[ModelRef]:
+        """Return the models that a snapshot of the player at `version` freezes: its weights, and their averages."""
+        averages = [ModelRef(average_name(player, rate), version) for rate in self.averages_of(player)]
+        alone = bool(averages) and self.players[player].averages_alone
+        return averages if alone else [ModelRef(player, version), *averages]
 
     def minimax_of(self, player: str) -> float:
         """Return the discounted part of its opponents' values that the player's rewards lose: alpha gamma."""

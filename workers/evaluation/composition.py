@@ -16,14 +16,14 @@ RANKED = 10  # members that are named
 
 def frozen_by_kind(players: Sequence[Player]) -> dict[str, int]:
     """Return how many of the frozen `players` are of each kind, as many first."""
-    return dict(Counter(player.kind for player in players).most_common())
+    return dict(Counter(player.kind_shown for player in players).most_common())
 
 
 def shares_by_kind(players: Sequence[Player], shares: np.ndarray) -> dict[str, float]:
     """Return the part of a mixture [2, n] of `players` that each kind has, on average over both seats."""
     found = dict.fromkeys(frozen_by_kind(players), 0.0)
     for player, share in zip(players, shares.mean(axis=0).tolist(), strict=True):
-        found[player.kind] += share
+        found[player.kind_shown] += share
     return {kind: round(share, 4) for kind, share in found.items()}
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
+from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from league.state.periods import LearningPeriod, Outcome
 from tasks.solver import Solver
@@ -78,10 +79,18 @@ class LeagueClient:
         answer: str = self._ask("league.progress", period.player, period.number, self.holder, steps, lease)
         return answer
 
-    def close_period(self, period: LearningPeriod, steps: int, version: int, run: float | None = None) -> Outcome:
-        """End a period; return what the player's kind decided. `run`: steps that the player makes in the whole run."""
+    def close_period(
+        self,
+        period: LearningPeriod,
+        steps: int,
+        version: int,
+        run: float | None = None,
+        snapshots: Sequence[ModelRef] = (),
+    ) -> Outcome:
+        """End a period; return what the player's kind decided. `run`, `snapshots`: see Periods.close."""
+        names = list(map(str, snapshots))
         return outcome_from_wire(
-            self._ask("league.close_period", period.player, period.number, self.holder, steps, version, run)
+            self._ask("league.close_period", period.player, period.number, self.holder, steps, version, run, names)
         )
 
     def snapshot(self, player: str, version: int) -> str:

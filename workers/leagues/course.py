@@ -12,6 +12,7 @@ from agents import checkpoints
 from league.matchmaking import KINDS
 from league.matchmaking.view import NEWEST, ModelRef
 from league.models.pool import LEAGUE
+from league.rules.names import average_name
 from league.state.periods import LearningPeriod
 from warren.errors import (
     CheckpointError,
@@ -99,9 +100,12 @@ class LeagueCourse:
         assert self.period is not None
         number, progress = self.period.number, self._state.progress
         self._outlets.pool_weights()  # the league freezes them where it takes a snapshot
+        snapshots = self._league.snapshots_of(self.player, progress.version)
+        for rate in self._state.averages.rates:
+            self._outlets.pool_average(rate, average_name(self.player, rate))
         try:
             run = self._state.steps_of_run
-            outcome = self._client.close_period(self.period, progress.steps, progress.version, run)
+            outcome = self._client.close_period(self.period, progress.steps, progress.version, run, snapshots)
             logger.info("period %d at %d steps: %s %s", number, progress.steps, outcome.status, outcome.decision)
             self._take_up()
         except PlayerError as error:

@@ -25,8 +25,10 @@ import envs
 from agents import Algorithm, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
+from agents.weight_averages import WeightAverages
 from league.matchmaking import KINDS, Decision, kind_of, seat_of
-from league.matchmaking.view import NEWEST, ModelRef, Player
+from league.matchmaking.view import NEWEST, ModelRef
+from league.rules.names import average_name
 from league.rules.settings import Settings
 from league.rules.win_rates import Slots
 from league.state.in_memory import MemoryLeague
@@ -56,6 +58,7 @@ class Trainee:
     version: int = 0
     period_end: int = 0  # steps at which its learning period ends
     schedules_from: int = 0  # steps at which its schedules began: those of its last reset
+    averages: WeightAverages = field(default_factory=lambda: WeightAverages(()))
 
 
 class LocalHost(MatchHost):
@@ -179,6 +182,7 @@ class LocalLeague:
         if hasattr(trainee.algorithm, "take_progress"):
             trainee.algorithm.take_progress(self.progress)
         metrics = trainee.algorithm.update([trajectory]).metrics
+        trainee.averages.add(trainee.policy)
         trainee.steps += trajectory.num_steps
         trainee.version += 1
         trainee.matches.load(trainee.policy.state_dict(), trainee.version, trainee.algorithm.behaviour())
@@ -228,9 +232,9 @@ class LocalLeague:
             fields=algorithm.needs.fields,
             minimax=config.minimax_of(name),
         )
-        trainee = Trainee(name, policy, algorithm, sampler)
+        trainee = Trainee(name, policy, algorithm, sampler, averages=WeightAverages(config.averages_of(name)))
         if KINDS[player.kind].begins_frozen:
-            self._freeze(trainee, self.league.snapshot(name, 0))
+            self.frozen[self.league.snapshot(name, 0).name] = self._copy(trainee)
         return trainee
 
     def _begin(self, trainee: Trainee) -> None:
@@ -242,12 +246,11 @@ class LocalLeague:
         if self._looking_time < self._evaluation_budget / 2.0:  # the other half is for cells
             self.look(trainee)
         self.league.progress(name, trainee.steps)
-        before = len(self.league.state.players)
         newest = {other.name: ModelRef(other.name, other.version) for other in self.trainees.values()}
-        run = self.steps_of_run(name)
-        decision = self.league.close_period(name, trainee.steps, trainee.version, newest.get, run)
-        if len(self.league.state.players) > before:
-            self._freeze(trainee, self.league.state.roster.by_slot[before])
+        run, snapshots = self.steps_of_run(name), self.config.snapshots_of(name, trainee.version)
+        decision = self.league.close_period(name, trainee.steps, trainee.version, newest.get, run, snapshots)
+        if decision.snapshot:
+            self._freeze(trainee)
         if decision.reset or decision.exploit is not None:
             if decision.exploit:  # as in the distributed league: schedules continue, Adam's moments do not
                 source = self.trainees[decision.exploit].policy
@@ -255,6 +258,7 @@ class LocalLeague:
                 source = self._begun(name, self.league.state.players[name].generation)
                 trainee.schedules_from = trainee.steps
             load_weights(trainee.policy, source.state_dict())
+            trainee.averages = WeightAverages(self.config.averages_of(name))
             trainee.algorithm = self._new_algorithm(name, trainee.policy)
             trainee.algorithm.begin_at(trainee.steps - trainee.schedules_from)
             trainee.matches.restart()
@@ -265,8 +269,12 @@ class LocalLeague:
         self.league.open_period(trainee.name)
         trainee.period_end = self.config.period_end(self.league.progress_of(trainee.name).closed_steps)
 
-    def _freeze(self, trainee: Trainee, snapshot: Player) -> None:
-        self.frozen[snapshot.name] = self._copy(trainee)
+    def _freeze(self, trainee: Trainee) -> None:
+        rates = {average_name(trainee.name, rate): rate for rate in trainee.averages.rates}
+        for model in self.config.snapshots_of(trainee.name, trainee.version):
+            self.frozen[str(model)] = policy = self._copy(trainee)
+            if model.player in rates:
+                load_weights(policy, trainee.averages.of(rates[model.player], trainee.policy))
 
     def _copy(self, trainee: Trainee) -> Policy:
         model = self._new_policy(trainee.name, 0)

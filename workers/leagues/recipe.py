@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.policies import Policy
@@ -32,6 +32,7 @@ class LeagueRecipe:
         self._policies = LeaguePolicies(league)
         self._network = self._policies.network_of(self.player)
         self.share = league.share_of(self.player)
+        self.averages: Sequence[float] = league.averages_of(self.player)
         self.pool_is_back = False
         self.folder = player_folder(session.config, self.player)
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -136,14 +136,24 @@ class LeagueService(Worker):
 
     @service
     def close_period(
-        self, player: str, number: int, learner: str, steps: int, version: int, run: float | None = None
+        self,
+        player: str,
+        number: int,
+        learner: str,
+        steps: int,
+        version: int,
+        run: float | None = None,
+        snapshots: Sequence[str] = (),
     ) -> dict[str, Any]:
         """End a learning period with weights that are in the pool; return what the player's kind decided.
 
-        The weights are frozen if they become a snapshot, and those of another player if they are taken over.
+        The weights, or the models named by `snapshots`, are frozen if they become a snapshot, and those of another
+        player if they are taken over.
         """
-        period = _period(player, number, learner)
-        made = self.periods.close(period, steps, version, weights_of=self._newest, keep=self._keep, run=run)
+        period, taken = _period(player, number, learner), [ModelRef.parse(name) for name in snapshots]
+        made = self.periods.close(
+            period, steps, version, weights_of=self._newest, keep=self._keep, run=run, snapshots=taken
+        )
         return outcome_to_wire(made)
 
     @service

@@ -5,7 +5,7 @@ A plain run implements both in `workers/learning/plain.py`, a league in `workers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ class Recipe(Protocol):
 
     `legal_actions`: each step of its trajectories comes with a mask of legal actions. `has_generations`: the player may
     be reset, and its weights and segments carry the generation that they are of. `share`: the part of the run's steps
-    that are this player's.
+    that are this player's. `averages`: the rates of the averages of its weights that are kept.
     """
 
     player: str
@@ -29,6 +29,7 @@ class Recipe(Protocol):
     legal_actions: bool
     has_generations: bool
     share: float
+    averages: Sequence[float]
 
     def new_policy(self, generation: int) -> Policy:
         """Return a policy with fresh weights, the same for the same generation."""

@@ -89,6 +89,13 @@ class Outlets:
         weights = self.publisher.stamped(state.policy.state_dict(), state.stamp())
         self._session.pool.put(state.recipe.player, *weights)
 
+    def pool_average(self, rate: float, name: str) -> None:
+        """Put the average of the weights at `rate` into the pool as the newest model of `name`."""
+        state = self._state
+        stamp = {**state.stamp(), "player": name, "average": rate}
+        data = checkpoints.encode_weights(state.averages.of(rate, state.policy), stamp)
+        self._session.pool.put(name, stamp["version"], stamp["step"], data)
+
     def next_version(self) -> int:
         """Return a version above all that were made or published."""
         return max(self._state.progress.version, self.publisher.version) + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class PlainRecipe:
 
     player, weights_event, status_event = PLAYER, WEIGHTS, STATUS
     has_generations, share = False, 1.0
+    averages: Sequence[float] = ()
 
     def __init__(self, config: Config, folder: Path) -> None:
         self._config, self.folder = config, folder

@@ -11,6 +11,7 @@ from celery.utils.log import get_logger
 from agents import Algorithm, build_algorithm, checkpoints, computing, devices
 from agents.checkpoints import Checkpoint, Moment
 from agents.policies import Policy
+from agents.weight_averages import WeightAverages
 from workers.config import teachers
 from workers.learning.allreduce.ranks import Ranks
 from workers.learning.course import Recipe
@@ -63,8 +64,9 @@ class PlayerState:
         return policy, algorithm
 
     def rebuild(self) -> None:
-        """Begin with fresh weights and a new optimizer."""
+        """Begin with fresh weights, a new optimizer and new averages."""
         self.policy, self.algorithm = self.build()
+        self.averages = WeightAverages(self.recipe.averages)  # of the policy's weights
         returns = len(self.config.env.reward_channels)
         self.spec = self.policy.spec(self.recipe.legal_actions, returns, self.algorithm.needs.fields)
 
@@ -137,12 +139,14 @@ class PlayerState:
     def moment(self, **more: Any) -> Moment:
         """Return a copy of all that a checkpoint holds; `more` is added to its metadata."""
         meta = {**self.stamp(), "progress": self.progress.to_meta(), **self.recipe.describe(), **more}
-        return Moment.of(self.policy, self.algorithm, meta)
+        meta["averaged_updates"] = self.averages.updates
+        return Moment.of(self.policy, self.algorithm, meta, self.averages.state())
 
     def restore(self, moment: Checkpoint) -> None:
         """Take over weights, optimizer, schedules and progress of a checkpoint or of another rank."""
         self.read_stamp(moment.meta)
         checkpoints.restore(self.policy, self.algorithm, moment)
+        self.averages.load_state(moment.averages, int(moment.meta.get("averaged_updates", 0)), self.policy)
         self.progress = Progress.from_meta(moment.meta["progress"])
 
     def last_good(self) -> str:

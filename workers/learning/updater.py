@@ -85,6 +85,7 @@ class Updater:
         except (NotFinite, ConfigurationError):
             state.broken = True
             raise
+        state.averages.add(state.policy)
         self._source.feedback(data, update)
         self._outlets.keep_sample(trajectories)
         progress.add(share.episodes, share.steps, list(config.env.reward_channels))

@@ -1,5 +1,6 @@
 -- ARGV: player, number, learner, steps, model ("player@version"), snapshot, reset, source, source's model, its
--- hyperparameters mutated, reason, by. Snapshot first, then reset: a reset player's last weights are in the league.
+-- hyperparameters mutated, reason, by, the models of snapshots. Snapshots first, then reset: a reset player's last
+-- weights are in the league.
 local name, number, model, by = ARGV[1], ARGV[2], ARGV[5], ARGV[12]
 local player = player_of(name)
 if not player then return { 'unknown' } end
@@ -25,7 +26,7 @@ redis.call('HSET', player_key(name), 'steps', steps, 'closed_steps', steps, 'sta
   'deadline', '0', 'closed_as', as, 'closed_snapshot', taken, 'closed_source', from, 'closed_reason', reason)
 emit('period_closed', 'player', name, 'number', number, 'steps', steps, 'model', model, 'as', as, 'snapshot', taken,
   'source', from, 'reason', reason, 'by', by)
-if taken == '1' then snapshot(name, player, model, by) end
+for taken_model = 13, taken == '1' and #ARGV or 12 do snapshot(name, player, ARGV[taken_model], by) end
 if as == 'reset' then
   local generation = new_weights(name, player, start, tonumber(setting('elo_initial')))
   emit('reset', 'player', name, 'generation', generation, 'start', start, 'reason', reason, 'by', by)

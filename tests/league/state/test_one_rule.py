@@ -60,6 +60,7 @@ PERIOD_COMMANDS = (
         commands.ClosePeriod,
         *(PLAYERS, st.integers(1, 3), WORKERS, st.integers(0, 99), MODELS, st.integers(0, 1), st.integers(0, 1)),
         *(st.one_of(st.just(""), PLAYERS), MODELS, VALUES, st.sampled_from(["", "too weak, by 3 %"]), WORKERS),
+        st.lists(MODELS, max_size=3).map(tuple),
     ),
 )
 PLAYER_COMMANDS = (

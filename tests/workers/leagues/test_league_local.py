@@ -13,6 +13,7 @@ from league.state.league_state import LeagueState
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.config.schema import CONF
+from workers.evaluation.composition import shares_by_kind
 from workers.leagues.local import LocalLeague
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -121,6 +122,63 @@ def test_snapshots_stay_what_they_were_while_the_player_learns_on():
     assert all(torch.equal(before[name], weights(league.frozen[name])) for name in before)
     assert not torch.equal(moving, weights(main.policy))
     assert not any(parameter.requires_grad for parameter in league.frozen["main@0"].parameters())
+
+
+def test_averages_of_weights_are_frozen_beside_snapshots_or_in_their_place():
+    players = {
+        "main": {"kind": "random", "config": {"snapshot_every": 0}, "averages": [0.5, 0.01]},
+        "alone": {"kind": "random", "config": {"snapshot_every": 0}, "averages": [0.5], "averages_alone": True},
+    }
+    events = []
+    league = LocalLeague(config(players=players, period_steps=512), events.append)
+    seen = {name: [] for name in players}
+    for _ in range(4):  # of 128 decisions: a period
+        for name, trainee in league.trainees.items():
+            league.learn(trainee)
+            seen[name].append(weights(trainee.policy))
+    assert list(league.frozen)[2:] == [
+        *("main@4", "main.average-0.5@4", "main.average-0.01@4", "alone.average-0.5@4"),
+    ]
+    by_half = seen["main"][0]
+    for now in seen["main"][1:]:
+        by_half = torch.lerp(by_half, now, 0.5)
+    assert torch.equal(weights(league.frozen["main@4"]), seen["main"][-1])
+    assert torch.allclose(weights(league.frozen["main.average-0.5@4"]), by_half)
+    assert torch.allclose(weights(league.frozen["main.average-0.01@4"]), torch.stack(seen["main"]).mean(dim=0))
+    state = league.league.state
+    averages = [player for player in state.roster if player.is_average]
+    assert [player.parent for player in averages] == ["main", "main", "alone"]
+    assert [player.slot for player in averages] == [5, 6, 7]
+    assert shares_by_kind(averages, np.full((2, 3), 1 / 3)) == {"random average": 1.0}
+    replayed = LeagueState()
+    for event in events:
+        replayed.apply(event)
+    assert replayed.differences(state) == []
+    league.evaluate(1.0)
+    assert league.mixture()[1].shape == (2, 6), "they are candidates for the mixture"
+
+
+def test_averages_begin_anew_with_a_reset_and_wrong_ones_are_refused():
+    players = {
+        "main": {"kind": "random"},
+        "response": {"kind": "best_response", "config": {"opponent": "main", "budget": 256}, "averages": [0.1]},
+    }
+    league = LocalLeague(config(players=players, period_steps=256))
+    response = league.trainees["response"]
+    for _ in range(3):
+        league.learn(response)
+    assert response.averages.updates == 1
+    with pytest.raises(ConfigurationError) as refused:
+        config(
+            players={
+                "main": {"kind": "random", "averages": [0.0, 0.0]},
+                "alone": {"kind": "random", "averages_alone": True},
+                "taken": {"kind": "random", "averages": [0.5]},
+                "taken.average-0.5": {"kind": "random"},
+            }
+        )
+    for said in ("averages=[0.0, 0.0] of player 'main'", "averages_alone of player 'alone'", "player 'taken': another"):
+        assert said in str(refused.value)
 
 
 def test_an_opponent_that_learns_stays_what_it_was_until_its_match_ends():

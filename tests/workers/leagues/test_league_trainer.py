@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,8 +54,15 @@ class Client:
     def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
         return self.periods.progress(period, steps, lease)
 
-    def close_period(self, period: LearningPeriod, steps: int, version: int, run: float | None = None) -> Outcome:
-        return self.periods.close(period, steps, version, run=run)
+    def close_period(
+        self,
+        period: LearningPeriod,
+        steps: int,
+        version: int,
+        run: float | None = None,
+        snapshots: Sequence[ModelRef] = (),
+    ) -> Outcome:
+        return self.periods.close(period, steps, version, run=run, snapshots=snapshots)
 
     def snapshot(self, player: str, version: int) -> str:
         return self.store.snapshot(player, version).name
@@ -369,6 +376,42 @@ def test_the_same_returns_freeze_an_exploiter_alike_in_one_process_and_in_many(
         return [int(each["steps"]) // 384 for each in closed]
 
     assert frozen_at([event for _, event in run.store.events()]) == frozen_at(local_events) == [4, 16, 28, 33]
+
+
+def test_averages_of_weights_go_on_exactly_after_a_crash_and_join_the_league(run: Run) -> None:
+    run.session.ledger = SimpleNamespace(settle=lambda segments: None)
+    player = {"kind": "main_agent", "averages": [0.3]}
+    league = LeagueConfig.from_dict({**LEAGUE, "players": {"main": player}, "period_steps": 96})
+    run.store.change("main", config={"checkpoint_min_steps": 0, "checkpoint_max_steps": 0})
+
+    def begun() -> tuple[Any, Any]:
+        return league_trainer(run.session, league, run.client, threading.Event(), on_finished=lambda: None)
+
+    def update(trainer: Any, number: int) -> dict[str, torch.Tensor]:
+        sampler = MatchSampler(envs.make_two_player("matrix:rps", 4, number), trainer.state.policy, number, 4)
+        trajectory = sampler.collect(8)
+        trajectory.version[:] = trainer.progress.version
+        facts = {"source": "a", "steps": 32, "first_step_at": 1.0, "collected_at": 2.0, "generation": 0}
+        assert trainer.learn([{**facts, "number": number, "trajectory": trajectory.to_dict()}]) == [None]
+        return {name: tensor.clone() for name, tensor in trainer.state.policy.state_dict().items()}
+
+    first, course = begun()
+    course.begin()
+    seen = [update(first, number) for number in (1, 2)]
+    first.outlets.checkpoint()  # and crashes
+    second, course = begun()
+    course.begin()
+    seen.append(update(second, 3))
+    assert course.period.number == 2, "the third update ended the first period"
+    taken = [player for player in run.store.view().roster if player.frozen][-2:]  # after main@0
+    assert [(player.parent, player.is_average) for player in taken] == [("main", False), ("main", True)]
+    average: Any = taken[1].model
+    assert average.player == "main.average-0.3"
+    tensors, stamp = checkpoints.weights_from_bytes(run.session.pool.get(*average).data)
+    assert stamp["average"] == 0.3
+    for name, tensor in tensors.items():
+        mean = seen[0][name].lerp(seen[1][name], 0.5)
+        assert torch.equal(tensor, mean.lerp(seen[2][name], max(0.3, 1 / 3)))
 
 
 def test_a_learner_that_crashes_in_a_period_ends_it_where_it_would_have(run: Run) -> None:

@@ -1,0 +1,52 @@
+import copy
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from agents import build_policy
+from agents.weight_averages import WeightAverages
+
+
+@pytest.fixture
+def policy():
+    spaces = gymnasium.spaces.Box(-1.0, 1.0, (3,)), gymnasium.spaces.Discrete(2)
+    return build_policy({"name": "mlp", "hidden_sizes": [4], "normalize_observations": True}, *spaces, 1)
+
+
+def moved(policy, number):
+    """Return what the policy holds after it was set to one number everywhere."""
+    with torch.no_grad():
+        for tensor in policy.state_dict().values():
+            tensor.fill_(number)
+    return policy
+
+
+def test_an_average_is_the_mean_at_first_and_then_moves_by_its_rate(policy):
+    averages, expected, seen = WeightAverages([0.25, 1.0]), 0.0, [3.0, -1.0, 2.0, 5.0, 7.0, -4.0]
+    for number, value in enumerate(seen, 1):
+        averages.add(moved(policy, value))
+        expected += max(0.25, 1 / number) * (value - expected)
+        if number <= 4:
+            assert expected == pytest.approx(np.mean(seen[:number]))
+        found = averages.of(0.25, policy)
+        floats = {name: tensor for name, tensor in found.items() if tensor.is_floating_point()}
+        assert floats.keys() > dict(policy.named_parameters()).keys(), "the running normalisation is averaged too"
+        assert all(torch.allclose(tensor, torch.full_like(tensor, expected)) for tensor in floats.values())
+        assert all(torch.equal(tensor, policy.state_dict()[name]) for name, tensor in averages.of(1.0, policy).items())
+
+
+def test_averages_go_on_exactly_from_their_state_and_anew_for_other_rates(policy):
+    straight = WeightAverages([0.1])
+    for value in (1.0, 0.3, -2.7):
+        straight.add(moved(policy, value))
+    state = copy.deepcopy(straight.state())
+    resumed, other = WeightAverages([0.1]), WeightAverages([0.1, 0.5])
+    resumed.load_state(state, 3, policy)
+    other.load_state(state, 3, policy)
+    assert (resumed.updates, other.updates) == (3, 0)
+    for one in (straight, resumed):
+        one.add(moved(policy, 0.9))
+    assert all(torch.equal(tensor, resumed.of(0.1, policy)[name]) for name, tensor in straight.of(0.1, policy).items())
+    assert other.of(0.5, policy).keys() == policy.state_dict().keys(), "its weights, before the first update"
