@@ -125,14 +125,21 @@ class SequenceForm:
         """Player 0's expected return."""
         return float(np.dot(self._payoff, plan0[self._ends[0]] * plan1[self._ends[1]]))
 
-    def best_response(self, player: int, opponent: np.ndarray) -> tuple[float, np.ndarray]:
-        """(player's expected return, its plan float64 [sequences], pure) of the best reply to the plan `opponent`."""
-        sign, other = 1 - 2 * player, 1 - player
-        worth = np.bincount(
+    def worth(self, player: int, opponent: np.ndarray) -> np.ndarray:
+        """Return what each of the player's sequences ends with against the plan `opponent`, float64 [sequences].
+
+        The player's expected return with a plan is the product of the two.
+        """
+        other, sign = 1 - player, 1 - 2 * player
+        return np.bincount(
             self._ends[player],
             weights=sign * self._payoff * opponent[self._ends[other]],
             minlength=self.num_sequences[player],
         )
+
+    def best_response(self, player: int, opponent: np.ndarray) -> tuple[float, np.ndarray]:
+        """(player's expected return, its plan float64 [sequences], pure) of the best reply to the plan `opponent`."""
+        worth = self.worth(player, opponent)
         states, parent = self.states[player], self._parent[player]
         values = np.where(self.action_mask[states], 0.0, -np.inf)
         moves = worth[1:].reshape(values.shape)  # a view: it grows as later states are solved

@@ -21,7 +21,7 @@ from benchmarks.league.sides import LEAGUE, settings
 from envs import exploitability
 from league.empirical_game.returns import Returns
 from league.matchmaking.view import ModelRef
-from workers.evaluation.cells import evaluator_of
+from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.scores import Scores, table
 
 GAMES = 4096  # of each cell

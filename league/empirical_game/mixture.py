@@ -13,6 +13,8 @@ from league.empirical_game.restricted_game import Places, restricted_game
 from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 
+GAMES, PAIRS, EXACT = SOURCES = ("games", "pairs", "exact")
+
 
 @dataclass(frozen=True)
 class MixtureSettings:
@@ -21,7 +23,8 @@ class MixtureSettings:
     A cell counts from `least` games on. A player is left out once it gains nothing within the cells' intervals, which
     hold with confidence 1 - `alpha` for returns within [-bound, bound]; `alpha` None: by the means. The members play
     a quantal response at `temperature` times the mean standard error of their cells, or Nash's mixture where that is at
-    most `exact`, in points of a game.
+    most `exact`, in points of a game. `source`: what returns are of. By PAIRS each is the mean of a deal in both
+    seatings: it is of both players' cells, and the mixture is alike in both seats. EXACT ones were computed.
     """
 
     least: int = 1
@@ -29,6 +32,7 @@ class MixtureSettings:
     bound: float = 1.0
     temperature: float = 0.0
     exact: float = 0.0
+    source: str = GAMES
 
 
 class MeanReturns(Protocol):

@@ -10,12 +10,16 @@ add up in any order, from any number of evaluators.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from league.empirical_game.confidence import confidence_sequence
-from league.empirical_game.mixture import Mixture, MixtureSettings, mixture_of
+from league.empirical_game.mixture import EXACT, GAMES, PAIRS, Mixture, MixtureSettings, mixture_of
 from league.rules.win_rates import Slots
+
+Cell = tuple[int, int, float, float, float]  # slot in seat 0, slot in seat 1, games, sum of returns, and of squares
 
 FIELDS = 3  # float64 a cell: games, sum of returns, sum of their squares; all of the player in seat 0
 
@@ -33,19 +37,44 @@ class Returns:
         self.version = 0  # goes up with every addition
 
     def record(self, first: int, second: int, returns: ArrayLike) -> None:
-        """Add games of `first` in seat 0 against `second` in seat 1: `returns` (games,) of `first`."""
+        """Add games of `first` in seat 0 against `second` in seat 1: `returns` (games,) of `first`.
+
+        By pairs, `returns` are the means of pairs, and `second` has as much less in its own cell.
+        """
         values = np.asarray(returns, dtype=np.float64)
-        self.add(first, second, len(values), float(values.sum()), float(np.square(values).sum()))
+        count, total, squares = len(values), float(values.sum()), float(np.square(values).sum())
+        cells: list[Cell] = [(first, second, count, total, squares)]
+        if self.settings.source == PAIRS:
+            cells.append((second, first, count, -total, squares))
+        self.add_cells(cells)
 
     def add(self, first: int, second: int, games: int, total: float, squares: float) -> None:
         """Add games that were summed elsewhere."""
-        self._grow(max(first, second) + 1)
-        self._cells[first, second] += (games, total, squares)
-        self.total_games += games
+        self.add_cells([(first, second, games, total, squares)])
+
+    def add_cells(self, cells: Sequence[Cell]) -> None:
+        """Add games of several cells that were summed elsewhere, all in one step."""
+        for first, second, *sums in cells:
+            self._grow(max(first, second) + 1)
+            self._cells[first, second] += sums
+            self.total_games += int(sums[0])
         self.version += 1
 
+    def found_by(self) -> str | None:
+        """Return the source that the cells show themselves to be of; None without any."""
+        games, total = self._cells[..., 0], self._cells[..., 1]
+        if not games.any():
+            return None
+        if games.max() == 1.0:
+            return EXACT
+        mirrored = np.array_equal(games, games.T) and np.array_equal(total, -total.T) and not games.diagonal().any()
+        return PAIRS if mirrored else GAMES
+
     def games(self, slots: Slots) -> NDArray[np.float64]:
-        """Return games of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n)."""
+        """Return games, or pairs, of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n).
+
+        By pairs, a player's with itself are infinitely many: neither seating gains on the other.
+        """
         return self._of(slots)[..., 0]
 
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
@@ -65,7 +94,10 @@ class Returns:
     def interval(self, slots: Slots, bound: float, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (lower, upper) of each mean, (n, n) each: a confidence sequence for returns within [-bound, bound]."""
         cells = self._of(slots)
-        return confidence_sequence(cells[..., 0], cells[..., 1], cells[..., 2], bound, alpha)
+        known = np.isinf(cells[..., 0])
+        games, total, squares = np.moveaxis(np.where(known[..., None], 0.0, cells), -1, 0)
+        lower, upper = confidence_sequence(games, total, squares, bound, alpha)
+        return np.where(known, 0.0, lower), np.where(known, 0.0, upper)
 
     def mixture(self, slots: Slots) -> Mixture:
         """Return the equilibrium of the players at `slots` by these returns and `settings`."""
@@ -74,6 +106,8 @@ class Returns:
     def _of(self, slots: Slots) -> NDArray[np.float64]:
         self._grow(int(slots.max(initial=-1)) + 1)
         found: NDArray[np.float64] = self._cells[np.ix_(slots, slots)]
+        if self.settings.source == PAIRS:
+            found[np.equal.outer(slots, slots)] = np.inf, 0.0, 0.0
         return found
 
     def _grow(self, slots: int) -> None:

@@ -18,13 +18,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from league.empirical_game.returns import Cell
 from league.matchmaking.view import ModelRef
 from league.models.model import DISK, REDIS, ModelInfo
 from league.models.model_files import ModelFiles
 from league.models.pool import Pool
 from league.models.saved_stream import KEPT, SEGMENT, SavedStream
 from league.redis.restore import holds_one, restore
-from league.redis.shared_returns import Cell, SharedReturns
+from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store
 from league.state.fields import to_json
 from league.state.league_state import LeagueState

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from redis.exceptions import WatchError
 
-from league.redis.shared_returns import Cell, SharedReturns
+from league.empirical_game.returns import Cell
+from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store
 from league.state.history import History
 from league.state.records import match_fields, player_fields, progress_fields

@@ -14,7 +14,7 @@ import json
 import secrets
 import struct
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -22,17 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from league.empirical_game.mixture import Mixture, MixtureSettings
-from league.empirical_game.returns import FIELDS, Returns
+from league.empirical_game.returns import FIELDS, Cell, Returns
 from league.redis.scripts import Scripts
 from league.redis.texts import text
 from league.rules.win_rates import Slots
+from warren.errors import ConfigurationError
 
 BATCH = 2000  # cells sent or asked for at once
 PACKED = struct.Struct("<ddd")  # games, sum of returns, sum of their squares
 
 T = TypeVar("T")
-
-Cell = tuple[int, int, float, float, float]  # slot in seat 0, slot in seat 1, and the three of PACKED
 
 
 class SharedReturns(Returns):
@@ -51,13 +50,20 @@ class SharedReturns(Returns):
         self._scripts = Scripts(redis, prefix)
         self._writer, self._calls = secrets.token_hex(8), 0
 
-    def add(self, first: int, second: int, games: int, total: float, squares: float) -> None:
-        """Add games that were summed elsewhere, here and in Redis, in one step and once, also when it is sent again."""
+    def add_cells(self, cells: Sequence[Cell]) -> None:
+        """Add games that were summed elsewhere, here and in Redis, in one step and once, also when it is sent again.
+
+        More than BATCH cells are added in several steps.
+        """
         self._tell()
-        self._calls += 1
-        added = PACKED.pack(games, total, squares)
-        cell = int(first), int(second)
-        self._take(*cell, self._scripts("returns_add", self._writer, self._calls, *cell, added))
+        for begin in range(0, len(cells), BATCH):
+            self._calls += 1
+            places = [(int(first), int(second)) for first, second, *_ in cells[begin : begin + BATCH]]
+            added = [PACKED.pack(*sums) for _, _, *sums in cells[begin : begin + BATCH]]
+            given = [part for place, sums in zip(places, added, strict=True) for part in (*place, sums)]
+            raws = self._scripts("returns_add", self._writer, self._calls, *given)
+            for place, raw in zip(places, raws, strict=True):
+                self._take(*place, raw)
 
     def refresh(self) -> int:
         """Take in what changed in Redis since the last time; how many cells."""
@@ -112,8 +118,18 @@ class SharedReturns(Returns):
 
     def _tell(self) -> None:
         if self._own is not None and self._own != self._told:
+            if (found := self._found_in_redis()) not in (None, self._own.source):
+                raise ConfigurationError(
+                    f"league.evaluation: the returns of this league are of {found!r}, not of {self._own.source!r}; "
+                    f"go on with league.evaluation={found}, or begin a new league"
+                )
             self.redis.set(f"{self.prefix}returns:settings", json.dumps(asdict(self._own)))
             self._told = self._own
+
+    def _found_in_redis(self) -> str | None:
+        known = SharedReturns(self.redis, self.prefix)
+        known.refresh()
+        return known.found_by()
 
     def _take(self, first: int, second: int, raw: bytes) -> None:
         self._grow(max(first, second) + 1)

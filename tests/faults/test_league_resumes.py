@@ -23,10 +23,11 @@ import yaml
 from safetensors.numpy import save
 from support.own_redis import OwnRedis
 
+from league.empirical_game.returns import Cell
 from league.models.model import ModelInfo
 from league.models.pool import Pool
 from league.models.snapshots import Snapshots
-from league.redis.shared_returns import Cell, SharedReturns
+from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store
 from league.state.league_state import LeagueState
 from league.state.replay import fold, read_folder

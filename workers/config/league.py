@@ -8,12 +8,13 @@ from math import inf
 from typing import Any
 
 from agents.configuration import parse
+from league.empirical_game.mixture import SOURCES
 from league.matchmaking import kind_of
 from league.matchmaking.view import ModelRef
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME, average_name, averaged
 from league.rules.settings import Settings
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, unknown_name
 from workers.config import groups
 from workers.config.schema import fixed
 
@@ -60,6 +61,7 @@ class LeagueConfig:
     period_steps: int = 20_000  # decisions between the ends of learning periods, where snapshots are decided on
 
     # Payoff cells between frozen players
+    evaluation: str = fixed("games")  # games in each seat apart, pairs of games on one deal, or exact: computed
     evaluation_share: float = 0.25  # share of the wall time
     evaluation_games: int = 1024  # slots of one batch
     evaluation_rounds: int = 2  # games a slot plays in a batch
@@ -136,6 +138,8 @@ class LeagueConfig:
             )
 
     def _wrong_numbers(self) -> Iterator[str]:
+        if self.evaluation not in SOURCES:
+            yield unknown_name("evaluation of the league", self.evaluation, SOURCES)
         if not 0 <= self.evaluation_share < 1:
             yield f"evaluation_share={self.evaluation_share} of the league must be within 0 and below 1"
         for name in ("lease", "snapshot_every", "evaluation_every"):

@@ -16,6 +16,7 @@ from agents.algorithms.contract import provided
 from envs import exploitability
 from envs.check import check
 from envs.sources import OfALeague, most_at_once
+from league.empirical_game.mixture import EXACT, GAMES, PAIRS
 from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
@@ -153,8 +154,8 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
                 "replay_evaluations ask: they cannot begin from a seed each; draw all chance of your own game from "
                 "self.chance = envs.Chance(num_envs, seed) (docs/replays.md), or set these to 0 and null"
             )
-        if league.goal is not None and role in ("train", "evaluator"):
-            yield from _goal(league)
+        if role in ("train", "evaluator"):
+            yield from _needing_the_whole_game(league)
         games.close()
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
         algorithm = _built(league.algorithm_of(""), policy)
@@ -271,12 +272,20 @@ def _peers(config: Config, name: str, algorithm: Algorithm) -> Iterator[str]:
         )
 
 
-def _goal(league: LeagueConfig) -> Iterator[str]:
+def _needing_the_whole_game(league: LeagueConfig) -> Iterator[str]:
+    if league.goal is None and league.evaluation != EXACT:
+        return
     try:
         exploitability.load(league.env, **league.env_kwargs)
     except ConfigurationError as error:
         for problem in error.problems:
-            yield (
-                f"league: goal={league.goal} is an exploitability, and cannot be reached: {problem}; without one "
-                "(league.goal=null) the run ends by seconds or total_steps"
-            )
+            if league.goal is not None:
+                yield (
+                    f"league: goal={league.goal} is an exploitability, and cannot be reached: {problem}; without one "
+                    "(league.goal=null) the run ends by seconds or total_steps"
+                )
+            if league.evaluation == EXACT:
+                yield (
+                    f"league: evaluation={EXACT} computes payoffs from the whole game: {problem}; for others use "
+                    f"evaluation={PAIRS} or {GAMES}"
+                )

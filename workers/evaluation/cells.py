@@ -14,16 +14,15 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from agents.networks import Memory
-from agents.policies import ActionBatch, Policy, SlotMemory
+from agents.policies import Policy
 from envs import TwoPlayerVectorEnv
-from league.empirical_game.mixture import MixtureSettings
+from league.empirical_game.mixture import GAMES, PAIRS, MixtureSettings
 from league.empirical_game.restricted_game import gain_interval
 from league.empirical_game.returns import Returns
 from league.rules.win_rates import Slots
 from warren.errors import ConfigurationError
-from workers.config.league import LeagueConfig
-from workers.rollout.games.game_log import GameLog, Recording
+from workers.evaluation.cell_games import play, play_pairs
+from workers.rollout.games.game_log import Recording
 
 logger = logging.getLogger(__name__)
 
@@ -32,95 +31,6 @@ WANTED = 16  # cells that are played before a plan is made anew with what they s
 OFFERED = 64  # cells, the most useful first, of which the first that nobody else plays is taken
 
 Cell = tuple[int, int]  # slot in seat 0, slot in seat 1
-
-
-class Player(Protocol):
-    """A Policy, or anything that steps like one."""
-
-    def initial_memory(self, n: int) -> Memory: ...
-
-    def step(
-        self,
-        observation: np.ndarray,
-        memory: Memory,
-        mode: str = "sample",
-        action_mask: np.ndarray | None = None,
-        *,
-        generator: torch.Generator | None = None,
-        value: bool = True,
-        noise: np.ndarray | None = None,
-    ) -> ActionBatch: ...
-
-
-class Uniform:
-    """Plays every legal action equally often: the reference that needs no training."""
-
-    def initial_memory(self, n: int) -> Memory:
-        return {}
-
-    def step(
-        self,
-        observation: np.ndarray,
-        memory: Memory,
-        mode: str = "sample",
-        action_mask: np.ndarray | None = None,
-        *,
-        generator: torch.Generator | None = None,
-        value: bool = True,
-        noise: np.ndarray | None = None,
-    ) -> ActionBatch:
-        """Return a legal action for each observation, int64 [N]."""
-        assert action_mask is not None
-        chance = torch.rand(action_mask.shape, generator=generator).numpy() if noise is None else noise
-        return ActionBatch(np.where(action_mask, chance, -1.0).argmax(axis=1), {}, memory)
-
-
-def play(
-    games: TwoPlayerVectorEnv,
-    first: Player,
-    second: Player,
-    rounds: int,
-    generator: torch.Generator,
-    recording: Recording | None = None,
-) -> np.ndarray:
-    """Play, and return the returns of `first`, in seat 0, against `second`, in seat 1: float32 [rounds * N].
-
-    Each slot plays a fixed number of games: stopping at a number of games in all would favour short ones. `recording`:
-    all games are added to it.
-    """
-    left = np.full(games.num_envs, rounds)
-    returns = []
-    turn = games.reset()
-    games.pop_finished()
-    memories = [SlotMemory(player.initial_memory(games.num_envs)) for player in (first, second)]
-    log = None if recording is None else GameLog(games, recording.seed)
-    while left.any():
-        action = np.empty(games.num_envs, np.int64)
-        for seat, player in enumerate((first, second)):
-            rows = np.flatnonzero(turn.to_move == seat)
-            if rows.size:
-                observation, mask = turn.observation[rows], turn.action_mask[rows]
-                memory = memories[seat].of(rows)
-                noise = None if log is None else log.noise(rows)
-                acted = player.step(
-                    observation, memory, action_mask=mask, generator=generator, value=False, noise=noise
-                )
-                action[rows] = acted.action
-                memories[seat].keep(rows, acted.memory)
-        if log is not None and recording is not None:
-            log.moved(action, recording.weights)
-        turn = games.step(action)
-        if turn.done.any():
-            finished = games.pop_finished()
-            for slots in memories:
-                slots.begin(finished.index)
-            counted = left[finished.index] > 0
-            returns.append(finished.returns[counted, 0])
-            left[finished.index[counted]] -= 1
-            if log is not None and recording is not None:
-                kept = log.pop(finished, np.zeros(len(counted), np.int64), counted)
-                recording.games += [game for game in kept if game is not None]
-    return np.concatenate(returns)
 
 
 class Recorder(Protocol):
@@ -164,7 +74,8 @@ class Evaluator:
     A cell is known from `least` games on. The cells of the mixture's members are then played on, those first that are
     known worst, weighted by the shares of their players, until their mean returns are known to within `error` with
     confidence 1 - `alpha` each, at all times, or at `most` games. Returns of games lie within [-bound, bound];
-    None takes 1, or the largest that is seen.
+    None takes 1, or the largest that is seen. `source`: GAMES, or PAIRS of them, whose mean is one observation of both
+    players' cells and which leave each player's share alike in both seats.
     """
 
     def __init__(
@@ -181,6 +92,7 @@ class Evaluator:
         *,
         bound: float | None = 1.0,
         alpha: float = 0.05,
+        source: str = GAMES,
         claims: Claims | None = None,
         recorder: Recorder | None = None,
     ) -> None:
@@ -189,7 +101,7 @@ class Evaluator:
         self.generator, self.alpha = torch.Generator().manual_seed(seed), alpha
         self._rounds, self._least, self._most, self._error = rounds, least, most, error
         self._bound_is_given = bound is not None
-        returns.settings = MixtureSettings(least, alpha, bound or 1.0, temperature, error / 1000.0)
+        returns.settings = MixtureSettings(least, alpha, bound or 1.0, temperature, error / 1000.0, source)
         self._batches = 0
         self._plan: Plan | None = None
 
@@ -226,12 +138,16 @@ class Evaluator:
 
     def step(self, slots: Slots) -> bool:
         """Play one batch of games of the most useful cell that nobody else plays; False when there is none."""
-        cell = self._claims.claim(self.next_cells(slots)) if len(slots) else None
+        cell = self._claims.claim(self._offered(slots)) if len(slots) else None
         if cell is None:
             return False
         first, second = cell
         recording = None if self._recorder is None else self._recorder.begins(first)
-        found = play(self.games, self.policy_of(first), self.policy_of(second), self._rounds, self.generator, recording)
+        players = self.policy_of(first), self.policy_of(second)
+        if self._in_pairs:
+            found = play_pairs(self.games, *players, max(1, self._rounds // 2), self.generator, recording)
+        else:
+            found = play(self.games, *players, self._rounds, self.generator, recording)
         self.hold_within(found)
         self.returns.record(first, second, found)
         if self._recorder is not None and recording is not None:
@@ -254,6 +170,16 @@ class Evaluator:
             logger.warning("%s; taking that", problem)
             self.returns.settings = replace(self.returns.settings, bound=largest)
         return self._bound
+
+    def _offered(self, slots: Slots) -> list[Cell]:
+        cells = self.next_cells(slots)
+        if self._in_pairs:  # one game of a pair is of either cell of two players
+            cells = list(dict.fromkeys((min(cell), max(cell)) for cell in cells))
+        return cells
+
+    @property
+    def _in_pairs(self) -> bool:
+        return self.returns.settings.source == PAIRS
 
     def _planned(self, slots: Slots) -> Plan:
         mixture, members, _, places = self.returns.mixture(slots)
@@ -281,30 +207,3 @@ class Evaluator:
 
     def _games(self, first: int, second: int) -> float:
         return float(self.returns.games(np.array([first, second]))[0, 1])
-
-
-def evaluator_of(
-    league: LeagueConfig,
-    games: TwoPlayerVectorEnv,
-    returns: Returns,
-    policy_of: Callable[[int], Policy],
-    seed: int,
-    claims: Claims | None = None,
-    recorder: Recorder | None = None,
-) -> Evaluator:
-    """Return an evaluator with the settings of a league."""
-    return Evaluator(
-        games,
-        returns,
-        policy_of,
-        seed,
-        league.evaluation_rounds,
-        league.cell_least,
-        league.cell_most,
-        league.cell_error,
-        league.mixture_temperature,
-        bound=league.max_return or games.max_return,
-        alpha=1.0 - league.cell_confidence,
-        claims=claims,
-        recorder=recorder,
-    )

@@ -20,7 +20,7 @@ from agents.policies import SeatMemories
 from envs import Turn, TwoPlayerVectorEnv
 from league.empirical_game.confidence import confidence_sequence
 from warren.errors import ConfigurationError
-from workers.evaluation.cells import Player, Uniform
+from workers.evaluation.cell_games import Player, Uniform
 
 SEATS = 2
 

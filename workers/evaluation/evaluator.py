@@ -37,7 +37,7 @@ from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
 from workers.evaluation.batch_recorder import BatchRecorder
-from workers.evaluation.cells import evaluator_of
+from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.composition import frozen_by_kind, ranking, shares_by_kind
 from workers.evaluation.looks import Looking
 from workers.evaluation.report import Board, draw_all
@@ -87,6 +87,7 @@ class EvaluatorRole(RoleProcess):
             self._policy_at,
         )
         self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims, recorder)
+        self.returns.refresh()  # refused where they are of another source
         self.scores = Scores(league, run_folder(config), seed) if not config.evaluator_id else None
         looks = SharedLooks(session.redis, self.store.prefix)
         self._looking = Looking(self.evaluator, looks, self._newest, league.period_steps)

@@ -13,7 +13,7 @@ from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.config.schema import from_yaml
-from workers.evaluation.cells import evaluator_of
+from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.duplicate_deals import Side
 from workers.evaluation.report import saved
 from workers.runtime.league_paths import league_of

@@ -21,7 +21,7 @@ from envs.sequence_form import SequenceForm
 from league.matchmaking.view import ModelRef
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
-from workers.evaluation.cells import Player, Uniform, play
+from workers.evaluation.cell_games import Player, Uniform, play
 from workers.learning.metrics import drop_half_line
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ from league.state.league_state import Event, Match
 from warren.errors import ConfigurationError
 from workers.config import initial_weights, teachers
 from workers.config.league import LeagueConfig
-from workers.evaluation.cells import evaluator_of
+from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.looks import look
 from workers.leagues.turns import CREDIT, Turns, shares_of
 from workers.rollout.games.games_in_play import Opponent

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from support.own_redis import OwnRedis
 from support.store_fixtures import store_on
 
+from league.empirical_game.mixture import MixtureSettings
 from league.empirical_game.returns import Returns
 from league.models.pool import Pool
 from league.models.snapshots import Snapshots
 from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store
+from warren.errors import ConfigurationError
 
 SLOTS = np.arange(6)
 
@@ -110,6 +112,23 @@ def test_a_refresh_asks_for_one_number_while_nothing_changed_and_then_for_what_d
             if run_name in command["command"]:
                 sent.append(command["command"])
     assert sent == [f"GET {run_name}returns:version"]
+
+
+def test_pairs_are_of_both_cells_in_one_step_and_are_not_mixed_with_games(client: redis.Redis, run_name: str) -> None:
+    one, other, expected = SharedReturns(client, run_name), SharedReturns(client, run_name), Returns()
+    for returns in (one, expected):
+        returns.settings = MixtureSettings(source="pairs")
+        returns.record(1, 4, [0.5, -1.0, 2.0])
+        returns.record(2, 1, [0.25])
+    assert (other.refresh(), other.version) == (4, 2)
+    for returns in (one, other):
+        assert_equal(returns, expected)
+        assert returns.matrix(SLOTS)[4, 1] == -0.5 and returns.found_by() == "pairs"
+    for source in ("games", "exact"):
+        third = SharedReturns(client, run_name)
+        third.settings = MixtureSettings(source=source)
+        with pytest.raises(ConfigurationError, match=f"are of 'pairs', not of '{source}'; go on with .*=pairs"):
+            third.refresh()
 
 
 def test_after_a_crash_that_forgot_something_it_is_forgotten_here_too(client: redis.Redis, run_name: str) -> None:

@@ -184,6 +184,14 @@ def test_goal_is_refused_for_games_too_large_to_solve(problems: Problems, role: 
     assert reason in line and line.endswith("(league.goal=null) the run ends by seconds or total_steps")
 
 
+def test_exact_payoffs_are_refused_for_a_game_without_a_sequence_form(problems: Problems) -> None:
+    given = ("league=rps", "trial=some-trial", "++league.goal=null", "league.evaluation=exact")
+    assert problems(*given) == []
+    (line,) = problems(*given, "league.env=pettingzoo:connect_four_v3")
+    assert line.startswith("league: evaluation=exact computes payoffs from the whole game: ")
+    assert line.endswith("for others use evaluation=pairs or games")
+
+
 def test_a_goal_of_a_game_that_is_small_enough_is_taken(problems: Problems) -> None:
     assert problems("experiment=kuhn") == []
 

@@ -5,9 +5,13 @@ import torch
 import envs
 from agents import build_policy
 from envs import exploitability
+from league.empirical_game.confidence import confidence_sequence
 from league.empirical_game.returns import Returns
 from warren.errors import ConfigurationError
-from workers.evaluation.cells import Evaluator, play
+from workers.config.league import LeagueConfig
+from workers.evaluation.by_settings import evaluator_of as evaluator_by_settings
+from workers.evaluation.cell_games import play, play_pairs
+from workers.evaluation.cells import Evaluator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -42,17 +46,111 @@ def test_mean_returns_are_those_that_the_exact_payoff_expects_in_each_seat(env_i
         assert abs(returns.mean() - expected) < 4 * returns.std() / np.sqrt(len(returns))
 
 
+def exact_cells(env_id, players):
+    """Return the expected return of each player in seat 0 against each in seat 1, (n, n)."""
+    form = exploitability.load(env_id)
+    plans = [form.plans(exploitability.tabulate(form, player.probabilities)) for player in players]
+    return np.array([[form.payoff(mine[0], theirs[1]) for theirs in plans] for mine in plans])
+
+
+def test_intervals_of_duplicate_deals_hold_the_exact_payoff_and_are_narrower():
+    games = envs.make_two_player("openspiel:kuhn_poker", 1000, 3)
+    first, second = policies(games, 2)
+    exact = exact_cells("openspiel:kuhn_poker", (first, second))
+    expected = (exact[0, 1] - exact[1, 0]) / 2.0
+    generator = torch.Generator().manual_seed(5)
+    pairs = play_pairs(games, first, second, 100, generator).reshape(400, 250).astype(np.float64)
+    error = pairs.std(axis=1, ddof=1) / np.sqrt(250)
+    missed = np.abs(pairs.mean(axis=1) - expected) > 1.96 * error
+    assert 0.02 < missed.mean() < 0.085, "one in twenty, as pairs are independent of each other"
+    lower, upper = confidence_sequence(250, pairs.sum(axis=1), np.square(pairs).sum(axis=1), 2.0, 0.05)
+    assert ((lower <= expected) & (expected <= upper)).mean() > 0.98
+    alone = np.stack([play(games, first, second, 100, generator), -play(games, second, first, 100, generator)])
+    assert pairs.std() < 0.9 * alone.mean(axis=0).std(), "two games of one deal say more than two of different ones"
+
+
+class WithoutSeeds:
+    chance = None
+
+    def __init__(self, games):
+        self._games = games
+
+    def reset(self, seeds):
+        assert seeds is None
+        return self._games.reset()
+
+    def __getattr__(self, name):
+        return getattr(self._games, name)
+
+
+def test_without_seeds_of_games_pairs_only_swap_seats():
+    games = WithoutSeeds(envs.make_two_player("matrix:biased_rps", 500, 3))
+    first, second = policies(games, 2)
+    found = play_pairs(games, first, second, 20, torch.Generator().manual_seed(5))
+    exact = exact_cells("matrix:biased_rps", (first, second))
+    expected = (exact[0, 1] - exact[1, 0]) / 2.0
+    assert found.shape == (10_000,) and abs(found.mean() - expected) < 4 * found.std() / 100
+
+
+def test_by_pairs_half_of_the_cells_are_played_and_both_seats_play_one_mixture():
+    games = envs.make_two_player("openspiel:kuhn_poker", 512, 3)
+    players = policies(games, 4, spread=2.0)
+    evaluator, returns = evaluator_of(players, games, rounds=2, least=512, error=0.05, source="pairs", bound=2.0)
+    slots, played = np.arange(4), set()
+    while offered := evaluator._offered(slots):
+        played.add(offered[0])
+        evaluator.step(slots)
+    assert played and all(first < second for first, second in played)
+    matrix, mixture = returns.matrix(slots), evaluator.mixture(slots)
+    np.testing.assert_array_equal(matrix, -matrix.T)
+    np.testing.assert_allclose(mixture[0], mixture[1])
+    assert returns.found_by() == "pairs" and np.isinf(returns.games(slots).diagonal()).all()
+    exact = exact_cells("openspiel:kuhn_poker", players)
+    payoff = (exact - exact.T) / 2.0
+    lower, upper = returns.interval(slots, 2.0, 0.05)
+    met = returns.games(slots) > 0
+    assert ((lower <= payoff) & (payoff <= upper))[met].all()
+    low, high = evaluator.gain_within(slots, mixture)
+    members = np.flatnonzero(mixture[0])
+    assert low <= (payoff[members] @ mixture[0]).max() <= high < 0.2
+
+
+def test_exact_cells_are_those_of_the_whole_game_each_computed_once():
+    config = LeagueConfig.from_dict(
+        {"env": "openspiel:kuhn_poker", "players": {"main": {"kind": "random"}}, "evaluation": "exact"}
+    )
+    games = envs.make_two_player(config.env, 2, 3)
+    players, returns, tabulated = policies(games, 5), Returns(), []
+
+    def policy_of(slot):
+        tabulated.append(slot)
+        return players[slot]
+
+    evaluator = evaluator_by_settings(config, games, returns, policy_of, 1)
+    assert [evaluator.step(np.arange(count)) for count in (3, 3, 3, 3)] == [True, True, True, False]
+    assert [evaluator.step(np.arange(5)) for _ in range(3)] == [True, True, False]
+    exact, slots = exact_cells(config.env, players), np.arange(5)
+    np.testing.assert_allclose(returns.matrix(slots), exact, atol=1e-12)
+    assert returns.total_games == 25 and returns.found_by() == "exact" and sorted(tabulated) == [0, 1, 2, 3, 4]
+    mixture = evaluator.mixture(slots)
+    value = mixture[0] @ exact @ mixture[1]
+    assert (exact @ mixture[1]).max() - value < 1e-9 and value - (mixture[0] @ exact).min() < 1e-9
+    assert evaluator.gain_within(slots, mixture) == pytest.approx((0.0, 0.0), abs=1e-9)
+    with pytest.raises(ConfigurationError, match="evaluation of the league"):
+        LeagueConfig.from_dict({"env": config.env, "players": {"main": {"kind": "random"}}, "evaluation": "exactly"})
+
+
 def test_who_has_not_met_all_the_others_of_a_mixture_is_not_in_it():
     games = envs.make_two_player("matrix:rps", 16, 3)
     players = policies(games, 4, spread=3.0)
     evaluator, returns = evaluator_of(players, games, rounds=1, least=16, error=1.0)
     slots, played = np.arange(4), []
-    while cells := evaluator.next_cells(slots):
+    while wanted := evaluator.next_cells(slots):
         mixture = evaluator.mixture(slots)
         np.testing.assert_allclose(mixture.sum(axis=1), 1.0)
         inside = np.flatnonzero(mixture.max(axis=0))
         assert played == [] or (returns.games(slots)[np.ix_(inside, inside)] >= 16).all()
-        played.append(cells[0])
+        played.append(wanted[0])
         evaluator.step(slots)
     assert len(set(played)) == len(played)  # `error` is wide: every cell that is wanted is played once
     assert (returns.games(slots) <= 16).all()

@@ -15,7 +15,7 @@ from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
-from workers.evaluation.cells import Uniform
+from workers.evaluation.cell_games import Uniform
 from workers.evaluation.scores import FILE, Scores, read_scores
 
 PLAYERS = {"main": {"kind": "main_agent"}}

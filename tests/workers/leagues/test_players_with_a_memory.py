@@ -10,7 +10,7 @@ from agents.algorithms.batches import Batch
 from agents.trajectories import concatenate
 from envs import Turn, TwoPlayerVectorEnv, exploitability
 from workers.config.league import LeagueConfig
-from workers.evaluation.cells import Uniform, play
+from workers.evaluation.cell_games import Uniform, play
 from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
 from workers.rollout.games.selfplay_sampler import MatchSampler, Opponent

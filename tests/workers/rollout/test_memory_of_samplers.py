@@ -13,7 +13,7 @@ from agents import build_algorithm, build_policy
 from agents.networks import Heads, Network
 from agents.policies import Policy
 from agents.policies.categorical import Categorical
-from workers.evaluation.cells import Uniform, play
+from workers.evaluation.cell_games import Uniform, play
 from workers.rollout.games.selfplay_sampler import MatchSampler, Opponent
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.trained import Trained
