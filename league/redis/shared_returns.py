@@ -46,6 +46,7 @@ class SharedReturns(Returns):
         super().__init__()
         self._own: MixtureSettings | None = None
         self._told = MixtureSettings()
+        self._sent: MixtureSettings | None = None
         self.redis, self.prefix = redis, prefix
         self._scripts = Scripts(redis, prefix)
         self._writer, self._calls = secrets.token_hex(8), 0
@@ -117,14 +118,14 @@ class SharedReturns(Returns):
         self._own = settings
 
     def _tell(self) -> None:
-        if self._own is not None and self._own != self._told:
+        if self._own is not None and self._own != self._sent:
             if (found := self._found_in_redis()) not in (None, self._own.source):
                 raise ConfigurationError(
                     f"league.evaluation: the returns of this league are of {found!r}, not of {self._own.source!r}; "
                     f"go on with league.evaluation={found}, or begin a new league"
                 )
             self.redis.set(f"{self.prefix}returns:settings", json.dumps(asdict(self._own)))
-            self._told = self._own
+            self._sent = self._own
 
     def _found_in_redis(self) -> str | None:
         known = SharedReturns(self.redis, self.prefix)
