@@ -190,7 +190,6 @@ TABLE: dict[str, Run | NotRun] = {
         "football is built in minutes; tests/workers/replays/test_video.py films another game"
     ),
     "python -m workers.replay runs/connect_four --check": Run(says="came to their recorded results"),
-    "python -m workers.play runs/connect_four --player main@0": Run(typed=ENTER, says="game 1 is over"),
     "python -m workers.play openspiel:tic_tac_toe": Run(typed=ENTER, says="your move as player 0"),
     "python -m workers.play openspiel:kuhn_poker --against runs/kuhn": Run(typed=ENTER, says="game 1 is over"),
     "python -m workers.play runs/connect_four/TRIAL --player main@0 --seat alternate": Run(
