@@ -15,6 +15,8 @@ from envs.game_tree import GameTree, TreeVectorEnv
 from envs.games.connect_four import COLUMNS, ROWS, ConnectFour
 from envs.games.openspiel_tree import expand, tree_size
 from envs.large.game import LargeGame
+from envs.large.goofspiel import Goofspiel
+from envs.large.liars_dice import LiarsDice
 from envs.large.phantom import MOST_CELLS, dark_hex, phantom_ttt
 from envs.sequence_form import SequenceForm
 from envs.two_player.chance import Chance
@@ -24,6 +26,8 @@ from warren.errors import ConfigurationError, UnknownName
 PLAYED_ON_TREE = 20_000  # histories up to which a game is played on its tree: a second to build, megabytes to hold
 SOLVED_ON_TREE = 2_000_000  # histories up to which it is solved exactly: minutes and gigabytes
 SMALL_BOARD = 6  # cells of dark hex up to which the game has so few
+# Goofspiel that envs.large knows; with fewer cards it is written out.
+GOOFSPIEL, LARGE_SUITS = {"players": 2, "num_turns": -1, "egocentric": False, "points_order": "random"}, (5, 6)
 
 
 def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -> TwoPlayerVectorEnv:
@@ -55,15 +59,20 @@ def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
 def large(name: str, /, **parameters: Any) -> LargeGame | None:
     """Return the game if it is too large to be written out and its structure is known; None for any other."""
     game = load(name, **parameters)
-    given = dict(game.get_parameters())
+    given: dict[str, Any] = dict(game.get_parameters())
     env_id = f"openspiel:{name}"
-    if given.get("obstype") != "reveal-nothing":
-        return None
-    match game.get_type().short_name, given["gameversion"]:
-        case "phantom_ttt", "classical":
-            return phantom_ttt(env_id)
-        case "dark_hex", "cdh" if SMALL_BOARD < given["num_rows"] * given["num_cols"] <= MOST_CELLS:
-            return dark_hex(env_id, given["num_rows"], given["num_cols"])
+    match game.get_type().short_name, given:
+        case "phantom_ttt", {"obstype": "reveal-nothing", "gameversion": version}:
+            return phantom_ttt(env_id, version == "abrupt")
+        case "dark_hex", {"obstype": "reveal-nothing", "gameversion": version, "num_rows": rows, "num_cols": columns}:
+            if SMALL_BOARD < rows * columns <= MOST_CELLS:
+                return dark_hex(env_id, rows, columns, version == "adh")
+        case "liars_dice", {"bidding_rule": "reset-face", "numdice": dice, "dice_sides": sides}:
+            if sides ** (2 * dice) << (2 * dice * sides + 1) > SOLVED_ON_TREE:
+                return LiarsDice(env_id, dice, sides)
+        case "turn_based_simultaneous_game", {"game": {"name": "goofspiel", "imp_info": True, **inner}}:
+            if GOOFSPIEL.items() <= inner.items() and inner["num_cards"] in LARGE_SUITS:
+                return Goofspiel(env_id, inner["num_cards"], inner["returns_type"] == "point_difference")
     return None
 
 

@@ -8,23 +8,29 @@ from functools import cached_property
 import numpy as np
 
 from envs.large.game import BATCH, LargeGame, Plan, PolicyFunction, ask
-from envs.large.phantom_histories import DIGIT, Level, PhantomRules, levels
-from envs.large.phantom_payoffs import PhantomPayoffs
+from envs.large.phantom_abrupt import AbruptPayoffs
+from envs.large.phantom_classical import ClassicalPayoffs
+from envs.large.phantom_histories import DIGIT, Level, Payoffs, PhantomRules, levels
 
 # (whether a cell holds the player's own stone bool [M, cells], the opponent's as far as seen, the player) -> [M, ...]
 View = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 MOST_CELLS = 9
-GIB = 1.5  # of memory, and time of one core, at nine cells
-COST = "about 12 s of one core, and what a policy takes for 6 million information states"
+# GiB of memory, and time, at nine cells: of a classical game, of an abrupt one.
+COSTS = (
+    (1.5, "about 12 s of one core, and what a policy takes for 6 million information states"),
+    (4.0, "about 110 s of one core, and what a policy takes for 27 million information states"),
+)
 WHITE, EMPTY, BLACK, STATES = 3, 4, 5, 9  # of a cell in dark hex, as OpenSpiel numbers them
 
 
 class PhantomGame(LargeGame):
     """Both players' private histories, and the payoffs of all games by their stones."""
 
-    def __init__(self, name: str, rules: PhantomRules, view: View, shape: tuple[int, ...]) -> None:
-        super().__init__(name, *((GIB, COST) if rules.cells == MOST_CELLS else (0.5, "seconds")))
-        self.rules, self._view, self._shape = rules, view, shape
+    def __init__(
+        self, name: str, rules: PhantomRules, view: View, shape: tuple[int, ...], abrupt: bool = False
+    ) -> None:
+        super().__init__(name, *(COSTS[abrupt] if rules.cells == MOST_CELLS else (0.5, "seconds")))
+        self.rules, self._view, self._shape, self._abrupt = rules, view, shape, abrupt
 
     @cached_property
     def states(self) -> int:
@@ -33,11 +39,11 @@ class PhantomGame(LargeGame):
 
     @cached_property
     def _levels(self) -> list[list[Level]]:
-        return [list(levels(self.rules, player)) for player in range(2)]
+        return [list(levels(self._payoffs, player)) for player in range(2)]
 
     @cached_property
-    def _payoffs(self) -> PhantomPayoffs:
-        return PhantomPayoffs(self.rules)
+    def _payoffs(self) -> Payoffs:
+        return AbruptPayoffs(self.rules) if self._abrupt else ClassicalPayoffs(self.rules)
 
     def plan(self, player: int, policy: PolicyFunction) -> Generator[None, None, Plan]:
         """Return the plan of `policy`, float64 [M, width] of each level; yield after each batch."""
@@ -69,28 +75,30 @@ class PhantomGame(LargeGame):
         """Return what the best reply of `player` earns: one pass over its own information states, the last first."""
         weights = np.zeros(self._payoffs.sizes[1 - player])
         for level, plan in zip(self._levels[1 - player], opponent, strict=True):
-            weights += np.bincount(level.signature.ravel(), plan.ravel(), len(weights))
+            for signature in level.signatures:
+                weights += np.bincount(signature.ravel(), plan.ravel(), len(weights))
         earned = self._payoffs.against(player, weights)
         value, entry = np.zeros(0), np.zeros(0, np.int32)
         for level in reversed(self._levels[player]):
-            later = np.bincount(entry, value, level.signature.size).reshape(level.shape)
-            value, entry = (earned[level.signature] + later).max(axis=1), level.entry
+            moves = earned[level.signatures].sum(axis=0)
+            moves += np.bincount(entry, value, moves.size).reshape(moves.shape)
+            value, entry = moves.max(axis=1), level.entry
         return float(value[0])
 
 
-def phantom_ttt(name: str) -> PhantomGame:
+def phantom_ttt(name: str, abrupt: bool = False) -> PhantomGame:
     """Return OpenSpiel's phantom tic-tac-toe."""
     lines = [0b111 << 3 * i for i in range(3)] + [0b1001001 << i for i in range(3)] + [0b100010001, 0b001010100]
     sets = np.arange(1 << 9)
     won = np.any([sets & line == line for line in lines], axis=0)
-    return PhantomGame(name, PhantomRules(9, np.stack([won, won])), _marks, (1, 108))
+    return PhantomGame(name, PhantomRules(9, np.stack([won, won])), _marks, (1, 108), abrupt)
 
 
-def dark_hex(name: str, rows: int, columns: int) -> PhantomGame:
+def dark_hex(name: str, rows: int, columns: int, abrupt: bool = False) -> PhantomGame:
     """Return OpenSpiel's dark hex. Player 0 connects the first row with the last, player 1 the columns."""
     cells = rows * columns
     shape = (cells * (STATES + cells),)
-    return PhantomGame(name, PhantomRules(cells, hex_wins(rows, columns)), _hexagons, shape)
+    return PhantomGame(name, PhantomRules(cells, hex_wins(rows, columns)), _hexagons, shape, abrupt)
 
 
 def hex_wins(rows: int, columns: int) -> np.ndarray:

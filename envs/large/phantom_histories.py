@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,14 +31,14 @@ class PhantomRules:
         return (self.cells + 1 - player) // 2
 
     def hidden(self, player: int) -> np.ndarray:
-        """bool [most + 1, 2**cells (seen), 2**cells (tried)]: whether the opponent may have that many stones.
+        """bool [cells + 1, 2**cells (seen), 2**cells (tried)]: whether the opponent may have that many stones.
 
         Those seen are among them, the others on cells not tried; a set that has won is none.
         """
         size = 1 << self.cells
-        possible = np.zeros((self.most(1 - player) + 1, size, size), np.bool_)
+        possible = np.zeros((self.cells + 1, size, size), np.bool_)
         seen = np.arange(size)
-        for stones in np.flatnonzero(~self.wins[1 - player] & (self.stones <= self.most(1 - player))):
+        for stones in np.flatnonzero(~self.wins[1 - player]):
             known = seen[(seen & ~stones) == 0]
             # Of the tried cells the opponent has just those that were seen.
             for tried in known[None, :] | (seen[(seen & stones) == 0])[:, None]:
@@ -54,62 +55,91 @@ class Level:
     own: np.ndarray  # int16 [M]: its stones as bits
     seen: np.ndarray  # int16 [M]: the opponent's that it has run into
     entry: np.ndarray  # int32 [M]: the move that led here, in the level before: row * width + rank among cells left
-    signature: np.ndarray  # int32 [M, width]: of its stones, the new one among them, and of what it saw; see signatures
+    signatures: np.ndarray  # int32 [ways, M, width]: of each move, by what may come of it
 
     @property
     def shape(self) -> tuple[int, int]:
         """States, and moves at each."""
-        rows, width = self.signature.shape
+        _, rows, width = self.signatures.shape
         return rows, width
 
 
-def signatures(rules: PhantomRules, player: int) -> list[tuple[int, int, int, int]]:
-    """(stones k, offset, orders, base) for every k; a signature is offset + seen * orders + order.
+class Payoffs(ABC):
+    """Player 0's return in every game, bilinear in what each player's histories of a signature weigh together.
 
-    `order` is the rank of the order in which the k stones were placed; `seen` has a digit for each other cell, how many
-    stones the opponent had when it was run into there, 0 for never. What happened between two of its own stones, in
-    which order, matters to nobody else.
+    A signature is what matters to the other player of a history that ends with a move.
     """
-    found, offset, orders = [], 0, 1
-    for k in range(1, rules.most(player) + 1):
-        orders *= rules.cells - k + 1
-        base = k + player  # from 0 to the opponent's stones before the k-th of one's own
-        found.append((k, offset, orders, base))
-        offset += orders * base ** (rules.cells - k)
-    return found
 
+    def __init__(self, rules: PhantomRules) -> None:
+        self.rules = rules
+        self.hidden = [rules.hidden(player) for player in range(2)]
+        self.sizes = [0, 0]  # signatures of each player
 
-def levels(rules: PhantomRules, player: int) -> Iterator[Level]:
-    """Yield all information states of `player` at which it moves, by number of tries."""
-    places = {k: rest for k, *rest in signatures(rules, player)}
-    hidden = rules.hidden(player)
-    one = np.zeros(1, np.int64)
-    state = _States(one, one.astype(np.int16), one.astype(np.int16), one, one, one.astype(np.int32))
-    for tries in range(rules.cells):
-        if not len(state.order):
-            return
-        signature = np.concatenate([_signature(rules, player, part, places) for part in state.parts()])
-        yield Level(tries, state.order, state.own, state.seen, state.entry, signature)
-        parts = zip(state.firsts(), state.parts(), strict=True)
-        grown = [_grown(rules, player, part, tries, first, hidden) for first, part in parts]
-        state = _States(*(np.concatenate(column) for column in zip(*grown, strict=True)))
+    @abstractmethod
+    def possible(self, player: int, states: States, tries: int) -> np.ndarray:
+        """bool [M]: whether `player` can have made these tries without the game being over; its stones have not won."""
+
+    @abstractmethod
+    def signatures(self, player: int, states: States, tries: int, moves: np.ndarray) -> np.ndarray:
+        """int32 [ways, M, width] of `moves` int64 [M, width] at `states`."""
+
+    @abstractmethod
+    def against(self, player: int, weights: np.ndarray) -> np.ndarray:
+        """Return what each signature of `player` earns it, float64, against `weights` of the opponent's signatures."""
 
 
 @dataclass(frozen=True)
-class _States:
+class States:
+    """Columns of a level; see Level."""
+
     order: np.ndarray
     own: np.ndarray
     seen: np.ndarray
-    when: np.ndarray  # int64 [M]: DIGIT bits a cell, the opponent's stones when it was run into there
-    rank: np.ndarray  # int64 [M]: of the order of its stones
     entry: np.ndarray
 
-    def firsts(self) -> range:
-        return range(0, len(self.order), CHUNK)
+    def __getitem__(self, rows: slice | np.ndarray) -> States:
+        return States(self.order[rows], self.own[rows], self.seen[rows], self.entry[rows])
 
-    def parts(self) -> Iterator[_States]:
-        for first in self.firsts():
-            yield _States(*(getattr(self, name)[first : first + CHUNK] for name in self.__dataclass_fields__))
+    def parts(self) -> Iterator[tuple[int, States]]:
+        """Yield (first row, at most CHUNK rows)."""
+        for first in range(0, len(self.order), CHUNK):
+            yield first, self[first : first + CHUNK]
+
+    def history(self, tries: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield (cell int64 [M], whether a stone was placed there bool [M]) of each try, the first one first."""
+        for number in range(tries):
+            cell = self.order >> (DIGIT * number) & 15
+            yield cell, (self.own >> cell & 1).astype(np.bool_)
+
+
+def levels(payoffs: Payoffs, player: int) -> Iterator[Level]:
+    """Yield all information states of `player` at which it moves, by number of tries."""
+    cells = payoffs.rules.cells
+    states = States(*(np.zeros(1, dtype) for dtype in (np.int64, np.int16, np.int16, np.int32)))
+    for tries in range(cells):
+        if not len(states.order):
+            return
+        signatures, grown = [], []
+        for first, part in states.parts():
+            moves = cells_left(cells, part.own | part.seen, cells - tries).astype(np.int64)
+            signatures.append(payoffs.signatures(player, part, tries, moves))
+            grown += _grown(payoffs, player, part, tries, first, moves)
+        found = np.concatenate(signatures, axis=1)
+        yield Level(tries, states.order, states.own, states.seen, states.entry, found)
+        columns = ("order", "own", "seen", "entry")
+        states = States(*(np.concatenate([getattr(part, name) for part in grown]) for name in columns))
+
+
+def _grown(payoffs: Payoffs, player: int, part: States, tries: int, first: int, moves: np.ndarray) -> list[States]:
+    """Return the states that follow, those after a stone and those after running into one."""
+    rows, width = moves.shape
+    row, move = np.repeat(np.arange(rows), width), moves.ravel()
+    bit = (1 << move).astype(np.int16)
+    entry = (first * width + np.arange(len(row))).astype(np.int32)
+    order, own, seen = part.order[row] | move << (DIGIT * tries), part.own[row], part.seen[row]
+    after = States(order, own | bit, seen, entry), States(order, own, seen | bit, entry)
+    after = after[0][~payoffs.rules.wins[player][after[0].own]], after[1]
+    return [states[payoffs.possible(player, states, tries + 1)] for states in after]
 
 
 def cells_left(cells: int, tried: np.ndarray, width: int) -> np.ndarray:
@@ -118,45 +148,20 @@ def cells_left(cells: int, tried: np.ndarray, width: int) -> np.ndarray:
     return np.nonzero(free)[1].astype(np.int8).reshape(-1, width)
 
 
-def _signature(rules: PhantomRules, player: int, part: _States, places: dict[int, list[int]]) -> np.ndarray:
-    cells = rules.cells
-    tries = int(rules.stones[part.own[0] | part.seen[0]])
-    move = cells_left(cells, part.own | part.seen, cells - tries).astype(np.int64)
-    k = rules.stones[part.own].astype(np.int64) + 1
-    offset, orders, base = (np.array([0, *(places[n][i] for n in sorted(places))])[k][:, None] for i in range(3))
-    below = rules.stones[part.own[:, None] & ((1 << move) - 1)]
-    rank = part.rank[:, None] * (cells - k + 1)[:, None] + move - below
-    code = np.zeros_like(move)
-    for cell in range(cells):
-        others = (((part.own >> cell) & 1) == 0)[:, None] & (move != cell)
-        digit = (part.when >> (DIGIT * cell) & 15)[:, None]
-        code = np.where(others, code * base + digit, code)
-    return np.asarray(offset + code * orders + rank, np.int32)
-
-
-def _grown(
-    rules: PhantomRules, player: int, part: _States, tries: int, first: int, hidden: np.ndarray
-) -> tuple[np.ndarray, ...]:
-    """Return the columns of the states that follow, those after a stone before those after a collision."""
-    cells, width = rules.cells, rules.cells - tries
-    move = cells_left(cells, part.own | part.seen, width).astype(np.int64).ravel()
-    row = np.repeat(np.arange(len(part.order)), width)
-    entry = first * width + np.arange(len(row))
-    order = part.order[row] | (move << (DIGIT * tries))
-    bit = (1 << move).astype(np.int16)
-    own, seen = part.own[row], part.seen[row]
-    theirs = rules.stones[own].astype(np.int64) + player
-    columns = []
-    for placed in (True, False):
-        mine, known = (own | bit, seen) if placed else (own, seen | bit)
-        stones = rules.stones[mine].astype(np.int64)
-        there = stones + player  # the opponent's stones at the next decision
-        going = (stones + there < cells) & ~rules.wins[player][mine]
-        going[going] = hidden[there[going], known[going], (mine | known)[going]]
-        if placed:
-            below = rules.stones[own & (bit - 1)]
-            rank, when = part.rank[row] * (cells - stones + 1) + move - below, part.when[row]
-        else:
-            rank, when = part.rank[row], part.when[row] | (theirs << (DIGIT * move))
-        columns.append([column[going] for column in (order, mine, known, when, rank, entry)])
-    return tuple(np.concatenate(pair) for pair in zip(*columns, strict=True))
+def orders_of_stones(rules: PhantomRules, stones: tuple[int, int], winner: int) -> tuple[np.ndarray, np.ndarray]:
+    """int8 [pairs, stones] of each player: all orders of its stones where the last one of `winner` wins for it."""
+    first, total = stones[0], sum(stones)
+    order, used = np.zeros((1, 0), np.int8), np.zeros(1, np.int64)
+    for number in range(total if total <= rules.cells else 0):
+        player = 0 if number < first else 1
+        last = number == (first if player == 0 else total) - 1
+        row, cell = np.nonzero((used[:, None] >> np.arange(rules.cells) & 1) == 0)
+        order = np.concatenate([order[row], cell[:, None].astype(np.int8)], axis=1)
+        used = used[row] | 1 << cell
+        own = order[:, :first] if player == 0 else order[:, first:]
+        sets = np.bitwise_or.reduce(1 << own.astype(np.int64), axis=1)
+        keep = rules.wins[player][sets] == (last and player == winner)
+        order, used = order[keep], used[keep]
+    if order.shape[1] < total or not stones[winner]:
+        return np.zeros((0, stones[0]), np.int8), np.zeros((0, stones[1]), np.int8)
+    return order[:, :first], order[:, first:]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyspiel
 import pytest
+from support.drawn_policies import drawn
 
 from envs import exploitability
 from envs.game_tree import TERMINAL
@@ -29,22 +30,10 @@ def tree_of(name: str) -> SequenceForm:
     return SequenceForm.from_tree(write_out(name, Shown(pyspiel.load_game(name))))
 
 
-def drawn(seed: int) -> Any:
-    """A policy that is another one for every seed, and the same wherever the same is observed."""
-    rows = np.random.default_rng(seed).normal(size=(4096, 16))
-
-    def policy(observation: np.ndarray, action_mask: np.ndarray) -> np.ndarray:
-        flat = observation.reshape(len(observation), -1)
-        logits = np.sin(flat @ rows[: flat.shape[1], : action_mask.shape[1]]) * 4.0
-        weights = np.where(action_mask, np.exp(logits), 0.0)
-        return weights / weights.sum(axis=1, keepdims=True)
-
-    return policy
-
-
-@pytest.fixture(scope="module")
-def two_by_two() -> tuple[PhantomGame, SequenceForm]:
-    return dark_hex("dark_hex", 2, 2), tree_of("dark_hex(board_size=2)")
+@pytest.fixture(scope="module", params=["cdh", "adh"])
+def two_by_two(request: pytest.FixtureRequest) -> tuple[PhantomGame, SequenceForm]:
+    tree = tree_of(f"dark_hex(board_size=2,gameversion={request.param})")
+    return dark_hex("dark_hex", 2, 2, abrupt=request.param == "adh"), tree
 
 
 def test_the_states_of_dark_hex_are_those_of_the_game_written_out(two_by_two: Any) -> None:
@@ -68,7 +57,7 @@ def test_that_of_a_mixture_by_seat_is_that_of_the_game_written_out(two_by_two: A
     assert game.exploitability(policies, shares) == pytest.approx(known, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["phantom_ttt", "dark_hex"])
+@pytest.mark.parametrize("name", ["phantom_ttt", "dark_hex", "phantom_ttt(gameversion=abrupt)"])
 def test_what_a_player_is_shown_and_when_it_wins_are_openspiels(name: str) -> None:
     game = exploitability.large(f"openspiel:{name}")
     assert isinstance(game, PhantomGame)
@@ -80,7 +69,7 @@ def test_what_a_player_is_shown_and_when_it_wins_are_openspiels(name: str) -> No
         while not state.is_terminal():
             player = state.current_player()
             columns = [np.array([column[player]]) for column in (order, own, seen)]
-            level = Level(tries[player], *columns, np.zeros(1, np.int32), np.zeros((1, 1), np.int32))
+            level = Level(tries[player], *columns, np.zeros(1, np.int32), np.zeros((1, 1, 1), np.int32))
             observation, action_mask = game.observe(player, level, slice(0, 1))
             np.testing.assert_array_equal(observation.ravel(), state.information_state_tensor(player))
             assert np.flatnonzero(action_mask[0]).tolist() == state.legal_actions()
@@ -97,8 +86,8 @@ def test_what_a_player_is_shown_and_when_it_wins_are_openspiels(name: str) -> No
 class Row(Rules):
     """A phantom game on a row of cells: who has `length` stones side by side has won."""
 
-    def __init__(self, cells: int, length: int) -> None:
-        self.num_actions, self.length = cells, length
+    def __init__(self, cells: int, length: int, abrupt: bool) -> None:
+        self.num_actions, self.length, self.abrupt = cells, length, abrupt
 
     def initial(self) -> Any:
         return 0, ((), ()), ((), ())  # who moves, the stones of each, the tries of each
@@ -116,7 +105,7 @@ class Row(Rules):
         mine = tries[player] + (action,)
         tries = (mine, tries[1]) if player == 0 else (tries[0], mine)
         if action in stones[1 - player]:
-            return player, stones, tries
+            return (1 - player if self.abrupt else player), stones, tries
         mine = stones[player] + (action,)
         return 1 - player, (mine, stones[1]) if player == 0 else (stones[0], mine), tries
 
@@ -134,21 +123,19 @@ class Row(Rules):
         return shown
 
 
-def row_of(cells: int, length: int) -> PhantomGame:
+def row_of(cells: int, length: int, abrupt: bool) -> PhantomGame:
     sets = np.arange(1 << cells)
     row = (1 << length) - 1
     won = np.any([sets & row << first == row << first for first in range(cells - length + 1)], axis=0)
-    return PhantomGame(
-        "row",
-        PhantomRules(cells, np.stack([won, won])),
-        lambda own, seen, _: np.stack([seen, own], 1),
-        (2 + cells, cells),
-    )
+    rules = PhantomRules(cells, np.stack([won, won]))
+    return PhantomGame("row", rules, lambda own, seen, _: np.stack([seen, own], 1), (2 + cells, cells), abrupt)
 
 
-@pytest.mark.parametrize(("cells", "length"), [(3, 2), (4, 2), (5, 3)])
-def test_games_that_may_be_drawn_and_more_stones_make_no_difference(cells: int, length: int) -> None:
-    game, form = row_of(cells, length), SequenceForm.from_tree(write_out("row", Row(cells, length)))
+@pytest.mark.parametrize("abrupt", [False, True])
+@pytest.mark.parametrize(("cells", "length"), [(3, 2), (4, 2), (4, 3), (5, 3)])
+def test_games_that_may_be_drawn_and_more_stones_make_no_difference(cells: int, length: int, abrupt: bool) -> None:
+    game = row_of(cells, length, abrupt)
+    form = SequenceForm.from_tree(write_out("row", Row(cells, length, abrupt)))
     assert game.states == len(form.owner)
     table = exploitability.tabulate(form, drawn(5))
     assert game.exploitability([drawn(5)]) == pytest.approx(exploitability.of(form, table), abs=1e-12)
@@ -170,7 +157,7 @@ def test_a_game_that_takes_more_memory_than_is_free_is_refused(two_by_two: Any, 
 @pytest.mark.parametrize(
     "env_id",
     ["openspiel:kuhn_poker", "openspiel:connect_four", "openspiel:dark_hex?board_size=2", "matrix:rps",
-     "openspiel:dark_hex?board_size=4", "openspiel:phantom_ttt?obstype=reveal-numturns"],
+     "openspiel:liars_dice", "openspiel:dark_hex?board_size=4", "openspiel:phantom_ttt?obstype=reveal-numturns"],
 )  # fmt: skip
 def test_other_games_are_not_among_the_large_ones(env_id: str) -> None:
     assert exploitability.large(env_id) is None

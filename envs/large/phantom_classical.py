@@ -1,4 +1,4 @@
-"""Expected payoffs of a phantom game by its stones: 20 billion histories of tic-tac-toe in seconds.
+"""Classical phantom games, whose players try again when they run into a stone: 20 billion histories in seconds.
 
 Two private histories belong to one game if each player ran only into stones that were there by then, and into all that
 it tried. Given both players' stones in their order, what one ran into depends on the other's stones alone, not on what
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from envs.large.phantom_histories import PhantomRules, signatures
+from envs.large.phantom_histories import DIGIT, Payoffs, PhantomRules, States, orders_of_stones
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,51 @@ class _Ends:
     place: tuple[np.ndarray, np.ndarray]  # int32 [pairs] each: in the player's expanded signatures
 
 
-class PhantomPayoffs:
-    """Player 0's return in every game, bilinear in what each player's histories of a signature weigh together."""
+class ClassicalPayoffs(Payoffs):
+    """A signature is the order of the stones and, for every other cell, how many stones the other player had when it
+    was run into there. In which order that happened between two stones matters to nobody else.
+    """
 
     def __init__(self, rules: PhantomRules) -> None:
+        super().__init__(rules)
         self._cells = rules.cells
-        self._signatures = [{k: rest for k, *rest in signatures(rules, player)} for player in range(2)]
-        self.sizes = [
-            max(offset + orders * base ** (rules.cells - k) for k, (offset, orders, base) in known.items())
-            for known in self._signatures
-        ]
+        # By player and number of stones k: a signature is offset + seen * orders + order, where `order` is the rank of
+        # the order of the stones and `seen` has a digit in `base` for each other cell, 0 for never.
+        self._signatures: list[dict[int, tuple[int, int, int]]] = [{}, {}]
+        for player, known in enumerate(self._signatures):
+            orders = 1
+            for k in range(1, rules.most(player) + 1):
+                orders *= rules.cells - k + 1
+                base = k + player  # from 0 to the opponent's stones before the k-th of one's own
+                known[k] = self.sizes[player], orders, base
+                self.sizes[player] += orders * base ** (rules.cells - k)
         self._ends = [ends for k in range(1, rules.most(0) + 1) for j in (k - 1, k) if (ends := _ends(rules, k, j))]
+
+    def possible(self, player: int, states: States, tries: int) -> np.ndarray:
+        """bool [M]: whether the opponent may have as many stones as it then has."""
+        stones = self.rules.stones[states.own].astype(np.int64)
+        going = np.asarray(2 * stones + player < self._cells)
+        rest = states[going]
+        going[going] = self.hidden[player][stones[going] + player, rest.seen, rest.own | rest.seen]
+        return going
+
+    def signatures(self, player: int, states: States, tries: int, moves: np.ndarray) -> np.ndarray:
+        """int32 [1, M, width]: of the turns that end with a stone on each of `moves`."""
+        rank, when, used, placed = (np.zeros(len(moves), np.int64) for _ in range(4))
+        for cell, own in states.history(tries):
+            place = cell - self.rules.stones[used & ((1 << cell) - 1)]
+            rank = np.where(own, rank * (self._cells - placed) + place, rank)
+            when = np.where(own, when, when | (placed + player) << (DIGIT * cell))
+            used = np.where(own, used | 1 << cell, used)
+            placed = placed + own
+        offset, orders, base = np.array([(0, 0, 0), *self._signatures[player].values()])[placed + 1].T[:, :, None]
+        below = self.rules.stones[used[:, None] & ((1 << moves) - 1)]
+        rank = rank[:, None] * (self._cells - placed)[:, None] + moves - below
+        code = np.zeros_like(moves)
+        for other in range(self._cells):
+            empty = (used[:, None] >> other & 1 == 0) & (moves != other)
+            code = np.where(empty, code * base + (when[:, None] >> (DIGIT * other) & 15), code)
+        return np.asarray(offset + code * orders + rank, np.int32)[None]
 
     def against(self, player: int, weights: np.ndarray) -> np.ndarray:
         """Return what each signature of `player` earns it, float64, against `weights` of the opponent's signatures."""
@@ -102,30 +136,12 @@ def _collected(earned: np.ndarray, orders: int, base: int, others: int, stones: 
 
 def _ends(rules: PhantomRules, first: int, second: int) -> _Ends | None:
     """Return the games that end at `first` and `second` stones, by the player who placed the last one; None: none."""
-    cells, winner = rules.cells, 0 if first > second else 1
-    if first + second > cells:
+    winner = 0 if first > second else 1
+    sets = orders_of_stones(rules, (first, second), winner)
+    if not len(sets[0]):
         return None
-    order = np.zeros((1, 0), np.int8)
-    used = np.zeros(1, np.int16)
-    for number in range(first + second):
-        player = 0 if number < first else 1
-        last = number == (first - 1 if player == 0 else first + second - 1)
-        free = (used[:, None] >> np.arange(cells) & 1) == 0
-        row, cell = np.nonzero(free)
-        order = np.concatenate([order[row], cell[:, None].astype(np.int8)], axis=1)
-        used = used[row] | (1 << cell).astype(np.int16)
-        own = _set(order[:, :first] if player == 0 else order[:, first:])
-        keep = rules.wins[player][own] == (last and player == winner)
-        order, used = order[keep], used[keep]
-    if not len(order):
-        return None
-    sets = order[:, :first], order[:, first:]
-    place = tuple(_place(cells, sets[player], sets[1 - player]) for player in range(2))
+    place = tuple(_place(rules.cells, sets[player], sets[1 - player]) for player in range(2))
     return _Ends((first, second), 1.0 - 2.0 * winner, (place[0], place[1]))
-
-
-def _set(stones: np.ndarray) -> np.ndarray:
-    return np.asarray(np.bitwise_or.reduce(1 << stones.astype(np.int64), axis=1, initial=0))
 
 
 def _place(cells: int, own: np.ndarray, theirs: np.ndarray) -> np.ndarray:

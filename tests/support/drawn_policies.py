@@ -1,0 +1,20 @@
+"""Policies that are drawn, and not learned."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.large.game import PolicyFunction
+
+
+def drawn(seed: int) -> PolicyFunction:
+    """Return a policy that is another one for every seed, and the same wherever the same is observed."""
+    rows = np.random.default_rng(seed).normal(size=(4096, 32))
+
+    def policy(observation: np.ndarray, action_mask: np.ndarray) -> np.ndarray:
+        flat = observation.reshape(len(observation), -1)
+        logits = np.sin(flat @ rows[: flat.shape[1], : action_mask.shape[1]]) * 4.0
+        weights = np.where(action_mask, np.exp(logits), 0.0)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    return policy
