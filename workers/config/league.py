@@ -59,6 +59,7 @@ class LeagueConfig:
 
     # Learning
     period_steps: int = 20_000  # decisions between the ends of learning periods, where snapshots are decided on
+    earned_share: float = 0.0  # of all learning, given to players by what they bring to the mixture, not by `updates`
 
     # Payoff cells between frozen players
     evaluation: str = fixed("games")  # games in each seat apart, pairs of games on one deal, or exact: computed
@@ -140,8 +141,11 @@ class LeagueConfig:
     def _wrong_numbers(self) -> Iterator[str]:
         if self.evaluation not in SOURCES:
             yield unknown_name("evaluation of the league", self.evaluation, SOURCES)
-        if not 0 <= self.evaluation_share < 1:
-            yield f"evaluation_share={self.evaluation_share} of the league must be within 0 and below 1"
+        for name in ("evaluation_share", "earned_share"):
+            if not 0 <= getattr(self, name) < 1:
+                yield f"{name}={getattr(self, name)} of the league must be within 0 and below 1"
+        if self.earned_share > 0 and not self.evaluation_share > 0:
+            yield f"earned_share={self.earned_share} of the league: give evaluation_share too, whose games measure it"
         for name in ("lease", "snapshot_every", "evaluation_every"):
             if not 0 < getattr(self, name) < inf:  # NaN is not
                 yield f"{name}={getattr(self, name)} of the league must be more than 0 seconds, and finite"
@@ -228,7 +232,12 @@ class LeagueConfig:
         return alpha * float(self.algorithm_of(player).get("gamma", 0.99))
 
     def share_of(self, player: str) -> float:
-        """Return the part of the decisions that the player learns from, by `updates`; 1 / n if it joins later."""
+        """Return the part of the decisions that the player learns from, by `updates`; 1 / n if it joins later.
+
+        Infinite where shares change with what is earned: the player's own decisions do not tell how far the run is.
+        """
+        if self.earned_share:
+            return inf
         if player not in self.players:
             return 1.0 / (len(self.players) + 1)
         return self.players[player].updates / sum(one.updates for one in self.players.values())

@@ -154,6 +154,11 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
                 "replay_evaluations ask: they cannot begin from a seed each; draw all chance of your own game from "
                 "self.chance = envs.Chance(num_envs, seed) (docs/replays.md), or set these to 0 and null"
             )
+        if league.earned_share and config.seconds is None:
+            yield (
+                f"league: earned_share={league.earned_share} changes how many decisions each player makes; give "
+                "seconds=, by which they then tell how far the run is"
+            )
         if role in ("train", "evaluator"):
             yield from _needing_the_whole_game(league)
         games.close()

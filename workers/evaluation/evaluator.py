@@ -21,10 +21,12 @@ import redis
 import envs
 from agents.checkpoints import weights_from_bytes
 from agents.policies import Policy
+from league.empirical_game.earned import Earned
 from league.matchmaking import names_of
 from league.matchmaking.alphastar import MainAgent
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.cell_leases import CellLeases
+from league.redis.shared_earnings import SharedEarnings
 from league.redis.shared_looks import SharedLooks
 from league.redis.shared_returns import SharedReturns
 from league.redis.shared_score import SharedScore
@@ -92,6 +94,8 @@ class EvaluatorRole(RoleProcess):
         looks = SharedLooks(session.redis, self.store.prefix)
         self._looking = Looking(self.evaluator, looks, self._newest, league.period_steps)
         self._looked = False  # in the last step
+        updates = {name: player.updates for name, player in league.players.items()}
+        self._earned = Earned(updates, league.earned_share)
         self._score_at = 0.0
         self._pictures_at = time.monotonic() + FIRST_PICTURES
         self._history = History()
@@ -129,6 +133,8 @@ class EvaluatorRole(RoleProcess):
         Number 0 looks, at most every other time, and scores when it is time.
         """
         slots = self._check()
+        if self.scores is not None and self.league.earned_share and len(slots):
+            self._share_out(slots)
         if self.scores is not None and time.monotonic() >= self._score_at:
             self.score()
             self._score_at = time.monotonic() + self.league.evaluation_every
@@ -191,6 +197,11 @@ class EvaluatorRole(RoleProcess):
             logger.warning("no pictures: %s", error)
         now = time.monotonic()
         self._pictures_at = now + max(PICTURES_EVERY, PICTURES_REST * (now - started))
+
+    def _share_out(self, slots: Slots) -> None:
+        parents = [self._roster.by_slot[int(slot)].parent for slot in slots]
+        if self._earned.follow(slots, parents, self.returns):
+            SharedEarnings(self.session.redis, self.store.prefix).put(self._earned.shares)
 
     # The league as this process sees it.
 

@@ -12,6 +12,7 @@ from league.matchmaking import Target, kind_of
 from league.matchmaking.view import Player, View
 from league.redis.shared_looks import SharedLooks
 from league.rules.plateau import Look
+from league.state.league_state import LeagueState
 from workers.evaluation.cells import Evaluator
 from workers.evaluation.duplicate_deals import SEATS, Side, estimate, play_deals
 
@@ -27,6 +28,16 @@ def look(evaluator: Evaluator, policy: Policy, target: Target, generation: int, 
     found = play_deals(evaluator.games, Side.of(policy), other, deals, evaluator.generator)
     gain = estimate(found.mean(axis=0), evaluator.hold_within(found), 1.0 - evaluator.alpha)
     return Look(generation, steps, SEATS * gain.count, gain.mean, gain.lower, gain.upper)
+
+
+def look_here(evaluator: Evaluator, state: LeagueState, name: str, policy: Policy, steps: int) -> bool:
+    """Look at a player of a league in this process; False where its kind does not want it, or there is no target."""
+    player = state.players[name]
+    kind = kind_of(player.kind, player.config)
+    target = kind.to_beat(state) if kind.wants_looks else None
+    if target is not None:
+        state.looked.setdefault(name, []).append(look(evaluator, policy, target, player.generation, steps))
+    return target is not None
 
 
 class Looking:

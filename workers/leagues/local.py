@@ -26,7 +26,8 @@ from agents import Algorithm, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
 from agents.weight_averages import WeightAverages
-from league.matchmaking import KINDS, Decision, kind_of, seat_of
+from league.empirical_game.earned import Earned
+from league.matchmaking import KINDS, Decision, seat_of
 from league.matchmaking.view import NEWEST, ModelRef
 from league.rules.names import average_name
 from league.rules.settings import Settings
@@ -37,7 +38,7 @@ from warren.errors import ConfigurationError
 from workers.config import initial_weights, teachers
 from workers.config.league import LeagueConfig
 from workers.evaluation.by_settings import evaluator_of
-from workers.evaluation.looks import look
+from workers.evaluation.looks import look_here
 from workers.leagues.turns import CREDIT, Turns, shares_of
 from workers.rollout.games.games_in_play import Opponent
 from workers.rollout.games.match_result import MatchResult
@@ -104,9 +105,8 @@ class LocalLeague:
             raise ConfigurationError(problems)
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
         self._progress: tuple[float, dict[str, int]] = 0.0, {}
-        shares = shares_of(config)
-        self._turns = Turns(shares, CREDIT * config.lanes * config.unroll_length)
-        self._updates = round(sum(shares.values()) / min(shares.values()))  # of a round
+        self._earned = Earned(shares_of(config), config.earned_share)
+        self._turns = Turns(self._earned.shares, CREDIT * config.lanes * config.unroll_length)
         self._training_time = self._evaluation_time = self._looking_time = 0.0
         self._solved: tuple[int, int, np.ndarray] | None = None
         # A player that begins with another's model joins after it.
@@ -163,13 +163,22 @@ class LocalLeague:
     def round(self) -> None:
         """Make updates of the players by their shares, one of the smallest; then evaluate for its share of the time."""
         started, looked = time.perf_counter(), self._looking_time
-        for _ in range(self._updates):
+        shares = self._shares()
+        for _ in range(round(sum(shares.values()) / min(shares.values()))):
             name = self._turns.next(list(self.trainees))
             before = self.trainees[name].steps
             self.learn(self.trainees[name])
             self._turns.had(name, self.trainees[name].steps - before)
         self._training_time += time.perf_counter() - started - (self._looking_time - looked)
         self.evaluate(self._evaluation_budget - self._evaluation_time - self._looking_time)
+
+    def _shares(self) -> dict[str, float]:
+        """Return the players' shares of learning, of which a part may be earned."""
+        slots, players = self.league.state.roster.historical, self.league.state.roster.by_slot
+        parents = [players[slot].parent for slot in slots.tolist()]
+        if self.config.earned_share and len(slots) and self._earned.follow(slots, parents, self.returns):
+            self._turns.share(self._earned.shares)
+        return self._earned.shares
 
     def learn(self, trainee: Trainee) -> dict[str, float]:
         """Play games for one update and make it; at the end of a period do what the player's kind decides.
@@ -205,13 +214,8 @@ class LocalLeague:
 
     def look(self, trainee: Trainee) -> None:
         """Look at a player's return against what it is to beat, where its kind wants that."""
-        state, started = self.league.state, time.perf_counter()
-        player = state.players[trainee.name]
-        kind = kind_of(player.kind, player.config)
-        target = kind.to_beat(state) if kind.wants_looks else None
-        if target is not None:
-            seen = look(self.evaluator, trainee.policy, target, player.generation, trainee.steps)
-            state.looked.setdefault(trainee.name, []).append(seen)
+        started = time.perf_counter()
+        if look_here(self.evaluator, self.league.state, trainee.name, trainee.policy, trainee.steps):
             self._looking_time += time.perf_counter() - started
 
     # Players join, are frozen, and are reset.

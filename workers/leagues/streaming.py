@@ -22,7 +22,7 @@ import redis
 from warren.errors import ConfigurationError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config.league import LeagueConfig
 from workers.leagues.known_players import Learning
-from workers.leagues.turns import CREDIT, Turns, shares_of
+from workers.leagues.turns import CREDIT, Turns, earnings_of, shares_of
 from workers.rollout.sending.outbox import Outbox
 from workers.runtime.actor_count import Count
 from workers.runtime.session import Session
@@ -75,6 +75,7 @@ class LeagueStream:
         # As large as the share of an update that each of its segments has, however many actors there are now.
         self._lanes = -(-league.lanes // session.config.segments_per_update)
         self._turns = Turns(shares_of(league), CREDIT * self._lanes * league.unroll_length)
+        self._earnings = earnings_of(session.redis, session.topology.key_prefix, league)
         self._outbox = Outbox(session, far)
         self._turn_states: dict[str, TurnState] = {}
         self._learning: list[str] = []  # players to play for, as the league said last
@@ -114,6 +115,9 @@ class LeagueStream:
             logger.warning("players cannot be played for yet: %s", error)
         self._learning = [name for name in self._learning if name in self._outbox]
         self._turns.keep(self._learning)
+        with contextlib.suppress(redis.RedisError):  # by the shares as they were
+            if self._earnings is not None and (earned := self._earnings.get()):
+                self._turns.share(earned)
 
     def _ready(self) -> list[str]:
         """Return the players that learn, have weights, and whose next segment the outbox takes."""

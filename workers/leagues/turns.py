@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from league.redis.shared_earnings import SharedEarnings
 from league.redis.texts import pairs
 from workers.config.league import LeagueConfig
 
@@ -26,8 +27,12 @@ class Turns:
     """
 
     def __init__(self, shares: Mapping[str, float], credit: float) -> None:
-        self._shares, self._credit = shares, credit / min(shares.values(), default=1.0)
-        self._had: dict[str, float] = {}
+        self._one, self._had = credit, dict[str, float]()
+        self.share(shares)
+
+    def share(self, shares: Mapping[str, float]) -> None:
+        """Give turns by these shares from now on."""
+        self._shares, self._credit = shares, self._one / min(shares.values(), default=1.0)
 
     def next(self, players: Sequence[str]) -> str:
         """Return the one of `players` with the fewest decisions by its share, the first of several."""
@@ -50,6 +55,11 @@ def shares_of(league: LeagueConfig) -> dict[str, float]:
     return {name: player.updates for name, player in league.players.items()}
 
 
+def earnings_of(redis: Any, prefix: str, league: LeagueConfig) -> SharedEarnings | None:
+    """Return where the shares are that players earn; None where `updates` alone count. `prefix`: of the run's keys."""
+    return SharedEarnings(redis, f"{prefix}league:") if league.earned_share else None
+
+
 class RoundTurns:
     """The turns of one gathered player among others: each learner writes into Redis what its player has learned from.
 
@@ -59,8 +69,8 @@ class RoundTurns:
 
     def __init__(self, redis: Any, prefix: str, player: str, league: LeagueConfig) -> None:
         self._redis, self._key, self._player = redis, f"{prefix}turns", player
-        self._share = shares_of(league).get(player, 1.0)
-        self._ahead = AHEAD * league.lanes * league.unroll_length / self._share
+        self._share, self._round = shares_of(league).get(player, 1.0), league.lanes * league.unroll_length
+        self._earnings = earnings_of(redis, prefix, league)
         self._counted: int | None = None  # decisions of the player that are in what is written
         self._asked = False  # since `leave`
         self._lock = threading.Lock()
@@ -71,6 +81,8 @@ class RoundTurns:
             return self._mine(steps)
 
     def _mine(self, steps: int) -> bool:
+        if self._earnings is not None:
+            self._share = self._earnings.get().get(self._player, self._share)
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.hgetall(self._key)
             pipeline.time()
@@ -82,7 +94,7 @@ class RoundTurns:
         mine += max(0, steps - (steps if self._counted is None else self._counted)) / self._share
         self._redis.hset(self._key, self._player, f"{mine!r}:{now!r}")
         self._counted, self._asked = steps, True
-        return mine <= min(others, default=mine) + self._ahead
+        return mine <= min(others, default=mine) + AHEAD * self._round / self._share
 
     def stay(self) -> None:
         """Tell the others that this player is still to be waited for; nothing before it has asked for a turn."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 import redis
 
 from agents import checkpoints
+from league.empirical_game.earned import Earned
 from league.models.pool import Pool
+from league.redis.shared_earnings import SharedEarnings
 from league.redis.shared_looks import SharedLooks
 from league.redis.shared_score import SharedScore
 from league.redis.store import Store
@@ -116,6 +119,17 @@ def test_an_exploiter_is_looked_at_every_period_with_its_newest_weights(role: Ev
     arrive(6, 5 * every, 1, 4 * every)
     assert role._looking.look(store.view(), role._steps)
     assert [(look.generation, look.steps) for look in looks.of("hunter")] == [(1, 5 * every)]
+
+
+def test_what_players_earn_is_told_when_players_were_frozen(role: EvaluatorRole) -> None:
+    earnings = SharedEarnings(role.session.redis, role.store.prefix)
+    role.step()
+    assert earnings.get() == {}, "nothing is to be earned"
+    role.league = replace(LEAGUE, earned_share=0.5)
+    role._earned = Earned({"main": 1.0, "hunter": 1.0}, 0.5)
+    role.step()
+    first = earnings.get()
+    assert sum(first.values()) == pytest.approx(2.0) and first == role._earned.shares
 
 
 def test_a_full_disk_does_not_end_the_evaluator(

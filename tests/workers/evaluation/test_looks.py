@@ -17,9 +17,9 @@ from league.matchmaking import Target
 from league.rules.plateau import Look
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
+from workers.evaluation import looks as looks_module
 from workers.evaluation.cells import Evaluator
 from workers.evaluation.looks import look
-from workers.leagues import local as local_module
 from workers.leagues.local import LocalLeague
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -102,7 +102,7 @@ def test_looks_come_at_ends_of_periods_for_half_of_the_evaluations_time(
         asked.append(steps)
         return look(evaluator, policy, target, generation, steps)
 
-    monkeypatch.setattr(local_module, "look", told)
+    monkeypatch.setattr(looks_module, "look", told)
     exploiter = local.trainees["exploiter"]
     while exploiter.steps < 1200:
         local.learn(exploiter)

@@ -59,7 +59,7 @@ class Actor:
         self.stopping = threading.Event()
         self.config = Config(trial="t", run="r", env=EnvConfig(id="e"), actors=1)
         self.league: Any = SimpleNamespace(
-            lanes=LANES, unroll_length=UNROLL,
+            lanes=LANES, unroll_length=UNROLL, earned_share=0.0,
             players={name: SimpleNamespace(updates=(shares or {}).get(name, 1)) for name in players},
         )  # fmt: skip
         connection = SimpleNamespace(
@@ -158,6 +158,20 @@ def test_a_player_gets_its_share_of_the_decisions(senders: dict[str, Sender]) ->
     actor = Actor("a", "b", shares={"a": 3})
     run(actor, 40)
     assert actor.collected.count("a") == 30
+
+
+def test_a_player_gets_the_share_that_it_has_earned(senders: dict[str, Sender]) -> None:
+    actor, asked = Actor("a", "b", shares={"a": 3}), []
+    actor.league.earned_share = 0.5
+
+    def earned(key: str) -> dict[bytes, bytes]:
+        asked.append(key)
+        return {b"a": b"1.0", b"b": b"3.0"} if len(asked) > 1 else {}
+
+    actor.session.redis = SimpleNamespace(get=lambda key: None, hgetall=earned)
+    run(actor, 40)
+    assert actor.collected.count("b") == pytest.approx(30, abs=1)
+    assert set(asked) == {"r:league:earned"}
 
 
 def test_a_paused_player_is_not_played_for_and_does_not_make_up_for_it(senders: dict[str, Sender]) -> None:

@@ -25,9 +25,9 @@ from league.state.periods import LearningPeriod, Outcome, Periods
 from tasks.topology import Topology
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
+from workers.evaluation import looks as looks_module
 from workers.leagues import course as course_module
 from workers.leagues import learner as learner_module
-from workers.leagues import local as local_module
 from workers.leagues.course import league_trainer
 from workers.leagues.local import LocalLeague
 from workers.rollout.games.selfplay_sampler import MatchSampler
@@ -354,7 +354,7 @@ def test_the_same_returns_freeze_an_exploiter_alike_in_one_process_and_in_many(
         mean = means[steps // 384 - 1]
         return Look(generation, steps, 2048, mean, mean - 0.1, mean + 0.1)
 
-    monkeypatch.setattr(local_module, "look", lambda _, policy, target, *stamp: seen(*stamp))
+    monkeypatch.setattr(looks_module, "look", lambda _, policy, target, *stamp: seen(*stamp))
     local_events: list[Any] = []
     local = LocalLeague(league, local_events.append)
     local._training_time = 1e9

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import product
+from math import exp
 
 import pytest
 import redis
 
+from league.redis.shared_earnings import SharedEarnings
 from workers.config.league import LeagueConfig
 from workers.leagues import turns as turns_module
+from workers.leagues.local import LocalLeague
 from workers.leagues.turns import RoundTurns, Turns, shares_of
 
 ROUND = 512  # decisions
 
 
-def league(shares: dict[str, float]) -> LeagueConfig:
+def league(shares: dict[str, float], **settings: float) -> LeagueConfig:
     players = {name: {"kind": "random", "updates": share} for name, share in shares.items()}
-    return LeagueConfig.from_dict({"env": "matrix:rps", "players": players, "lanes": 64, "unroll_length": 8})
+    return LeagueConfig.from_dict(
+        {"env": "matrix:rps", "players": players, "lanes": 64, "unroll_length": 8, **settings}
+    )
 
 
 class Learners:
     """Gathered learners of some players; `learn` makes updates of those that may, in any order."""
 
-    def __init__(self, redis_url: str, run_name: str, shares: dict[str, float]) -> None:
+    def __init__(self, redis_url: str, run_name: str, shares: dict[str, float], **settings: float) -> None:
         client, prefix = redis.Redis.from_url(redis_url), f"warren.{run_name}:"
-        self.turns = {name: RoundTurns(client, prefix, name, league(shares)) for name in shares}
+        self.turns = {name: RoundTurns(client, prefix, name, league(shares, **settings)) for name in shares}
         self.steps = Counter[str]()
         self.random = random.Random(3)
 
@@ -53,6 +59,18 @@ def test_turns_of_one_process_give_each_player_its_share(shares: dict[str, float
         assert made[name] == pytest.approx(1100 * share / sum(shares.values()), abs=2)
 
 
+def test_shares_that_change_count_from_then_on() -> None:
+    turns, made = Turns({"a": 8.0, "b": 1.0, "c": 1.0}, credit=4 * ROUND), Counter[str]()
+    for turn in range(1100):
+        if turn == 100:
+            turns.share({"a": 2.0, "b": 6.0, "c": 2.0})
+            made.clear()
+        name = turns.next(["a", "b", "c"])
+        turns.had(name, ROUND)
+        made[name] += 1
+    assert made == pytest.approx({"a": 200, "b": 600, "c": 200}, abs=6)
+
+
 def test_the_player_furthest_behind_is_next() -> None:
     turns = Turns({}, credit=1000)
     assert turns.next(["a", "b"]) == "a"
@@ -72,6 +90,16 @@ def test_gathered_learners_that_ask_by_themselves_give_each_player_its_share(
     for name, share in shares.items():
         rounds, due = found[name] / ROUND, 330 * share / sum(shares.values())
         assert rounds == pytest.approx(due, abs=3 * max(1.0, share / min(shares.values())))
+
+
+@pytest.mark.parametrize("earned_share", [0.0, 0.5])
+def test_gathered_learners_take_up_what_their_players_earn(redis_url: str, run_name: str, earned_share: float) -> None:
+    shares = {"a": 8.0, "b": 1.0, "c": 1.0}
+    learners = Learners(redis_url, run_name, shares, earned_share=earned_share)
+    learners.learn(list(shares), 50)
+    SharedEarnings(redis.Redis.from_url(redis_url), f"warren.{run_name}:league:").put({"a": 2.0, "b": 6.0, "c": 2.0})
+    found = learners.learn(list(shares), 300)
+    assert found["b"] / ROUND == pytest.approx(180 if earned_share else 30, abs=18)
 
 
 def test_nobody_waits_for_a_player_that_left_and_it_makes_up_for_nothing(redis_url: str, run_name: str) -> None:
@@ -105,3 +133,25 @@ def test_a_learner_that_is_started_again_goes_on_with_its_players_turns(redis_ur
     learners.turns["b"] = RoundTurns(redis.Redis.from_url(redis_url), f"warren.{run_name}:", "b", league(shares))
     found = first + learners.learn(["a", "b"], 40)
     assert found["b"] / ROUND == pytest.approx(60, abs=6)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_league_in_one_process_learns_by_what_its_players_earn() -> None:
+    given = {
+        "env": "matrix:rps",
+        "players": {"main": {"kind": "main_agent"}, "hunter": {"kind": "main_exploiter"}},
+        **{"network": {"hidden_sizes": []}, "algorithm": {"minibatch_size": 32}, "evaluation_games": 8},
+        **{"games": 8, "lanes": 8, "unroll_length": 4, "tables": 1, "earned_share": 0.9, "cell_least": 8},
+    }
+    local = LocalLeague(LeagueConfig.from_dict(given))
+    for version in (1, 2):
+        local.frozen[local.league.snapshot("hunter", version).name] = local.opponent("hunter")
+    slots = local.league.state.roster.historical.tolist()
+    for first, second in product(slots, repeat=2):  # the newer one wins
+        local.returns.add(first, second, 10**6, 10**6 * ((first > second) - (first < second)), 10**6)
+    for _ in range(20):
+        local.round()
+    main, hunter = (local.trainees[name].steps for name in ("main", "hunter"))
+    assert local._shares()["hunter"] == pytest.approx(0.1 + 1.8 / (1.0 + exp(-0.5)))
+    assert hunter / (main + hunter) == pytest.approx(local._shares()["hunter"] / 2.0, abs=0.1)
+    assert hunter > main

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +44,9 @@ def test_a_players_share_of_a_leagues_steps_is_by_its_updates() -> None:
     players = {"main": {"kind": "main_agent", "updates": 8}, "a": {"kind": "main_exploiter"}, "b": {"kind": "pfsp"}}
     league = LeagueConfig.from_dict({"env": "openspiel:kuhn_poker", "players": players})
     assert [league.share_of(name) for name in ("main", "a", "later")] == [0.8, 0.1, 0.25]
+    earning = replace(league, earned_share=0.5)
+    config = Config(trial="t", run="r", total_steps=1000, seconds=100.0)
+    assert config.progress(900 / earning.share_of("main"), 40.0) == 0.4, "by the time alone"
 
 
 def test_a_schedule_over_progress_of_a_number_of_steps_is_refused() -> None:
@@ -61,4 +65,4 @@ def test_what_is_wrong_with_a_players_own_algorithm_is_said_with_its_name(tmp_pa
     with pytest.raises(ConfigurationError) as caught:
         verify(config, "train")
     said = [problem for problem in caught.value.problems if "algorithm of player" in problem]
-    assert len(said) == 1 and "league: algorithm of player 'a': setting of ppo 'magnet_cofficient'" in said[0]
+    assert len(said) == 1 and "algorithm of player 'a': setting of ppo 'magnet_cofficient'" in said[0]

@@ -1,0 +1,72 @@
+"""Shares of learning by what players bring to the league's mixture: exponential weights over what it loses without.
+
+earned = Earned({"main": 8, "exploiter": 1}, part=0.5)
+earned.follow(slots, parents, returns)      # once players were frozen
+earned.shares                               # {"main": 8.3, "exploiter": 0.7}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from league.empirical_game.returns import Returns
+from league.empirical_game.solvers import solve_zero_sum
+from league.rules.win_rates import Slots
+
+RATE, KEPT = 0.5, 0.8  # of exponential weights: a player that always brings most has at most exp(2.5) times as much
+
+
+def losses(gains: NDArray[np.float64], parents: Sequence[str | None]) -> dict[str, float]:
+    """Return player -> what a mixture of the others' snapshots loses a game, at best, to the members; at least 0.
+
+    `gains` (m, n): of each member of the league's mixture against each frozen player; `parents` (n,): whose snapshots
+    these are. Where all are of one player, it is what the best member gains from any.
+    """
+    found = {}
+    for name in {parent for parent in parents if parent is not None}:
+        others = np.flatnonzero([parent != name for parent in parents])
+        value = solve_zero_sum(gains[:, others])[1] if len(others) else float(gains.max())
+        found[name] = max(0.0, value)
+    return found
+
+
+class Earned:
+    """The shares of learning of some players: `updates` (in relation to each other), but for the `part` that is earned.
+
+    Whenever players were frozen, each player's merit is multiplied by 0.8, and grows by what the mixture loses without
+    its snapshots, in relation to the player that it loses most without. The earned part is shared out by
+    updates * exp(merit / 2).
+    """
+
+    def __init__(self, updates: Mapping[str, float], part: float) -> None:
+        self._updates, self._part = dict(updates), part
+        self._merits, self._frozen = dict.fromkeys(updates, 0.0), 0
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Return player -> its share, in relation to the others'; they sum to what `updates` do."""
+        earned = {name: update * float(np.exp(RATE * self._merits[name])) for name, update in self._updates.items()}
+        scale = self._part * sum(self._updates.values()) / sum(earned.values())
+        return {name: (1.0 - self._part) * update + scale * earned[name] for name, update in self._updates.items()}
+
+    def follow(self, slots: Slots, parents: Sequence[str | None], returns: Returns) -> bool:
+        """Take in the frozen players at `slots` (n,); False where none has joined since the last time.
+
+        Those are left out that have not met all members of the mixture often enough.
+        """
+        if len(slots) == self._frozen:
+            return False
+        self._frozen = len(slots)
+        members = returns.mixture(slots).members
+        games, matrix = returns.games(slots), returns.matrix(slots)
+        gains = (matrix - matrix.T)[members] / 2.0  # over both seats
+        np.fill_diagonal(games, np.inf)  # of itself a player gains nothing
+        known = np.flatnonzero((np.minimum(games, games.T)[members] >= returns.settings.least).all(axis=0))
+        lost = losses(gains[:, known], [parents[place] for place in known.tolist()]) if len(known) else {}
+        most = max(lost.values(), default=0.0)
+        for name in self._merits:
+            self._merits[name] = KEPT * self._merits[name] + (lost.get(name, 0.0) / most if most > 0.0 else 0.0)
+        return True

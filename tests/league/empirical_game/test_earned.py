@@ -1,0 +1,78 @@
+"""league.empirical_game.earned: what a mixture loses without a player's snapshots, and the learning that it earns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from league.empirical_game.earned import Earned, losses
+from league.empirical_game.returns import Returns
+
+RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+
+
+def test_a_loss_is_what_all_gain_at_best_from_a_mixture_of_the_others() -> None:
+    # Without scissors a third of paper is too much of it; without rock and paper scissors is all there is.
+    assert losses(RPS, ["main", "main", "hunter"]) == pytest.approx({"main": 1.0, "hunter": 1 / 3})
+    twice = RPS[np.ix_([0, 1, 2, 2], [0, 1, 2, 2])]
+    assert losses(twice, ["main", "main", "main", "copy"]) == pytest.approx({"main": 1.0, "copy": 0.0})
+    assert losses(RPS, ["main", "main", None]) == pytest.approx({"main": 1.0}), "one put in by hand earns nothing"
+    assert losses(RPS[[1]], ["main", "main", "hunter"]) == {"main": 0.0, "hunter": 0.0}, "paper alone is beaten"
+    ladder = np.sign(np.subtract.outer(np.arange(3), np.arange(3))).astype(float)
+    assert losses(ladder, ["main", "hunter", "main"]) == {"main": 1.0, "hunter": 0.0}
+    assert losses(ladder, ["main"] * 3) == {"main": 1.0}
+
+
+def played(matrix: np.ndarray) -> Returns:
+    """Return 100 games of each pair in either seat, whose means are `matrix`."""
+    returns = Returns()
+    for (first, second), mean in np.ndenumerate(matrix):
+        returns.add(first, second, 100, 100.0 * mean, 100.0)
+    return returns
+
+
+def test_learning_goes_to_who_brings_most_once_players_were_frozen() -> None:
+    updates = {"main": 8.0, "hunter": 1.0, "other": 1.0}
+    earned, returns, slots = Earned(updates, 0.5), played(RPS), np.arange(3)
+    assert earned.shares == pytest.approx(updates)
+    assert earned.follow(slots, ["main", "main", "hunter"], returns)
+    shares = earned.shares
+    assert sum(shares.values()) == pytest.approx(10.0)
+    assert shares["main"] > 8.0 and shares["hunter"] / shares["other"] > 1.0 and shares["other"] < 1.0
+    assert not earned.follow(slots, ["main", "main", "hunter"], returns)
+    assert earned.shares == shares, "nobody has joined since"
+
+
+def test_the_shares_of_one_that_always_brings_most_stay_within_bounds() -> None:
+    earned, returns = Earned({"main": 1.0, "hunter": 1.0}, 0.5), played(RPS)
+    for joined in range(3, 60):
+        # Scissors are the hunter's, rock and paper main's; more rocks join, which bring nothing.
+        slots = np.array([0, 1, 2] + [0] * (joined - 3))
+        assert earned.follow(slots, ["main", "main", "hunter"] + ["main"] * (joined - 3), returns)
+    shares = earned.shares
+    assert shares["main"] == pytest.approx(0.5 + 1.0 / (1.0 + np.exp(-0.5 * 5.0 * (1.0 - 1 / 3))), abs=0.01)
+    assert shares["hunter"] > 0.5, "the part that is not earned stays"
+
+
+def test_one_that_beats_all_others_earns_though_it_is_the_whole_mixture() -> None:
+    ladder = np.sign(np.subtract.outer(np.arange(3), np.arange(3))).astype(float)
+    earned = Earned({"main": 1.0, "hunter": 1.0}, 0.5)
+    earned.follow(np.arange(3), ["hunter", "hunter", "main"], played(ladder))
+    assert earned.shares["main"] > 1.0 > earned.shares["hunter"]
+
+
+def test_players_that_have_not_met_the_mixture_count_for_nothing() -> None:
+    earned, returns = Earned({"main": 1.0, "hunter": 1.0}, 0.5), played(RPS)
+    assert earned.follow(np.arange(4), ["main", "main", "hunter", "hunter"], returns)
+    alone = Earned({"main": 1.0, "hunter": 1.0}, 0.5)
+    alone.follow(np.arange(3), ["main", "main", "hunter"], returns)
+    assert earned.shares == alone.shares
+    nobody = Earned({"main": 1.0}, 0.5)
+    assert nobody.follow(np.arange(2), ["main", "main"], Returns()) and nobody.shares == {"main": 1.0}
+
+
+def test_where_nothing_is_earned_shares_are_those_of_the_updates_to_the_last_bit() -> None:
+    updates = {"main": 0.7, "hunter": 0.1}
+    earned = Earned(updates, 0.0)
+    earned.follow(np.arange(3), ["main", "main", "hunter"], played(RPS))
+    assert earned.shares == updates
