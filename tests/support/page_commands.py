@@ -141,9 +141,6 @@ TABLE: dict[str, Run | NotRun] = {
     "$(find src -name '*.java')": BUILDS,
     "export WARREN_FIGHTINGICE=$PWD": BUILDS,
     "python -m envs.check ALE/Pong-v5 preprocessing=atari --steps 1000": Run(more="--steps 100", says="no problems"),
-    "python -m workers.train env.grey=true env.resize=84": Run(
-        status=2, says="error: env.resize: it takes images (uint8, 0 to 255, [height, width] or [height, width, 3])"
-    ),
     # docs/installing.md
     "pip install .": INSTALLS,
     "cd ~/my_games && warren train": NotRun("it trains for minutes, as python -m workers.train does"),
