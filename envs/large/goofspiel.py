@@ -13,6 +13,7 @@ from math import comb
 import numpy as np
 
 from envs.large.game import BATCH, LargeGame, Plan, PolicyFunction, ask
+from warren.progress import shown
 
 OUTCOMES = 3  # of a round: 0 lost, 1 tied, 2 won
 
@@ -53,7 +54,7 @@ class Goofspiel(LargeGame):
     def states(self) -> int:
         """Information states of both players."""
         sizes = [len(known.bids) for known in self._rounds[0]]
-        return 2 * sum(len(shown) * size for shown, size in zip(self._shown[1:], sizes, strict=False))
+        return 2 * sum(len(table) * size for table, size in zip(self._shown[1:], sizes, strict=False))
 
     def _standings(self, bids: np.ndarray, won: np.ndarray) -> tuple[list[_Round], np.ndarray]:
         """Return a player's rounds, and the last move of each pair, int32 [pairs]."""
@@ -90,11 +91,11 @@ class Goofspiel(LargeGame):
 
     def _observe(self, player: int, number: int, known: _Round, part: slice) -> np.ndarray:
         """float32 [orders * S, ...]: what is shown in a round, with every order of the point cards, at S standings."""
-        cards, shown = self._cards, self._shown[number + 1]
+        cards, table = self._cards, self._shown[number + 1]
         bids, won = known.bids[part], known.won[part]
-        orders, size = len(shown), len(bids)
+        orders, size = len(table), len(bids)
         rounds, some = np.arange(number), np.arange(size)
-        worth = (shown[:, :number] + 1).astype(np.int64)
+        worth = (table[:, :number] + 1).astype(np.int64)
         points = [worth @ (won == what).T for what in (2, 0)]  # int64 [orders, S] each, the player's own first
         totals = np.stack([count[:, :, None] == np.arange(comb(cards + 1, 2) + 1) for count in points], axis=2)
         hand = (bids[:, :, None] != np.arange(cards)).all(axis=1)
@@ -102,7 +103,7 @@ class Goofspiel(LargeGame):
         for seat in range(2):
             winners[:, :number, seat] = won == (2 if player == seat else 0)
         cards_shown, bid = np.zeros((orders, cards, cards), np.bool_), np.zeros((size, cards, cards), np.bool_)
-        cards_shown[np.arange(orders)[:, None], np.arange(number + 1), shown] = True
+        cards_shown[np.arange(orders)[:, None], np.arange(number + 1), table] = True
         bid[some[:, None], rounds, bids] = True
         seats = np.tile(np.arange(2) == player, 2)  # who is asked, and who observes
 
@@ -124,7 +125,7 @@ class Goofspiel(LargeGame):
         own, theirs = self._moves[player], self._moves[1 - player]
         won = self._won.astype(np.float32)
         value = np.empty((len(orders), int(own.max()) + 1))
-        for number, order in enumerate(orders):
+        for number, order in enumerate(shown(orders, "orders of point cards weighed", len(orders))):
             points = won @ (order + 1.0).astype(np.float32)
             earned = points / 2.0 if self._difference else np.sign(points)  # OpenSpiel's is to the mean
             value[number] = np.bincount(own, earned * opponent[0][number][theirs], value.shape[1])

@@ -11,6 +11,7 @@ from envs.large.game import BATCH, LargeGame, Plan, PolicyFunction, ask
 from envs.large.phantom_abrupt import AbruptPayoffs
 from envs.large.phantom_classical import ClassicalPayoffs
 from envs.large.phantom_histories import DIGIT, Level, Payoffs, PhantomRules, levels
+from warren.progress import shown
 
 # (whether a cell holds the player's own stone bool [M, cells], the opponent's as far as seen, the player) -> [M, ...]
 View = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
@@ -39,7 +40,9 @@ class PhantomGame(LargeGame):
 
     @cached_property
     def _levels(self) -> list[list[Level]]:
-        return [list(levels(self._payoffs, player)) for player in range(2)]
+        both = [levels(self._payoffs, player) for player in range(2)]
+        most = self.rules.cells
+        return [list(shown(own, f"levels of player {player}'s histories", most)) for player, own in enumerate(both)]
 
     @cached_property
     def _payoffs(self) -> Payoffs:
@@ -67,8 +70,8 @@ class PhantomGame(LargeGame):
         tried = np.zeros((len(rows), cells, cells), np.float32)  # which cell at each try
         for number in range(level.tries):
             tried[rows, number, level.order[part] >> (DIGIT * number) & 15] = 1.0
-        shown = self._view(own, seen, player).reshape(len(rows), -1)
-        observation = np.concatenate([shown, tried.reshape(len(rows), -1)], axis=1, dtype=np.float32)
+        view = self._view(own, seen, player).reshape(len(rows), -1)
+        observation = np.concatenate([view, tried.reshape(len(rows), -1)], axis=1, dtype=np.float32)
         return observation.reshape(-1, *self._shape), ~(own | seen)
 
     def best_response(self, player: int, opponent: Plan) -> float:

@@ -15,6 +15,7 @@ from math import perm
 import numpy as np
 
 from envs.large.phantom_histories import Payoffs, PhantomRules, States, orders_of_stones
+from warren.progress import shown
 
 Pattern = tuple[bool, ...]  # of each try, whether it placed a stone
 Limits = tuple[int, ...]  # of each try that ran into a stone, how many there were
@@ -81,10 +82,9 @@ class AbruptPayoffs(Payoffs):
     def against(self, player: int, weights: np.ndarray) -> np.ndarray:
         """Return what each signature of `player` earns it, float64, against `weights` of the opponent's signatures."""
         found, other = np.zeros(self.sizes[player]), 1 - player
-        for (stones, winner), pairs in self._games.items():
-            orders = self._orders[stones, winner]
-            if not len(orders[0]):
-                continue
+        games = [key for key, orders in self._orders.items() if len(orders[0])]
+        for stones, winner in shown(games, "numbers of stones weighed", len(games)):
+            orders, pairs = self._orders[stones, winner], self._games[stones, winner]
             own = _Ranks(self._cells, orders[player], orders[other])
             theirs = _Ranks(self._cells, orders[other], orders[player])
             sign = 1.0 if winner == player else -1.0

@@ -65,7 +65,14 @@ class Scores:
         except ConfigurationError as error:
             if league.goal is not None:
                 raise
-            logger.warning("scores are without exploitability: %s", error)
+            if exploitability.large(league.env, **league.env_kwargs) is None:
+                logger.warning("scores are without exploitability: %s", error)
+            else:
+                logger.warning(
+                    "scores are without exploitability, which takes minutes in %s: "
+                    "python -m workers.exploitability RUN --exact computes it",
+                    league.env,
+                )
         form = self._form
         self.uniform = None if form is None else exploitability.of(form, exploitability.uniform(form))  # of that policy
         self._tables: dict[ModelRef, np.ndarray] = {}  # strategies of the mixture's members, as they are scored

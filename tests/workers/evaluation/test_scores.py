@@ -87,6 +87,13 @@ def test_a_game_too_large_to_be_written_out_has_references_alone(tmp_path: Path)
     assert -1.0 <= scores.against(policy, None) <= 1.0
 
 
+def test_where_the_exact_figure_takes_minutes_the_scores_name_its_command(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert Scores(league("openspiel:phantom_ttt"), tmp_path, 1).uniform is None
+    assert "takes minutes in openspiel:phantom_ttt: python -m workers.exploitability RUN --exact" in caplog.text
+
+
 def test_a_goal_for_a_game_without_exploitability_is_no_score_of_null(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="connect_four' has more than 2,000,000 histories"):
         Scores(replace(league("openspiel:connect_four"), goal=0.1), tmp_path, 1)
