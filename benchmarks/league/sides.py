@@ -70,11 +70,17 @@ def without_verification(config: LeagueConfig) -> LeagueConfig:
 
 def early_exploiters(config: LeagueConfig) -> LeagueConfig:
     """Freeze exploiters after 30,000 to 60,000 decisions, about what a best response takes in these games."""
-    players = {
-        name: replace(player, config={**player.config, **EARLY}) if player.kind in EXPLOITERS else player
-        for name, player in config.players.items()
-    }
-    return replace(config, players=players, period_steps=min(config.period_steps, EARLY_PERIOD))
+    return _exploiters(config, EARLY)
+
+
+def freeze_by_returns(config: LeagueConfig) -> LeagueConfig:
+    """Freeze exploiters after 30,000 to 240,000 decisions, once their return has stopped rising."""
+    return _exploiters(config, {**EARLY, "checkpoint_max_steps": 240_000, "freeze": "returns"})
+
+
+def earned_learning(config: LeagueConfig) -> LeagueConfig:
+    """Give half of all learning to the players that bring most to the mixture."""
+    return replace(config, earned_share=0.5)
 
 
 def schedules_by_progress(config: LeagueConfig) -> LeagueConfig:
@@ -145,6 +151,8 @@ PARTS: dict[str, Change] = {
     "MMD": mirror_descent,
     "PSRO exploiter": psro_exploiter,
     "averages": averages,
+    "freeze by returns": freeze_by_returns,
+    "earned learning": earned_learning,
     "self-play alone": self_play_alone,
 }
 LEAGUE, CONTROL, SELF_PLAY = "league", "control", "selfplay"
@@ -163,6 +171,8 @@ SIDES: dict[str, tuple[str, ...]] = {
     "early_mmd": ("early exploiters", "schedules by progress", "PSRO exploiter", "MMD"),
     "control_mmd": ("without exploiters", "without PFSP", "without verification", "schedules by progress", "MMD"),
     "averages": ("averages",),
+    "returns": ("freeze by returns",),
+    "returns_earned": ("freeze by returns", "earned learning"),
     "control_averages": ("without exploiters", "without PFSP", "without verification", "averages"),
     SELF_PLAY: ("self-play alone",),
 }
@@ -195,3 +205,11 @@ def settings(game: str, seed: int, side: str, changes: list[str] | None = None) 
 def _main(config: LeagueConfig, **shares: float) -> LeagueConfig:
     main = config.players["main"]
     return replace(config, players={**config.players, "main": replace(main, config={**main.config, **shares})})
+
+
+def _exploiters(config: LeagueConfig, options: dict[str, Any]) -> LeagueConfig:
+    players = {
+        name: replace(player, config={**player.config, **options}) if player.kind in EXPLOITERS else player
+        for name, player in config.players.items()
+    }
+    return replace(config, players=players, period_steps=min(config.period_steps, EARLY_PERIOD))

@@ -17,6 +17,7 @@ from benchmarks.league.sides import settings
 from benchmarks.league.strength import Plan
 from envs import exploitability
 from envs.large.phantom import dark_hex
+from league.matchmaking import kind_of
 from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
 
@@ -230,6 +231,11 @@ def test_sides_differ_from_the_league_by_their_parts_alone(side):
         }
         assert kept == {60_000} and found.period_steps <= 30_000
         assert found.players["main"].config == league.players["main"].config
+    if "freeze by returns" in parts:
+        kinds = [kind_of(player.kind, player.config) for name, player in found.players.items() if name != "main"]
+        assert [kind.wants_looks for kind in kinds] == [True] * 3 and found.period_steps <= 30_000
+        assert found.players["main"] == league.players["main"]
+    assert found.earned_share == (0.5 if "earned learning" in parts else 0.0)
     if "warm start" in parts:
         initial = {player.initial for name, player in found.players.items() if name != "main"}
         tied = algorithm_of(found, "main_exploiter").config.schedules["magnet_coefficient"]
