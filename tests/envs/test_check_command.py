@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
+from support import launched
 
 from envs.check import main, parse
 from envs.checking import one_agent, two_player
@@ -204,8 +204,7 @@ def test_what_a_league_would_trip_over_is_found(tmp_path: Path, fault: str, foun
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "envs.check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    return launched.command("envs.check", *arguments)
 
 
 def test_the_command_ends_with_0_where_there_is_no_problem() -> None:

@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
+from support import launched
 from support.league_run import LeagueOfRun, check_books
 from support.own_run import HOSTLESS, OwnRun, write
 from support.training_run import TrainingRun
@@ -38,13 +38,8 @@ def urls(servers: Servers) -> dict[str, str]:
     return {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
 
 
-def environment(servers: Servers) -> dict[str, str]:
-    return {**os.environ, "WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
-
-
 def command(servers: Servers, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False, env=environment(servers))
+    return launched.command(module, *arguments, given=servers.environment())
 
 
 def stop(run: TrainingRun) -> None:
@@ -277,10 +272,8 @@ def test_actors_and_a_learner_run_on_another_host_that_joins_and_leaves(
     tmp_path: Path, servers: Servers, run_name: str
 ) -> None:
     given = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
-    from support.launched import Launched
-
     joining = (f"run={run_name}", "host=box-2", f"folder={tmp_path}")
-    with Launched(tmp_path / "box.log", "workers.train", *joining, given=given) as box:
+    with launched.Launched(tmp_path / "box.log", "workers.train", *joining, given=given) as box:
         box.until(lambda: f"waiting for run {run_name}" in box.output)
         hosts = "hosts={master: {actors: 1, learners: 1}, box-2: {actors: 1, learners: 1}}"
         with TrainingRun(tmp_path, *ENDLESS, hosts, f"run={run_name}", **urls(servers)) as run:

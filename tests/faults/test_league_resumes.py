@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import random
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ import pytest
 import redis
 import yaml
 from safetensors.numpy import save
+from support import launched
 from support.own_redis import OwnRedis
 
 from league.empirical_game.returns import Cell
@@ -96,11 +95,9 @@ def test_a_league_resumed_again_and_again_by_workers_that_are_killed_stays_whole
         **{"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": own_redis.url, "PYTHONPATH": str(ROOT)},
     }
 
-    def worker(number: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "workers.league", "league=rps", f"run={run_name}", f"folder={tmp_path}"]
-        log = (tmp_path / f"league-{number}.log").open("ab")
-        more = ["project=p", "trial=t", f"league_id={number}"]
-        return subprocess.Popen([*command, *more], env=environment, stdout=log, stderr=log, cwd=ROOT)
+    def worker(number: int) -> launched.Process:
+        words = ("league=rps", f"run={run_name}", f"folder={tmp_path}", "project=p", "trial=t", f"league_id={number}")
+        return launched.start("workers.league", *words, log=tmp_path / f"league-{number}.log", given=environment)
 
     def until(condition: Callable[[], Any]) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -141,7 +138,7 @@ def test_a_league_resumed_again_and_again_by_workers_that_are_killed_stays_whole
 
 
 def kill_midway(
-    keeper: subprocess.Popen[bytes], league: Resumed, rng: random.Random, until: Callable[[Callable[[], Any]], None]
+    keeper: launched.Process, league: Resumed, rng: random.Random, until: Callable[[Callable[[], Any]], None]
 ) -> str:
     """Kill the keeper at some moment of its restore; which."""
     moments: dict[str, Callable[[], Any]] = {

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from kombu.exceptions import OperationalError
+from support import launched
 from support.calling import ROOT, Calling
 from support.waiting import until
 
@@ -38,12 +39,11 @@ def calling(servers, run_name: str, tmp_path: Path):
 def environment_of(calling: Calling, **more: str) -> dict[str, str]:
     """Return the environment variables by which a process of the run finds the servers."""
     urls = {"WARREN_BROKER_URL": calling.broker_url, "WARREN_REDIS_URL": calling.redis_url}
-    return {**os.environ, **urls, "WARREN_RUN": calling.topology.run, "PYTHONPATH": str(ROOT), **more}
+    return {**urls, "WARREN_RUN": calling.topology.run, "PYTHONPATH": str(ROOT), **more}
 
 
 def listed(calling: Calling, *options: str) -> subprocess.CompletedProcess[str]:
-    command, environment = [sys.executable, "-m", "workers.services", *options], environment_of(calling, COLUMNS="200")
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return launched.command("workers.services", *options, given=environment_of(calling, COLUMNS="200"))
 
 
 def test_workers_tell_what_they_serve_and_how_much_they_did_also_while_one_computes(calling):
@@ -79,11 +79,7 @@ def test_a_service_whose_workers_are_gone_is_listed_as_served_by_nobody(calling)
 
 
 def test_the_command_says_what_it_lacks():
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "workers.services"], cwd=ROOT, env=environment, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+    done = launched.command("workers.services")
     assert done.returncode == 2 and "WARREN_RUN" in done.stderr
 
 
@@ -118,7 +114,7 @@ class Terminal:
             [sys.executable, "-c", ON_A_TERMINAL, *options],
             **dict.fromkeys(("stdin", "stdout", "stderr"), screen),
             cwd=ROOT,
-            env=environment_of(calling, TERM="xterm-256color", LINES="60", COLUMNS="150"),  # pytest-xdist sets others
+            env=os.environ | environment_of(calling, TERM="xterm-256color", LINES="60", COLUMNS="150"),
             start_new_session=True,
         )
         os.close(screen)
@@ -171,9 +167,8 @@ def test_watching_draws_one_table_over_and_over_until_ctrl_c(calling):
 def test_watching_in_json_is_a_line_a_look_until_the_reader_goes(calling):
     calling.start(1)
     command = [sys.executable, "-m", "workers.services", "--watch", "0.2", "--json", "--timeout", "0.3"]
-    watching = subprocess.Popen(
-        command, cwd=ROOT, env=environment_of(calling), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    environment, pipes = os.environ | environment_of(calling), dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    watching = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
     reports = [json.loads(watching.stdout.readline()) for _ in range(3)]
     assert all({one["service"] for one in report["served"]} >= {"actor.add", "actor.infer"} for report in reports[1:])
     watching.stdout.close()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import bz2
+import functools
 import lzma
-import os
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import support
-from support.calling import ROOT, Calling
+from support import launched
+from support.calling import Calling
 from support.waiting import until
 
 from tasks import codec
@@ -21,16 +19,19 @@ from tasks.events import EventDispatcher
 from tasks.topology import address
 from workers.servers import Servers
 
-LEARNER = support.FOLDER / "deadly_learner.py"
 UNPACKED = 256 << 20  # bytes
 MOST = UNPACKED >> 2  # bytes that a process may grow by
-ZEROS = bytes(UNPACKED)
-BODIES = {
-    "gzip": zlib.compress(ZEROS),
-    "bzip2": bz2.compress(ZEROS, 1),
-    "lzma": lzma.compress(ZEROS, preset=0),
-}
-del ZEROS
+
+
+@functools.cache
+def bodies() -> dict[str, bytes]:
+    """Compressor -> what it makes of so many zeros."""
+    zeros = bytes(UNPACKED)
+    return {
+        "gzip": zlib.compress(zeros),
+        "bzip2": bz2.compress(zeros, 1),
+        "lzma": lzma.compress(zeros, preset=0),
+    }
 
 
 @pytest.fixture(params=["rabbitmq", "embedded"])
@@ -40,18 +41,14 @@ def run(request: pytest.FixtureRequest, run_name: str, tmp_path: Path) -> Iterat
     calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
     try:
         calling.start(1)
-        command = [sys.executable, str(LEARNER), calling.broker_url, calling.redis_url, run_name]
-        with (tmp_path / "learner.log").open("wb") as log:
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment)
-        calling.processes.append(process)
+        calling.start_learner("learner")
         until(lambda: b"ready" in (tmp_path / "learner.log").read_bytes())
         yield calling
     finally:
         calling.close()
 
 
-def peak(process: subprocess.Popen[bytes]) -> int:
+def peak(process: launched.Process) -> int:
     """The most bytes of memory that the process ever had."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
@@ -92,7 +89,7 @@ def test_compressed_messages_are_refused_and_memory_stays_flat(run):
         (control, "", ""),
     ]
     with run.app.connection_for_write() as connection, connection.channel() as channel:
-        for name, body in BODIES.items():
+        for name, body in bodies().items():
             for exchange, key, task in targets:
                 connection.Producer(channel).publish(
                     body, exchange=exchange, routing_key=key, declare=[exchange],
@@ -101,7 +98,7 @@ def test_compressed_messages_are_refused_and_memory_stays_flat(run):
                 )  # fmt: skip
     works(run, 2)
     # Both processes receive a command. RabbitMQ's events never pass kombu, so they are no events at all there.
-    others = 5 * len(BODIES), not run.broker_url.startswith("amqp")
+    others = 5 * len(bodies()), not run.broker_url.startswith("amqp")
     until(lambda: refusals(run) == others)
     works(run, 3)
     grown = [peak(process) - earlier for process, earlier in zip(run.processes, before, strict=True)]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-import support
-from support.calling import ROOT, Calling
+from support.calling import Calling
 from support.waiting import until
 
 from tasks.app.dead_letters import REASON
@@ -17,7 +13,6 @@ from tasks.solver import Solver
 from tasks.topology import address
 from warren.errors import WorkerLost
 
-LEARNER = support.FOLDER / "deadly_learner.py"
 KILLED = -9
 
 
@@ -140,11 +135,7 @@ def test_a_call_that_a_killed_worker_only_held_is_not_counted(calling):
 def learners_until(calling: Calling, done: Any, most: int = 6) -> int:
     """Start a learner whenever the one before it was killed; how many were, when one is `done` and survives."""
     for killed in range(most):
-        command = [sys.executable, str(LEARNER), calling.broker_url, calling.redis_url, calling.topology.run]
-        with (calling.folder / f"learner-{killed}.log").open("wb") as log:
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment)
-        calling.processes.append(process)
+        process = calling.start_learner(f"learner-{killed}")
         until(lambda process=process: process.poll() is not None or done())
         if process.poll() is None:
             return killed

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-import support
-from support.calling import ROOT, Calling
+from support.calling import Calling
 from support.hostile import Hostile, Publisher, known, mixture
 from support.waiting import until
 
 from tasks.events import EventDispatcher
 from tasks.topology import address
 
-LEARNER = support.FOLDER / "deadly_learner.py"
 WITH_ANSWER, ONE_WAY = ("add", "policy_eval", "halves", "total", "infer"), ("push", "push_some")
 
 
@@ -24,12 +19,7 @@ WITH_ANSWER, ONE_WAY = ("add", "policy_eval", "halves", "total", "infer"), ("pus
 def app(calling: Calling) -> Calling:
     """A worker of services and a learner."""
     calling.start(1)
-    command = [sys.executable, str(LEARNER), calling.broker_url, calling.redis_url, calling.topology.run]
-    with (calling.folder / "learner.log").open("wb") as log:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        calling.processes.append(
-            subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment)
-        )
+    calling.start_learner("learner")
     until(lambda: b"ready" in (calling.folder / "learner.log").read_bytes())
     return calling
 

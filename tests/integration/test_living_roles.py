@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import redis
+from support.launched import Launched
 from support.roles_by_hand import PATIENCE, Roles
 from support.training_run import TrainingRun
 from support.waiting import until
@@ -44,16 +42,16 @@ def test_every_process_keeps_its_run_from_being_purged_until_it_ends(
     client = redis.Redis.from_url(servers.redis_url)
     (tmp_path / "own.py").write_text(OWN)
     roles = Roles(servers, tmp_path, run_name)
-    environment = {**os.environ, **servers.environment(), "WARREN_RUN": run_name}
+    environment = {**servers.environment(), "WARREN_RUN": run_name}
 
     def works() -> list[str]:
         return [re.sub(r"^(service .*)-\d+$", r"\1", holder.work) for holder in living(client, key_prefix(run_name))]
 
-    def own(module: str, place: str) -> subprocess.Popen[str]:
-        line = [sys.executable, "-m", f"workers.{module}", f"{tmp_path / 'own.py'}:{place}"]
-        return subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True)
+    def own(module: str, place: str) -> Launched:
+        place = f"{tmp_path / 'own.py'}:{place}"
+        return Launched(tmp_path / f"{module}.log", f"workers.{module}", place, given=environment)
 
-    others: list[subprocess.Popen[str]] = []
+    others: list[Launched] = []
     try:
         started = [
             roles.start("actor"),
@@ -67,32 +65,32 @@ def test_every_process_keeps_its_run_from_being_purged_until_it_ends(
         expected += ["script own.py", "service Own-0"]
 
         def all_there() -> bool:
-            ended = [process.communicate()[1] for process in [*started, *others] if process.poll() is not None]
+            ended = [one.output for one in [*started, *others] if one.process.poll() is not None]
             assert not ended, (ended, works())
             return works() == expected
 
         until(all_there, f"{expected}", STARTS)
         found = runs.find(run_name, [runs.Servers(servers.broker_url, servers.redis_url)])
         assert "running, without a launcher: actor-0 (process " in found.describe()
-        for process in (started[0], started[3], *others):
-            process.kill()
-            process.wait()
+        for one in (started[0], started[3], *others):
+            one.process.kill()
+            one.process.wait()
         gone = ("actor-0", "league-0", "script own.py", "service Own-0")
         assert works() == [work for work in expected if work not in gone], "killed ones of this machine"
         with pytest.raises(ConfigurationError, match="is running: env-0 "):
             runs.purge(found)
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.wait(STARTS)
+        for one in started:
+            one.process.terminate()
+        for one in started:
+            one.wait(STARTS)
         assert works() == []
         runs.purge(found)
         assert list(client.scan_iter(f"{key_prefix(run_name)}*")) == []
     finally:
         roles.close()
-        for process in others:
-            process.kill()
-            process.wait()
+        for one in others:
+            one.process.kill()
+            one.process.wait()
 
 
 @pytest.mark.slow
@@ -102,29 +100,28 @@ def test_an_actor_by_hand_takes_a_number_and_the_settings_of_the_run(servers: Se
     client = redis.Redis.from_url(servers.redis_url)
     with TrainingRun(tmp_path, *settings, **urls) as run:
 
-        def by_hand(*overrides: str) -> subprocess.Popen[str]:
-            line = [sys.executable, "-m", "workers.actor", f"run={run.name}", *overrides]
-            environment = {**os.environ, **servers.environment()}
-            return subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True)
+        def by_hand(log: str, *overrides: str) -> Launched:
+            words = (f"run={run.name}", *overrides)
+            return Launched(tmp_path / log, "workers.actor", *words, given=servers.environment())
 
         run.until(lambda: run.metrics())
-        more, wrong = by_hand(), by_hand("env.id=CartPole-v1")
+        more, wrong = by_hand("more"), by_hand("wrong", "env.id=CartPole-v1")
         try:
-            _, refusal = wrong.communicate(timeout=PATIENCE)
+            assert wrong.wait(PATIENCE) == 2
             works = run.until(lambda: len(found := living(client, key_prefix(run.name))) == 3 and found)
             run.after_updates(5)
             run.process.send_signal(signal.SIGINT)
             assert run.wait(60) == 130
-            _, log = more.communicate(timeout=PATIENCE)
+            assert more.wait(PATIENCE) == 0
         finally:
-            for process in (more, wrong):
-                process.kill()
+            for one in (more, wrong):
+                one.process.kill()
     assert [holder.work for holder in works] == ["actor-0", "actor-1000", "learner of player main"]
-    assert wrong.returncode == 2
-    assert [line for line in refusal.splitlines() if "error" in line] == [
+    assert [line for line in wrong.output.splitlines() if "error" in line] == [
         f"error: env.id: CartPole-v1 here, but run {run.name} has Acrobot-v1; leave env.id out, and this process takes "
         "the run's"
     ]
-    assert more.returncode == 0 and "Traceback" not in log, log
-    assert "ResourceLocked" not in log and f"this is actor-1000 of run {run.name}" in log
+    log = more.output
+    assert "Traceback" not in log and "ResourceLocked" not in log, log
+    assert f"this is actor-1000 of run {run.name}" in log
     run.account()

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from support import page_commands as pages
 from support.launched import PATIENCE, Launched
-from support.python_forks import PythonForks
+from support.python_forks import ForkedPython, forks
 
 from workers.config.league_choices import with_choices
 from workers.config.overrides import arranged, compose, settings_of
@@ -37,7 +37,6 @@ VERIFIED = [
     one for one in COMMANDS
     if one not in pages.TABLE and pages.training(one) is not None and "resume=" not in one
 ]  # fmt: skip
-PRELOADED = ("workers.config.validation", "workers.runtime.trained", "workers.doctor.machine", "matplotlib.pyplot")
 # What runs of the pages' names are made by here, all at once; short, and on one actor each.
 SHORT = ("trial=TRIAL", "actors=1", "env.goal=null", "total_steps=6000")
 LEAGUE = ("trial=TRIAL", "actors=1", "evaluators=1", "league.goal=null")
@@ -104,7 +103,6 @@ class Place:
 
     folder: Path
     servers: Servers
-    forks: PythonForks
     league: str  # a league's run, for commands that take it from the environment
     other: str  # the same league once more, for those that name a run
     gone: str  # once more, to be removed
@@ -131,20 +129,23 @@ class Place:
     def run(self, command: str, run: str, how: pages.Run) -> tuple[int, str]:
         """Return exit status and output of a page's command."""
         line = f"{self.filled_in(command, run)} {how.more}"
-        module = re.match(r"python -m ([\w.]+) ", line)
-        if how.until or module is None or module[1] == "workers.train" or "$(" in line:
-            return self._by_shell(line, run, how)
-        words = shlex.split(line)[3:]
-        return self.forks.run(module[1], words, self.folder, self.environment(run), how.typed)
-
-    def _by_shell(self, line: str, run: str, how: pages.Run) -> tuple[int, str]:
         output = self.folder / "output"
-        with output.open("w") as file:
-            process = subprocess.Popen(
-                ["bash", "-c", line if "&&" in line else f"exec {line}"],
-                cwd=self.folder, env=self.environment(run), stdin=subprocess.DEVNULL, stdout=file,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+        process: subprocess.Popen[bytes] | ForkedPython
+        if re.match(r"python -m [\w.]+ ", line) and "$(" not in line:
+            module, *words = shlex.split(line)[2:]
+            with contextlib.chdir(self.folder):
+                if not how.until:
+                    done = forks().run(module, words, self.environment(run), how.typed)
+                    return done.returncode, done.stdout + done.stderr
+                output.write_text("")
+                process = forks().start(module, words, output, self.environment(run))
+        else:
+            with output.open("w") as file:
+                process = subprocess.Popen(
+                    ["bash", "-c", line if "&&" in line else f"exec {line}"],
+                    cwd=self.folder, env=self.environment(run), stdin=subprocess.DEVNULL, stdout=file,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                )  # fmt: skip
         deadline = time.monotonic() + PATIENCE
         while process.poll() is None and (not how.until or how.until not in output.read_text()):
             if time.monotonic() > deadline:
@@ -187,21 +188,21 @@ def place(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     now = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
     main = folder / "runs/kuhn/TRIAL/players/main/checkpoints"
     frozen = min((folder / "runs/kuhn/TRIAL/league/models").glob("main@*"))
-    with PythonForks(*PRELOADED) as forks:
-        made = Place(
-            folder, servers, forks, league=f"test-pages-{tag}", other=f"test-pages-other-{tag}",
-            gone=f"test-pages-gone-{tag}", frozen=frozen.stem,
-            version=int(min(main.glob("*.safetensors")).stem), at=now,
-        )  # fmt: skip
-        shutil.copytree(folder / "runs/kuhn/TRIAL/league", folder / "saved")
-        for run in (made.league, made.other, made.gone):
-            status, output = made.run("python -m league.models --run NAME restore FOLDER", run, pages.Run())
-            assert status == 0, output
-        shutil.rmtree(folder / "saved")
-        yield made
-        purge = pages.Run(more="--yes")
-        for run in (made.league, made.other, f"{made.other}-again"):
-            made.run("python -m workers.runs purge NAME", run, purge)
+    forks().load(["matplotlib.pyplot"])
+    made = Place(
+        folder, servers, league=f"test-pages-{tag}", other=f"test-pages-other-{tag}",
+        gone=f"test-pages-gone-{tag}", frozen=frozen.stem,
+        version=int(min(main.glob("*.safetensors")).stem), at=now,
+    )  # fmt: skip
+    shutil.copytree(folder / "runs/kuhn/TRIAL/league", folder / "saved")
+    for run in (made.league, made.other, made.gone):
+        status, output = made.run("python -m league.models --run NAME restore FOLDER", run, pages.Run())
+        assert status == 0, output
+    shutil.rmtree(folder / "saved")
+    yield made
+    purge = pages.Run(more="--yes")
+    for run in (made.league, made.other, f"{made.other}-again"):
+        made.run("python -m workers.runs purge NAME", run, purge)
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import launched
 from support.league_run import LeagueOfRun
 
 from league.state.replay import read_file
@@ -42,8 +41,7 @@ def recorded(run: LeagueOfRun) -> dict[str, Any]:
     """Match -> outcomes, of those recorded as every n-th; all that was recorded is played again to its result."""
     matches = list(RecordedRun(run.folder).matches())
     assert any("evaluation" in record.rules for record in matches)
-    command = [sys.executable, "-m", "workers.replay", str(run.folder), "--check"]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    checked = launched.command("workers.replay", str(run.folder), "--check")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     found = re.search(r"(\d+) of (\d+) matches came to their recorded results", checked.stdout)
     assert found is not None and int(found[1]) == int(found[2]) == len(matches)

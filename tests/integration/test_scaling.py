@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import launched
 from support.training_run import TrainingRun
 
 from workers.servers import Servers
@@ -29,8 +29,7 @@ Scale = Callable[..., subprocess.CompletedProcess[str]]
 def scaler(run: TrainingRun, servers: Servers) -> Scale:
     def scale(*counts: str, name: str | None = None) -> subprocess.CompletedProcess[str]:
         urls = ("--broker-url", servers.broker_url, "--redis-url", servers.redis_url)
-        command = [sys.executable, "-m", "workers.scale", "--run", name or run.name, *urls, *counts]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return launched.command("workers.scale", "--run", name or run.name, *urls, *counts)
 
     return scale
 

@@ -20,9 +20,8 @@ def last_line(run: TrainingRun) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
 def test_cartpole_is_solved_through_rabbitmq_and_redis(tmp_path: Path, servers: Servers, sampling: str) -> None:
-    with TrainingRun(
-        tmp_path, f"sampling={sampling}", broker_url=servers.broker_url, redis_url=servers.redis_url
-    ) as run:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    with TrainingRun(tmp_path, f"sampling={sampling}", **urls, executed=True) as run:
         assert run.wait() == 0, run.output
     assert last_line(run).startswith("solved: the mean return of the last 100 training episodes reached 475")
     assert json.loads((run.folder / "outcome.json").read_text())["mean_return"] >= 475

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from support import launched
 from support.waiting import until
 from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
@@ -18,10 +18,11 @@ from tasks.solver import Solver
 from tasks.topology import Topology
 
 OFFERED = Path(__file__).with_name("offered.py")
+LEARNER = Path(__file__).with_name("deadly_learner.py")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _said_ready(log: Path, process: subprocess.Popen[bytes]) -> bool:
+def _said_ready(log: Path, process: launched.Process) -> bool:
     """Return whether a worker is ready, or has ended."""
     return b"ready" in log.read_bytes() or process.poll() is not None
 
@@ -38,24 +39,18 @@ class Calling:
         self.app = create_app(self.topology, broker_url, redis_url)
         self.solver = Solver(self.app, self.topology, deadline=30.0, **options)
         self._offered = offered
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[launched.Process] = []
 
-    def start(self, number: int = 1, may_end: bool = False, **environment: str) -> list[subprocess.Popen[bytes]]:
+    def start(self, number: int = 1, may_end: bool = False, **environment: str) -> list[launched.Process]:
         """Start worker processes; returns when each serves, or (`may_end`) was killed by what it served."""
         started = []
         here = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         for _ in range(number):
             name = f"actor-{len(self.processes)}"
-            log = (self.folder / f"{name}.log").open("wb")
-            command = [sys.executable, str(self._offered), self.broker_url, self.redis_url, self.topology.run, name]
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**os.environ, **here, **environment},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-            log.close()
+            log = self.folder / f"{name}.log"
+            log.write_bytes(b"")
+            words = (self.broker_url, self.redis_url, self.topology.run, name)
+            process = launched.start(str(self._offered), *words, log=log, given={**os.environ, **here, **environment})
             self.processes.append(process)
             started.append((name, process))
         for name, process in started:
@@ -64,6 +59,14 @@ class Calling:
             # A call that kills its worker may do so before the worker has said that it is ready.
             assert process.poll() is None or (may_end and process.returncode == -signal.SIGKILL), path.read_text()
         return [process for _, process in started]
+
+    def start_learner(self, name: str) -> launched.Process:
+        """Start a learner (see deadly_learner.py), which prints to NAME.log."""
+        words, log = (self.broker_url, self.redis_url, self.topology.run), self.folder / f"{name}.log"
+        log.write_bytes(b"")
+        here = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.processes.append(launched.start(str(LEARNER), *words, log=log, given=here))
+        return self.processes[-1]
 
     def release(self, key: str) -> None:
         """Let the call of `hold` with this key end."""

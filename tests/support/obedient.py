@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import Any
 import redis
 from kombu.message import Message
 
-from support import brokers
+from support import brokers, launched
 from support.waiting import until
 from tasks.app import create_app
 from tasks.topology import Topology
@@ -39,11 +38,10 @@ class ObedientWorker:
         self.topology = Topology(run)
         self.app = create_app(self.topology, broker_url, redis_url)
         self.log, self._redis = log, redis.Redis.from_url(redis_url)
-        with log.open("a") as output:
-            command = [sys.executable, __file__, run, broker_url, redis_url, str(heartbeat)]
-            tests = Path(__file__).parents[1]
-            environment = {**os.environ, "PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        tests = Path(__file__).parents[1]
+        environment = {**os.environ, "PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
+        words = (run, broker_url, redis_url, str(heartbeat))
+        self.process = launched.start(__file__, *words, log=log, given=environment)
         try:
             self.noted("ready")
         except BaseException:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from support.launched import Launched
 from workers.servers import Servers
 
 PATIENCE = 120.0  # s for a role to end by itself; a bound against hanging, not an expectation
@@ -17,30 +15,25 @@ class Roles:
     """The processes of one run; `close` ends what still runs."""
 
     def __init__(self, servers: Servers, folder: Path, run: str) -> None:
-        self._environment = {**os.environ, **servers.environment(), "OMP_NUM_THREADS": "1"}
+        self._environment = {**servers.environment(), "OMP_NUM_THREADS": "1"}
         self._folder, self._settings = folder, (f"run={run}", f"folder={folder}", "trial=t", "actors=1")
-        self._processes: list[subprocess.Popen[str]] = []
+        self._started: list[Launched] = []
 
-    def start(self, role: str, *overrides: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", f"workers.{role}", *self._settings, *overrides],
-            env=self._environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._processes.append(process)
-        return process
+    def start(self, role: str, *overrides: str) -> Launched:
+        log, words = self._folder / f"by-hand-{len(self._started)}.log", (*self._settings, *overrides)
+        started = Launched(log, f"workers.{role}", *words, given=self._environment)
+        self._started.append(started)
+        return started
 
-    def ended(self, process: subprocess.Popen[str]) -> str:
+    def ended(self, started: Launched) -> str:
         """The log of a process that has ended by itself and well."""
-        _, log = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, log
-        return log
+        assert started.wait(PATIENCE) == 0, started.output
+        return started.output
 
     def outcome(self) -> dict[str, object]:
         return dict(json.loads((self._folder / "cartpole" / "t" / "outcome.json").read_text()))
 
     def close(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
+        for started in self._started:
+            started.process.kill()
+            started.process.wait()

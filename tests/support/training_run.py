@@ -24,12 +24,20 @@ class TrainingRun(Launched):
         redis_url: str | None = None,
         trial: str = "t",
         environment: Mapping[str, str] = {},
+        executed: bool = False,
     ) -> None:
         self.folder = folder / "project" / trial
         urls = {"WARREN_BROKER_URL": broker_url, "WARREN_REDIS_URL": redis_url or broker_url} if broker_url else {}
         resumes = any(override.startswith("resume=") for override in overrides)
         place = () if resumes else (f"folder={folder}", "project=project", f"trial={trial}")
-        super().__init__(folder / f"{trial}.log", "workers.train", *place, *overrides, given={**urls, **environment})
+        super().__init__(
+            folder / f"{trial}.log",
+            "workers.train",
+            *place,
+            *overrides,
+            given={**urls, **environment},
+            executed=executed,
+        )
 
     @property
     def name(self) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support import launched
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config import verifying
@@ -26,15 +25,7 @@ def refused(*overrides: str, role: str = "train") -> list[str]:
 
 
 def command(role: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
-    return subprocess.run(
-        [sys.executable, "-m", f"workers.{role}", *arguments],
-        env=clean | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return launched.command(f"workers.{role}", *arguments, given=environment)
 
 
 def test_right_overrides_are_no_error() -> None:

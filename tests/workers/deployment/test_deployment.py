@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import signal
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.deployed import ACTOR, ROOT, Vector, run_folder, save
+from support.launched import Launched
 from test_backends import with_onnx
 
 from envs.rewards import Rewards
@@ -338,15 +338,13 @@ def test_wrong_settings_are_told_all_at_once() -> None:
 
 def test_the_command_prints_where_it_serves_and_stops_when_told(tmp_path: Path) -> None:
     run_folder(tmp_path, {"hidden_sizes": [8]}, env="CartPole-v1")
-    command = [sys.executable, "-m", deploy.__name__, f"run={tmp_path}", "gateway.port=0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        said = json.loads(process.stdout.readline())
+    with Launched(tmp_path / "log", deploy.__name__, f"run={tmp_path}", "gateway.port=0") as command:
+        said = json.loads(command.until(lambda: re.search(r"^{.*}$", command.output, re.MULTILINE))[0])
         connection = http.client.HTTPConnection("127.0.0.1", said["port"], timeout=30)
         connection.request("GET", "/")
         assert json.loads(connection.getresponse().read())["version"] == 1 == said["version"]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        command.process.send_signal(signal.SIGTERM)
+        assert command.wait(60) == 0
 
 
 def test_an_actor_of_other_spaces_is_refused(tmp_path: Path, deployments: Deploy) -> None:

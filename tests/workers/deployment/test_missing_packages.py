@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support.deployed import ACTOR, ROOT, run_folder
-
-WITHOUT = "import runpy, sys; sys.modules[sys.argv.pop(1)] = None; runpy.run_module(sys.argv[1], run_name='__main__')"
+from support.deployed import ACTOR, run_folder
+from support.python_forks import forks
 
 
 def run_without(package: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`python -m MODULE ARGUMENT...` on a machine that lacks `package`."""
-    program = WITHOUT.replace("runpy.run_module(sys.argv[1]", "runpy.run_module(sys.argv.pop(1)")
-    command = [sys.executable, "-c", program, package, module, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    return forks().run(module, arguments, os.environ, lacking=package)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import redis
-from support.deployed import ROOT, run_folder, save
+from support import launched
+from support.deployed import run_folder, save
 from support.waiting import until
 from test_frozen_players import league_folder
 
@@ -57,14 +56,9 @@ def model_of(folder: Path, servers: Servers, run_name: str) -> Iterator[tuple[So
     urls = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url, "WARREN_RUN": run_name}
     arguments = ["workers.deployment.model_service:Model", "--kwargs", json.dumps({"run": str(folder)})]
     log = folder / "log"
-    with log.open("wb") as written:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "workers.serve", *arguments],
-            cwd=ROOT,
-            env={**os.environ, **urls, "OMP_NUM_THREADS": "1"},
-            stdout=written,
-            stderr=subprocess.STDOUT,
-        )
+    log.write_bytes(b"")
+    given = {**os.environ, **urls, "OMP_NUM_THREADS": "1"}
+    process = launched.start("workers.serve", *arguments, log=log, given=given)
     solver = Solver(app, topology, deadline=60.0)
     try:
         until(lambda: "serves model." in log.read_text() or process.poll() is not None)

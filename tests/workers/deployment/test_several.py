@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +18,8 @@ from urllib.request import urlopen
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from support.deployed import ROOT, run_folder
+from support import launched
+from support.deployed import run_folder
 
 from workers import deploy
 from workers.servers.machine import Machine
@@ -67,23 +67,20 @@ needs_redis = pytest.mark.skipif(
 
 
 @contextlib.contextmanager
-def deployed(folder: Path, processes: int, *settings: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def deployed(folder: Path, processes: int, *settings: str) -> Iterator[tuple[launched.Process, str]]:
     """Yield the command and the URL that its processes share."""
     run_folder(folder, {"hidden_sizes": [8]}, env="CartPole-v1")
-    command = [sys.executable, "-m", deploy.__name__, f"run={folder}", "gateway.port=0", f"processes={processes}"]
-    with subprocess.Popen(
-        [*command, *settings], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
-    ) as process:
+    words = (f"run={folder}", "gateway.port=0", f"processes={processes}", *settings)
+    with launched.Launched(folder / "log", deploy.__name__, *words) as command:
         try:
-            assert process.stdout is not None
-            said = json.loads(process.stdout.readline())
+            said = json.loads(command.until(lambda: re.search(r"^{.*}$", command.output, re.MULTILINE))[0])
             assert said["processes"] == processes
-            yield process, f"http://127.0.0.1:{said['port']}"
+            yield command.process, f"http://127.0.0.1:{said['port']}"
         finally:
-            process.kill()
+            command.process.kill()
 
 
-def serving(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def serving(process: launched.Process) -> list[psutil.Process]:
     children = psutil.Process(process.pid).children()
     return [one for one in children if "workers.deployment.several" in one.cmdline()]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import redis
-from support import brokers
+from support import brokers, launched
 
 from tasks.topology import Topology
 from warren.errors import BrokerError
@@ -38,14 +38,15 @@ ROOT = Path(__file__).resolve().parents[3]
 UNPRIVILEGED = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
 
 
-def doctor(
-    *arguments: str, prefix: Sequence[str] = (), folder: Path | None = None
-) -> tuple[int, dict[str, dict[str, str]]]:
+def doctor(*arguments: str, prefix: Sequence[str] = (), folder: Path = ROOT) -> tuple[int, dict[str, dict[str, str]]]:
     """Return the exit status of `python -m workers.doctor --json`, run in `folder`, and its findings by check."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
-    clean["PYTHONPATH"] = str(ROOT)
-    command = [*prefix, sys.executable, "-m", "workers.doctor", "--json", *arguments]
-    done = subprocess.run(command, env=clean, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    here = {"PYTHONPATH": str(ROOT)}
+    if prefix:
+        command = [*prefix, sys.executable, "-m", "workers.doctor", "--json", *arguments]
+        clean = launched.without_warren() | here
+        done = subprocess.run(command, env=clean, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    else:
+        done = launched.command("workers.doctor", "--json", *arguments, given=here)
     assert done.stdout, done.stderr
     return done.returncode, {one["check"]: one for one in json.loads(done.stdout)["findings"]}
 

@@ -32,7 +32,7 @@ def test_league_roles_started_by_hand_hear_the_end(servers: Servers, tmp_path: P
     try:
         league = [setting for setting in SMALL if not setting.startswith("experiment")]
         processes = [roles.start(role, "league=rps", *league) for role in ("league", "evaluator", "actor")]
-        while any(process.poll() is None for process in processes):
+        while any(one.process.poll() is None for one in processes):
             events.fire(STATUS, {"state": CLOSED})  # again and again: one that is not up yet hears none
             time.sleep(0.25)
         for process in processes:
