@@ -262,8 +262,14 @@ def test_games_that_are_held_out_are_played_by_the_settings_of_leduc(game):
     assert games.reset().action_mask.any(axis=1).all() and games.max_return == 1.0
 
 
+FROZEN_OFTEN = (
+    "games=64", "lanes=64", "period_steps=64",
+    "players.main.config.checkpoint_min_steps=64", "players.main.config.checkpoint_max_steps=128",
+)  # fmt: skip
+
+
 def test_least_win_rate_is_that_against_the_worst_of_its_own_snapshots(monkeypatch):
-    league = LocalLeague(settings("rps", 1, "control", ["games=64", "lanes=64", "period_steps=200"]))
+    league = LocalLeague(settings("rps", 1, "control", [*FROZEN_OFTEN]))
     while len(league.frozen) < 3:
         league.round()
     returns = iter([np.full((2, 4), 1.0), np.array([[1.0, -1.0, -1.0, 0.0]] * 2), np.zeros((2, 4))])
@@ -272,7 +278,7 @@ def test_least_win_rate_is_that_against_the_worst_of_its_own_snapshots(monkeypat
 
 
 def test_cycles_are_the_triples_in_which_each_beats_the_next(monkeypatch):
-    league = LocalLeague(settings("rps", 1, "control", ["games=64", "lanes=64", "period_steps=200"]))
+    league = LocalLeague(settings("rps", 1, "control", [*FROZEN_OFTEN]))
     while len(league.frozen) < 4:
         league.round()
     meter = curves.Meter(league)
