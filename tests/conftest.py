@@ -19,6 +19,7 @@ from support.own_redis import OwnRedis
 from warren.errors import BrokerError
 from workers import servers as finding
 from workers.servers import Machine, Servers, debian
+from workers.servers.checks import check_broker
 
 pytest_plugins = ["support.optional"]
 SERVER_FIXTURES = {"servers", "private_servers", "own_servers", "rabbitmqctl", "broker_url", "redis_url"}
@@ -98,15 +99,24 @@ def private_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         yield found
 
 
-@pytest.fixture
-def own_servers(servers: Servers, tmp_path: Path) -> Iterator[Servers]:
-    """Servers for one test to harm: its own private ones; or the given ones, whose broker is up again afterwards."""
+@pytest.fixture(scope="session")
+def harmed_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Servers that one test after the other harms: private ones, or the given ones."""
     if brokers.GIVEN:
-        yield servers
-        brokers.control(servers, "start_app")
-    else:
-        with brokers.start(tmp_path / "own-servers") as found:
-            yield found
+        yield request.getfixturevalue("session_servers")
+        return
+    with brokers.start(tmp_path_factory.mktemp("harmed-servers")) as found:
+        yield found
+
+
+@pytest.fixture
+def own_servers(servers: Servers, harmed_servers: Servers) -> Iterator[Servers]:
+    """Servers for a test to harm, whose broker is up again afterwards; it has to undo whatever else it does to them."""
+    yield harmed_servers
+    try:
+        check_broker(harmed_servers.broker_url)
+    except BrokerError:
+        brokers.control(harmed_servers, "start_app")
 
 
 @pytest.fixture
