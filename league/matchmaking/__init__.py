@@ -4,6 +4,7 @@ Others take KINDS, `kind_of`, `choose`, `distribution` and what a new kind needs
 """
 
 from league.matchmaking.alphastar import LeagueExploiter, MainAgent, MainExploiter
+from league.matchmaking.anytime import AnytimePsro
 from league.matchmaking.base import (
     KINDS,
     Branch,
@@ -30,6 +31,7 @@ from league.matchmaking.simple import Champion, Fixed, Pfsp, Random, SelfPlay, S
 
 __all__ = [
     "KINDS",
+    "AnytimePsro",
     "BestResponse",
     "Branch",
     "Candidates",

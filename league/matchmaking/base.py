@@ -83,11 +83,15 @@ class Decision:
 
 
 class Target(NamedTuple):
-    """Players to beat: one at `slots` (n,) is drawn for each of `games` games by `shares` (2, n), a row a seat."""
+    """Players to beat: one at `slots` (n,) is drawn for each of `games` games by `shares` (2, n), a row a seat.
+
+    `by_member`: a look says what each of them lost as well.
+    """
 
     slots: Slots
     shares: NDArray[np.float64]
     games: int
+    by_member: bool = False
 
 
 @dataclass(frozen=True)

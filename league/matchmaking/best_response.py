@@ -15,6 +15,13 @@ from league.matchmaking.view import Player, View
 from league.rules.run_share import Steps, amount, reached
 
 
+def when_spent(steps: int, budget: Steps) -> Decision:
+    """Return the decision on an answer after `steps`: once its budget is spent it is frozen, and another begins."""
+    if not reached(steps, budget):
+        return Decision(reason=f"{steps} of {budget} steps of the budget")
+    return Decision(snapshot=True, reset=True, reason="the budget is spent")
+
+
 @KINDS.register("best_response")
 @dataclass(frozen=True)
 class BestResponse(Psro):
@@ -36,9 +43,7 @@ class BestResponse(Psro):
             yield from super().branches(view, me)
 
     def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
-        if not reached(steps, self.budget):
-            return Decision(reason=f"{steps} of {self.budget} steps of the budget")
-        return Decision(snapshot=True, reset=True, reason="the budget is spent")
+        return when_spent(steps, self.budget)
 
     def problems(self) -> list[str]:
         return super().problems() + (

@@ -25,4 +25,5 @@ class SharedLooks:
     def of(self, player: str) -> list[Look]:
         """Return the looks at a player, oldest first."""
         found = self._redis.hget(self._key, player)
-        return [] if found is None else [Look(**one) for one in json.loads(found)]
+        told = [] if found is None else json.loads(found)
+        return [Look(**{**one, "members": tuple(map(tuple, one.get("members", ())))}) for one in told]

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
+Met = tuple[int, float | None, float | None]
+
 
 @dataclass(frozen=True)
 class Look:
     """Evaluation games of a player with the weights that it had after `steps` decisions, and what they returned.
 
-    `mean` is of a game, over both seats; its interval from `lower` to `upper`.
+    `mean` is of a game, over both seats; its interval from `lower` to `upper`. `members`, where its target wants them:
+    of each that it met the slot, and its mean return where that sat in seat 0 and in seat 1; None without games.
     """
 
     generation: int
@@ -20,6 +23,7 @@ class Look:
     mean: float
     lower: float
     upper: float
+    members: tuple[Met, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.mean:+.4f} ({self.lower:+.4f} to {self.upper:+.4f})"

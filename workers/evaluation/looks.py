@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from agents.policies import Policy
 from league.matchmaking import Target, kind_of
 from league.matchmaking.view import Player, View
 from league.redis.shared_looks import SharedLooks
-from league.rules.plateau import Look
+from league.rules.plateau import Look, Met
+from league.rules.win_rates import Slots
 from league.state.league_state import LeagueState
 from workers.evaluation.cells import Evaluator
 from workers.evaluation.duplicate_deals import SEATS, Side, estimate, play_deals
+
+
+@dataclass(frozen=True)
+class Drawing(Side):
+    """A side that remembers whom it has drawn, for each batch of games in turn."""
+
+    drawn: list[np.ndarray] = field(default_factory=list)
+
+    def draw(self, seat: int, games: int, generator: torch.Generator) -> np.ndarray:
+        """See Side."""
+        self.drawn.append(super().draw(seat, games, generator))
+        return self.drawn[-1]
+
+    def met(self, found: np.ndarray, slots: Slots) -> tuple[Met, ...]:
+        """Return each member's slot and what the other side got of it in either seat, of `play_deals`' returns."""
+        means = []
+        for seat in range(SEATS):  # of the member: the second side, which sits in seat 1 first
+            got = found[1 - seat]
+            places = np.concatenate(self.drawn[1 - seat :: SEATS])[: len(got)]
+            games = np.bincount(places, minlength=len(slots))
+            total = np.bincount(places, weights=got, minlength=len(slots))
+            means.append([round(float(t / n), 6) if n else None for t, n in zip(total, games, strict=True)])
+        return tuple((int(slot), *both) for slot, *both in zip(slots, *means, strict=True))
 
 
 def look(evaluator: Evaluator, policy: Policy, target: Target, generation: int, steps: int) -> Look:
@@ -24,10 +50,11 @@ def look(evaluator: Evaluator, policy: Policy, target: Target, generation: int, 
     """
     members = np.flatnonzero(target.shares.max(axis=0) > 0.0)
     policies = [evaluator.policy_of(slot) for slot in target.slots[members].tolist()]
-    other, deals = Side(policies, target.shares[:, members]), -(-target.games // SEATS)
+    other, deals = Drawing(policies, target.shares[:, members]), -(-target.games // SEATS)
     found = play_deals(evaluator.games, Side.of(policy), other, deals, evaluator.generator)
     gain = estimate(found.mean(axis=0), evaluator.hold_within(found), 1.0 - evaluator.alpha)
-    return Look(generation, steps, SEATS * gain.count, gain.mean, gain.lower, gain.upper)
+    met = other.met(found, target.slots[members]) if target.by_member else ()
+    return Look(generation, steps, SEATS * gain.count, gain.mean, gain.lower, gain.upper, met)
 
 
 def look_here(evaluator: Evaluator, state: LeagueState, name: str, policy: Policy, steps: int) -> bool:

@@ -220,7 +220,7 @@ def test_whoever_plays_only_a_removed_player_is_told_so(small: LeagueState) -> N
 
 def test_exploiters_alone_bring_no_frozen_model_of_their_beginning() -> None:
     late = {name for name in KINDS if not KINDS[name].begins_frozen}
-    assert late == {"main_exploiter", "league_exploiter", "best_response"}
+    assert late == {"main_exploiter", "league_exploiter", "best_response", "anytime_psro"}
 
 
 def test_a_best_response_meets_one_player_or_the_mixture_until_its_budget_is_spent(small: LeagueState) -> None:

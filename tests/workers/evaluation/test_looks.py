@@ -60,6 +60,21 @@ def test_a_look_has_the_exact_return_against_the_targets_shares_in_its_interval(
         assert seen.lower < seen.mean < seen.upper and seen.upper - seen.lower < games.max_return
 
 
+def test_a_look_by_member_has_the_exact_return_against_each_of_them_in_each_seat() -> None:
+    games = envs.make_two_player("openspiel:kuhn_poker", 500, 3)
+    me, *others = policies(games, 4)
+    form = exploitability.load("openspiel:kuhn_poker")
+    mine, *plans = [form.plans(exploitability.tabulate(form, policy.probabilities)) for policy in (me, *others)]
+    alike = Target(np.arange(3), np.full((2, 3), 1 / 3), 24_000, by_member=True)
+    seen = look(evaluator_for(games, others), me, alike, 0, 0)
+    assert [slot for slot, *_ in seen.members] == [0, 1, 2]
+    for (_, in_first, in_second), plan in zip(seen.members, plans, strict=True):
+        assert in_first == pytest.approx(-form.payoff(plan[0], mine[1]), abs=0.12)  # 1.4 / sqrt(4000) is .022
+        assert in_second == pytest.approx(form.payoff(mine[0], plan[1]), abs=0.12)
+    few = look(evaluator_for(games, others), me, Target(np.arange(3), np.eye(3)[:2], 2, by_member=True), 0, 0)
+    assert [[mean is None for mean in means] for _, *means in few.members] == [[False, True], [True, False]]
+
+
 def test_a_return_beyond_the_given_bound_is_refused() -> None:
     games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
     players = policies(games, 2)

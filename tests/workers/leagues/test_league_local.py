@@ -158,6 +158,31 @@ def test_averages_of_weights_are_frozen_beside_snapshots_or_in_their_place():
     assert league.mixture()[1].shape == (2, 6), "they are candidates for the mixture"
 
 
+def test_self_play_psro_freezes_an_answer_and_the_average_of_what_learns_against_it():
+    players = {
+        "answer": {"kind": "anytime_psro", "config": {"budget": 600, "look_games": 64, "strategy": "strategy"}},
+        "strategy": {
+            "kind": "best_response",
+            "config": {"opponent": "answer", "budget": 600},
+            "averages": [0.01],
+            "averages_alone": True,
+        },
+    }
+    league = LocalLeague(config(players=players, period_steps=250))
+    league._training_time = 1e9  # there is time for every look
+    looked = []
+    for _ in range(14):  # of 128 decisions: a period each two, an answer each six
+        for trainee in league.trainees.values():
+            league.learn(trainee)
+        looked += [league.league.state.looks(league.league.state.players["answer"])]
+    assert set(league.frozen) == {f"{name}@{when}" for name in ("answer", "strategy.average-0.01") for when in (6, 12)}
+    members = {slot for looks in looked for look in looks for slot, *_ in look.members}
+    assert members == {player.slot for player in league.league.state.roster if player.frozen}
+    assert all(seen.generation == 1 for seen in looked[8]) and looked[8]
+    met = {match.branch for match in league.league.state.matches.values() if match.home == "answer"}
+    assert met <= {"strategy", "meta_in_seat_0", "meta_in_seat_1"}
+
+
 def test_averages_begin_anew_with_a_reset_and_wrong_ones_are_refused():
     players = {
         "main": {"kind": "random"},

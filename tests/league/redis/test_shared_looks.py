@@ -1,0 +1,22 @@
+"""league.redis.shared_looks: looks are read as they were left, also those that say whom the player met."""
+
+from __future__ import annotations
+
+import redis
+
+from league.redis.shared_looks import SharedLooks
+from league.rules.plateau import Look
+
+
+def test_looks_are_read_as_they_were_left_and_those_of_earlier_weights_are_gone(redis_url: str, run_name: str) -> None:
+    looks = SharedLooks(redis.Redis.from_url(redis_url), run_name)
+    earlier, first = (
+        Look(0, 10, 64, 0.1, -0.2, 0.3),
+        Look(1, 20, 64, 0.2, -0.1, 0.4, ((3, 0.5, None), (7, None, -1.25))),
+    )
+    second = Look(1, 30, 64, 0.3, 0.1, 0.5, ((3, -0.5, 0.0),))
+    looks.add("answer", earlier)
+    assert looks.of("answer") == [earlier] and looks.of("other") == []
+    for one in (first, second):
+        looks.add("answer", one)
+    assert looks.of("answer") == [first, second]
