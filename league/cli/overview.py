@@ -11,8 +11,10 @@ from league.matchmaking.view import Player
 from league.models.model import DISK, ModelInfo
 from league.models.pool import Pool
 from league.redis.pause_reasons import PauseReasons
+from league.redis.people import People
 from league.redis.shared_score import SharedScore
 from league.redis.store import Store
+from league.rules.people import people
 from league.rules.win_rates import games_of
 from league.state.league_state import LeagueState
 
@@ -28,6 +30,7 @@ def overview(store: Store, pool: Pool, width: int) -> Row:
     return {
         "time": now / 1000.0,
         "players": standings(state, PauseReasons(store).all()),
+        "people": people(People(store.redis, store.prefix).games().values()),
         "payoff": payoff(state, width),
         "matches": open_matches(state, now),
         "periods": open_periods(state, now),

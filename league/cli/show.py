@@ -81,6 +81,21 @@ def payoff_table(payoff: Row, width: int, rows: int) -> Table:
     return table(columns, width, caption=_more(left_out, "players"), padding=1)
 
 
+def people_table(people: list[Row], width: int, rows: int) -> Table:
+    """One row a person with rated games."""
+    shown = people[:rows]
+    columns = {
+        "person": [row["person"] for row in shown],
+        ">games": [f"{row['games']:,}" for row in shown],
+        ">mean return": [f"{row['mean_return']:+.3f}" for row in shown],
+        ">outcomes": [f"{row['outcomes']:,}" for row in shown],
+        ">Elo": [f"{row['elo']:.0f}" for row in shown],
+        ">95 %": [f"{row['elo_lower']:.0f} to {row['elo_upper']:.0f}" for row in shown],
+        "against": [", ".join(row["opponents"]) for row in shown],
+    }
+    return table(columns, width, ("against", ">outcomes"), caption=_more(len(people) - len(shown), "people"))
+
+
 def matches_table(matches: list[Row], width: int, rows: int) -> Table:
     """Open matches, summed by who holds them and who plays whom; the pairs whose leases end first come first."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
@@ -170,6 +185,8 @@ def page(found: Row, run: str, width: int, rows: int = ROWS) -> Group:
     if found["players"]:
         parts += [standings_table(found["players"], width, rows), *_reasons(found["players"]), ""]
         parts.append(payoff_table(found["payoff"], width, rows))
+    if found["people"]:
+        parts += ["", people_table(found["people"], width, rows)]
     if found["periods"]:
         parts += ["", periods_table(found["periods"], width, rows)]
     if found["matches"]:

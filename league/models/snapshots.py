@@ -4,6 +4,7 @@
     FOLDER/models.json                what the pool knows of each model that is saved
     FOLDER/models/PLAYER@VERSION.safetensors
     FOLDER/returns.json               returns between frozen players: slots of seat 0 and 1, games, sum, sum of squares
+    FOLDER/people.json                rated games of people, by their ids
 
 A save adds what is new, so it costs what happened since the last one. A crash in the middle leaves the last whole save:
 files are written beside and renamed, and a line cut off at the end of the stream is written again. What is saved is
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,11 @@ from league.models.model import DISK, REDIS, ModelInfo
 from league.models.model_files import ModelFiles
 from league.models.pool import Pool
 from league.models.saved_stream import KEPT, SEGMENT, SavedStream
+from league.redis.people import People
 from league.redis.restore import holds_one, restore
 from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store
+from league.rules.people import PersonGame
 from league.state.fields import to_json
 from league.state.league_state import LeagueState
 from league.state.replay import STREAM
@@ -35,9 +39,9 @@ from warren.files import write_whole
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["INDEX", "MODELS", "RETURNS", "STREAM", "Snapshots"]
+__all__ = ["INDEX", "MODELS", "PEOPLE", "RETURNS", "STREAM", "Snapshots"]
 
-INDEX, MODELS, RETURNS = "models.json", "models", "returns.json"
+INDEX, MODELS, RETURNS, PEOPLE = "models.json", "models", "returns.json", "people.json"
 SAY_EVERY = 2.0  # s between lines that say how far a restore is
 
 
@@ -49,6 +53,8 @@ class Snapshots:
         self.files = ModelFiles(folder / MODELS, pool)
         self.stream = SavedStream(folder, kept, segment)
         self.returns = SharedReturns(store.redis, store.prefix)
+        self.people = People(store.redis, store.prefix)
+        self._saved_people: frozenset[str] = frozenset()  # ids of games in the folder, as far as known
         self._saved_returns: int | None = None  # their version in the folder, once known
         self._saved_games: float | None = None  # games in the folder, once known
 
@@ -68,6 +74,7 @@ class Snapshots:
         models = self._save_models()
         self.stream.follow(self.store, until)
         self._save_returns()
+        self._save_people()
         write_whole(self.folder / INDEX, json.dumps(models, indent=1).encode())
         named = {f"{entry['ref']}.safetensors" for entry in models}
         for path in self.files.folder.glob("*.safetensors"):
@@ -94,6 +101,7 @@ class Snapshots:
         history = self.stream.read()
         logger.info("%s: %d players in %d matches", self.folder, len(history.state.players), history.state.counted)
         self._restore_models()
+        self.people.put(people_in(self.folder))
         restore(self.store, history, self._cells(), ready)
         self.returns.refresh()
         self._saved_returns = None
@@ -120,6 +128,14 @@ class Snapshots:
             logger.warning("Redis has %d games between frozen players, %s had more: it is %s now", games, path, aside)
         write_whole(path, to_json(cells).encode())
         self._saved_returns, self._saved_games = self.returns.version, games
+
+    def _save_people(self) -> None:
+        held = self.people.games()
+        if held.keys() <= self._saved_people:
+            return
+        games = people_in(self.folder) | held  # a crash of Redis may have taken some back
+        write_whole(self.folder / PEOPLE, to_json({name: asdict(game) for name, game in games.items()}).encode())
+        self._saved_people = frozenset(games)
 
     # Models.
 
@@ -148,6 +164,13 @@ class Snapshots:
             if time.monotonic() > say_at:
                 logger.info("%s: %d of %d models restored", self.folder, number, len(entries))
                 say_at = time.monotonic() + SAY_EVERY
+
+
+def people_in(folder: Path) -> dict[str, PersonGame]:
+    """Return the rated games of people in a league's folder, by their ids."""
+    path = folder / PEOPLE
+    found = json.loads(path.read_text()) if path.exists() else {}
+    return {name: PersonGame(**game) for name, game in found.items()}
 
 
 def _entry(info: ModelInfo) -> dict[str, Any]:

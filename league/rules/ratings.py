@@ -16,6 +16,8 @@ ELO_K = 16.0  # points at stake in one game
 ELO_SCALE = 400.0  # points between players of whom one is expected to score ten times as often
 ELO_RANGE = 300.0  # of ELO_SCALE: beyond, the power would overflow, and the answer is 0 or 1 all the same
 
+PRIOR_GRID = np.arange(-2000.0, 2001.0, 2.0)  # points around ELO_INITIAL at which `rating_by` looks
+
 BETA = 25.0 / 6.0  # what a single game varies by, on the scale of TrueSkill
 TAU = 25.0 / 300.0  # what a strength changes by from game to game, so that no skill is ever certain
 KAPPA = 1e-4  # the least that one game leaves of a variance
@@ -31,6 +33,24 @@ def expected_score(rating: float, other: float) -> float:
 def expected_scores(rating: float, others: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the expected score of a player rated `rating` against each of `others`, (n,)."""
     return np.array([expected_score(rating, other) for other in others.tolist()])
+
+
+def rating_by(others: Sequence[float], scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
+    """Return (mean, lower, upper) of a rating by scores (1, 0.5 or 0) against players rated `others`, which stay.
+
+    By Elo's model, from a normal belief around ELO_INITIAL of deviation ELO_SCALE; the rating is within the bounds with
+    probability `confidence`.
+    """
+    ratings = ELO_INITIAL + PRIOR_GRID
+    belief = -0.5 * np.square(PRIOR_GRID / ELO_SCALE)
+    for other, score in zip(others, scores, strict=True):
+        better = (ratings - other) * math.log(10.0) / ELO_SCALE
+        belief -= score * np.logaddexp(0.0, -better) + (1.0 - score) * np.logaddexp(0.0, better)
+    shares = np.exp(belief - belief.max())
+    shares /= shares.sum()
+    tail = (1.0 - confidence) / 2.0
+    lower, upper = np.searchsorted(np.cumsum(shares), (tail, 1.0 - tail))
+    return float(shares @ ratings), float(ratings[lower]), float(ratings[min(upper, len(ratings) - 1)])
 
 
 def elo_update(home: float, away: float, outcomes: Sequence[str], k: float = ELO_K) -> tuple[float, float]:

@@ -117,3 +117,12 @@ class Payoff:
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
         """Win rates of each of `slots` (rows) against each (columns), (n, n)."""
         return win_rates_of(self.cells[np.ix_(slots, slots)])
+
+
+def outcomes_of(returns: NDArray[np.float64], series: int = 1) -> str:
+    """Return "w", "d" or "l" for every `series` games of `returns`, oldest first: won by whoever gained more over them.
+
+    Games that make no whole series are shared out among the others; fewer games than one series are one.
+    """
+    gains = [part.sum(dtype=np.float64) for part in np.array_split(returns, max(1, len(returns) // series))]
+    return "".join(np.array([LOSS, DRAW, WIN])[np.sign(gains).astype(np.int64) + 1])

@@ -212,6 +212,9 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.play runs/kuhn/TRIAL": Run(typed=ENTER, says="game 1 is over"),
     "python -m workers.play runs/kuhn/TRIAL --player main@1200 --seat 1": Run(typed=ENTER, says="game 1 is over"),
     "python -m workers.play runs/kuhn/TRIAL --against main_exploiter": Run(says="main"),
+    "python -m workers.play runs/kuhn/TRIAL --rated ann --games 20": Run(
+        status=2, says="games count while its run goes on"
+    ),
     # docs/training.md
     "python -m workers.doctor": Run("league", says="broker version"),
     "python -m workers.doctor experiment=kuhn actors=8": Run("league", says="broker version"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from envs import Turn, TwoPlayerVectorEnv
 from envs.one_agent.gymnasium_envs import with_pip
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
+from workers.evaluation.rated import RatedGames
 from workers.evaluation.scores import UNIFORM
 from workers.evaluation.table import Side, person, play, uniform
 from workers.replays.video import Video
@@ -23,7 +25,7 @@ from workers.runtime.trained import Trained, load
 from workers.ui import returns
 
 # Options that say nothing of what is played, and their defaults: of a run of one agent, and of a game of two players.
-OF_TWO = {"player": "main", "against": None, "greedy": False, "seat": 0, "seed": 0}
+OF_TWO = {"player": "main", "against": None, "greedy": False, "seat": 0, "seed": 0, "rated": None}
 OF_ONE = {"sample": False, "render": None, "video": None}
 DRAWN_UNSEEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # games drawn by pygame need no display
 
@@ -76,6 +78,8 @@ def machine(trained: Trained, name: str, greedy: bool) -> Side:
 
 def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Callable[[str], None] = print) -> int:
     """Do what the command line asks for; return exit status 0, also when the person leaves."""
+    if given.rated is not None:
+        _refuse_unrated(given)
     if is_game(given.folder):
         _refuse(given, OF_ONE, f"{given.folder} is a game of two players")
         opponent, games = opponent_in(given)
@@ -92,7 +96,26 @@ def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Calla
         first = machine(load(given.folder, given.against), given.against, given.greedy)
     else:
         first = person(ask, say)
-    return match((first, machine(trained, given.player, given.greedy)), trained.games(seed=given.seed), given, say)
+    rated, seed = None, given.seed
+    if given.rated is not None:
+        rated, seed = RatedGames(given.folder, given.rated, given.player), secrets.randbits(31)
+        trained.policy.generator.manual_seed(seed)
+    return match((first, machine(trained, given.player, given.greedy)), trained.games(seed=seed), given, say, rated)
+
+
+def _refuse_unrated(given: argparse.Namespace) -> None:
+    """Raise ConfigurationError where nobody sits at the table, or not against the league's player as it plays there."""
+    whys = {"against": "two players would meet", "greedy": "a player of the league draws its actions",
+            "seed": "nobody may know the cards"}  # fmt: skip
+    problems = [
+        f"--rated: with --{name} {why}; leave one of the two out"
+        for name, why in whys.items()
+        if getattr(given, name) != OF_TWO[name]
+    ]
+    if is_game(given.folder):
+        problems.append(f"--rated: {given.folder} is a game; name the run folder of a league that plays it")
+    if problems:
+        raise ConfigurationError(problems)
 
 
 def _refuse(given: argparse.Namespace, options: dict[str, Any], why: str) -> None:
@@ -124,19 +147,30 @@ def opponent_in(given: argparse.Namespace) -> tuple[Side, TwoPlayerVectorEnv]:
 
 
 def match(
-    sides: tuple[Side, Side], games: TwoPlayerVectorEnv, given: argparse.Namespace, say: Callable[[str], None]
+    sides: tuple[Side, Side],
+    games: TwoPlayerVectorEnv,
+    given: argparse.Namespace,
+    say: Callable[[str], None],
+    rated: RatedGames | None = None,
 ) -> int:
-    """Play games between the two, the first of `sides` in the seat that was chosen; return exit status 0."""
+    """Play games between the two, the first of `sides` in the seat that was chosen; return exit status 0.
+
+    Those that come to their end are counted by `rated`.
+    """
     first, second = sides
     returns: list[float] = []
     try:
         for result in play(games, sides, given.games, say, given.seat):
+            if rated is not None:
+                rated.count(len(returns) % 2 if given.seat is None else given.seat, result)
             returns.append(result)
     except (EOFError, KeyboardInterrupt):
         say("")
         say(f"{first.name} left during game {len(returns) + 1}")
     if returns:
         say(f"{first.name}: {np.mean(returns):+.2f} a game against {second.name}")
+    if rated is not None and returns:
+        say(rated.rating())
     return 0
 
 
@@ -176,6 +210,9 @@ def main(description: str | None = None) -> int:
     parser.add_argument("--greedy", action="store_true", help="of a league: the likeliest action, always")
     parser.add_argument(
         "--seat", type=seat, default=0, metavar="{0,1,alternate}", help="of two players: yours; default: 0, who begins"
+    )
+    parser.add_argument(
+        "--rated", metavar="NAME", help="of a league that trains: count your games, as NAME, for a rating"
     )
     parser.add_argument("--seed", type=int, default=0, help="of a league: of the cards, or whatever chance does")
     options = parser.parse_args()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -17,6 +17,7 @@ from rich.console import Console
 import envs
 from league.cli.tables import table
 from league.empirical_game.solvers import alpha_rank
+from league.models.snapshots import people_in
 from warren.errors import ConfigurationError
 from warren.files import write_whole
 from warren.progress import shown
@@ -39,6 +40,8 @@ class Entrant:
     side: Side
     game: str | None  # its game and that game's parameters; None where any will do
     bound: float | None = None  # largest return, as its league's settings have it
+    run: Path | None = None  # the run folder that it is of
+    player: str = ""  # its name there
 
 
 class Tournament:
@@ -90,6 +93,10 @@ class Tournament:
             found.append(estimate(np.mean(mine, axis=0), self.bound, CONFIDENCE))
         return found
 
+    def of_person(self, met: Mapping[int, np.ndarray]) -> Estimate:
+        """Return what a person gains a game; `met`: the returns by the place of the entrant."""
+        return estimate(np.concatenate(list(met.values())), self.bound, CONFIDENCE)
+
 
 def entrant_of(word: str) -> Entrant:
     """Return the entrant that a word of the command line names: RUN, RUN:PLAYER, RUN:mixture or uniform.
@@ -102,7 +109,7 @@ def entrant_of(word: str) -> Entrant:
     folder, league = league_in(Path(path or word))
     found = mixture_of(folder, league) if player == MIXTURE else player_of(folder, player)
     game = json.dumps([league.env, league.env_kwargs], sort_keys=True)
-    return Entrant(f"{folder.name}:{player}", found.side, game, league.max_return)
+    return Entrant(f"{folder.name}:{player}", found.side, game, league.max_return, folder, player)
 
 
 def entrants_of(words: Sequence[str]) -> tuple[list[Entrant], str]:
@@ -125,6 +132,16 @@ def entrants_of(words: Sequence[str]) -> tuple[list[Entrant], str]:
         played = "; ".join(f"{entrant.name}: {entrant.game}" for entrant in found if entrant.game)
         raise ConfigurationError(f"players of one game can meet, these are of {len(games)}: {played or 'none'}")
     return found, games.pop()
+
+
+def people_among(entrants: Sequence[Entrant]) -> dict[str, dict[int, np.ndarray]]:
+    """Return person -> place of an entrant -> returns of the person's rated games against it, in its own league."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for place, entrant in enumerate(entrants):
+        for game in people_in(entrant.run / "league").values() if entrant.run is not None else ():
+            if game.opponent == entrant.player:
+                found.setdefault(game.person, {}).setdefault(place, []).append(game.returned)
+    return {person: {place: np.array(held) for place, held in of.items()} for person, of in found.items()}
 
 
 def run(given: argparse.Namespace, console: Console | None = None) -> int:
@@ -156,15 +173,23 @@ def standings(tournament: Tournament, env: str) -> object:
     """Return a table for a terminal, the best on average first."""
     overall, cells, ranked = tournament.overall(), tournament.cells(), alpha_rank(means(tournament))
     order = np.argsort([-found.mean for found in overall], kind="stable").tolist()
+    people = people_among(tournament.entrants)
     columns = {
-        "player": [tournament.entrants[place].name for place in order],
-        f">return, {CONFIDENCE:.0%}": [str(overall[place]) for place in order],
-        ">alpha-rank": [f"{ranked[place]:.3f}" for place in order],
+        "player": [*(tournament.entrants[place].name for place in order), *(f"{name} (a person)" for name in people)],
+        f">return, {CONFIDENCE:.0%}": [
+            *(str(overall[place]) for place in order),
+            *(str(tournament.of_person(met)) for met in people.values()),
+        ],
+        ">alpha-rank": [*(f"{ranked[place]:.3f}" for place in order), *("" for _ in people)],
     }
     for number, other in enumerate(order, 1):
         against = [cells[place][other] for place in order]
-        columns[f">{number}"] = ["" if cell is None else f"{cell.mean:+.3f}" for cell in against]
+        gained = [met[other].mean() if other in met else None for met in people.values()]
+        shown_means = [None if cell is None else cell.mean for cell in against] + gained
+        columns[f">{number}"] = ["" if mean is None else f"{mean:+.3f}" for mean in shown_means]
     caption = f"{env}: {2 * tournament.deals:,} games of each pair; return a game against all others, and each"
+    if people:
+        caption += "; people by their rated games, against these players as they were then"
     return table(columns, 10_000, caption=caption)
 
 
@@ -183,6 +208,10 @@ def save(tournament: Tournament, env: str, folder: Path) -> None:
         "games": 2 * tournament.deals,
         "confidence": CONFIDENCE,
         "overall": [asdict(each) for each in overall],
+        "people": {
+            person: {names[place]: asdict(tournament.of_person({place: held})) for place, held in met.items()}
+            for person, met in people_among(tournament.entrants).items()
+        },
         "cells": [[None if cell is None else asdict(cell) for cell in row] for row in cells],
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openskill.models import PlackettLuce
 
-from league.rules.ratings import Skill, Skills, elo_update, expected_score, mirrored
+from league.rules.ratings import Skill, Skills, elo_update, expected_score, mirrored, rating_by
 
 RATING = st.floats(-5000.0, 5000.0)
 
@@ -95,3 +95,26 @@ def test_a_draw_pulls_unequal_players_together() -> None:
     skills = Skills({"high": Skill(30.0, 5.0), "low": Skill(20.0, 5.0)})
     skills.record("high", "low", "d")
     assert skills["high"].mu < 30.0 and skills["low"].mu > 20.0
+
+
+def test_a_rating_lies_within_its_interval_as_often_as_it_says() -> None:
+    rng, inside, widths = np.random.default_rng(5), 0, []
+    for _ in range(400):
+        truth = 1200.0 + 400.0 * rng.normal()
+        others = 1200.0 + 200.0 * rng.normal(size=12)
+        scores = [float(rng.random() < expected_score(truth, other)) for other in others]
+        mean, lower, upper = rating_by(others.tolist(), scores)
+        assert lower < mean < upper
+        inside += lower <= truth <= upper
+        widths.append(upper - lower)
+    assert 0.92 <= inside / 400 <= 0.98
+    assert max(widths) < rating_by([], [])[2] - rating_by([], [])[1] == pytest.approx(2 * 1.96 * 400.0, rel=0.01)
+
+
+def test_a_rating_by_scores_is_higher_the_more_was_won_and_the_stronger_the_others() -> None:
+    means = [
+        rating_by([other] * 4, scores)[0]
+        for other, scores in ((1200, "lddl"), (1200, "wddl"), (1500, "wddl"))
+        for scores in [[{"w": 1.0, "d": 0.5, "l": 0.0}[one] for one in scores]]
+    ]
+    assert means == sorted(means) and means[1] == pytest.approx(1200.0, abs=2.0)

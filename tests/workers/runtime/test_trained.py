@@ -66,6 +66,7 @@ def options(folder: Path, **given: object) -> argparse.Namespace:
         "player": "main",
         "against": None,
         "greedy": False,
+        "rated": None,
     }
     return argparse.Namespace(folder=folder, **{**default, "seat": 0, "seed": 0, **given})
 
@@ -167,7 +168,8 @@ def test_a_package_that_a_film_needs_is_told_for_the_film(cartpole: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "given", [{"seed": 1}, {"greedy": True}, {"against": "main@3"}, {"seat": None}, {"player": "rival"}]
+    "given",
+    [{"seed": 1}, {"greedy": True}, {"against": "main@3"}, {"seat": None}, {"player": "rival"}, {"rated": "ann"}],
 )
 def test_options_of_two_players_are_refused_for_one_agent(cartpole: Path, given: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match=rf"--{next(iter(given))}: CartPole-v1 is played by one agent"):

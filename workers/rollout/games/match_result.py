@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.rules.win_rates import DRAW, LOSS, WIN
+from league.rules.win_rates import outcomes_of
 from workers.rollout.games.game_log import PlayedGame
 
 
@@ -24,10 +24,5 @@ class MatchResult:
     games: tuple[PlayedGame, ...] = ()  # in the same order, where the match is recorded
 
     def outcomes(self, series: int = 1) -> str:
-        """Return "w", "d" or "l" of the home player per `series` games, as the league's payoff counts them.
-
-        Games that make no whole series are shared out among the others; fewer games than one series are one.
-        """
-        count = max(1, len(self.returns) // series)
-        gains = np.array([part.sum(dtype=np.float64) for part in np.array_split(self.returns, count)])
-        return "".join(np.array([LOSS, DRAW, WIN])[np.sign(gains).astype(np.int64) + 1])
+        """Return "w", "d" or "l" of the home player per `series` games, as the league's payoff counts them."""
+        return outcomes_of(self.returns, series)
