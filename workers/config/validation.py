@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from envs import exploitability
 from envs.check import check
 from envs.sources import OfALeague, most_at_once
 from league.empirical_game.mixture import EXACT, GAMES, PAIRS
-from league.models.snapshots import STREAM
+from league.empirical_game.returns import Returns
+from league.models.snapshots import RETURNS, STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
@@ -178,8 +180,18 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     if not NAME.fullmatch(config.player):
         yield f"player: {config.player!r} cannot name a player; use {ALLOWED}"
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
-    if config.restore is not None and not elsewhere and not kept and not (Path(config.restore) / STREAM).exists():
-        yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the folder `league` of a run"
+    if config.restore is not None and not elsewhere and not kept:
+        yield from _restored(Path(config.restore), str((config.league or {}).get("evaluation", GAMES)))
+
+
+def _restored(folder: Path, evaluation: str) -> Iterator[str]:
+    if not (folder / STREAM).exists():
+        yield f"restore: {folder} holds no league ({STREAM} is missing); name the folder `league` of a run"
+    elif (folder / RETURNS).exists():
+        known = Returns()
+        known.add_cells(json.loads((folder / RETURNS).read_text()))
+        if (found := known.found_by()) not in (None, evaluation):
+            yield f"league.evaluation: returns of {folder} are of {found!r}, not of {evaluation!r}; give {found}"
 
 
 def _built(settings: Mapping[str, Any], policy: Policy) -> Algorithm:

@@ -194,6 +194,16 @@ def test_exact_payoffs_are_refused_for_a_game_without_a_sequence_form(problems: 
     assert line.endswith("for others use evaluation=pairs or games")
 
 
+def test_a_league_is_restored_only_to_go_on_with_returns_of_the_same_kind(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "league.jsonl").write_text("")
+    given = ("league=rps", "trial=some-trial", f"restore={tmp_path}")
+    assert problems(*given) == []
+    (tmp_path / "returns.json").write_text("[[0, 1, 64, 3.0, 64.0], [1, 0, 64, -3.0, 64.0]]")
+    (line,) = problems(*given)
+    assert line == f"league.evaluation: returns of {tmp_path} are of 'pairs', not of 'games'; give pairs"
+    assert problems(*given, "league.evaluation=pairs") == []
+
+
 def test_a_goal_of_a_game_that_is_small_enough_is_taken(problems: Problems) -> None:
     assert problems("experiment=kuhn") == []
 
