@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -24,7 +25,10 @@ from workers.evaluation.canvas import (
 
 ARROWS = 300  # the newest ones
 WIDTH, BOTTOM = 6.4, 0.7  # in, of the rows
-EXPLAINED = "circles and the number at the right: snapshots; orange bars: resets; grey arrows: copied a stronger player"
+EXPLAINED = (
+    "circles: snapshots, diamonds: averages, their number at the right; orange bars: resets; "
+    "grey arrows: copied a stronger player"
+)
 
 
 def lineage(history: History) -> Figure | None:
@@ -76,13 +80,21 @@ class _Rows:
         self._axes.scatter(*columns(resets), s=size, marker="|", c=COLOURS[1], linewidths=1.4, zorder=3)
 
     def draw_snapshots(self, taken: Sequence[Snapshot]) -> None:
-        """Draw a circle for each snapshot in its Elo's colour, and the scale of colours beside the rows."""
+        """Draw a circle for each snapshot in its Elo's colour, and the scale of colours beside the rows.
+
+        Averages of weights are diamonds, above the circles.
+        """
         state = self._history.state
-        xs, ys = columns([self._place(snapshot.time, snapshot.parent) for snapshot in taken])
-        points = self._axes.scatter(
-            xs, ys, s=8 if self._many else 30, c=[state.ratings[state.players[each.name].slot] for each in taken],
-            cmap="viridis", edgecolors="black", linewidths=0.3, zorder=5,
-        )  # fmt: skip
+        elo = {one.name: state.ratings[state.players[one.name].slot] for one in taken}
+        norm = Normalize(min(elo.values()), max(elo.values()))
+        averages = [one for one in taken if state.players[one.name].is_average]
+        for marker, lift, shown in (("D", 0.28, averages), ("o", 0.0, [one for one in taken if one not in averages])):
+            xs, ys = columns([self._place(one.time, one.parent) for one in shown])
+            points = self._axes.scatter(
+                xs, ys - lift, s=(8 if self._many else 30) * (1.0 - lift), marker=marker,
+                c=[elo[one.name] for one in shown], norm=norm, cmap="viridis", edgecolors="black", linewidths=0.3,
+                zorder=5,
+            )  # fmt: skip
         tall = min(self._height, 3.0)
         left = self._margin + WIDTH + 0.75
         scale = self.figure.add_axes(place_of(self.figure, left, BOTTOM + self._height - tall, 0.13, tall))

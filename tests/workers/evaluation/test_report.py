@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from league.empirical_game.returns import Returns
-from league.matchmaking.view import Player
+from league.matchmaking.view import ModelRef, Player
 from league.rules.settings import Settings
 from league.state.history import History
 from league.state.in_memory import MemoryLeague
@@ -220,6 +220,18 @@ def test_lineage_has_a_lane_a_player_and_a_circle_a_snapshot() -> None:
     assert [text.get_text() for text in axes.texts] == [
         str(sum(taken.parent == lane for taken in history.snapshots)) for lane in lanes
     ]
+
+
+def test_averages_of_weights_are_diamonds_above_the_snapshots_of_their_player() -> None:
+    played = Played().play(2, learners=2)
+    name, models = "main_exploiter_1", [ModelRef("main_exploiter_1", 9), ModelRef("main_exploiter_1.average-0.1", 9)]
+    played.league.open_period(name)
+    played.league.close_period(name, 900, 9, snapshots=models)
+    figure = lineage(played.history)
+    assert figure is not None
+    diamonds, circles = [drawn.get_offsets() for drawn in figure.axes[0].collections[-2:]]
+    assert len(circles) == 3 and [row for _, row in diamonds] == [1.0 - 0.28]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "3"]
 
 
 def test_exploitability_leaves_out_what_is_not_known_and_draws_uniform_play() -> None:
