@@ -12,7 +12,7 @@ import torch
 from gymnasium.spaces import Discrete
 
 from envs.one_agent import gamecore_actors
-from warren.errors import ConfigurationError
+from warren.errors import CheckpointError, ConfigurationError
 from warren.trees import leaves, take
 from workers.models.backends import Backend, PytorchBackend
 from workers.models.exporting import listed
@@ -101,12 +101,18 @@ def observations_of(trained: Trained, file: str | None = None) -> ObservationSam
     in a game.
 
     Of a league's player that has no file of its own, a frozen one say, those of the run's other players will do: they
-    play the same game. Raises CheckpointError for the file, ConfigurationError where there is nothing.
+    play the same game, unless their memory is another. Raises CheckpointError for the file, ConfigurationError where
+    there is nothing.
     """
-    own = (folder / FILE for folder in trained.seen_in)
-    found = [Path(file)] if file is not None else [path for path in own if path.is_file()]
-    if found:
-        return ObservationSample.read(found[0], trained.policy)
+    if file is not None:
+        return ObservationSample.read(Path(file), trained.policy)
+    for place, folder in enumerate(trained.seen_in):
+        try:
+            if (folder / FILE).is_file():
+                return ObservationSample.read(folder / FILE, trained.policy)
+        except CheckpointError:
+            if place == 0:
+                raise
     if gamecore_actors.is_gamecore(trained.env_id):
         raise ConfigurationError(
             f"recorded: {trained.seen_in[0]} holds no {FILE} to verify a model on, and {trained.env_id} is not "

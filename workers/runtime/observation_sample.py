@@ -150,6 +150,9 @@ class ObservationSample:
         except (OSError, SafetensorError, KeyError, IndexError) as error:
             raise CheckpointError(f"{file}: holds no recorded observations of this policy ({error!r})") from None
         wrong = problems(spec_of(policy.observation_space), observation, begins.shape, "observation")
+        shapes = {name: part.shape[1:] for name, part in memory.items()}
+        if shapes != policy.network.memory:
+            wrong.append(f"memory is {shapes}, and the policy's {policy.network.memory}")
         if wrong or begins.ndim != 2 or not begins.size:
             raise CheckpointError(f"{file}: {'; '.join(wrong) or 'holds no steps of slots'}")
         if mask is not None and mask.shape[:2] != begins.shape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +32,7 @@ from workers.leagues import learner as learner_module
 from workers.leagues.course import league_trainer
 from workers.leagues.local import LocalLeague
 from workers.rollout.games.selfplay_sampler import MatchSampler
+from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.lease import Lease
 
 LEAGUE = {
@@ -190,6 +192,20 @@ def begin_as_other_is_pooled(run: Run, trainer: Any, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(run.client, "open_period", put_meanwhile)
     trainer.course.begin()
+
+
+def test_weights_of_another_network_are_refused_and_the_player_goes_on(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = trained(run)
+    before = deepcopy(trainer.state.policy)
+    wide = LeaguePolicies(LeagueConfig.from_dict(LEAGUE)).new("main", network={"hidden_sizes": [8]})
+    stamp = {"player": "other", "version": 1, "step": 7, "network": {"hidden_sizes": [8]}}
+    run.session.pool.put("other", 1, 7, checkpoints.weights_to_bytes(wide, stamp))
+    trainer.course._start_from(ModelRef("other", 1), generation=1, anew=False)
+    assert same(before, trainer.state.policy) and trainer.state.generation == 1
+    assert trainer.algorithm.steps == 500 and trainer.progress.version == 4
+    assert "player main keeps its weights in generation 1: the other@1 are of another network" in caplog.text
 
 
 def test_a_player_that_begins_with_another_takes_its_newest_weights_at_each_reset(

@@ -32,7 +32,9 @@ from workers.leagues import known_players
 from workers.leagues.known_players import KnownPlayers
 from workers.leagues.local import LocalLeague
 from workers.leagues.recipe import LeagueRecipe
+from workers.models.verifying import observations_of
 from workers.runtime.league_policies import LeaguePolicies
+from workers.runtime.observation_sample import FILE, ObservationSample
 from workers.runtime.trained import load
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -199,6 +201,17 @@ def test_each_seat_remembers_what_the_player_in_it_remembers() -> None:
         held.begin(ended)
         for seat in ended:
             expected[seat], sits[seat] = {}, drawn.integers(2)
+
+
+def test_player_is_not_verified_on_what_another_with_another_memory_saw(tmp_path: Path) -> None:
+    small = {**LSTM, "core": {"name": "lstm", "size": 2}}
+    own = {"l": {"kind": "pfsp", "network": LSTM}, "s": {"kind": "pfsp", "network": small}}
+    save_league(tmp_path, given(players=players(**own)), 0)
+    large = load(tmp_path, "l")
+    ObservationSample.of_two(large, 8).write(tmp_path / "players" / "l" / FILE, large.policy)
+    assert observations_of(load(tmp_path, "l")).observations == observations_of(load(tmp_path, "main")).observations
+    found = observations_of(load(tmp_path, "s"))
+    assert {part.shape[1:] for part in found.memory.values()} == {(2,)} and found.observations > 8
 
 
 # Players that joined later.
