@@ -7,7 +7,7 @@ green CI run has tested everything. Their processes end with pytest, however it 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,8 +32,9 @@ settings.load_profile("warren")
 
 # Processes are killed and servers restarted: more than two of these at a time would make each other late.
 FAULTS, LAUNCHERS = "faults/", "launchers of faults/"
-# Begun in this order; the many short ones come last, so that no process is left with a long one at the end.
-LONGEST_FIRST = (FAULTS, "integration/test_page_commands", "integration/")
+LONGEST_FIRST = (FAULTS, LAUNCHERS, "integration/test_page_commands.py")
+WAITING = "integration/"  # these wait for servers and processes, the others compute
+ALL_BEGUN = 0.6  # the share of the others ahead of the last that waits
 
 
 def group(file: str) -> str:
@@ -43,6 +44,20 @@ def group(file: str) -> str:
     return LAUNCHERS if "launcher" in file else FAULTS
 
 
+def beginnings(groups: Iterable[str]) -> dict[str, float]:
+    """Return when to begin each group, as a number to sort by.
+
+    The longest first; then those that wait among those that compute, so that processors are idle neither now nor
+    later. The many short ones come last: no process is left with a long one at the end.
+    """
+    names = [*dict.fromkeys(groups)]
+    when = {name: float(LONGEST_FIRST.index(name) - len(LONGEST_FIRST)) for name in names if name in LONGEST_FIRST}
+    for waits, share in ((True, ALL_BEGUN), (False, 1.0)):
+        alike = [name for name in names if name not in when and name.startswith(WAITING) == waits]
+        when |= {name: share * place / len(alike) for place, name in enumerate(alike)}
+    return when
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark `servers` whatever uses them: `-m "not servers"` runs the rest. Say what two processes may share.
@@ -50,15 +65,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     A file stays with one process of pytest-xdist, which has servers of its own; all faults go to two, and first.
     """
     here = Path(__file__).parent
-    order = {}
+    groups = {}
     for item in items:
         if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
         file = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group(file)))
-        order[item] = next((at for at, name in enumerate(LONGEST_FIRST) if file.startswith(name)), len(LONGEST_FIRST))
+        groups[item] = group(file)
+        item.add_marker(pytest.mark.xdist_group(groups[item]))
     if hasattr(config, "workerinput"):  # one of several processes
-        items.sort(key=order.__getitem__)
+        when = beginnings(groups.values())
+        items.sort(key=lambda item: when[groups[item]])
 
 
 @pytest.fixture
