@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod gfootball train league football test test-without-servers test-rabbitmq4 test-python3.13 try-wheel try-wheel-python3.13 check lint format servers compose clean
+.PHONY: help setup horovod gfootball train league football test test-without-servers test-rabbitmq4 test-python3.13 try-wheel try-wheel-python3.13 check compiled lint format servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,10 @@ test-rabbitmq4: $(VENV)/.ready-dev ## all tests that use servers, on RabbitMQ 4 
 compose: ## the whole job in containers: docker compose up; EXPERIMENT=kuhn for a league
 	docker compose up $(ARGS)
 
-check: lint test ## everything that CI runs: linters, types, layers, tests
+check: compiled lint test ## everything that CI runs: linters, types, layers, tests
+
+compiled: $(VENV)/.ready-dev # what tests import, beside the linters, which leave a core idle; else each process compiles it
+	@$(PYTHON) -m pytest --collect-only --quiet >/dev/null 2>&1 &
 
 lint: $(VENV)/.ready-dev ## linters, format, types and the layers of the packages
 	$(PYTHON) -m ruff check .
