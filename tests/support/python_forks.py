@@ -37,8 +37,9 @@ COMMON = (
     "matplotlib.backends.backend_agg", "matplotlib.figure",
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
+PATHS = str(ROOT), str(ROOT / "tests")
 # Of the variables that tests give, these alone are not read at the interpreter's start or by an import.
-READ_LATE = ("WARREN_", "PYTHONPATH", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "COLUMNS")
+READ_LATE = ("WARREN_", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "COLUMNS")
 READ_EARLY = {"WARREN_PATIENCE", "WARREN_UNKNOWN_FOR"}
 
 
@@ -91,7 +92,7 @@ class PythonForks:
         self._told, self._begun, self._lock = b"", list[int](), threading.RLock()
         kept = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
         # As launchers do it: what has threads cannot be forked.
-        environment = {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+        environment = {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(PATHS)}
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
         )
@@ -154,7 +155,13 @@ class PythonForks:
 
 def may_fork(given: Mapping[str, str]) -> bool:
     """Return whether a process with the environment `given` behaves as a fork as it does executed."""
-    differing = {name for name in given if given[name] != os.environ.get(name)}
+    # Elsewhere there may be a sitecustomize.py, which only a new interpreter runs.
+    here = {*given.get("PYTHONPATH", "").split(os.pathsep)} <= {
+        "",
+        *PATHS,
+        *os.environ.get("PYTHONPATH", "").split(":"),
+    }
+    differing = {name for name in given if given[name] != os.environ.get(name)} - ({"PYTHONPATH"} if here else set())
     return all(name.startswith(READ_LATE) for name in differing) and not READ_EARLY & differing
 
 
