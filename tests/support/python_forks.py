@@ -156,11 +156,7 @@ class PythonForks:
 def may_fork(given: Mapping[str, str]) -> bool:
     """Return whether a process with the environment `given` behaves as a fork as it does executed."""
     # Elsewhere there may be a sitecustomize.py, which only a new interpreter runs.
-    here = {*given.get("PYTHONPATH", "").split(os.pathsep)} <= {
-        "",
-        *PATHS,
-        *os.environ.get("PYTHONPATH", "").split(":"),
-    }
+    here = {*given.get("PYTHONPATH", "").split(os.pathsep)} <= {"", *PATHS}
     differing = {name for name in given if given[name] != os.environ.get(name)} - ({"PYTHONPATH"} if here else set())
     return all(name.startswith(READ_LATE) for name in differing) and not READ_EARLY & differing
 
