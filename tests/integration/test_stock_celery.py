@@ -399,7 +399,7 @@ def test_a_service_that_nobody_offers_is_refused_where_the_client_asks_for_that(
     assert stock.state(stock.call("actor.nobody")) == "PENDING"
 
 
-@row("`priority`", "no effect: these queues have none", "kombu's priorities")
+@row("`priority`", "no effect without [levels](#priorities)", "kombu's priorities")
 def test_a_call_with_a_priority_is_called(stock):
     assert stock.get(stock.call("actor.add", 1, priority=9)) == {"value": 2}
 
