@@ -91,13 +91,15 @@ class Calling:
         remove_run(self.app, self.solver._directory._redis, self.topology)
 
 
-def events_received_while_busy(calling: Calling, number: int, busy_for: float) -> tuple[list[int], list[int]]:
+def events_received_while_busy(calling: Calling, number: int) -> tuple[list[int], list[int]]:
     """Fire `number` events at busy handlers; return those that the handlers of all and of the newest received."""
     events = EventDispatcher(calling.app, calling.topology)
-    busy = calling.solver.send("actor.sleep", busy_for)
+    busy = calling.solver.send("actor.hold", "events")
+    until(lambda: calling.ran("events") == 1)
     for fired in range(number):
         events.fire("counted", fired)
         events.fire("stated", fired)
+    calling.release("events")
     busy.result()
     until(lambda: all(received[-1:] == [number - 1] for received in calling.solver.call("actor.events_received")))
     received: tuple[list[int], list[int]] = calling.solver.call("actor.events_received")
