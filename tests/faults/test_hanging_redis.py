@@ -25,7 +25,7 @@ def test_calls_and_a_gathered_run_outlive_a_redis_that_hangs(servers: Servers, t
         calling.start(1)
         assert calling.solver.call("actor.add", 1) == 2
         urls = {"broker_url": servers.broker_url, "redis_url": store.url}
-        with TrainingRun(tmp_path, "env.goal=null", "round_timeout=30", **urls) as run:
+        with TrainingRun(tmp_path, "env.goal=null", "total_steps=1000000000", "round_timeout=30", **urls) as run:
             run.after_updates(3)
             store.process.send_signal(signal.SIGSTOP)
             go_on.start()

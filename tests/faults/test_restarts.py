@@ -24,7 +24,7 @@ def logs(run: TrainingRun) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
 def test_training_goes_on_when_rabbitmq_was_restarted(tmp_path: Path, own_servers: Servers, sampling: str) -> None:
-    settings = (f"sampling={sampling}", "env.goal=null", "round_timeout=10")
+    settings = (f"sampling={sampling}", "env.goal=null", "total_steps=1000000000", "round_timeout=10")
     with TrainingRun(tmp_path, *settings, broker_url=own_servers.broker_url, redis_url=own_servers.redis_url) as run:
         run.after_updates(3)
         brokers.control(own_servers, "stop_app")
@@ -50,7 +50,7 @@ def test_training_goes_on_when_redis_was_restarted_empty(tmp_path: Path, servers
     command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     redis = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
     try:
-        settings = (f"sampling={sampling}", "env.goal=null", "round_timeout=5")
+        settings = (f"sampling={sampling}", "env.goal=null", "total_steps=1000000000", "round_timeout=5")
         urls = {"broker_url": servers.broker_url, "redis_url": f"redis://127.0.0.1:{port}/0"}
         with TrainingRun(tmp_path, *settings, **urls) as run:
             run.after_updates(3)
@@ -72,7 +72,11 @@ def test_training_goes_on_when_redis_was_restarted_empty(tmp_path: Path, servers
 @pytest.mark.slow
 def test_ctrl_c_ends_a_run_whose_broker_is_gone_for_good(tmp_path: Path, own_servers: Servers) -> None:
     with TrainingRun(
-        tmp_path, "env.goal=null", broker_url=own_servers.broker_url, redis_url=own_servers.redis_url
+        tmp_path,
+        "env.goal=null",
+        "total_steps=1000000000",
+        broker_url=own_servers.broker_url,
+        redis_url=own_servers.redis_url,
     ) as run:
         run.after_updates(2)
         brokers.control(own_servers, "stop_app")

@@ -76,7 +76,7 @@ def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
 
     # It goes on from its folder, on another Redis that knows nothing of it.
     before = fold(read_file(run.folder / "league" / "league.jsonl"))
-    more = f"total_steps={sum(progress.steps for progress in before.progress.values()) + 4000}"
+    more = f"total_steps={sum(progress.steps for progress in before.progress.values()) + 60_000}"
     urls = {"broker_url": servers.broker_url, "redis_url": another_redis}
     with LeagueOfRun(tmp_path, f"resume={run.folder}", more, trial="again", **urls) as again:
         assert again.wait() == 0, again.output

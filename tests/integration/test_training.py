@@ -12,6 +12,8 @@ from support.training_run import TrainingRun
 from tasks.topology import EVENT_LENGTH
 from workers.servers import Servers
 
+ENDLESS = ("env.goal=null", "total_steps=1000000000")
+
 
 def last_line(run: TrainingRun) -> str:
     return run.output.strip().splitlines()[-1]
@@ -89,7 +91,7 @@ def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
 
 
 def test_a_second_ctrl_c_kills_at_once(tmp_path: Path, servers: Servers) -> None:
-    with TrainingRun(tmp_path, "env.goal=null", broker_url=servers.broker_url, redis_url=servers.redis_url) as run:
+    with TrainingRun(tmp_path, *ENDLESS, broker_url=servers.broker_url, redis_url=servers.redis_url) as run:
         run.after_updates(1)
         learner, actor = run.role("learner"), run.role("actor-0")
         learner.suspend()  # a learner that cannot stop by itself
@@ -125,7 +127,7 @@ def test_the_servers_show_the_topology_while_a_run_lasts(
     tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
 ) -> None:
     with TrainingRun(
-        tmp_path, "env.goal=null", "sampling=streaming", broker_url=servers.broker_url, redis_url=servers.redis_url
+        tmp_path, *ENDLESS, "sampling=streaming", broker_url=servers.broker_url, redis_url=servers.redis_url
     ) as run:
         run.after_updates(2)
         prefix = f"warren.{run.name}"
