@@ -48,14 +48,13 @@ def test_a_thousand_calls_outlive_the_kill_of_one_of_two_workers(calling, monkey
 
 
 def test_calls_that_must_not_run_twice_fail_with_worker_lost(calling):
-    first, _ = calling.start(2)
+    calling.start(2)
     handles = [calling.solver.send("actor.once", 0.02, f"once-{number}") for number in range(100)]
-    handles[3].result()
-    first.send_signal(signal.SIGKILL)
+    handles.insert(50, calling.solver.send("actor.live_or_die_once", "deadly"))  # its worker dies while it runs
     outcomes = Counter(outcome_of(handle) for handle in handles)
-    assert outcomes["answered"] + outcomes["lost"] == 100
-    assert outcomes["lost"] >= 1
-    assert max(calling.ran(f"once-{number}") for number in range(100)) == 1
+    assert outcomes["answered"] + outcomes["lost"] == 101
+    assert isinstance(handles[50].exception(), WorkerLost)
+    assert max(calling.ran(key) for key in ("deadly", *(f"once-{number}" for number in range(100)))) == 1
 
 
 def test_with_no_worker_left_every_call_fails_and_none_hangs(calling):
