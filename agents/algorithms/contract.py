@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,10 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from agents.algorithms import burn_in
+from agents.algorithms.batch import Batch
 from agents.policies import Policy
-from agents.trajectories import ON_REQUEST, Trajectory, TrajectorySpec
+from agents.trajectories import CUT_OBSERVATION, ON_REQUEST, TrajectorySpec
 
 GATHERED, STREAMING, SERVED = "gathered", "streaming", "served"
+QUEUE, UNIFORM, PRIORITIZED = "queue", "uniform", "prioritized"
+NOT_DRAWN = {"last.value"}  # of the moment after a segment: sequences drawn from a replay end anywhere
+SOURCES = (QUEUE, UNIFORM, PRIORITIZED)
 MEMORY = "memory"  # the field that trajectories of a network with a memory have
 
 
@@ -23,7 +27,11 @@ class Needs:
 
     `fields` are a request: names such as "extras.log_prob" or "last.value". Observation, action, reward, how episodes
     ended and the last observation are always there; what else is not named, samplers neither compute nor send
-    (trajectories.ON_REQUEST). None, an algorithm that declares none: they collect whatever they can.
+    (trajectories.ON_REQUEST, and "cut.observation", the observations at which episodes were cut off). None, an
+    algorithm that declares none: they collect all of ON_REQUEST.
+    `source`: where an update's data come from. "queue": all that arrived since the last one, used once. "uniform" and
+    "prioritized": a replay, from which each update draws one Trajectory of sequences of `length` steps, any number of
+    times (agents/replay). With "prioritized" a Batch has weights, and each Update has to give priorities.
     `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long.
     `max_staleness`: by how many weight versions data may be older than the weights that learn; None: any number.
     `burn_in`: steps of each unroll that only bring a memory up to date (agents/algorithms/burn_in.py).
@@ -32,6 +40,8 @@ class Needs:
 
     fields: tuple[str, ...] | None = None
     unrolls: bool = False
+    source: str = QUEUE
+    length: int | None = None  # steps of a drawn sequence, a burn-in's included; of a replay alone
     sampling: tuple[str, ...] = (GATHERED, STREAMING)  # served data is as streaming data is
     max_staleness: int | None = None
     burn_in: int = 0
@@ -50,12 +60,15 @@ class Needs:
         `unroll_length`: steps of its unrolls, None where they are not known.
         """
         because = f", since it {self.because}" if self.because else ""
+        if self.source != QUEUE:
+            unroll_length = self.length
         found = [
             f"algorithm: {algorithm!r} needs {name!r} of each trajectory, which samplers do not collect; they collect "
             f"{', '.join(sorted(provided))}"
             for name in self.fields or ()
-            if name not in provided
+            if name not in provided and name != CUT_OBSERVATION
         ]
+        found += self._of_source(algorithm)
         asynchronous = sampling != GATHERED
         if (STREAMING if asynchronous else GATHERED) not in self.sampling:
             found.append(
@@ -70,11 +83,23 @@ class Needs:
         found += burn_in.problems(self.burn_in, MEMORY in provided, unroll_length)
         return found
 
+    def _of_source(self, algorithm: str) -> Iterator[str]:
+        if self.source not in SOURCES:
+            yield f"algorithm: {algorithm!r} asks for source {self.source!r}; use one of {', '.join(SOURCES)}"
+        elif self.source == QUEUE and self.length is not None:
+            yield f"algorithm: {algorithm!r} asks for sequences of length {self.length}, which a queue does not draw"
+        elif self.source != QUEUE and (self.length is None or self.length < 1):
+            yield f"algorithm: {algorithm!r} draws from a replay sequences of length {self.length}; use 1 or more"
+        for name in sorted(NOT_DRAWN & set(self.fields or ())) if self.source != QUEUE else ():
+            yield f"algorithm: {algorithm!r} asks for {name!r}, which sequences drawn from a replay do not have"
+
 
 def provided(spec: TrajectorySpec) -> set[str]:
     """Return the optional fields of trajectories of `spec`, as `Needs` names them."""
     groups = ("extras", "last", "cut")
     fields = {f"{group}.{name}" for group in groups for name in getattr(spec, group)}
+    if spec.cut_observation is not None:
+        fields.add(CUT_OBSERVATION)
     return fields | {MEMORY} if spec.memory else fields
 
 
@@ -94,8 +119,8 @@ def not_asked_for(error: KeyError, algorithm: str, spec: TrajectorySpec) -> str 
 class Update:
     """The result of an update: `metrics` by name, for people and plots.
 
-    `priorities`, where data may be drawn more than once: float32 [slots], one for each slot of the trajectories in
-    their order; None where an algorithm gives none. Nothing reads them yet: there is no replay.
+    `priorities`, where data were drawn by priority: float32 [slots], at least 0, one for each slot of the batch in
+    their order, by which they are drawn next; None where an algorithm gives none: they stay as they are.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)
@@ -106,7 +131,7 @@ class Algorithm(Protocol):
     """Changes its policy's weights in place. The loop that uses it:
 
     while True:
-        update = algorithm.update(trajectories)
+        update = algorithm.update(batch)
         publish(policy.state_dict(), algorithm.behaviour())
     """
 
@@ -117,8 +142,8 @@ class Algorithm(Protocol):
         """Return the needs of its trajectories, which never change."""
         ...
 
-    def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """Update the policy's weights from these trajectories."""
+    def update(self, batch: Batch) -> Update:
+        """Update the policy's weights from these trajectories: a Batch is a sequence of them."""
         ...
 
     def behaviour(self) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.trajectories.cuts import wrong_cuts
 from agents.trajectories.specs import OF_SLOTS, TrajectorySpec
 from agents.trees import ArraySpec, not_finite, problems
 from warren.trees import Tree, leaves
@@ -23,7 +24,9 @@ def mismatches(data: Mapping[str, Any], spec: TrajectorySpec | None) -> Iterator
         yield f"trajectory field terminated must be bool [T, N] with T, N >= 1, is {found}"
         return
     steps, slots = done.shape
-    yield from problems(ArraySpec((), "bool"), data["truncated"], (steps, slots), "trajectory field truncated")
+    wrong = problems(ArraySpec((), "bool"), data["truncated"], (steps, slots), "trajectory field truncated")
+    wrong = wrong or list(wrong_cuts(data.get("cut_at"), data.get("cut_observation"), done, data["truncated"]))
+    yield from wrong
     yield from problems(ArraySpec((), "int64"), data["version"], (slots,), "trajectory field version")
     episodes = data["episodes"]
     if not isinstance(episodes, np.ndarray) or episodes.dtype != np.float32 or episodes.ndim != 2:
@@ -32,7 +35,7 @@ def mismatches(data: Mapping[str, Any], spec: TrajectorySpec | None) -> Iterator
         wanted = "2 or more" if spec is None else 2 + spec.returns
         yield f"trajectory field episodes must be float32 [K, {wanted}], is {list(episodes.shape)}"
     if spec is not None:
-        yield from spec.problems(data)
+        yield from () if wrong else spec.problems(data)
         return
     for name in ("observation", "action", "reward", "extras", "cut", "action_mask", "last", "memory"):
         leading = (slots,) if name in OF_SLOTS else (steps, slots)

@@ -16,11 +16,15 @@ from agents.trees import ArraySpec, Spec, problems, spec_of
 OF_SLOTS = {"last", "version", "memory"}  # [N, ...]; all others but `episodes` are [T, N, ...]
 # Fields that samplers collect where an algorithm asks for them (agents.Needs); all others they always do.
 ON_REQUEST = ("extras.log_prob", "extras.value", "last.value", "cut.value")
+CUT_OBSERVATION = "cut.observation"  # one that they collect only where it is named
 
 
 def requested(fields: Collection[str] | None) -> list[str]:
-    """Return those of ON_REQUEST that `fields` of an algorithm's Needs name; all for None."""
-    return [name for name in ON_REQUEST if fields is None or name in fields]
+    """Return those of ON_REQUEST and CUT_OBSERVATION that `fields` of an algorithm's Needs name.
+
+    None stands for all of ON_REQUEST.
+    """
+    return list(ON_REQUEST) if fields is None else [name for name in (*ON_REQUEST, CUT_OBSERVATION) if name in fields]
 
 
 REWARD = ArraySpec((), "float32")  # one channel
@@ -37,6 +41,7 @@ class TrajectorySpec:
     cut: dict[str, ArraySpec]
     memory: dict[str, ArraySpec] = field(default_factory=dict)
     action_mask: Spec | None = None
+    cut_observation: Spec | None = None  # of one observation, where those at which episodes were cut off are kept
     reward: ArraySpec = REWARD
     returns: int = 0  # columns of `episodes` after the first two
     privileged: tuple[str, ...] = ()  # keys of the observation that the value saw, and the actions do not follow from
@@ -47,6 +52,11 @@ class TrajectorySpec:
         or because it has a memory, which goes on from step to step."""
         return "value" in self.extras or "value" in self.last or bool(self.memory)
 
+    @property
+    def keeps_cuts(self) -> bool:
+        """Return True where something is kept of the observations at which episodes were cut off."""
+        return bool(self.cut) or self.cut_observation is not None
+
     def problems(self, data: Mapping[str, Any]) -> list[str]:
         """Return a message for each field of a trajectory that does not fit this."""
         steps, slots = data["terminated"].shape
@@ -54,6 +64,13 @@ class TrajectorySpec:
         if (self.action_mask is None) != (data.get("action_mask") is None):
             has = "has no" if data.get("action_mask") is None else "has an"
             found.append(f"trajectory {has} action_mask, which is not as the run's environment declares it")
+        given = data.get("cut_observation")
+        if (self.cut_observation is None) != (given is None):
+            has = "no cut_observation, which" if given is None else "a cut_observation, which nothing in"
+            found.append(f"trajectory has {has} the run's algorithm asks for")
+        elif given is not None:
+            cuts = (len(data["cut_at"]),)
+            found += problems(self.cut_observation, given, cuts, "trajectory field cut_observation")
         for name in ("observation", "action", "extras", "last", "cut", "memory", "action_mask", "reward"):
             spec, value = getattr(self, name), data.get(name, {} if name == "memory" else None)
             if spec is not None and value is not None:
@@ -81,17 +98,18 @@ def on_policy(
     """
     number = ArraySpec((), "float32")
     value = ArraySpec((channels,), "float32") if channels else number
-    wanted = requested(fields)
+    wanted, seen = requested(fields), spec_of(observation_space)
 
     def asked(group: str, **parts: ArraySpec) -> dict[str, ArraySpec]:
         return {name: part for name, part in parts.items() if f"{group}.{name}" in wanted}
 
     return TrajectorySpec(
-        observation=spec_of(observation_space),
+        observation=seen,
         action=drawn(action_space),
         extras=asked("extras", log_prob=number, value=value),
-        last={"observation": spec_of(observation_space), **asked("last", value=value)},
+        last={"observation": seen, **asked("last", value=value)},
         cut=asked("cut", value=value),
+        cut_observation=seen if CUT_OBSERVATION in wanted else None,
         reward=value,
         returns=returns,
         privileged=privileged,

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from agents.trajectories.checks import mismatches, wrong_numbers
+from agents.trajectories.cuts import cuts_of_slots, joined_cuts
 from agents.trajectories.specs import OF_SLOTS, TrajectorySpec
 from warren.errors import WireError
 from warren.trees import Tree, map_tree
 
 STEP, SLOT = 1, 0  # the axis of slots: fields of steps are [T, N, ...], those of slots [N, ...]
-OPTIONAL = {"memory", "action_mask"}  # fields that a trajectory need not have
+CUTS = ("cut_at", "cut_observation")
+OPTIONAL = {"memory", "action_mask", *CUTS}  # fields that a trajectory need not have
 
 
 @dataclass(slots=True)
@@ -22,7 +24,8 @@ class Trajectory:
     """T steps of N slots (environments, or seats of games), time-major; observations and actions may be trees.
 
     Where an episode ends at step t, `observation[t + 1]` already belongs to the next one. An episode that ran out of
-    time (truncated) goes on in principle, so `cut` keeps what the policy said of the observation that was cut off.
+    time (truncated) goes on in principle, so `cut` keeps what the policy said of the observation that was cut off, and
+    `cut_observation`, where an algorithm names "cut.observation", that observation itself.
 
     In a game in turns the steps of a slot are one player's own decisions in one seat of one game after another; its
     reward at a step is all that it got until its next decision, and an episode ends at its last decision of a game.
@@ -41,6 +44,8 @@ class Trajectory:
     episodes: np.ndarray  # float32 [K, 2 + C]: return, length and channels' returns of episodes that finished within
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # [N, ...]: the policy's before step 0, if it has one
     action_mask: Tree | None = None  # bool [T, N, A]: which actions were legal; None where all always are
+    cut_at: np.ndarray | None = None  # int64 [K, 2]: step and slot of all that is truncated alone, ascending
+    cut_observation: Tree | None = None  # [K, ...]: the observations there
 
     @property
     def num_steps(self) -> int:
@@ -79,7 +84,12 @@ class Trajectory:
             axis = SLOT if name in OF_SLOTS else STEP
             return map_tree(lambda leaf: leaf[which] if axis == SLOT else leaf[:, which], value)
 
-        return Trajectory(**{each.name: part(each.name, getattr(self, each.name)) for each in fields(self)})
+        of_steps = (each.name for each in fields(self) if each.name not in CUTS)
+        chosen = Trajectory(**{name: part(name, getattr(self, name)) for name in of_steps})
+        if self.cut_at is not None:
+            kept = self.cut_at, self.cut_observation
+            chosen.cut_at, chosen.cut_observation = cuts_of_slots(kept, which, self.num_slots)
+        return chosen
 
 
 def concatenate(trajectories: Sequence[Trajectory]) -> Trajectory:
@@ -91,6 +101,8 @@ def concatenate(trajectories: Sequence[Trajectory]) -> Trajectory:
         return trajectories[0]
     if len({trajectory.action_mask is None for trajectory in trajectories}) != 1:
         raise ValueError("trajectories with and without an action_mask cannot be joined")
+    if len({trajectory.cut_at is None for trajectory in trajectories}) != 1:
+        raise ValueError("trajectories with and without a cut_observation cannot be joined")
 
     def joined(name: str) -> Any:
         values = [getattr(trajectory, name) for trajectory in trajectories]
@@ -99,4 +111,8 @@ def concatenate(trajectories: Sequence[Trajectory]) -> Trajectory:
         axis = SLOT if name in OF_SLOTS or name == "episodes" else STEP
         return map_tree(lambda *parts: np.concatenate(parts, axis=axis), *values)
 
-    return Trajectory(**{each.name: joined(each.name) for each in fields(Trajectory)})
+    whole = Trajectory(**{each.name: joined(each.name) for each in fields(Trajectory) if each.name not in CUTS})
+    parts = [(one.cut_at, one.cut_observation) for one in trajectories if one.cut_at is not None]
+    if parts:
+        whole.cut_at, whole.cut_observation = joined_cuts(parts, [one.num_slots for one in trajectories])
+    return whole

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.trajectories.cuts import cuts_of_slots, gather
 from agents.trajectories.specs import TrajectorySpec
 from agents.trajectories.trajectory import Trajectory
 from agents.trees import cast, empty, zeros
@@ -28,8 +29,8 @@ class TrajectoryWriter:
     """T steps of N slots, in arrays named as Trajectory's fields; each may be written again before it is handed out."""
 
     __slots__ = (
-        "_spec", "action", "action_mask", "cut", "extras", "memory", "observation", "reward", "terminated", "truncated",
-        "version",
+        "_cuts", "_spec", "action", "action_mask", "cut", "extras", "memory", "observation", "reward", "terminated",
+        "truncated", "version",
     )  # fmt: skip
 
     def __init__(self, spec: TrajectorySpec, length: int, slots: int) -> None:
@@ -42,12 +43,16 @@ class TrajectoryWriter:
         self.reward = empty(spec.reward, shape)
         self.terminated, self.truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
         self.cut = zeros(spec.cut, shape)
+        self._cuts: list[tuple[int, int, Tree]] = []  # step, slot and observation of those that were cut off
         self.memory, self.version = zeros(spec.memory, (slots,)), np.zeros(slots, np.int64)
 
     def start(self, slots: Any, memory: dict[str, np.ndarray], version: int) -> None:
         """Write the policy's `memory` [K, ...] before the first step of these slots, and the `version` that acts."""
         put(self.memory, slots, memory)
         self.version[slots] = version
+        if self._cuts:
+            anew = set(np.atleast_1d(np.arange(len(self.version))[slots]).tolist())
+            self._cuts = [cut for cut in self._cuts if cut[1] not in anew]
 
     def decide(
         self,
@@ -70,8 +75,19 @@ class TrajectoryWriter:
         self.reward[at], self.terminated[at], self.truncated[at] = reward, terminated, truncated
 
     def cut_off(self, at: Any, cut: Mapping[str, Any]) -> None:
-        """Write what is kept of the observations at which truncated episodes were cut off, as `spec.cut` asks."""
+        """Write what is kept of the observations at which truncated episodes were cut off.
+
+        `cut`: the parts that `spec.cut` names, and "observation" where the spec has a `cut_observation`.
+        """
         put(self.cut, at, cut)
+        if self._spec.cut_observation is None:
+            return
+        step, slots = at
+        if np.ndim(slots) == 0:
+            self._cuts.append((int(step), int(slots), cut["observation"]))
+            return
+        for index, slot in enumerate(slots):
+            self._cuts.append((int(step), int(slot), take(cut["observation"], index)))
 
     def trajectory(
         self, last: dict[str, Tree], episodes: np.ndarray | None = None, slots: np.ndarray | None = None
@@ -86,8 +102,12 @@ class TrajectoryWriter:
         if self.action_mask is not None:
             steps["action_mask"] = self.action_mask
         first = {"memory": self.memory, "version": self.version}
+        kept = None if self._spec.cut_observation is None else gather(self._spec.cut_observation, self._cuts)
         if slots is not None:
             steps, first = take(steps, (slice(None), slots)), take(first, slots)
+            kept = None if kept is None else cuts_of_slots(kept, slots, len(self.version))
+        at, observation = kept or (None, None)
         if episodes is None:
             episodes = np.zeros((0, 2 + self._spec.returns), np.float32)
-        return Trajectory(**steps, **first, last=cast(self._spec.last, last), episodes=episodes)
+        last = cast(self._spec.last, last)
+        return Trajectory(**steps, **first, last=last, episodes=episodes, cut_at=at, cut_observation=observation)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from agents import Algorithm, Policy, Trajectory, build_policy
+from agents import Algorithm, Batch, Policy, Trajectory, build_policy
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 BIASED = np.array([[0.0, -1, 2], [1, 0, -1], [-1, 1, 0]])  # its equilibria are not uniform
@@ -33,7 +33,7 @@ def learn(algorithm: Algorithm, payoff: np.ndarray, updates: int, lanes: int, se
         acted = algorithm.policy.step(observation, generator=generator)
         first, second = acted.action[:lanes], acted.action[lanes:]
         won = payoff[first, second].astype(np.float32)
-        algorithm.update(
+        batch = Batch(
             [
                 Trajectory(
                     observation=observation[None],
@@ -49,6 +49,7 @@ def learn(algorithm: Algorithm, payoff: np.ndarray, updates: int, lanes: int, se
                 )
             ]
         )
+        algorithm.update(batch)
 
 
 def strategies(policy: Policy) -> np.ndarray:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import envs
-from agents import build_algorithm, build_policy
+from agents import Batch, build_algorithm, build_policy
 from agents.algorithms import ALGORITHMS
 from agents.operators.schedules import build_timed
 from agents.policies import Policy
@@ -95,7 +95,7 @@ class Responder:
             progress = self.steps / self._budget
             self.algorithm.adjust({"entropy_coefficient": float(np.interp(progress, PROGRESS, ENTROPY))})
         trajectory = self.sampler.collect(self._lanes)
-        self.algorithm.update([trajectory])
+        self.algorithm.update(Batch([trajectory]))
         self.steps += trajectory.num_steps
         self._version += 1
         self.sampler.load(self.policy.state_dict(), self._version, self.algorithm.behaviour())

@@ -170,27 +170,30 @@ class GatewaySampler(Passes):
                 self._changed.notify_all()
 
     def _cuts(self, ends: Sequence[End]) -> dict[int, dict[str, Any]]:
-        """Return by id of each that was cut off what is kept of the observation where it was: its value, or nothing."""
+        """Return by id of each that was cut off the observation where it was, and its value where that is asked for."""
         cuts: dict[int, dict[str, Any]] = {}
         unknown: list[tuple[End, Any, AgentState]] = []  # with the observation, and what was remembered there
         for one in ends:
             player = one.agent.state
             if player is None or player.pending is None or not (one.abandoned or one.last is not None):
                 continue
-            decision, cuts[id(one)] = player.pending, {}
+            decision = player.pending
+            where = decision.observation if one.abandoned else one.last
+            cut = cuts[id(one)] = {"observation": where}
             if not self._stretches.spec.cut:
                 continue
             if not one.abandoned:
-                unknown.append((one, one.last, player))
+                unknown.append((one, where, player))
             elif "value" in decision.extras:
-                cuts[id(one)] = {"value": decision.extras["value"]}
+                cut["value"] = decision.extras["value"]
             else:  # of a policy without a memory: one with one is asked for each step's value
-                unknown.append((one, decision.observation, AgentState()))
+                unknown.append((one, where, AgentState()))
         if unknown:
             observation = map_tree(lambda *parts: np.stack(parts), *(where for _, where, _ in unknown))
             with self._lock:
                 values = self.policy.value(observation, self._memory([playing for _, _, playing in unknown]))
-            cuts |= {id(one): {"value": value} for (one, _, _), value in zip(unknown, values, strict=True)}
+            for (one, _, _), value in zip(unknown, values, strict=True):
+                cuts[id(one)]["value"] = value
         return cuts
 
     def _memory(self, players: Sequence[AgentState]) -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import envs
-from agents import Algorithm, build_algorithm, build_policy
+from agents import Algorithm, Batch, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
 from agents.weight_averages import WeightAverages
@@ -190,7 +190,7 @@ class LocalLeague:
         trainee.algorithm.adjust(self.league.hyperparameters(trainee.name, progress))
         if hasattr(trainee.algorithm, "take_progress"):
             trainee.algorithm.take_progress(self.progress)
-        metrics = trainee.algorithm.update([trajectory]).metrics
+        metrics = trainee.algorithm.update(Batch([trajectory])).metrics
         trainee.averages.add(trainee.policy)
         trainee.steps += trajectory.num_steps
         trainee.version += 1

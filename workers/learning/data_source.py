@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agents import Trajectory, Update
+from agents import Batch, Trajectory, Update
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,15 @@ def collected_since(arrived: Sequence[Arrival]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class UpdateData:
-    """The data of one update. `indices` and `weights`: which slots a sampling source drew, and their weights.
+    """The data of one update: what `arrived` and is used once, or what a replay drew."""
 
-    No source samples yet, and nothing reads the two.
-    """
+    batch: Batch
+    arrived: Sequence[Arrival] = ()
 
-    arrived: Sequence[Arrival]
-    indices: np.ndarray | None = None  # int64 [slots]
-    weights: np.ndarray | None = None  # float32 [slots]
-
-    @property
-    def trajectories(self) -> list[Trajectory]:
-        """The trajectories in the order of their arrival."""
-        return [one.trajectory for one in self.arrived]
+    @classmethod
+    def of(cls, arrived: Sequence[Arrival]) -> UpdateData:
+        """Return the data of an update on all that arrived, in its order."""
+        return cls(Batch([one.trajectory for one in arrived]), arrived)
 
 
 class DataSource(Protocol):
@@ -51,7 +47,7 @@ class DataSource(Protocol):
     dropped = source.add(arrived, version)
     if source.ready():
         data = source.sample()
-        source.feedback(data, algorithm.update(data.trajectories))
+        source.feedback(data, algorithm.update(data.batch))
     """
 
     def add(self, arrived: Arrival, version: int) -> int:
@@ -67,7 +63,7 @@ class DataSource(Protocol):
         ...
 
     def feedback(self, data: UpdateData, update: Update) -> None:
-        """Take the results of an update on `data`, by which a source may choose what it samples next."""
+        """Take the results of an update on `data`, the last that was sampled: its priorities, for what is next."""
         ...
 
 
@@ -95,7 +91,7 @@ class OnPolicyQueue:
 
     def sample(self) -> UpdateData:
         """See DataSource."""
-        data, self._waiting = UpdateData(self._waiting), []
+        data, self._waiting = UpdateData.of(self._waiting), []
         return data
 
     def feedback(self, data: UpdateData, update: Update) -> None:

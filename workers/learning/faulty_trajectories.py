@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agents.trajectories import Trajectory
+from agents import Batch, Trajectory
 
-Update = Callable[[Sequence[Trajectory]], Any]
+Update = Callable[[Batch], Any]
 
 
 def faulty(trajectories: Sequence[Trajectory], new_update: Callable[[], Update]) -> dict[int, Exception]:
@@ -19,7 +19,7 @@ def faulty(trajectories: Sequence[Trajectory], new_update: Callable[[], Update])
     found: dict[int, Exception] = {}
     for index, trajectory in enumerate(trajectories if len(trajectories) > 1 else ()):
         try:
-            new_update()([trajectory])
+            new_update()(Batch([trajectory]))
         except Exception as error:
             found[index] = error
     return found if len(found) < len(trajectories) else {}

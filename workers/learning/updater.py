@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from celery.utils.log import get_logger
 
-from agents import Update
+from agents import Batch, Update
 from agents.algorithms.contract import not_asked_for
 from agents.algorithms.peers import ALONE
-from agents.trajectories import Trajectory, concatenate
+from agents.trajectories import concatenate
 from warren.errors import ConfigurationError, LeagueError, NotFinite
 from workers.learning.allreduce.ranks import Stopping
 from workers.learning.allreduce.ring import RanksChanged
@@ -49,10 +49,10 @@ class Updater:
             raise
         except Exception:
             self._ranks.abandon()  # they wait in the middle of an update
-            found = faulty(data.trajectories, self._trial)
+            found = faulty(data.batch, self._trial)
             if not found:
                 raise
-            self._update_together(UpdateData([one for index, one in enumerate(data.arrived) if index not in found]))
+            self._update_together(UpdateData.of([one for index, one in enumerate(data.arrived) if index not in found]))
         return found
 
     def _update_together(self, data: UpdateData) -> None:
@@ -69,11 +69,11 @@ class Updater:
 
     def _update_on(self, data: UpdateData) -> None:
         state, config = self._state, self._state.config
-        trajectories = data.trajectories
+        batch = data.batch
         if config.deterministic:  # the same minibatches, however many actors the environments are divided among
-            trajectories = [concatenate(trajectories)]
+            batch = Batch([concatenate(batch)])
         progress = state.progress
-        own = Share.of(data.arrived, trajectories, progress.version, progress.training_seconds)
+        own = Share.of(data.arrived, batch, progress.version, progress.training_seconds)
         share = self._ranks.total_share(own)
         progress.start(share.first_step_at)
         progress.data_age, progress.staleness = share.data_age, share.staleness
@@ -81,22 +81,22 @@ class Updater:
         self._course.before_update()
         state.set_clock(share.seconds)
         try:
-            update = self._checked(self._updated(trajectories))
+            update = self._checked(self._updated(batch))
         except (NotFinite, ConfigurationError):
             state.broken = True
             raise
         state.averages.add(state.policy)
         self._source.feedback(data, update)
-        self._outlets.keep_sample(trajectories)
+        self._outlets.keep_sample(batch)
         progress.add(share.episodes, share.steps, list(config.env.reward_channels))
         progress.losses = self._ranks.mean(update.metrics) | progress.channel_returns()
         progress.updates += 1
         progress.version = self._outlets.next_version()
 
-    def _updated(self, trajectories: Sequence[Trajectory]) -> Update:
+    def _updated(self, batch: Batch) -> Update:
         """Return what the algorithm's update gives. Raises ConfigurationError for a field that it did not ask for."""
         try:
-            return self._state.algorithm.update(trajectories)
+            return self._state.algorithm.update(batch)
         except KeyError as error:
             if problem := not_asked_for(error, self._state.recipe.algorithm_name, self._state.spec):
                 raise ConfigurationError(problem) from error
@@ -115,7 +115,7 @@ class Updater:
                 raise NotFinite(f"{name}: {term} of the update after {steps:,} environment steps is {value}")
         return update
 
-    def _trial(self) -> Callable[[Sequence[Trajectory]], Any]:
+    def _trial(self) -> Callable[[Batch], Any]:
         """Return the update of a learner with these weights, whose results nobody uses."""
         policy, algorithm = self._state.build()
         if hasattr(algorithm, "take_peers"):

@@ -80,12 +80,15 @@ class VectorSampler:
                 reward = env.rewards.learned_from(info["reward_channels"])
             stepping += perf_counter() - acted
             writer.follow(step, reward, terminated, truncated)
-            if spec.cut and truncated.any():
+            if spec.keeps_cuts and truncated.any():
                 cut = np.flatnonzero(truncated & ~terminated)
                 if len(cut):
                     last = stacked(env.single_observation_space, info["final_obs"][cut])
-                    remembered = {name: part[cut] for name, part in memory.items()}
-                    writer.cut_off((step, cut), {"value": policy.value(last, remembered)})
+                    self._check("observation", last, 1)
+                    kept: dict[str, Tree] = {"observation": last}
+                    if spec.cut:
+                        kept["value"] = policy.value(last, {name: part[cut] for name, part in memory.items()})
+                    writer.cut_off((step, cut), kept)
             if memory:
                 memory = policy.begin(memory, terminated | truncated)
         last = {"observation": cast(spec.observation, observation)}

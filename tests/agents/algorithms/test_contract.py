@@ -1,10 +1,11 @@
 """What algorithms declare of their data, and what a run that cannot give it is told."""
 
+import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 from support.experience import random_trajectory
 
-from agents import Needs, Update, build_algorithm, build_policy
+from agents import Batch, Needs, Update, build_algorithm, build_policy
 from agents.algorithms import ALGORITHMS
 from agents.algorithms.contract import not_asked_for, provided
 from agents.trajectories import ON_REQUEST, on_policy
@@ -73,3 +74,28 @@ def test_an_update_that_reads_what_was_not_asked_for_is_told_what_to_add():
     )
     assert not_asked_for(KeyError("log_prob"), "mine", spec) is None  # a slip of another kind
     assert not_asked_for(KeyError("value"), "mine", on_policy(OBSERVATIONS, Discrete(2))) is None
+
+
+def test_a_source_that_does_not_fit_the_other_needs_is_named():
+    assert Needs(source="uniform", length=1, fields=("cut.observation",)).problems("d", PROVIDED, "streaming", 8) == []
+    for needs, message in (
+        (Needs(source="ring"), "source 'ring'; use one of queue, uniform, prioritized"),
+        (Needs(length=3), "length 3, which a queue does not draw"),
+        (Needs(source="prioritized"), "sequences of length None; use 1 or more"),
+        (Needs(source="uniform", length=1, fields=("last.value",)), "'last.value', which sequences drawn"),
+    ):
+        (problem,) = needs.problems("d", PROVIDED, "gathered", 8)
+        assert message in problem, problem
+
+
+def test_the_unroll_of_a_replay_is_the_drawn_sequence():
+    needs = Needs(source="uniform", length=8, burn_in=8)
+    (problem,) = needs.problems("r2d2", PROVIDED | {"memory"}, "gathered", 8, unroll_length=128)
+    assert "burn_in: 8 steps leave none" in problem
+
+
+def test_a_batch_is_a_sequence_of_trajectories_with_weights():
+    first, second = object(), object()
+    batch = Batch([first, second], np.ones(2, np.float32))
+    assert list(batch) == [first, second] and batch[1] is second and batch[:1] == [first] and len(batch) == 2
+    assert batch.weights.tolist() == [1, 1] and Batch([]).weights is None

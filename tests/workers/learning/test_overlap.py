@@ -161,9 +161,9 @@ def test_an_on_policy_queue_returns_each_trajectory_once_and_cuts_old_slots() ->
     dropped = [source.add(Arrival(0, {}, trajectory(*versions)), 10) for versions in ((10, 8), (7, 9), (1, 2))]
     assert dropped == [0, 4, 8]
     assert source.ready()
-    batch = source.sample()
-    assert [one.version.tolist() for one in batch.trajectories] == [[10, 8], [9]]
-    source.feedback(batch, Update())
+    data = source.sample()
+    assert [one.version.tolist() for one in data.batch] == [[10, 8], [9]]
+    source.feedback(data, Update())
     assert not source.ready()
 
 

@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Discrete
 
 import envs
 from agents import Policy, Trajectory, build_algorithm, build_policy
-from agents.trajectories import ON_REQUEST
+from agents.trajectories import CUT_OBSERVATION, ON_REQUEST
 from agents.trees import spec_of
 from envs import EnvSettings
 from envs.rewards import Rewards
@@ -222,3 +222,16 @@ def test_an_algorithm_of_the_users_gets_what_it_names_and_all_where_it_names_not
     assert all(torch.equal(tensor, before[name]) for name, tensor in policy.state_dict().items())
     with pytest.raises(UnknownName):
         asked("impalla")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_sampler_keeps_the_observations_at_which_episodes_were_cut_off(way):
+    policy, trajectories = WAYS[way]("separate", (CUT_OBSERVATION,))
+    for trajectory in trajectories:
+        checked = Trajectory.from_dict(trajectory.to_dict(), policy.spec(way == "in turns", fields=(CUT_OBSERVATION,)))
+        for (step, slot), last in zip(checked.cut_at, checked.cut_observation, strict=True):
+            assert not np.array_equal(last, checked.observation[step, slot]), "the one after it"
+            if way in ("stepped", "separately", "served"):  # CartPole: what is cut off follows by one step's velocity
+                x, velocity = checked.observation[step, slot][:2]
+                assert last[0] == pytest.approx(x + 0.02 * velocity, abs=1e-5)
+    assert way in ("in turns", "made up") or sum(len(trajectory.cut_at) for trajectory in trajectories)

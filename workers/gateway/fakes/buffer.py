@@ -14,7 +14,7 @@ from torch import Tensor
 import envs
 from agents import Policy, build_policy
 from agents.trajectories import Trajectory
-from agents.trees import spec_of, zeros
+from agents.trees import empty, spec_of, zeros
 from envs.vector.base import stacked
 from warren.trees import map_tree
 from workers.config.command_line import role
@@ -71,6 +71,8 @@ class RandomSampler:
             truncated=np.zeros(shape, np.bool_),
             last={name: last[name] for name in spec.last},
             cut=zeros(spec.cut, shape),
+            cut_at=None if spec.cut_observation is None else np.zeros((0, 2), np.int64),
+            cut_observation=None if spec.cut_observation is None else empty(spec.cut_observation, (0,)),
             version=np.full(self._slots, self.version),
             episodes=np.zeros((int(done.sum()), self._columns), np.float32),
             memory=before,

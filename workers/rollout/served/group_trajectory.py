@@ -39,18 +39,18 @@ class GroupTrajectory:
         reward: np.ndarray,
         terminated: np.ndarray,
         truncated: np.ndarray,
-        cut: tuple[np.ndarray, np.ndarray] | None,
+        cut: tuple[np.ndarray, dict[str, Tree]] | None,
         episodes: np.ndarray,
     ) -> None:
         """Write what followed the decision made last, [N] each.
 
-        `cut`: slots int64 [K] that were cut off, and their values [K]; `episodes`: float32 [K, 2 + C], those that
-        finished with it.
+        `cut`: slots int64 [K] that were cut off, and what TrajectoryWriter.cut_off takes of them; `episodes`: float32
+        [K, 2 + C], those that finished with it.
         """
         row = self.decided - 1
         self._writer.follow(row, reward, terminated, truncated)
         if cut is not None:
-            self._writer.cut_off((row, cut[0]), {"value": cut[1]})
+            self._writer.cut_off((row, cut[0]), cut[1])
         if len(episodes):
             self._episodes.append(episodes)
 

@@ -64,7 +64,7 @@ class _Question:
     slots: int
     known: Group | None
     memory: Memory
-    cut: tuple[np.ndarray, np.ndarray] | None
+    cut: tuple[np.ndarray, dict[str, Tree]] | None  # slots, and what is kept of where they were cut off
 
 
 class ServedSampler:
@@ -170,10 +170,12 @@ class ServedSampler:
         else:
             memory = self.policy.initial_memory(slots) if known is None else known.memory
         cut = None
-        if known is not None and outcome["cut"] is not None and self._spec.cut:
+        if known is not None and outcome["cut"] is not None and self._spec.keeps_cuts:
             rows, last = outcome["cut"]
-            with self._weights:
-                cut = rows, self.policy.value(last, {name: part[rows] for name, part in memory.items()})
+            cut = rows, {"observation": last}
+            if self._spec.cut:
+                with self._weights:
+                    cut[1]["value"] = self.policy.value(last, {name: part[rows] for name, part in memory.items()})
         if outcome is not None:
             memory = self.policy.begin(memory, outcome["terminated"] | outcome["truncated"])
         return _Question(call, slots, known, memory, cut)
@@ -187,6 +189,9 @@ class ServedSampler:
             wrong += problems(spec.reward, outcome["reward"], (slots,), "reward")
             for name in ("terminated", "truncated"):
                 wrong += problems(FLAGS, outcome[name], (slots,), name)
+            if outcome["cut"] is not None:
+                rows, last = outcome["cut"]
+                wrong += problems(spec.observation, last, (len(rows),), "cut")
             if outcome["episodes"].shape[1:] != (self._columns,):
                 wrong.append(f"episodes must be [K, {self._columns}], is {list(outcome['episodes'].shape)}")
         if call["memory"] is not None:
