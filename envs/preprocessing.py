@@ -1,23 +1,23 @@
 """Preprocessing of episodes and observations by gymnasium's wrappers, in one fixed order.
 
-frame_skip, noop_start, grey, resize, episodic_life, frame_stack. The Arcade Learning Environment's games take the first
-four from gymnasium's AtariPreprocessing, which reads grey screens from the emulator.
+leave_out, frame_skip, noop_start, grey, resize, episodic_life, frame_stack. The Arcade Learning Environment's games
+take the second to fifth from gymnasium's AtariPreprocessing, which reads grey screens from the emulator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import error, wrappers
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 
 from envs.construct import pip
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, unknown_name
 from warren.user_code import requirement
 
 NOOP = "NOOP"
@@ -26,6 +26,8 @@ NOOP = "NOOP"
 def preprocessed(env: gymnasium.Env, settings: EnvSettings) -> gymnasium.Env:
     """`env` as `settings` want it. Raises ConfigurationError with everything that it is not fit for."""
     settings = settings.resolved()
+    if settings.leave_out:
+        env = without(env, settings.leave_out, settings.id)
     if problems := list(_unfit(env, settings)):
         raise ConfigurationError(problems)
     skip, noops = settings.frame_skip or 1, settings.noop_start or 0
@@ -58,6 +60,21 @@ def preprocessed(env: gymnasium.Env, settings: EnvSettings) -> gymnasium.Env:
     if (stack := settings.frame_stack or 1) > 1:
         env = wrappers.FrameStackObservation(env, stack)
     return env
+
+
+def without(env: gymnasium.Env, keys: Sequence[str], env_id: str) -> gymnasium.Env:
+    """Return `env` with observations that lack `keys`. Raises ConfigurationError where they are no keys, or all."""
+    space = env.observation_space
+    if not isinstance(space, Dict):
+        raise ConfigurationError(
+            f"env.leave_out: it takes observations that are a Dict; those of {env_id!r} are {space}; leave it out"
+        )
+    if unknown := [key for key in keys if key not in space.spaces]:
+        raise ConfigurationError([f"env.leave_out: {unknown_name('key', key, space.spaces)}" for key in unknown])
+    left = [key for key in space.spaces if key not in keys]
+    if not left:
+        raise ConfigurationError(f"env.leave_out: {list(keys)} leaves nothing to observe of {env_id!r}; keep a key")
+    return wrappers.FilterObservation(env, left)
 
 
 def is_atari(env: gymnasium.Env) -> bool:

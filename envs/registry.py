@@ -10,6 +10,7 @@
 | `mpe:simple`                      | the multi-particle environments of one agent                  |
 | `football:academy_corner`         | Google Research Football, against its own AI                  |
 | `fightingice:zen`                 | FightingICE, against one of its AIs or chance                 |
+| `minigrid:MiniGrid-Empty-5x5-v0`  | gymnasium's own form: what a module (or file.py) registers    |
 | `my_game.envs:MyEnv`              | a class or factory of your own, from an importable module     |
 | `path/to/file.py:MyEnv`           | the same, from a file                                         |
 | `gamecore:file.py:MyActor`        | a game that drives its own sessions, by the Actor of it       |
@@ -89,7 +90,9 @@ def _find(env_id: str) -> tuple[ModuleType, str]:
     if not colon:
         source, name = "gymnasium", env_id
     elif source not in SOURCES:
-        source, name = "", env_id
+        # No class or function has a name with these: it is an id that gymnasium gets from a module.
+        registered = not {"-", "/"}.isdisjoint(env_id.rpartition(":")[2])
+        source, name = "gymnasium" if registered else "", env_id
     return importlib.import_module(SOURCES.get(source, USER_SOURCE)), name
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ class EnvSettings:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     vectorization: str = "auto"
     workers: int = 0
+    leave_out: Sequence[str] = ()
     preprocessing: str | None = None
     frame_skip: int | None = None
     noop_start: int | None = None
@@ -110,7 +111,8 @@ class EnvSettings:
         """Return whether anything is done with the environment's observations or episodes."""
         settings = self.resolved()
         return bool(
-            (settings.frame_skip or 1) > 1
+            settings.leave_out
+            or (settings.frame_skip or 1) > 1
             or settings.noop_start
             or settings.episodic_life
             or settings.grey

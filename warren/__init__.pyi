@@ -9,6 +9,7 @@ from agents.algorithms.batches import Batch as Batch
 from agents.algorithms.gradient import GradientAlgorithm as GradientAlgorithm
 from agents.algorithms.gradient import GradientConfig as GradientConfig
 from agents.networks import Network as Network
+from agents.policies import Distribution as Distribution
 from envs import EnvSettings as EnvSettings
 from envs import Turn as Turn
 from envs import TwoPlayerVectorEnv as TwoPlayerVectorEnv

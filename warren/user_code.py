@@ -118,12 +118,27 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 
     Raises UnknownName for a name that the file or module does not hold, ConfigurationError for any other failure.
     """
+    module = module_of(kind, name)
     place, _, attribute = name.rpartition(":")
+    try:
+        factory: Callable[..., Any] = getattr(module, attribute)
+    except AttributeError:
+        public = [known for known in vars(module) if not known.startswith("_")]
+        raise UnknownName(kind, attribute, public, f"({place} has no such class or function)") from None
+    return factory
+
+
+def module_of(kind: str, name: str) -> ModuleType:
+    """Return the module, imported, of what `name` names: "path/to/file.py:NAME" or "my.module:NAME".
+
+    Raises ConfigurationError for any failure.
+    """
+    place = name.rpartition(":")[0]
     if place.endswith(".py") and not (file := Path(place).expanduser().resolve()).is_file():
         raise ConfigurationError(f"{kind} {name!r}: there is no file {file}")
     with blame(f"importing {place!r} for {kind} {name!r}"):
         try:
-            module = load(place)
+            return load(place)
         except ModuleNotFoundError as error:
             if place.endswith(".py") or not error.name or not f"{place}.".startswith(f"{error.name}."):
                 raise
@@ -132,12 +147,6 @@ def find(kind: str, name: str) -> Callable[..., Any]:
                 f"{kind} {name!r}: there is no module {error.name!r}{taken(place)}; for a module of your "
                 f"own set PYTHONPATH or write path/to/file.py:Name{old_gym}"
             ) from None
-    try:
-        factory: Callable[..., Any] = getattr(module, attribute)
-    except AttributeError:
-        public = [known for known in vars(module) if not known.startswith("_")]
-        raise UnknownName(kind, attribute, public, f"({place} has no such class or function)") from None
-    return factory
 
 
 class blame:

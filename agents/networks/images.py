@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from agents.networks.actor_critic import Encoder
-from agents.networks.flat import flat_leaf
+from agents.networks.flat import Numbers, flat_leaf
 from agents.operators.blocks import orthogonal
 from agents.spaces import Leaves, SpaceTree, is_image
 from warren.errors import ConfigurationError
@@ -132,6 +132,18 @@ def _channels_last(first: int, middle: int, last: int) -> bool:
     if (first == middle) != (middle == last):
         return first == middle
     return last < first
+
+
+def divide_images(network: nn.Module, divisor: float) -> None:
+    """Have `network` divide the bytes of images by `divisor`. Raises ConfigurationError where it takes in none."""
+    taking = [one for one in network.modules() if isinstance(one, Image | Numbers) and one.scale != 1.0]
+    if not taking:
+        raise ConfigurationError(
+            f"divide_images_by={divisor:g} of the network: it divides no images, which are uint8 from 0 to 255 in "
+            "three or four dimensions; leave it out"
+        )
+    for one in taking:
+        one.scale = 1 / divisor
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:

@@ -19,6 +19,8 @@ from agents.operators.normalization import RunningMoments, popart
 from agents.spaces import Leaves, SpaceTree, is_image
 from warren.errors import ConfigurationError
 
+IMAGES = 255.0  # the largest number in an image of bytes
+
 
 @dataclass(frozen=True)
 class NormalizationConfig:
@@ -26,11 +28,14 @@ class NormalizationConfig:
 
     normalize_observations: bool = False  # Box leaves by their mean and deviation; images and whole numbers are not
     normalize_values: bool = False  # the value head gives values in units of the returns' deviation: PopArt
+    divide_images_by: float = IMAGES  # pixels are from 0 to 1 then; symbols of 0 to 10 in a uint8 image want 10
     observation_clip: float = 10.0  # deviations from the mean that a normalised observation is cut to
 
     def __post_init__(self) -> None:
         if not self.observation_clip > 0:
             raise ConfigurationError(f"observation_clip={self.observation_clip} of a network must be above 0")
+        if not 0 < self.divide_images_by < float("inf"):
+            raise ConfigurationError(f"divide_images_by={self.divide_images_by} of a network must be above 0")
 
 
 class Normalized(Network):

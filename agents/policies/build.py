@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import gymnasium
@@ -21,13 +21,16 @@ from agents.networks import (
     build_asymmetric,
     build_network,
 )
+from agents.networks.images import divide_images
+from agents.networks.normalized import IMAGES
 from agents.policies.categorical import Categorical, MultiCategorical
 from agents.policies.distribution import Distribution
 from agents.policies.gaussian import Gaussian, SquashedGaussian
 from agents.policies.parts import Parts
 from agents.policies.policy import Policy
 from agents.spaces import SpaceTree
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, unknown_name
+from warren.user_code import blame, find
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,14 @@ class BoxActionsConfig:
             raise ConfigurationError(f"initial_std={self.initial_std} of box_actions must be above 0")
 
 
+@dataclass(frozen=True)
+class DistributionConfig:
+    """The setting `distribution`, which any network has."""
+
+    # Your own, {name: FILE.py:build} and its settings; where actions are a Dict or Tuple: leaf -> such a table
+    distribution: Mapping[str, Any] = field(default_factory=dict)
+
+
 def build_policy(
     network_config: Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
@@ -52,7 +63,8 @@ def build_policy(
     """Build a policy for these spaces, with a distribution for each leaf of the action space.
 
     Discrete actions are categorical, MultiDiscrete and MultiBinary ones several categoricals, Box ones gaussian.
-    `network_config`: `name` and settings of the network, `box_actions`, `privileged`, and those of NormalizationConfig.
+    `network_config`: `name` and settings of the network, `box_actions`, `distribution` of the user's own, `privileged`,
+    and those of NormalizationConfig.
     `seed` decides the initial weights and the actions drawn. `reward_channels`: how many have a value each, or name ->
     coefficient of those (none: one reward). Raises ConfigurationError for a network's unknown name or
     settings and for spaces that no policy takes.
@@ -63,7 +75,8 @@ def build_policy(
     privileged = parse(PrivilegedConfig, "network", {"privileged": settings.pop("privileged", ())}).privileged
     normalization = parse(NormalizationConfig, "network", given)
     tree = SpaceTree(action_space, "action")
-    leaves = {name: _distribution(name, leaf, box) for name, leaf in tree.leaves.items()}
+    own = _own(tree, settings.pop("distribution", None) or {})
+    leaves = {name: own.get(name) or _distribution(name, leaf, box) for name, leaf in tree.leaves.items()}
     distribution = leaves[""] if tree.bare else Parts(tree, leaves)
     values = reward_channels if isinstance(reward_channels, int) else max(1, len(reward_channels))
     heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, values)
@@ -73,10 +86,41 @@ def build_policy(
         network = build_network(settings, observation_space, heads, generator)
     else:
         network = build_asymmetric(settings, observation_space, visible, heads, generator)
+    if normalization.divide_images_by != IMAGES:
+        divide_images(network, normalization.divide_images_by)
     if normalization.normalize_observations or normalization.normalize_values:
         network = Normalized(network, SpaceTree(observation_space, "observation"), values, normalization)
     channels = {} if isinstance(reward_channels, int) else reward_channels
     return Policy(distribution, network, visible, action_space, seed, channels, observation_space)
+
+
+def _own(tree: SpaceTree, config: Mapping[str, Any]) -> dict[str, Distribution]:
+    """Return the distributions of the user's own by leaf. Raises ConfigurationError."""
+    tables = parse(DistributionConfig, "network", {"distribution": config}).distribution
+    if tree.bare:
+        tables = {"": tables} if tables else {}
+    if unknown := [name for name in tables if name not in tree.leaves]:
+        kind = "part of the actions in distribution of the network"
+        raise ConfigurationError([unknown_name(kind, name, tree.leaves) for name in unknown])
+    return {name: _built(table, tree.leaves[name]) for name, table in tables.items()}
+
+
+def _built(table: Any, leaf: gymnasium.Space[Any]) -> Distribution:
+    settings = dict(table) if isinstance(table, Mapping) else {}
+    name = settings.pop("name", None)
+    if not isinstance(name, str) or ":" not in name:
+        raise ConfigurationError(
+            f"distribution of the network: {table!r} names none; give name=path/to/file.py:build and its settings"
+        )
+    with blame(f"distribution {name!r}"):
+        made = find("distribution", name)(settings, leaf)
+    if not isinstance(made, Distribution):
+        raise ConfigurationError(
+            f"distribution {name!r} made a {type(made).__name__}, not an agents.policies.Distribution"
+        )
+    if getattr(made, "size", 0) < 1:
+        raise ConfigurationError(f"distribution {name!r} does not say by `size` how many numbers it needs; set it")
+    return made
 
 
 def _distribution(name: str, space: gymnasium.Space[Any], box: BoxActionsConfig) -> Distribution:

@@ -63,8 +63,14 @@ class Distribution(nn.Module):
         return output
 
     def kl(self, p: Any, q: Any) -> Any:
-        """Return KL(p || q) [...] of two distributions of this kind, given by their `statistics`."""
-        raise NotImplementedError
+        """Return KL(p || q) [...] of two distributions of this kind, given by their `statistics`.
+
+        Raises ConfigurationError where a class has none.
+        """
+        raise ConfigurationError(
+            f"distribution {type(self).__name__} has no kl(), by which a teacher, a magnet and proximal_coefficient "
+            "keep a policy near another; write it, or leave those out"
+        )
 
     def env_action(self, action: Any) -> Any:
         """Return numpy actions [N, ...] as a vector environment's action space has them."""

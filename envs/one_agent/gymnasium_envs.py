@@ -1,11 +1,10 @@
-"""gymnasium's own environments: "CartPole-v1", or "gymnasium:CartPole-v1"."""
+"""gymnasium's environments: "CartPole-v1", "gymnasium:CartPole-v1", or "module:ID" of one that a module registers."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,7 +13,7 @@ from gymnasium import error
 from envs.construct import blame, pip
 from envs.settings import EnvSettings
 from warren.errors import ConfigurationError, UnknownName
-from warren.user_code import make_importable, requirement
+from warren.user_code import module_of, requirement
 
 # Namespace of an id -> (the module that registers it when it is imported, the package that brings it).
 NAMESPACES = {"ALE": ("ale_py", "Atari games")}
@@ -24,11 +23,11 @@ ATARI = "ale_py"  # also registers ids of before namespaces, as PongNoFrameskip-
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
     """Return the environment registered with gymnasium as `name`. Raises UnknownName, ConfigurationError."""
     with blame(f"environment {name!r} of gymnasium"):
-        _register(name)
+        registered = _register(name)
         try:
-            return gymnasium.make(name, **kwargs)
+            return gymnasium.make(registered, **kwargs)
         except (error.UnregisteredEnv, error.DeprecatedEnv) as unknown:
-            raise UnknownName("environment", name, gymnasium.registry, _remedy(name, unknown)) from None
+            raise UnknownName("environment", registered, gymnasium.registry, _remedy(name, unknown)) from None
         except error.DependencyNotInstalled as missing:
             raise ConfigurationError(
                 f"environment {name!r} of gymnasium needs more packages: {_what_to_install(str(missing))}"
@@ -38,8 +37,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
     """Return the constructor's arguments that `settings` imply: the emulator leaves their work to them."""
     with contextlib.suppress(error.Error):
-        _register(name)
-        if str(gymnasium.spec(name).entry_point).startswith(ATARI):
+        if str(gymnasium.spec(_register(name)).entry_point).startswith(ATARI):
             skipping = {"frameskip": 1} if settings.frame_skip else {}
             return {**skipping, "obs_type": "grayscale"} if settings.grey else skipping
     return {}
@@ -47,9 +45,8 @@ def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
 
 def reward_threshold(name: str) -> float | None:
     """Return the mean return at which `name` counts as solved, where its registration says so."""
-    with contextlib.suppress(error.Error, ModuleNotFoundError):
-        _register(name)
-        return gymnasium.spec(name).reward_threshold
+    with contextlib.suppress(error.Error, ConfigurationError):
+        return gymnasium.spec(_register(name)).reward_threshold
     return None
 
 
@@ -64,15 +61,18 @@ def _what_to_install(message: str) -> str:
     return with_pip(message)
 
 
-def _register(name: str) -> None:
+def _register(name: str) -> str:
+    """Import what registers the environment, and return its id. Raises ConfigurationError where MODULE:ID cannot be."""
+    if ":" in name:
+        module_of("environment", name)
+        return name.rpartition(":")[2]
     module, _ = NAMESPACES.get(name.partition("/")[0], (None, None))
-    if module is None and name not in gymnasium.registry and ":" not in name:
+    if module is None and name not in gymnasium.registry:
         module = ATARI
-    if ":" in name:  # MODULE:ID, where the module may be one of the user's in the working directory
-        make_importable(Path.cwd())
     if module is not None:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(module)
+    return name
 
 
 def _remedy(name: str, unknown: error.Error) -> str:
@@ -80,4 +80,6 @@ def _remedy(name: str, unknown: error.Error) -> str:
     if module is not None and sys.modules.get(module) is None:
         remedy = f"{pip()} install {requirement('atari')}"
         return f"{what} are of Warren's extra `atari` ({module} is missing); install it: {remedy}"
-    return "" if isinstance(unknown, error.NameNotFound) else str(unknown)
+    if not isinstance(unknown, error.NameNotFound):
+        return str(unknown)
+    return "" if ":" in name else "(one that a package registers: MODULE:ID)"

@@ -106,6 +106,16 @@ def test_an_image_is_the_same_whatever_its_layout(network):
 
 
 @pytest.mark.parametrize("network", CONFIGS)
+def test_bytes_of_an_image_are_divided_by_what_is_set(network):
+    config = {"name": network, **CONFIGS[network]}
+    ours, theirs = (build_policy({**config, "divide_images_by": by}, PIXELS, Discrete(3), 1) for by in (10.0, 255.0))
+    image = np.full((2, *PIXELS.shape), 10, np.uint8)
+    np.testing.assert_allclose(ours.value(image), theirs.value(image * 25 + 5), rtol=1e-4, atol=1e-6)
+    with pytest.raises(ConfigurationError, match="divide_images_by=10 of the network: it divides no images"):
+        build_policy({"divide_images_by": 10.0}, Box(-1, 1, (3,), np.float32), Discrete(3), 1)
+
+
+@pytest.mark.parametrize("network", CONFIGS)
 def test_bytes_of_an_image_are_divided_by_255(network):
     config = {"name": network, **CONFIGS[network]}
     image = batch(PIXELS, 2)

@@ -248,3 +248,32 @@ def test_cartpole_without_velocities_shows_place_and_angle_as_shares() -> None:
         assert observation in hidden.observation_space
         assert observation == pytest.approx([seen[0] / 2.4, seen[2] / 0.2095])
         seen, observation = whole.step(1)[0], hidden.step(1)[0]
+
+
+REGISTERING = (
+    MODERN
+    + """
+gymnasium.register("Maze/Line-v3", entry_point=Line, max_episode_steps=5, reward_threshold=2.0)
+"""
+)
+
+
+def test_an_id_that_a_module_or_a_file_registers_is_gymnasiums_form(source, monkeypatch: pytest.MonkeyPatch):
+    file = source(REGISTERING, "mazes.py")
+    monkeypatch.chdir(file.parent)
+    for env_id in ("mazes:Maze/Line-v3", f"{file}:Maze/Line-v3", "gymnasium:mazes:Maze/Line-v3"):
+        env = envs.make(env_id, length=2)
+        assert env.observation_space.shape == (2,) and env.spec.max_episode_steps == 5
+    assert envs.make_vector("mazes:Maze/Line-v3", 2, seed=1).reset()[0].shape == (2, 3)
+
+
+def test_an_id_that_a_module_does_not_register_is_refused_with_near_ones(source, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(gymnasium.registry, "Maze/Line-v3", raising=False)
+    file = source(REGISTERING, "mazes.py")
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(UnknownName, match="'Maze/Lime-v3' does not exist; did you mean Maze/Line-v3"):
+        envs.make("mazes:Maze/Lime-v3")
+    with pytest.raises(ConfigurationError, match="there is no module 'amazing'"):
+        envs.make("amazing:Maze-v0")
+    with pytest.raises(UnknownName, match="one that a package registers: MODULE:ID"):
+        envs.make("Amazing-v0")

@@ -221,3 +221,39 @@ def test_without_the_emulator_it_is_said_what_to_install(monkeypatch: pytest.Mon
         ConfigurationError, match=r"Warren's extra `atari` \(ale_py is missing\).*pip install -e '\.\[atari\]'"
     ):
         envs.make("ALE/Pong-v5")
+
+
+class Told(Game):
+    """Images, and a text that no network reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.image = self.observation_space
+        self.observation_space = gymnasium.spaces.Dict({"image": self.image, "mission": gymnasium.spaces.Text(9)})
+
+    def observe(self):
+        return {"image": np.full(self.image.shape, self.steps, np.uint8), "mission": "win"}
+
+
+TOLD = f"{__file__}:Told"
+
+
+def test_keys_of_an_observation_are_left_out():
+    vector = envs.make_vector(EnvSettings(TOLD, leave_out=["mission"]), 2, seed=1)
+    observation, _ = vector.reset()
+    assert list(observation) == ["image"] and observation["image"].shape == (2, 6, 4, 3)
+    _, _, _, _, info = vector.step(np.zeros(2, np.int64))
+    assert list(envs.spaces(EnvSettings(TOLD, leave_out=["mission"]))[0]) == ["image"] and "final_obs" not in info
+
+
+@pytest.mark.parametrize(
+    ("env_id", "keys", "says"),
+    [
+        (TOLD, ["mision"], "env.leave_out: key 'mision' does not exist; did you mean mission"),
+        (TOLD, ["image", "mission"], r"env.leave_out: \['image', 'mission'\] leaves nothing to observe"),
+        (GAME, ["image"], "env.leave_out: it takes observations that are a Dict; those of .* are Box"),
+    ],
+)
+def test_keys_that_cannot_be_left_out_are_refused(env_id: str, keys: list[str], says: str):
+    with pytest.raises(ConfigurationError, match=says):
+        envs.make(EnvSettings(env_id, leave_out=keys))

@@ -63,7 +63,8 @@ def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
     tables.append(("league", of_file(PLACE / "league.py")["LeagueConfig"]))
     tables += [("algorithm", one) for one in _classes(AGENTS / "algorithms", algorithm)]
     tables += [("network", one) for one in _classes(AGENTS / "networks", network)]
-    tables.append(("network.box_actions", of_file(AGENTS / "policies" / "build.py")["BoxActionsConfig"]))
+    of_actions = of_file(AGENTS / "policies" / "build.py")
+    tables += [("network", of_actions["DistributionConfig"]), ("network.box_actions", of_actions["BoxActionsConfig"])]
     own = "{}, or one of your own: file.py:build".format
     for prefix, texts in tables:
         for name, text in texts.items():

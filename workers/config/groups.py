@@ -19,7 +19,7 @@ from hydra.core.config_store import ConfigStore
 
 PLACE = Path(__file__).resolve().parent
 AGENTS = PLACE.parents[1] / "agents"
-OF_ANY_NETWORK = ("NormalizationConfig", "PrivilegedConfig")  # and the table box_actions
+OF_ANY_NETWORK = ("NormalizationConfig", "PrivilegedConfig", "DistributionConfig")  # and the table box_actions
 
 
 def _fixed(default: Any = MISSING, **more: Any) -> Any:

@@ -59,6 +59,7 @@ class EnvConfig:
     # some; auto: by the library where a test has shown that it plays the same (CartPole), else sync.
     vectorization: str = "auto"
     workers: int = 0  # processes that share an actor's environments, if they are slow; 0: the actor steps them itself
+    leave_out: list[str] = fixed(default_factory=list)  # keys of a Dict observation that are not taken, as [mission]
     # What is done with episodes, observations and rewards, in the order of these lines. atari: 4 skipped frames, up to
     # 30 no-ops, grey, 84 x 84, an episode a life, 4 stacked, rewards clipped to 1; what is given here wins over it.
     preprocessing: str | None = fixed(None)

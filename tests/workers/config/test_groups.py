@@ -20,7 +20,7 @@ from agents.networks.board_resnet import BoardConfig
 from agents.networks.impala_resnet import ImpalaConfig
 from agents.networks.mlp import MLPConfig
 from agents.networks.nature_cnn import NatureCNNConfig
-from agents.policies.build import BoxActionsConfig
+from agents.policies.build import BoxActionsConfig, DistributionConfig
 from warren.errors import ConfigurationError
 from workers.config import groups
 from workers.config.league import LeagueConfig
@@ -67,7 +67,7 @@ def test_config_of_an_algorithm_has_the_fields_and_defaults_of_its_class(name: s
 
 @pytest.mark.parametrize("name", OF_NETWORKS)
 def test_config_of_a_network_also_has_the_settings_of_any_network(name: str) -> None:
-    kinds = (OF_NETWORKS[name], NormalizationConfig, PrivilegedConfig)
+    kinds = (OF_NETWORKS[name], NormalizationConfig, PrivilegedConfig, DistributionConfig)
     own = {"name": name, **defaults(*kinds), "box_actions": defaults(BoxActionsConfig)}
     assert declared(groups.networks()[name]) == own
 
