@@ -1,0 +1,160 @@
+"""ReplayBuffer: stores segments, and draws sequences of them, evenly or by priority."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from agents.replay.ring import UnrollRing
+from agents.replay.sum_tree import SumTree
+from agents.trajectories import Trajectory
+from warren.errors import ConfigurationError
+
+LEAST = 1e-6  # added to each priority, so that an item of priority 0 is drawn now and then
+MOST_TRIES = 1 << 16  # candidates of a draw; where fewer than one in so many may be drawn, they are counted first
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Drawn sequences: one Trajectory [length, n], with `weights` where it was by priority.
+
+    `items` int64 [n]: which they were; `counted` int64 [n]: their rows since the beginning, by which it is known
+    whether they are still there.
+    """
+
+    trajectory: Trajectory
+    items: np.ndarray
+    counted: np.ndarray
+    weights: np.ndarray | None = None
+
+
+class ReplayBuffer:
+    """The last `capacity` steps of all streams, and draws of sequences of `length` steps that lie in one stream.
+
+    Sequences may overlap and cross an episode's end. Those of a network with a memory begin where segments do, since
+    the memory of that moment is known: segments shorter than the sequences give overlapping ones.
+
+    With `priority_exponent` alpha they are drawn in proportion to priority^alpha (Schaul et al. 2016), new ones at the
+    greatest priority that any was given; without, evenly.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        length: int = 1,
+        priority_exponent: float | None = None,
+        seed: int = 0,
+        in_memory: int | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """Keep what is more than `in_memory` bytes, if that is given, in files in `folder`."""
+        self.ring = UnrollRing(capacity, length, in_memory, folder)
+        self.generator = np.random.default_rng(seed)
+        self._exponent = priority_exponent
+        self.greatest = 1.0  # of all priorities^alpha
+        self.tree: SumTree | None = None
+        self.startable = 0  # sequences that may be drawn
+
+    def __len__(self) -> int:
+        """Return the number of steps that are kept."""
+        return self.ring.filled * self.ring.steps
+
+    @property
+    def per_row(self) -> int:
+        """Items of a row: its steps, or one where sequences begin with rows."""
+        return 1 if self.ring.starts_only else self.ring.steps
+
+    def add(self, trajectory: Trajectory, source: str = "", number: int = 0) -> None:
+        """Copy a segment, the `number`-th of the stream `source`. Raises ConfigurationError for one that does not fit.
+
+        The slots of a stream's segment go on in those of its next, where nothing is missing between them.
+        """
+        ring = self.ring
+        new = (ring.written + np.arange(trajectory.num_slots)) % max(ring.rows, 1)
+        gone = int(ring.startable[new].sum()) if ring.rows else 0
+        rows, older, known = ring.add(trajectory, source, number)
+        self.startable += int(ring.startable[rows].sum() + (ring.startable[older] - known).sum()) - gone
+        if self._exponent is not None:
+            self._enter(rows, older, known)
+
+    def _enter(self, rows: np.ndarray, older: np.ndarray, known: np.ndarray) -> None:
+        """Give new items the greatest priority."""
+        ring, per_row = self.ring, self.per_row
+        if self.tree is None:
+            self.tree = SumTree(ring.rows * per_row)
+        may = np.arange(per_row) < ring.startable[rows][:, None]
+        priorities = np.where(may, self.greatest, 0.0)
+        turn = int(np.argmin(rows))  # of a segment that is written around the end, this many are before it
+        for here in (slice(0, turn), slice(turn, None)) if turn else (slice(None),):
+            self.tree.set_range(int(rows[here][0]) * per_row, priorities[here].ravel())
+        if len(older):
+            step = np.arange(per_row)
+            anew = (step >= known[:, None]) & (step < ring.startable[older][:, None])
+            items = (older[:, None] * per_row + step)[anew]
+            self.tree.set(items, self.greatest)
+
+    def draw(self, count: int, weight_exponent: float = 0.0) -> Draw:
+        """Draw `count` sequences, with replacement. Raises ValueError while there is none.
+
+        By priority also their weights (N P(i))^-weight_exponent, divided by the greatest of the draw.
+        """
+        if self.startable == 0:
+            raise ValueError(f"no sequence of {self.ring.length} steps was stored yet, so none can be drawn")
+        weights = None
+        if self.tree is None:
+            items = self._evenly(count)
+        else:
+            items = self.tree.draw(count, self.generator)
+            chance = self.tree.priorities[items] * (self.startable / self.tree.total)
+            weights = chance**-weight_exponent
+            weights = (weights / weights.max()).astype(np.float32)
+        per_row = self.per_row
+        row, step = (items, np.zeros_like(items)) if per_row == 1 else np.divmod(items, per_row)
+        return Draw(self.ring.sequences(row, step), items, self._counted(row), weights)
+
+    def _evenly(self, count: int) -> np.ndarray:
+        ring, per_row = self.ring, self.per_row
+        candidates = ring.filled * per_row
+        if self.startable == candidates:
+            return self.generator.integers(0, candidates, count)
+        tries = int(1.2 * count * candidates / self.startable) + 16
+        if tries > MOST_TRIES:  # few may be drawn: count them
+            sums = ring.startable[: ring.filled].cumsum()
+            nth = self.generator.integers(0, self.startable, count)
+            row = sums.searchsorted(nth, side="right")
+            return row * per_row + nth - (sums[row] - ring.startable[row])
+        found = np.zeros(0, np.int64)
+        while len(found) < count:
+            items = self.generator.integers(0, candidates, tries)
+            row, step = (items, 0) if per_row == 1 else np.divmod(items, per_row)
+            found = np.concatenate([found, items[step < ring.startable[row]]])
+        return found[:count]
+
+    def set_priorities(self, draw: Draw, priorities: np.ndarray) -> None:
+        """Set the priorities float [n] of what was drawn; what was overwritten since is left out.
+
+        Raises ConfigurationError for priorities that are not n finite numbers of at least 0.
+        """
+        if self.tree is None:
+            return
+        given = np.asarray(priorities, np.float64)
+        if given.shape != draw.items.shape or not (np.isfinite(given) & (given >= 0)).all():
+            raise ConfigurationError(
+                f"the priorities of an update must be [{len(draw.items)}] finite numbers of at least 0, one for each "
+                f"slot of its batch; they are {list(given.shape)}, from {given.min():g} to {given.max():g}"
+                if given.size
+                else f"the priorities of an update must be [{len(draw.items)}] numbers; there are none"
+            )
+        assert self._exponent is not None
+        values = (given + LEAST) ** self._exponent
+        row = draw.items if self.per_row == 1 else draw.items // self.per_row
+        there = self._counted(row) == draw.counted
+        self.tree.set(draw.items[there], values[there])
+        self.greatest = max(self.greatest, float(values.max()))
+
+    def _counted(self, row: np.ndarray) -> np.ndarray:
+        """Return what is in these rows, by its number since the beginning."""
+        newest = self.ring.written - 1
+        return newest - (newest - row) % self.ring.rows

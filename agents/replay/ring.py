@@ -1,0 +1,226 @@
+"""UnrollRing: the arrays of a replay, and where sequences may begin in them.
+
+A row is one slot's unroll of T steps as it was sampled, with the observation that followed. Rows are written in turn,
+and the oldest are overwritten. A row is linked to the one that goes on where it ends, if that has come: from the same
+stream, the next segment of it, and with the very observation that followed. So a sequence of `length` steps runs over
+rows of one stream, without a gap, and, since what follows was written later, never into what is overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.replay.arrays import allocated
+from agents.trajectories import Trajectory
+from agents.trajectories.cuts import places
+from agents.trajectories.specs import OF_SLOTS
+from warren.errors import ConfigurationError
+from warren.trees import Tree, leaves, map_tree, take
+
+APART = {"episodes", "cut_at", "cut_observation", "last", "observation"}  # fields that are kept in ways of their own
+STREAMS = 256  # of which more are forgotten once nothing of them is left
+
+
+@dataclass(slots=True)
+class Stream:
+    """The segment of a source that came last: its number, its first row's index since the beginning, and its slots."""
+
+    number: int
+    first: int
+    slots: int
+
+
+class UnrollRing:
+    """Rows for `capacity` steps, allocated with the first trajectory."""
+
+    def __init__(self, capacity: int, length: int, in_memory: int | None = None, folder: Path | None = None) -> None:
+        """`length`: steps of a sequence. Arrays beyond `in_memory` bytes are in files in `folder`."""
+        self._capacity, self.length, self._in_memory, self._folder = capacity, length, in_memory, folder
+        self.steps = self.rows = 0  # T of each row, and how many there are
+        self.written = 0  # rows since the beginning
+        self.streams: dict[str, Stream] = {}
+        self.cuts: dict[int, list[tuple[int, Tree]]] = {}  # row -> steps and observations at which it was cut off
+        self.arrays: dict[str, np.ndarray] = {}  # by path
+        self.keeps_cuts = False
+        self.starts_only = False  # sequences begin where rows do, where the memory is known
+        self._like: dict[str, Tree] = {}  # field -> a tree of paths
+
+    @property
+    def filled(self) -> int:
+        """Rows that hold something."""
+        return min(self.written, self.rows)
+
+    # Writing.
+
+    def add(self, trajectory: Trajectory, source: str, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Copy a segment, the `number`-th of `source`; return the rows written, older ones that it prolongs, and how
+        many steps of the latter sequences could begin at until now.
+
+        Raises ConfigurationError for a segment that does not fit.
+        """
+        if not self.rows:
+            self._allocate(trajectory)
+        steps, slots = trajectory.terminated.shape
+        if steps != self.steps:
+            raise ConfigurationError(
+                f"replay: a segment of {steps} steps came after those of {self.steps}; all have to be equally long"
+            )
+        if slots > self.rows:
+            raise ConfigurationError(
+                f"replay.capacity: {self._capacity} steps hold less than one segment of {steps} x {slots}; raise it"
+            )
+        rows = (self.written + np.arange(slots)) % self.rows
+        for row in rows.tolist() if self.cuts else ():
+            self.cuts.pop(row, None)
+        self._write(trajectory, rows)
+        older = self._link(trajectory, rows, source, number)
+        self.written += slots
+        self.streams[source] = Stream(number, self.written - slots, slots)
+        if len(self.streams) > STREAMS:
+            oldest = self.written - self.rows
+            self.streams = {name: stream for name, stream in self.streams.items() if stream.first >= oldest}
+        return rows, *self._count(rows, older)
+
+    def _allocate(self, first: Trajectory) -> None:
+        steps, slots = first.terminated.shape
+        self.steps, self.rows = steps, max(self._capacity // steps, 1)
+        if slots > self.rows:
+            self.rows = 0
+            raise ConfigurationError(
+                f"replay.capacity: {self._capacity} steps hold less than one segment of {steps} x {slots}; raise it"
+            )
+        self.keeps_cuts, self.starts_only = first.cut_at is not None, bool(first.memory)
+        shapes: dict[str, Any] = {}
+        names = [each.name for each in fields(first) if each.name not in APART]
+        for name in ("observation", *names):
+            tree = getattr(first, name)
+            if tree is None:
+                continue
+            self._like[name] = _paths(tree, name)
+            for path, leaf in leaves(tree, name):
+                leading = (steps + 1,) if name == "observation" else () if name in OF_SLOTS else (steps,)
+                own = leaf.shape[1:] if name in OF_SLOTS else leaf.shape[2:]
+                shapes[path] = ((self.rows, *leading, *own), leaf.dtype)
+        self.arrays = allocated(shapes, self._in_memory, self._folder)
+        self.flat = {
+            path: array if path.partition(".")[0] in OF_SLOTS else array.reshape(-1, *array.shape[2:])
+            for path, array in self.arrays.items()
+        }
+        # Of each row: the row that goes on; the one before it, counted since the beginning; how many of its steps
+        # a sequence may begin at, which are the first.
+        self.following = np.full(self.rows, -1)
+        self.before = np.full(self.rows, -1)
+        self.startable = np.zeros(self.rows, np.int64)
+
+    def _write(self, trajectory: Trajectory, rows: np.ndarray) -> None:
+        first, slots = int(rows[0]), len(rows)
+        until_end = min(slots, self.rows - first)
+        pieces = [(slice(first, first + until_end), slice(0, until_end))]
+        if until_end < slots:
+            pieces.append((slice(0, slots - until_end), slice(until_end, slots)))
+        for name in self._like:
+            last = dict(leaves(trajectory.last["observation"], name)) if name == "observation" else {}
+            for path, leaf in leaves(getattr(trajectory, name), name):
+                array = self.arrays[path]
+                for here, part in pieces:
+                    if name in OF_SLOTS:
+                        array[here] = leaf[part]
+                    else:
+                        array[here, : self.steps] = leaf[:, part].swapaxes(0, 1)
+                    if last:
+                        array[here, self.steps] = last[path][part]
+        if trajectory.cut_at is not None:
+            for index, (step, slot) in enumerate(trajectory.cut_at.tolist()):
+                kept = map_tree(np.copy, take(trajectory.cut_observation, index))
+                self.cuts.setdefault(int(rows[slot]), []).append((step, kept))
+
+    def _link(self, trajectory: Trajectory, rows: np.ndarray, source: str, number: int) -> np.ndarray:
+        """Link these rows to those before them in their stream; return the latter."""
+        self.following[rows], self.before[rows] = -1, -1
+        stream = self.streams.get(source)
+        if stream is None or stream.number + 1 != number or stream.slots != len(rows):
+            return rows[:0]
+        counted = stream.first + np.arange(len(rows))
+        older = counted % self.rows
+        goes_on = counted >= self.written + len(rows) - self.rows
+        for path, leaf in leaves(trajectory.observation, "observation"):
+            last = self.arrays[path][older, self.steps]
+            goes_on &= (last == leaf[0]).reshape(len(rows), -1).all(axis=1)
+        older, newer = older[goes_on], rows[goes_on]
+        self.following[older], self.before[newer] = newer, counted[goes_on]
+        return older
+
+    def _count(self, rows: np.ndarray, older: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Count anew where sequences may begin in `rows` and all that they prolong; return the latter, and the count
+        of each of these before.
+        """
+        self.startable[rows] = self._starts(1)
+        prolonged, known, behind = [rows[:0]], [rows[:0]], 1
+        while len(older) and self._starts(behind) < self._starts(behind + 1):
+            known.append(self.startable[older])
+            prolonged.append(older)
+            self.startable[older] = self._starts(behind + 1)
+            counted = self.before[older]
+            counted = counted[counted >= max(self.written - self.rows, 0)]
+            older, behind = counted % self.rows, behind + 1
+        return np.concatenate(prolonged), np.concatenate(known)
+
+    def _starts(self, rows: int) -> int:
+        """Return how many steps of a row sequences may begin at, where it and those that go on are `rows` rows."""
+        most = 1 if self.starts_only else self.steps
+        return min(max(rows * self.steps - self.length + 1, 0), most)
+
+    # Reading.
+
+    def sequences(self, row: np.ndarray, step: np.ndarray) -> Trajectory:
+        """Return the sequences that begin at these rows and steps, int64 [n], as one Trajectory [length, n]."""
+        steps = step + np.arange(self.length)[:, None]
+        rows = np.broadcast_to(row, steps.shape)
+        while (beyond := steps >= self.steps).any():
+            rows = np.where(beyond, self.following[rows], rows)
+            steps = steps - self.steps * beyond
+        at = (rows * self.steps + steps).ravel()
+        seen = rows * (self.steps + 1) + steps
+        shape = self.length, len(row)
+        found: dict[str, Any] = {}
+        for name, like in self._like.items():
+            if name == "observation":
+                found[name] = self._taken(like, seen.ravel(), shape)
+            elif name in OF_SLOTS:
+                found[name] = self._taken(like, row, (len(row),))
+            else:
+                found[name] = self._taken(like, at, shape)
+        last = self._taken(self._like["observation"], seen[-1] + 1, (len(row),))
+        episodes = np.zeros((0, 2), np.float32)
+        trajectory = Trajectory(**found, last={"observation": last}, episodes=episodes)
+        if self.keeps_cuts:
+            cut_at = places(trajectory.terminated, trajectory.truncated)
+            trajectory.cut_at = cut_at
+            trajectory.cut_observation = self._cut_observations(rows[tuple(cut_at.T)], steps[tuple(cut_at.T)])
+        return trajectory
+
+    def _taken(self, like: Tree, at: np.ndarray, shape: tuple[int, ...]) -> Tree:
+        return map_tree(lambda path: self._rows_of(self.flat[path], at, shape), like)
+
+    def _rows_of(self, flat: np.ndarray, at: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        return flat.take(at, axis=0).reshape(*shape, *flat.shape[1:])
+
+    def _cut_observations(self, rows: np.ndarray, steps: np.ndarray) -> Tree:
+        kept = [dict(self.cuts[row])[step] for row, step in zip(rows.tolist(), steps.tolist(), strict=True)]
+        if kept:
+            return map_tree(lambda *parts: np.stack(parts), *kept)
+        return self._taken(self._like["observation"], np.zeros(0, np.int64), (0,))
+
+
+def _paths(tree: Tree, path: str) -> Tree:
+    """Return a tree like `tree` with the path of each leaf in its place."""
+    if isinstance(tree, Mapping):
+        return {name: _paths(part, f"{path}.{name}") for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_paths(part, f"{path}.{index}") for index, part in enumerate(tree))
+    return path

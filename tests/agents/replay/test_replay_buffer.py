@@ -1,0 +1,219 @@
+"""The replay: what may be drawn is drawn, as often as it should be, and nothing else is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+from support.replay_streams import Streams, where
+
+from agents.replay import ReplayBuffer
+from agents.trajectories import Trajectory
+from warren.errors import ConfigurationError
+
+RARE = 1e-4  # probability of a chi-square as large as what is refused
+
+
+def filled(*segments: Trajectory, capacity: int = 1000, **options: Any) -> ReplayBuffer:
+    buffer = ReplayBuffer(capacity, **options)
+    for number, segment in enumerate(segments):
+        buffer.add(segment, "a", number)
+    return buffer
+
+
+def fair(drawn: Sequence[object], expected: Mapping[Any, float]) -> None:
+    counts = Counter(drawn)
+    assert counts.keys() <= expected.keys()
+    assert chisquare([counts[key] for key in expected], [len(drawn) * p for p in expected.values()]).pvalue > RARE
+
+
+class Model:
+    """The same, told as simply as can be: all steps in their order, and all that may be drawn of them."""
+
+    def __init__(self, capacity: int, length: int, memory: bool) -> None:
+        self.capacity, self.length, self.memory = capacity, length, memory
+        self.rows: list[tuple[int, int, int]] = []  # stream, first step, steps
+        self.linked: set[tuple[int, int]] = set()  # stream and step of those that go on from the one before
+
+    def add(self, segment: Trajectory, goes_on: bool) -> None:
+        steps = len(segment.terminated)
+        for stream, step in segment.observation[0].astype(int).tolist():
+            self.rows.append((stream, step, steps))
+            if goes_on:
+                self.linked.add((stream, step))
+        self.rows = self.rows[-(self.capacity // steps) :]
+
+    def may_begin(self) -> set[tuple[int, int]]:
+        kept = {(stream, first + t) for stream, first, steps in self.rows for t in range(steps)}
+        breaks = {(stream, first) for stream, first, _ in self.rows} - self.linked
+
+        def whole(stream: int, step: int) -> bool:
+            later = [(stream, step + t) for t in range(1, self.length)]
+            return kept.issuperset(later) and not breaks.intersection(later)
+
+        starts = {(stream, first) for stream, first, _ in self.rows} if self.memory else kept
+        return {start for start in starts if whole(*start)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.integers(1, 6),
+    length=st.integers(1, 13),
+    rows=st.integers(3, 12),
+    memory=st.booleans(),
+    by_priority=st.booleans(),
+    events=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["send", "send", "lose", "again"])), max_size=14),
+)
+def test_what_is_drawn_lies_in_one_stream_and_all_that_may_be_drawn_is(
+    steps: int, length: int, rows: int, memory: bool, by_priority: bool, events: list[tuple[int, str]]
+) -> None:
+    capacity = rows * steps + steps - 1
+    buffer = ReplayBuffer(capacity, length, 0.6 if by_priority else None, seed=3)
+    model = Model(capacity, length, memory)
+    sources = [Streams(slots, number, memory) for number, slots in enumerate((1, 2, 3))]
+    gaps = {0, 1, 2}
+    for index, what in events:
+        source = sources[index]
+        if what == "again":  # the environments were made anew, the numbers go on
+            source.step += 50
+            gaps.add(index)
+        segment = source.segment(steps)
+        if what == "lose":
+            gaps.add(index)
+            continue
+        buffer.add(segment, str(index), source.number)
+        model.add(segment, index not in gaps)
+        gaps.discard(index)
+        expected = model.may_begin()
+        assert buffer.startable == len(expected)
+        assert len(buffer) == sum(row[2] for row in model.rows) <= capacity
+        if expected:
+            found = set(where(buffer.draw(16).trajectory))
+            assert found <= expected
+        else:
+            with pytest.raises(ValueError, match="no sequence of"):
+                buffer.draw(1)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize("length", [1, 3, 6])
+def test_even_draws_are_even(length: int, memory: bool) -> None:
+    source, other = Streams(2, memory=memory), Streams(3, 1, memory=memory)
+    buffer = filled(*(source.segment(4) for _ in range(5)), capacity=36, length=length, seed=5)
+    buffer.add(other.segment(4), "b", 0)
+    model = Model(36, length, memory)
+    again, another = Streams(2, memory=memory), Streams(3, 1, memory=memory)
+    for number in range(5):
+        model.add(again.segment(4), number > 0)
+    model.add(another.segment(4), False)
+    may = model.may_begin()
+    drawn = [start for _ in range(40) for start in where(buffer.draw(50).trajectory)]
+    fair(drawn, {start: 1 / len(may) for start in may})
+
+
+def test_few_that_may_be_drawn_among_many_are_drawn_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.replay.buffer.MOST_TRIES", 0)
+    source = Streams(2)
+    buffer = filled(source.segment(8), length=6, seed=5)
+    fair(where(buffer.draw(600).trajectory), {(stream, step): 1 / 6 for stream in (0, 1) for step in range(3)})
+
+
+def test_draws_and_weights_by_priority_follow_the_paper() -> None:
+    buffer = filled(Streams(2).segment(3), priority_exponent=0.5, seed=2)
+    first = buffer.draw(64, weight_exponent=1.0)
+    assert (first.weights == 1).all(), "all new ones have the same priority"
+    priority = {start: 1.0 + index for index, start in enumerate(sorted(set(where(first.trajectory))))}
+    assert len(priority) == 6
+    buffer.set_priorities(first, np.array([priority[start] for start in where(first.trajectory)]) ** 2 - 1e-6)
+    total = sum(priority.values())
+    draws = [buffer.draw(50, weight_exponent=0.4) for _ in range(40)]
+    starts = [where(draw.trajectory) for draw in draws]
+    fair([start for one in starts for start in one], {start: p / total for start, p in priority.items()})
+    for draw, drawn in zip(draws, starts, strict=True):
+        by_hand = np.array([(6 * priority[start] / total) ** -0.4 for start in drawn])
+        assert draw.weights == pytest.approx(by_hand / by_hand.max(), rel=1e-5)
+        assert draw.weights.dtype == np.float32
+
+
+def test_new_ones_come_at_the_greatest_priority_that_was_given() -> None:
+    source = Streams(1)
+    buffer = filled(source.segment(4), priority_exponent=1.0, seed=2)
+    draw = buffer.draw(200)
+    buffer.set_priorities(draw, np.where(np.array([step for _, step in where(draw.trajectory)]) == 0, 9.0, 1.0))
+    buffer.add(source.segment(4), "a", 1)
+    drawn = [start for _ in range(20) for start in where(buffer.draw(100).trajectory)]
+    fair(drawn, {(0, step): (1 if step in (1, 2, 3) else 9) / 48 for step in range(8)})
+
+
+def test_a_priority_of_what_was_overwritten_since_is_left_out() -> None:
+    source = Streams(1)
+    buffer = filled(source.segment(4), capacity=8, priority_exponent=1.0, seed=2)
+    draw = buffer.draw(64)
+    for number in (1, 2):
+        buffer.add(source.segment(4), "a", number)
+    buffer.set_priorities(draw, np.full(64, 5.0))
+    assert buffer.tree is not None and buffer.tree.priorities[:8].tolist() == [1.0] * 8
+
+
+def test_a_sequence_that_becomes_whole_can_be_drawn_by_priority() -> None:
+    source = Streams(1)
+    buffer = filled(source.segment(4), length=3, priority_exponent=1.0)
+    assert set(where(buffer.draw(50).trajectory)) == {(0, 0), (0, 1)}
+    buffer.add(source.segment(4), "a", 1)
+    assert set(where(buffer.draw(200).trajectory)) == {(0, step) for step in range(6)}
+
+
+@pytest.mark.parametrize("wrong", [[1.0], [1.0, np.nan], [1.0, -1.0], [1.0, np.inf], []])
+def test_priorities_that_cannot_be_are_refused(wrong: list[float]) -> None:
+    buffer = filled(Streams(1).segment(4), priority_exponent=1.0)
+    with pytest.raises(ConfigurationError, match=r"the priorities of an update must be \[2\]"):
+        buffer.set_priorities(buffer.draw(2), np.array(wrong))
+
+
+def test_what_is_stored_is_a_copy() -> None:
+    segment = Streams(2).segment(4)
+    buffer = filled(segment)
+    for array in (segment.observation, segment.reward, segment.last["observation"], segment.cut_observation):
+        array[:] = -1
+    where(buffer.draw(50).trajectory)
+
+
+def test_a_tree_of_observations_with_masks_is_drawn_as_it_was() -> None:
+    segment = Streams(2).segment(5)
+    pair = {"a": segment.observation, "b": (segment.action.astype(np.uint8),)}
+    tree = Trajectory(**{
+        **{name: getattr(segment, name) for name in ("action", "reward", "terminated", "truncated", "extras", "cut")},
+        "observation": pair,
+        "last": {"observation": {"a": segment.last["observation"], "b": (np.full(2, 5, np.uint8),)}},
+        "version": segment.version, "episodes": segment.episodes, "action_mask": np.ones((5, 2, 3), bool),
+    })  # fmt: skip
+    drawn = filled(tree, length=2).draw(20).trajectory
+    assert drawn.observation["a"].shape == (2, 20, 2) and drawn.observation["b"][0].dtype == np.uint8
+    assert np.array_equal(drawn.observation["b"][0], drawn.action) and drawn.action_mask.shape == (2, 20, 3)
+    assert np.array_equal(drawn.last["observation"]["b"][0], drawn.action[1] + 1) and drawn.cut_at is None
+
+
+def test_segments_that_do_not_fit_are_refused_with_the_setting() -> None:
+    with pytest.raises(ConfigurationError, match=r"replay\.capacity: 10 steps hold less than one segment of 4 x 3"):
+        filled(Streams(3).segment(4), capacity=10)
+    with pytest.raises(ConfigurationError, match="a segment of 5 steps came after those of 4"):
+        filled(Streams(3).segment(4), Streams(3).segment(5))
+
+
+def test_what_is_more_than_the_memory_lies_in_files_and_is_drawn_alike(tmp_path: Path) -> None:
+    def drawn(**options: Any) -> dict[str, Any]:
+        source = Streams(2)
+        buffer = filled(*(source.segment(4) for _ in range(9)), capacity=40, length=3, seed=4, **options)
+        return buffer.draw(30).trajectory.to_dict()
+
+    np.testing.assert_equal(drawn(in_memory=200, folder=tmp_path / "replay"), drawn())
+    assert list((tmp_path / "replay").iterdir()) == [], "nothing is left behind by a process that is killed"
+    with pytest.raises(ConfigurationError, match=r"replay: \S+ of 0\.0 GiB is more than the memory .* raise it"):
+        drawn(in_memory=200)
