@@ -149,7 +149,7 @@ class Algorithm(Protocol):
     def behaviour(self) -> dict[str, float]:
         """Return how actors are to act with these weights (epsilon, temperature, ...), for the weights' stamp.
 
-        It reaches `Policy.behaviour` of every actor; nothing that draws actions reads it yet.
+        It reaches `Policy.behaviour` of every actor; agents/policies/explorers.py says which keys draw actions.
         """
         ...
 

@@ -8,14 +8,13 @@ from math import isfinite
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from agents.algorithms.adam import MOMENTS, Adam
 from agents.algorithms.flat_parameters import FlatParameters
 from agents.algorithms.late_checks import LateChecks
+from agents.algorithms.optimizers import OptimizerConfig, configure, optimizer_of
 from agents.algorithms.peers import Peers
-from agents.policies import Policy
-from warren.errors import NotFinite
+from warren.errors import ConfigurationError, NotFinite
 
 
 class ErrorMaker(Protocol):
@@ -25,26 +24,53 @@ class ErrorMaker(Protocol):
 
 
 class Descent:
-    """A policy's parameters and gradients, each as one tensor, and Adam on them."""
+    """A module's parameters and gradients, each as one tensor, and the optimizer of them that the settings name."""
 
-    def __init__(self, policy: Policy, learning_rate: float) -> None:
-        self.parameters = FlatParameters(policy)
-        self.optimizer = Adam(self.parameters.values, learning_rate)
-        self.late = LateChecks(self.parameters.gradient) if policy.device.type == "cuda" else None
+    def __init__(self, module: nn.Module, config: OptimizerConfig) -> None:
+        """Raise ConfigurationError for factors of learning rates that no parameter has."""
+        self.parameters = FlatParameters(module)
+        self.optimizer = optimizer_of(config, self.parameters.values)
+        self._kind = "rmsprop" if config.optimizer == "rmsprop" else "adam"  # of its state's names
+        self._factors: tuple[Mapping[str, float], Tensor | None] = {}, None  # learning_rates, and [P] made of them
+        self.late = LateChecks(self.parameters.gradient) if self.parameters.values.device.type == "cuda" else None
+        self.configure(config, config.learning_rate_at(0))
+
+    def configure(self, config: OptimizerConfig, learning_rate: float) -> None:
+        """Take over settings, which may have changed. Raises ConfigurationError as the constructor does."""
+        configure(self.optimizer, config)
+        self.optimizer.learning_rate = learning_rate
+        if self._factors[0] != config.learning_rates:
+            self._factors = config.learning_rates, self._factor_of_each(config.learning_rates)
+
+    def _factor_of_each(self, given: Mapping[str, float]) -> Tensor | None:
+        names = self.parameters.names
+        for prefix in given:
+            if not any(name.startswith(prefix) for name in names):
+                raise ConfigurationError(
+                    f"learning_rates: no parameter's name begins with {prefix!r}; there are {', '.join(names)}"
+                )
+        if not given:
+            return None
+        factors = torch.ones_like(self.parameters.values)
+        for name, part in self.parameters.split(factors):
+            longest = max((prefix for prefix in given if name.startswith(prefix)), key=len, default=None)
+            if longest is not None:
+                part.fill_(given[longest])
+        return factors
 
     def step(
         self,
         loss: Tensor,
         steps: int,
         peers: Peers,
-        max_grad_norm: float,
+        max_grad_norm: float | None,
         terms: Mapping[str, Tensor],
         inputs: Mapping[str, Tensor],
         error: ErrorMaker,
     ) -> Tensor:
         """Make one step down the gradient of all learners' losses; return its norm before it is clipped.
 
-        See `GradientAlgorithm.descend`.
+        See `GradientAlgorithm.descend`. It is not clipped where `max_grad_norm` is None.
         """
         gradient = self.parameters.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -56,32 +82,38 @@ class Descent:
             failed = self.late.failed(number, partial(error, loss.detach(), _detached(terms), _detached(inputs)))
         elif not isfinite(number.item()):
             raise error(loss, terms, inputs)
-        gradient.mul_((max_grad_norm / (grad_norm + 1e-6)).clamp(max=1.0))
+        if max_grad_norm is not None:
+            gradient.mul_((max_grad_norm / (grad_norm + 1e-6)).clamp(max=1.0))
+        factors = self._factors[1]
+        before = None if factors is None else self.parameters.values.detach().clone()
         self.optimizer.step(failed)
+        if factors is not None and before is not None:  # a step is proportional to the rate, whichever optimizer's
+            with torch.no_grad():
+                self.parameters.values.copy_(torch.lerp(before, self.parameters.values, factors))
         return grad_norm
 
     def state(self) -> dict[str, Tensor]:
-        """Return Adam's moments and count of steps by parameter; {} before the first step."""
-        state = self.optimizer.state
+        """Return the optimizer's moments and count of steps by parameter; {} before the first step."""
+        state, kind = self.optimizer.state, self._kind
         if not state:
             return {}
-        tensors = {f"adam.step.{name}": state["step"].clone() for name in self.parameters.names}
-        for key in MOMENTS:
-            tensors |= {f"adam.{key}.{name}": part for name, part in self.parameters.split(state[key])}
+        tensors = {f"{kind}.step.{name}": state["step"].clone() for name in self.parameters.names}
+        for key in self.optimizer.moments:
+            tensors |= {f"{kind}.{key}.{name}": part for name, part in self.parameters.split(state[key])}
         return tensors
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Continue from what `state` returned."""
-        values = self.parameters.values
+        values, kind = self.parameters.values, self._kind
         self.optimizer.state = {}
-        steps = [tensors[key] for name in self.parameters.names if (key := f"adam.step.{name}") in tensors]
+        steps = [tensors[key] for name in self.parameters.names if (key := f"{kind}.step.{name}") in tensors]
         if steps:
-            moments = {key: torch.zeros_like(values) for key in MOMENTS}
+            moments = {key: torch.zeros_like(values) for key in self.optimizer.moments}
             self.optimizer.state = {"step": steps[0].to(values.device, copy=True), **moments}
             for key, moment in moments.items():
                 for name, part in self.parameters.split(moment):
-                    if f"adam.{key}.{name}" in tensors:  # a parameter that no gradient had reached has none
-                        part.copy_(tensors[f"adam.{key}.{name}"])
+                    if f"{kind}.{key}.{name}" in tensors:  # a parameter that no gradient had reached has none
+                        part.copy_(tensors[f"{kind}.{key}.{name}"])
 
 
 def _detached(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from agents.algorithms.anchors import LAST, MAGNET, distributions, divergence
+from agents.algorithms.base import ConfiguredAlgorithm
 from agents.algorithms.batches import Batch
 from agents.algorithms.burn_in import BurnInConfig
-from agents.algorithms.contract import Needs
 from agents.algorithms.descent import Descent
 from agents.algorithms.gradient_config import GradientConfig
 from agents.algorithms.magnet import Magnet
-from agents.algorithms.numbers import not_finite
-from agents.algorithms.peers import ALONE, Peers, cuts, standardized
+from agents.algorithms.peers import Peers, cuts, standardized
 from agents.algorithms.reward_scaling import RewardScaling
 from agents.algorithms.teacher import check_heads, check_teacher, imitation, lessons
-from agents.configuration import parse
-from agents.operators.normalization import RunningMoments
 from agents.operators.unrolls import weighted_channels
 from agents.policies import Policy
 from agents.trajectories import Trajectory
@@ -32,59 +29,25 @@ __all__ = ["GradientAlgorithm", "GradientConfig"]
 C = TypeVar("C", bound=GradientConfig)
 
 
-class GradientAlgorithm(Generic[C]):
+class GradientAlgorithm(ConfiguredAlgorithm[C]):
     """Trains `policy` in place; `seed` decides the order of minibatches."""
 
-    needs = Needs()
-
     def __init__(self, policy: Policy, config: C, seed: int) -> None:
-        self.policy = policy
-        self.config = config
-        self.steps = 0  # environment steps that all learners have trained on; schedules follow it
-        self.progress = 0.0  # of the run, in [0, 1]; schedules may follow it instead
+        super().__init__(policy, config, seed)
         if isinstance(config, BurnInConfig):
             self.needs = replace(self.needs, burn_in=config.burn_in)
         self.teacher: Policy | None = None
         self.magnet: Magnet | None = None  # of the weights before the first update with a coefficient
-        self.peers: Peers = ALONE
         check_heads(config.name, config, policy)
-        self.generator = torch.Generator().manual_seed(seed)
-        self.descent = Descent(policy, config.learning_rate_at(0))
+        self.descent = Descent(policy, config)
         self.rewards = RewardScaling()
 
     # What the learner calls beside `update`: see `Algorithm`.
 
-    def behaviour(self) -> dict[str, float]:
-        """Return {}: actors sample from the policy as it is."""
-        return {}
-
-    def adjust(self, changes: Mapping[str, Any]) -> None:
-        """Change these settings, as a population's hyperparameters do, and keep the others.
-
-        Raises ConfigurationError for unknown names and wrong values, and for another `burn_in`.
-        """
-        if self.needs.burn_in != changes.get("burn_in", self.needs.burn_in):
-            raise ConfigurationError(
-                f"burn_in={changes['burn_in']} of {self.config.name} must stay {self.needs.burn_in} for the whole run"
-            )
-        if changes:
-            self.config = parse(type(self.config), self.config.name, {**asdict(self.config), **changes})
-
-    def begin_at(self, steps: int) -> None:
-        """Set the schedules to where they stand after `steps` environment steps of all learners."""
-        self.steps = steps
-
-    def take_progress(self, progress: float) -> None:
-        """Set the schedules that follow the run's progress to where they stand at `progress` in [0, 1]."""
-        self.progress = progress
-
     def take_peers(self, peers: Peers) -> None:
         """Train together with `peers` from now on: the same weights, each learner on its share of every update."""
-        self.peers = peers
-        total = None if peers.size == 1 and peers is ALONE else peers.total
-        for part in (*self.policy.modules(), self.rewards.moments):
-            if isinstance(part, RunningMoments):
-                part.total = total
+        super().take_peers(peers)
+        self.rewards.moments.total = self.total
 
     def take_teacher(self, teacher: Policy, name: str = "of these weights") -> None:
         """Keep the student near `teacher`, called `name` in messages, from now on; it is not changed.
@@ -129,10 +92,9 @@ class GradientAlgorithm(Generic[C]):
 
     def set_learning_rate(self) -> float:
         """Set the optimizer's settings to those of the present number of steps; return its learning rate."""
-        config, optimizer = self.config, self.descent.optimizer
-        optimizer.beta1, optimizer.beta2, optimizer.epsilon = config.adam_beta1, config.adam_beta2, config.adam_epsilon
-        optimizer.learning_rate = config.learning_rate_at(self.steps, self.progress)
-        return optimizer.learning_rate
+        rate = self.config.learning_rate_at(self.steps, self.progress)
+        self.descent.configure(self.config, rate)
+        return rate
 
     def scaled(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
         """Return the trajectories of an update, their rewards scaled if `scale_rewards`; call it once."""
@@ -222,8 +184,7 @@ class GradientAlgorithm(Generic[C]):
         """
 
         def error(loss: Tensor, terms: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> NotFinite:
-            where = f"{self.config.name}, minibatch {minibatch} of the update after {self.steps:,} environment steps"
-            return not_finite(where, loss, terms, inputs, self.policy.network)
+            return self.not_finite(f"minibatch {minibatch}", loss, terms, inputs, self.policy.network)
 
         return self.descent.step(loss, steps, self.peers, self.config.max_grad_norm, terms or {}, inputs or {}, error)
 

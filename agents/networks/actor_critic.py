@@ -57,11 +57,13 @@ class ActorCritic(Network):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.trunks = nn.ModuleDict({name: trunk() for name in (("shared",) if shared else ("policy", "value"))})
-        self._policy_trunk, self._value_trunk = ("shared",) * 2 if shared else ("policy", "value")
+        self.has_value = heads.values > 0
+        names = ("shared",) if shared else ("policy", "value") if self.has_value else ("policy",)
+        self.trunks = nn.ModuleDict({name: trunk() for name in names})
+        self._policy_trunk, self._value_trunk = names[0], names[-1]
         size = cast(Trunk, self.trunks[self._policy_trunk]).size
         self.policy_head = _linear(size, heads.policy, policy_gain, generator)
-        self.value_head = _linear(size, heads.values, 1.0, generator)
+        self.value_head = _linear(size, heads.values, 1.0, generator) if self.has_value else None
         self._heads = heads
         self.separate_value = not shared
         self.memory = {
@@ -79,10 +81,12 @@ class ActorCritic(Network):
         return self._heads.split(self.policy_head(features)), memory | self._named(self._policy_trunk, after)
 
     def value(self, observation: Leaves, memory: Memory) -> Tensor:
+        if self.value_head is None:
+            return self.step(observation, memory)[0].value
         features, _ = self._trunk(self._value_trunk).step(observation, self._part(self._value_trunk, memory))
         return self._heads.squeeze(self.value_head(features))
 
-    def value_layer(self) -> nn.Linear:
+    def value_layer(self) -> nn.Linear | None:
         return self.value_head
 
     def _run(self, run: Callable[[Trunk, Memory], tuple[Tensor, Memory]], memory: Memory) -> tuple[Outputs, Memory]:
@@ -92,6 +96,9 @@ class ActorCritic(Network):
             features[name], part = run(self._trunk(name), self._part(name, memory))
             after |= self._named(name, part)
         policy, value = features[self._policy_trunk], features[self._value_trunk]
+        if self.value_head is None:
+            output = self._heads.split(self.policy_head(policy))
+            return Outputs(output, self._heads.nothing(output)), after
         return self._heads.outputs(self.policy_head(policy), self.value_head(value)), after
 
     def _trunk(self, name: str) -> Trunk:

@@ -57,21 +57,27 @@ class MLPActorCritic(Network):
         super().__init__()
         sizes = [flat.size, *config.hidden_sizes]
         self.policy_trunk = MLP([*sizes, heads.policy], config.activation, config.policy_gain, generator)
-        self.value_trunk = MLP([*sizes, heads.values], config.activation, 1.0, generator)
+        self.has_value = heads.values > 0
+        self.value_trunk = MLP([*sizes, heads.values], config.activation, 1.0, generator) if heads.values else None
         self.flat, self._plain, self._heads = flat, flat.plain, heads
 
     def step(self, observation: Leaves, memory: Memory) -> tuple[Outputs, Memory]:
         flat = self._flatten(observation)
+        if self.value_trunk is None:
+            policy = self._heads.split(self.policy_trunk(flat))
+            return Outputs(policy, self._heads.nothing(policy)), memory
         return self._heads.outputs(self.policy_trunk(flat), self.value_trunk(flat)), memory
 
     def act(self, observation: Leaves, memory: Memory) -> tuple[Leaves, Memory]:
         return self._heads.split(self.policy_trunk(self._flatten(observation))), memory
 
     def value(self, observation: Leaves, memory: Memory) -> Tensor:
+        if self.value_trunk is None:
+            return self.step(observation, memory)[0].value
         return self._heads.squeeze(self.value_trunk(self._flatten(observation)))
 
-    def value_layer(self) -> nn.Linear:
-        return cast(nn.Linear, self.value_trunk.layers[-1])
+    def value_layer(self) -> nn.Linear | None:
+        return None if self.value_trunk is None else cast(nn.Linear, self.value_trunk.layers[-1])
 
     def _flatten(self, observation: Leaves) -> Tensor:
         # A module's call costs as much as a layer of so small a network: none where numbers come as they are.

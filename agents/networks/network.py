@@ -24,7 +24,7 @@ Memory = dict[str, Tensor]  # name -> float32 [N, ...]; empty for a feed-forward
 class Heads:
     """The sizes of a network's outputs: `policy` numbers for the distribution over actions, `values` for the value.
 
-    `parts`: leaf of the action space -> its share of `policy`.
+    `parts`: leaf of the action space -> its share of `policy`. `values` is 0 where no value is computed.
     """
 
     def __init__(self, parts: Mapping[str, int], bare: bool = True, values: int = 1) -> None:
@@ -43,6 +43,11 @@ class Heads:
             return policy
         return dict(zip(self.parts, torch.split(policy, self._sizes, -1), strict=True))
 
+    def nothing(self, policy: Leaves) -> Tensor:
+        """Return the value [...] of a network without one: zeros."""
+        one = policy if isinstance(policy, Tensor) else next(iter(policy.values()))
+        return one.new_zeros(one.shape[:-1])
+
     def squeeze(self, value: Tensor) -> Tensor:
         """Return [..., values] as [...] where there is one reward channel."""
         return value.squeeze(-1) if self.values == 1 else value
@@ -59,6 +64,7 @@ class Network(nn.Module):
     """Base of networks. A feed-forward one implements `step`; one with a memory also `unroll`, and sets `memory`."""
 
     memory: dict[str, tuple[int, ...]] = {}  # name -> shape of one slot's memory
+    has_value = True
     separate_value = False  # True: `value` shares no computation with `act`, so values are computed later, all at once
 
     def initial_memory(self, n: int) -> Memory:

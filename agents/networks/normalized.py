@@ -44,7 +44,8 @@ class Normalized(Network):
     def __init__(self, network: Network, tree: SpaceTree, values: int, config: NormalizationConfig) -> None:
         """`values`: reward channels. Raises ConfigurationError for normalize_values without a `value_layer`."""
         super().__init__()
-        self.network, self.memory, self.separate_value = network, network.memory, network.separate_value
+        self.network, self.memory = network, network.memory
+        self.has_value, self.separate_value = network.has_value, network.separate_value
         self._clip = config.observation_clip
         self._names: list[str] = []
         if config.normalize_observations:

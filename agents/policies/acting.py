@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from agents.networks import Memory, Network
 from agents.policies.categorical import Categorical
 from agents.policies.distribution import Distribution
+from agents.policies.explorers import Explorer, explorer_of
 from agents.spaces import Leaves, SpaceTree
 from warren.errors import ConfigurationError
 
@@ -55,11 +56,22 @@ class ActingPolicy(nn.Module):
         self.learning_space = learning_space or observation_space
         self.action_space = action_space
         self.generator = torch.Generator().manual_seed(seed)
-        self.behaviour: Mapping[str, float] = {}  # `Algorithm.behaviour` of the weights
+        self.place = 0, 1  # of what acts by it: index of the actor, and how many there are
+        self.behaviour = {}
         self._acted_by = self._observations = SpaceTree(observation_space, "observation")
         if self.privileged:
             self._observations = SpaceTree(self.learning_space, "observation")
         self._device = next(self.parameters()).device
+
+    @property
+    def behaviour(self) -> Mapping[str, float]:
+        """Return `Algorithm.behaviour` of the weights: how actions are drawn, `explorers` says by which keys."""
+        return self._behaviour
+
+    @behaviour.setter
+    def behaviour(self, behaviour: Mapping[str, float]) -> None:
+        self._behaviour = behaviour
+        self.explorer: Explorer | None = explorer_of(behaviour, self.place)
 
     @property
     def device(self) -> torch.device:
@@ -78,6 +90,11 @@ class ActingPolicy(nn.Module):
             return ()
         seen = set(cast(gymnasium.spaces.Dict, self.observation_space).spaces)
         return tuple(key for key in cast(gymnasium.spaces.Dict, self.learning_space).spaces if key not in seen)
+
+    @property
+    def has_value(self) -> bool:
+        """Return True where the network computes a value; else all values are 0."""
+        return self.network.has_value
 
     @property
     def has_memory(self) -> bool:
@@ -159,15 +176,24 @@ class ActingPolicy(nn.Module):
     ) -> Any:
         """Return the actions, in tensors, for the network's policy output; arguments are as in `step`.
 
-        Raises ConfigurationError for another mode.
+        With an explorer "sample" draws by it. Raises ConfigurationError for another mode.
         """
         if mode == "sample" and noise is not None:
-            return self.distribution.drawn_by(output, torch.as_tensor(noise))
+            given = torch.as_tensor(noise)
+            if self.explorer is not None:
+                return self.explorer.drawn_by(self.distribution, output, given)
+            return self.distribution.drawn_by(output, given)
         if mode == "sample":
-            return self.distribution.sample(output, generator or self.generator)
+            return self.draw(output, generator or self.generator)
         if mode == "greedy":
             return self.distribution.mode(output)
         raise ConfigurationError(f"mode {mode!r} of a policy's step must be 'sample' or 'greedy'")
+
+    def draw(self, output: Any, generator: torch.Generator) -> Any:
+        """Draw the actions, in tensors, for the network's policy output: by the explorer, if there is one."""
+        if self.explorer is None:
+            return self.distribution.sample(output, generator)
+        return self.explorer.choose(self.distribution, output, generator)
 
     def _inputs(self, observation: Any, memory: Memory | None, value: bool) -> tuple[Any, Memory]:
         """Return (leaves, memory) for the network, with privileged leaves if `value`, and a fresh memory for None."""
@@ -213,7 +239,7 @@ class ActingPolicy(nn.Module):
         with torch.inference_mode():
             output: Any
             output, memory = self.network.act(self.visible(observation), memory)
-            return torch.softmax(self.legal(output, action_mask), -1).cpu().numpy(), memory
+            return self.distribution.probabilities(self.legal(output, action_mask)).cpu().numpy(), memory
 
     def env_action(self, action: Any) -> Any:
         """Turn actions that `step` returned into those that a vector environment of this action space takes."""

@@ -23,9 +23,11 @@ from agents.networks import (
 )
 from agents.networks.images import divide_images
 from agents.networks.normalized import IMAGES
+from agents.policies.bounded import Deterministic, StateGaussian
 from agents.policies.categorical import Categorical, MultiCategorical
 from agents.policies.distribution import Distribution
 from agents.policies.gaussian import Gaussian, SquashedGaussian
+from agents.policies.greedy import Greedy
 from agents.policies.parts import Parts
 from agents.policies.policy import Policy
 from agents.spaces import SpaceTree
@@ -39,10 +41,40 @@ class BoxActionsConfig:
 
     squashed: bool = False  # tanh of a gaussian, stretched to the bounds, instead of one that is clipped to them
     initial_std: float = 1.0  # of the gaussian
+    state_std: bool = False  # the network gives the deviation too, in each state another (SAC); for squashed ones
+    deterministic: bool = False  # tanh of the output, stretched to the bounds, without chance (DDPG, TD3)
 
     def __post_init__(self) -> None:
+        problems = []
         if self.initial_std <= 0:
-            raise ConfigurationError(f"initial_std={self.initial_std} of box_actions must be above 0")
+            problems.append(f"initial_std={self.initial_std} of box_actions must be above 0")
+        if self.state_std and not self.squashed:
+            problems.append("state_std of box_actions is for squashed ones; set box_actions.squashed=true with it")
+        if self.deterministic and self.squashed:
+            problems.append("box_actions are squashed or deterministic, not both; leave out one of the two")
+        if problems:
+            raise ConfigurationError(problems)
+
+
+@dataclass(frozen=True)
+class DiscreteActionsConfig:
+    """Settings `discrete_actions` of any network: how Discrete actions are drawn."""
+
+    greedy: bool = False  # outputs are values of the actions, and the best one is taken (DQN); else logits
+    quantiles: int = 1  # outputs of each action of a greedy policy, whose mean is its value (QR-DQN)
+
+    def __post_init__(self) -> None:
+        if self.quantiles < 1 or (self.quantiles > 1 and not self.greedy):
+            raise ConfigurationError(
+                f"quantiles={self.quantiles} of discrete_actions must be at least 1, and 1 unless greedy=true"
+            )
+
+
+@dataclass(frozen=True)
+class ValueConfig:
+    """The setting `value` of any network."""
+
+    value: bool = True  # false: no value is computed, for algorithms whose critics are not in the policy
 
 
 @dataclass(frozen=True)
@@ -63,23 +95,29 @@ def build_policy(
     """Build a policy for these spaces, with a distribution for each leaf of the action space.
 
     Discrete actions are categorical, MultiDiscrete and MultiBinary ones several categoricals, Box ones gaussian.
-    `network_config`: `name` and settings of the network, `box_actions`, `distribution` of the user's own, `privileged`,
-    and those of NormalizationConfig.
+    `network_config`: `name` and settings of the network, `box_actions`, `discrete_actions`, `distribution` of the
+    user's own, `value`, `privileged`, and those of NormalizationConfig.
     `seed` decides the initial weights and the actions drawn. `reward_channels`: how many have a value each, or name ->
     coefficient of those (none: one reward). Raises ConfigurationError for a network's unknown name or
     settings and for spaces that no policy takes.
     """
     settings = dict(network_config)
     box = parse(BoxActionsConfig, "box_actions", settings.pop("box_actions", {}))
+    discrete = parse(DiscreteActionsConfig, "discrete_actions", settings.pop("discrete_actions", {}))
+    valued = parse(ValueConfig, "network", {"value": settings.pop("value", True)}).value
     given = {each.name: settings.pop(each.name) for each in fields(NormalizationConfig) if each.name in settings}
     privileged = parse(PrivilegedConfig, "network", {"privileged": settings.pop("privileged", ())}).privileged
     normalization = parse(NormalizationConfig, "network", given)
     tree = SpaceTree(action_space, "action")
     own = _own(tree, settings.pop("distribution", None) or {})
-    leaves = {name: own.get(name) or _distribution(name, leaf, box) for name, leaf in tree.leaves.items()}
+    leaves = {name: own.get(name) or _distribution(name, leaf, box, discrete) for name, leaf in tree.leaves.items()}
     distribution = leaves[""] if tree.bare else Parts(tree, leaves)
+    if not valued and (privileged or normalization.normalize_values):
+        raise ConfigurationError(
+            "network.value: false leaves no value for `privileged` observations and `normalize_values`; leave those out"
+        )
     values = reward_channels if isinstance(reward_channels, int) else max(1, len(reward_channels))
-    heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, values)
+    heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, values if valued else 0)
     generator = torch.Generator().manual_seed(seed)
     visible = acting_space(observation_space, privileged)
     if visible is observation_space:
@@ -123,23 +161,31 @@ def _built(table: Any, leaf: gymnasium.Space[Any]) -> Distribution:
     return made
 
 
-def _distribution(name: str, space: gymnasium.Space[Any], box: BoxActionsConfig) -> Distribution:
+def _distribution(
+    name: str, space: gymnasium.Space[Any], box: BoxActionsConfig, discrete: DiscreteActionsConfig
+) -> Distribution:
     """Return the distribution over one leaf. Raises ConfigurationError."""
     match space:
         case spaces.Discrete():
+            if discrete.greedy:
+                return Greedy(int(space.n), int(space.start), discrete.quantiles)
             return Categorical(int(space.n), int(space.start))
         case spaces.MultiDiscrete():
             return MultiCategorical(space.nvec.ravel().tolist(), space.start, space.shape, space.dtype)
         case spaces.MultiBinary():
             return MultiCategorical([2] * int(np.prod(space.shape)), 0, space.shape, space.dtype)
         case spaces.Box() if space.dtype.kind == "f":
-            if not box.squashed:
+            if not box.squashed and not box.deterministic:
                 return Gaussian(space.low, space.high, box.initial_std)
             if not space.is_bounded():
                 raise ConfigurationError(
-                    f"action space {space} has no bounds to squash into; leave out box_actions.squashed, or give it "
-                    "bounds (gymnasium.wrappers.RescaleAction)"
+                    f"action space {space} has no bounds to squash into; leave out box_actions.squashed and "
+                    "box_actions.deterministic, or give it bounds (gymnasium.wrappers.RescaleAction)"
                 )
+            if box.deterministic:
+                return Deterministic(space.low, space.high)
+            if box.state_std:
+                return StateGaussian(space.low, space.high, box.initial_std)
             return SquashedGaussian(space.low, space.high, box.initial_std)
         case _:
             raise ConfigurationError(

@@ -37,6 +37,24 @@ class Categorical(Distribution):
         action: np.ndarray = (output - np.log(noise)).argmax(-1)
         return action
 
+    def scores(self, output: Tensor) -> Tensor:
+        """Return a number for each action, [..., A], the greatest for the likeliest."""
+        return output
+
+    def uniform(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        return _draw(_level(self.scores(output)), generator)
+
+    def explored_by(self, output: Tensor, noise: Tensor, epsilon: float) -> Tensor:
+        # Of exponential numbers the least tells nothing of which it is: one decides whether, the other where to.
+        scores = self.scores(output)
+        legal = scores > ILLEGAL / 2
+        least, uniform = noise.to(output.device).masked_fill(~legal, torch.inf).min(-1)
+        return torch.where(torch.exp(-legal.sum(-1) * least) < epsilon, uniform, scores.argmax(-1))
+
+    def probabilities(self, output: Tensor) -> Tensor:
+        """Return float32 [..., A]."""
+        return torch.softmax(output, -1)
+
     def mode(self, output: Tensor) -> Tensor:
         return output.argmax(-1)
 
@@ -87,6 +105,9 @@ class MultiCategorical(Distribution):
     def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
         return _draw(self._rows(output), generator)
 
+    def uniform(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        return _draw(_level(self._rows(_level(output))), generator)
+
     def mode(self, output: Tensor) -> Tensor:
         return self._rows(output).argmax(-1)
 
@@ -106,6 +127,11 @@ class MultiCategorical(Distribution):
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return (action.reshape(len(action), *self._shape) + self._starts).astype(self._dtype)
+
+
+def _level(logits: Tensor) -> Tensor:
+    """Return logits that make all legal actions alike."""
+    return torch.where(logits > ILLEGAL / 2, 0.0, ILLEGAL)
 
 
 def _draw(logits: Tensor, generator: torch.Generator) -> Tensor:

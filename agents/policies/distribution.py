@@ -21,6 +21,11 @@ class Distribution(nn.Module):
 
     size: int  # numbers that it needs of the network
 
+    @property
+    def mask_size(self) -> int:
+        """Return how many actions a mask is of."""
+        return self.size
+
     def sample(self, output: Any, generator: torch.Generator) -> Any:
         """Draw an action; `generator` is on the CPU, wherever the output is."""
         raise NotImplementedError
@@ -33,6 +38,28 @@ class Distribution(nn.Module):
         """Draw the action that `sample` would, from a numpy output to a numpy action."""
         with torch.inference_mode():
             return self.numpy(self.sample(map_tree(torch.from_numpy, output), generator))
+
+    def uniform(self, output: Any, generator: torch.Generator) -> Any:
+        """Draw an action uniformly among those that `output`, masked, allows."""
+        raise NotImplementedError
+
+    def noisy(self, action: Tensor, noise: Tensor) -> Tensor:
+        """Return an action of a Box plus `noise` [..., A], in halves of the range of its bounds, and within these.
+
+        Raises ConfigurationError for other actions.
+        """
+        raise ConfigurationError("only actions of one Box take noise; explore others by epsilon")
+
+    def explored_by(self, output: Any, noise: Tensor, epsilon: float) -> Any:
+        """Draw by `noise` as in `drawn_by`: with probability `epsilon` uniformly, else the likeliest action."""
+        raise ConfigurationError("only Discrete actions are drawn by noise that is given")
+
+    def bounded(self, action: Tensor) -> Tensor:
+        """Return an action of a Box, as the policy draws it, in [-1, 1], as critics see it.
+
+        Raises ConfigurationError for actions that have no bounds.
+        """
+        raise ConfigurationError("only actions of a Box with bounds are seen by a critic; set network.box_actions")
 
     def mode(self, output: Any) -> Any:
         """Return the likeliest action."""

@@ -31,23 +31,38 @@ class Gaussian(Distribution):
         self.log_std = nn.Parameter(torch.full((low.size,), math.log(initial_std)))
         self._low, self._high = low, high
 
+    def moments(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (mean, log_std) [..., A] each, or [A] what no state changes."""
+        return output, self.log_std
+
     def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
-        noise = torch.empty(output.shape).normal_(generator=generator).to(output.device)
-        return output + self.log_std.exp() * noise
+        mean, log_std = self.moments(output)
+        return mean + log_std.exp() * torch.empty(mean.shape).normal_(generator=generator).to(output.device)
+
+    def uniform(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        drawn = torch.empty(self.mode(output).shape).uniform_(generator=generator)
+        low, high = (torch.as_tensor(bound, dtype=torch.float32).flatten() for bound in (self._low, self._high))
+        return (low + drawn * (high - low)).to(output.device)
+
+    def noisy(self, action: Tensor, noise: Tensor) -> Tensor:
+        half = torch.as_tensor((self._high - self._low) / 2, dtype=torch.float32, device=action.device).flatten()
+        return action + noise * torch.where(half.isfinite(), half, 1.0)
 
     def mode(self, output: Tensor) -> Tensor:
-        return output
+        return self.moments(output)[0]
 
     def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
-        noise = (action - output) * torch.exp(-self.log_std)
-        return (-0.5 * noise.square() - self.log_std - _HALF_LOG_TWO_PI).sum(-1)
+        mean, log_std = self.moments(output)
+        noise = (action - mean) * torch.exp(-log_std)
+        return (-0.5 * noise.square() - log_std - _HALF_LOG_TWO_PI).sum(-1)
 
     def log_prob_entropy(self, output: Tensor, action: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
-        return self.log_prob(output, action), gaussian_entropy(self.log_std).expand(output.shape[:-1])
+        return self.log_prob(output, action), gaussian_entropy(self.moments(output)[1]).expand(output.shape[:-1])
 
     def statistics(self, output: Tensor) -> Tensor:
         """Return the mean and log_std, [..., 2 A]."""
-        return torch.cat([output, self.log_std.expand_as(output)], -1)
+        mean, log_std = self.moments(output)
+        return torch.cat([mean, log_std.expand_as(mean)], -1)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
         return gaussian_kl(*p.chunk(2, -1), *q.chunk(2, -1))
@@ -82,14 +97,34 @@ class SquashedGaussian(Gaussian):
         if not exact:
             return log_prob, -log_prob.detach()
         # The gaussian's entropy and the mean of log tanh'(u), by Gauss-Hermite quadrature: it has no closed form.
-        u = output.unsqueeze(-1) + self.log_std.exp().unsqueeze(-1) * self._nodes
+        mean, log_std = self.moments(output)
+        u = mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * self._nodes
         narrowing = (_log_slope(u) * self._weights).sum((-2, -1))
         return log_prob, entropy + narrowing
 
+    def uniform(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        return _unsquashed(torch.empty(self.mode(output).shape).uniform_(-1, 1, generator=generator).to(output.device))
+
+    def noisy(self, action: Tensor, noise: Tensor) -> Tensor:
+        return _unsquashed(action.tanh() + noise)
+
+    def bounded(self, action: Tensor) -> Tensor:
+        return action.tanh()
+
     def env_action(self, action: np.ndarray) -> np.ndarray:
-        share = (np.tanh(action.reshape(len(action), *self._low.shape)) + 1) / 2
-        stretched: np.ndarray = (self._low + share * (self._high - self._low)).astype(self._low.dtype)
-        return stretched.clip(self._low, self._high)  # a sum may be rounded past a bound
+        return stretched(np.tanh(action), self._low, self._high)
+
+
+def stretched(action: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return actions [N, A] in [-1, 1] as those of a Box with these bounds."""
+    share = (action.reshape(len(action), *low.shape) + 1) / 2
+    found: np.ndarray = (low + share * (high - low)).astype(low.dtype)
+    return found.clip(low, high)  # a sum may be rounded past a bound
+
+
+def _unsquashed(action: Tensor) -> Tensor:
+    """Return u of tanh(u) = `action`, finite also where that is past an end."""
+    return action.clamp(-1 + 1e-6, 1 - 1e-6).atanh()
 
 
 def _log_slope(u: Tensor) -> Tensor:

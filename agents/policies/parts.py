@@ -32,6 +32,9 @@ class Parts(Distribution):
     def sample(self, output: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         return {name: part.sample(output[name], generator) for name, part in self._each()}
 
+    def uniform(self, output: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        return {name: part.uniform(output[name], generator) for name, part in self._each()}
+
     def mode(self, output: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: part.mode(output[name]) for name, part in self._each()}
 

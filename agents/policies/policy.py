@@ -108,6 +108,15 @@ class Policy(ActingPolicy):
         policy, value = map_tree(Tensor.float, outputs.policy), outputs.value.float()
         return Outputs(policy, value), {name: part.float() for name, part in memory.items()}
 
+    def outputs(self, observation: Leaves) -> Outputs:
+        """Return what the network says of a flat batch of observations [B, ...], with gradients; as `evaluate`."""
+        return self._compute(self._forward, observation, {})[0]
+
+    def unrolled(self, observation: Leaves, memory: Memory, begins: Tensor) -> tuple[Outputs, Memory]:
+        """Return what the network says of observations [T, N, ...] in their order; arguments as of `unroll`."""
+        memory = {name: part.clone() for name, part in memory.items()}  # inference tensors take part in no gradient
+        return self._compute(self._unrolled, observation, memory, begins)
+
     def evaluate(
         self, observation: Leaves, action: Any, action_mask: Any = None, exact_entropy: bool = True
     ) -> Evaluation:
@@ -122,8 +131,7 @@ class Policy(ActingPolicy):
                 "a network with a memory is trained on unrolls in their order, not on shuffled steps; leave out its "
                 "`core`, or choose an algorithm that unrolls"
             )
-        outputs, _ = self._compute(self._forward, observation, {})
-        return self._evaluation(outputs, action, action_mask, exact_entropy)
+        return self._evaluation(self.outputs(observation), action, action_mask, exact_entropy)
 
     def unroll(
         self,
@@ -138,8 +146,7 @@ class Policy(ActingPolicy):
 
         `begins` bool [T, N]: where an episode begins, and with it the memory. The rest is as in `evaluate`.
         """
-        memory = {name: part.clone() for name, part in memory.items()}  # inference tensors take part in no gradient
-        outputs, memory = self._compute(self._unrolled, observation, memory, begins)
+        outputs, memory = self.unrolled(observation, memory, begins)
         return self._evaluation(outputs, action, action_mask, exact_entropy), memory
 
     def remember(self, observation: Leaves, memory: Memory, begins: Tensor) -> Memory:

@@ -30,6 +30,8 @@ class Segment:
         network = policy.network
         later = network.separate_value or "value" not in names  # `values` has them then, if anybody asks
         self._alone = later and not network.memory
+        # Looked up once: what explores changes only between segments.
+        self._draw = policy.distribution.sample if policy.explorer is None else policy.draw
         self._outputs: list[Any] = []
         self._values: list[Tensor] = []
 
@@ -44,7 +46,7 @@ class Segment:
                 (output, value), memory = policy.network.step(leaves, memory)
                 self._values.append(value)
             self._outputs.append(output)
-            action = policy.distribution.sample(output, self._generator)
+            action = self._draw(output, self._generator)
             return policy.distribution.numpy(action), memory
 
     def extras(self, observations: Any, actions: Any) -> dict[str, np.ndarray]:

@@ -63,8 +63,9 @@ def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
     tables.append(("league", of_file(PLACE / "league.py")["LeagueConfig"]))
     tables += [("algorithm", one) for one in _classes(AGENTS / "algorithms", algorithm)]
     tables += [("network", one) for one in _classes(AGENTS / "networks", network)]
-    of_actions = of_file(AGENTS / "policies" / "build.py")
-    tables += [("network", of_actions["DistributionConfig"]), ("network.box_actions", of_actions["BoxActionsConfig"])]
+    build = of_file(AGENTS / "policies" / "build.py")
+    tables += [("network", build["ValueConfig"]), ("network", build["DistributionConfig"])]
+    tables += [(f"network.{table}", build[kind]) for table, kind in groups.TABLES.items()]
     own = "{}, or one of your own: file.py:build".format
     for prefix, texts in tables:
         for name, text in texts.items():

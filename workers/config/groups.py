@@ -19,7 +19,8 @@ from hydra.core.config_store import ConfigStore
 
 PLACE = Path(__file__).resolve().parent
 AGENTS = PLACE.parents[1] / "agents"
-OF_ANY_NETWORK = ("NormalizationConfig", "PrivilegedConfig", "DistributionConfig")  # and the table box_actions
+OF_ANY_NETWORK = ("NormalizationConfig", "PrivilegedConfig", "ValueConfig", "DistributionConfig")
+TABLES = {"box_actions": "BoxActionsConfig", "discrete_actions": "DiscreteActionsConfig"}  # of any network too
 
 
 def _fixed(default: Any = MISSING, **more: Any) -> Any:
@@ -106,9 +107,9 @@ def networks() -> Mapping[str, type]:
     entered = {path: f'@NETWORKS.register("{path.stem}")' for path in folder.glob("*.py")}
     files = {path.stem: path for path, line in entered.items() if line in path.read_text(encoding="utf-8")}
     source = Source(*folder.glob("*.py"), AGENTS / "policies" / "build.py")
-    actions = source.made("BoxActionsConfig")
-    box_actions = make_dataclass("Table", [("box_actions", actions, field(default_factory=actions))])
-    shared = (*(source.made(kind) for kind in OF_ANY_NETWORK), box_actions)
+    made = {table: source.made(kind) for table, kind in TABLES.items()}
+    tables = make_dataclass("Tables", [(table, kind, field(default_factory=kind)) for table, kind in made.items()])
+    shared = (*(source.made(kind) for kind in OF_ANY_NETWORK), tables)
     return {name: _named(name, source.made(_class_in(path)), *shared) for name, path in files.items()}
 
 

@@ -157,7 +157,7 @@ def _legal(calls: Sequence[tuple[Any, ...]], counts: Sequence[int], policy: Poli
     """Return bool [all rows, actions], all true for calls that say nothing; None where no call does."""
     if all(len(call) < 3 or call[2] is None for call in calls):
         return None
-    actions = policy.distribution.size
+    actions = policy.distribution.mask_size
     masks = []
     for call, count in zip(calls, counts, strict=True):
         mask = (

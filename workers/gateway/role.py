@@ -68,6 +68,7 @@ class GatewayRole(AnsweringRole):
         seed = self._next_seed()
         policy = build_policy(self.config.network, *envs.spaces(settings), seed, settings.value_channels)
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
+        policy.place = self.number, self.config.actors
         return GatewaySampler(
             policy,
             self.config.unroll_length,

@@ -91,6 +91,7 @@ class ActorRole(ActorProcess):
             env.settings().value_channels,
         )
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
+        policy.place = self.number, self.config.actors
         return VectorSampler(environments, policy, seed, env.id, self.timing, self._asked(policy))
 
     def _asked(self, policy: Policy) -> list[str]:
@@ -115,6 +116,7 @@ class ActorRole(ActorProcess):
 
         policy = build_policy(self.config.network, *envs.spaces(settings), self.config.seed, settings.value_channels)
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
+        policy.place = self.number, self.config.actors
         return SeparateSamplers([zlib.crc32(name.encode()) % (1 << 31) for name in names], policy, make)
 
     def rollout(self, round_id: str, version: int, share: Sequence[int] = (0, 1)) -> dict[str, Any]:

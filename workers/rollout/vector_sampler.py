@@ -64,6 +64,7 @@ class VectorSampler:
     def collect(self, budget: int) -> Trajectory:
         """Return the next `budget` steps of every environment: T = budget, N = vector_env.num_envs."""
         env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
+        explorer = policy.explorer
         spec, writer = self._spec, TrajectoryWriter(self._spec, budget, env.num_envs)
         writer.start(slice(None), {name: part.cpu().numpy() for name, part in memory.items()}, self.version)
         segment = Segment(policy, self._generator, spec.extras)
@@ -91,6 +92,8 @@ class VectorSampler:
                     writer.cut_off((step, cut), kept)
             if memory:
                 memory = policy.begin(memory, terminated | truncated)
+            if explorer is not None:
+                explorer.begin(terminated | truncated)
         last = {"observation": cast(spec.observation, observation)}
         self._check("observation", writer.observation, 2)
         self._check("observation", last["observation"], 1)

@@ -20,7 +20,7 @@ from agents.networks.board_resnet import BoardConfig
 from agents.networks.impala_resnet import ImpalaConfig
 from agents.networks.mlp import MLPConfig
 from agents.networks.nature_cnn import NatureCNNConfig
-from agents.policies.build import BoxActionsConfig, DistributionConfig
+from agents.policies.build import BoxActionsConfig, DiscreteActionsConfig, DistributionConfig, ValueConfig
 from warren.errors import ConfigurationError
 from workers.config import groups
 from workers.config.league import LeagueConfig
@@ -67,8 +67,9 @@ def test_config_of_an_algorithm_has_the_fields_and_defaults_of_its_class(name: s
 
 @pytest.mark.parametrize("name", OF_NETWORKS)
 def test_config_of_a_network_also_has_the_settings_of_any_network(name: str) -> None:
-    kinds = (OF_NETWORKS[name], NormalizationConfig, PrivilegedConfig, DistributionConfig)
-    own = {"name": name, **defaults(*kinds), "box_actions": defaults(BoxActionsConfig)}
+    kinds = (OF_NETWORKS[name], NormalizationConfig, PrivilegedConfig, ValueConfig, DistributionConfig)
+    tables = {"box_actions": defaults(BoxActionsConfig), "discrete_actions": defaults(DiscreteActionsConfig)}
+    own = {"name": name, **defaults(*kinds), **tables}
     assert declared(groups.networks()[name]) == own
 
 
@@ -133,7 +134,11 @@ def test_value_of_a_wrong_type_in_a_file_is_refused_with_file_and_setting(
         ("+network.normalize_values=true", "network", {"normalize_values": True}),
         ("+network.core.name=lstm", "network", {"core": {"name": "lstm"}}),
         ("network.core.size=3", "network", {"core": {"size": 3}}),
-        ("network.box_actions.squashed=true", "network", {"box_actions": {"squashed": True, "initial_std": 1.0}}),
+        (
+            "network.box_actions.squashed=true",
+            "network",
+            {"box_actions": {**defaults(BoxActionsConfig), "squashed": True}},
+        ),
     ],
 )
 def test_settings_with_defaults_are_set_with_and_without_a_plus(override: str, table: str, value: Any) -> None:

@@ -32,7 +32,7 @@ def test_help_of_a_run_has_each_setting_with_its_value_and_meaning() -> None:
     assert lines["actors=7"].endswith("[int] processes that play")
     assert "pixels a side" in lines["env.resize=null"]
     assert "sizes" not in lines["network.hidden_sizes=[64,64]"].removeprefix("  network.hidden_sizes")
-    assert lines["algorithm.learning_rate=0.0015"].endswith("[float or table] of Adam")
+    assert lines["algorithm.learning_rate=0.0015"].endswith("[float or table] of the optimizer")
     undescribed = [line for name, line in lines.items() if "=" in name and len(line.split()) < 3]
     assert undescribed == []
 

@@ -91,6 +91,7 @@ class ServedRole(AnsweringRole):
         config, settings, seed = self.config, self.config.env.settings(), self._next_seed()
         policy = build_policy(config.network, *envs.spaces(settings), seed, settings.value_channels)
         policy.to(devices.resolve(config.actor_device, "actor_device"))
+        policy.place = self.number, config.actors
         return ServedSampler(
             policy,
             config.unroll_length,

@@ -1,0 +1,78 @@
+"""Explorers: how actions are drawn where an algorithm's `behaviour` asks for more chance than the policy itself has.
+
+The keys of `ActingPolicy.behaviour` choose; without one of `epsilon` and `noise` there is no explorer, and actions are
+drawn from the policy's distribution.
+
+    epsilon        probability of a legal action drawn uniformly in place of the likeliest one
+    epsilon_alpha  spreads epsilons over actors: actor i of n has epsilon^(1 + alpha i / (n - 1)), Ape-X's formula
+                   (Horgan et al. 2018); 0, the same for all, if not given
+    noise          deviation of gaussian noise on the likeliest action of a Box, in halves of the range of its bounds
+    noise_theta    the part of the noise that is forgotten a step: an Ornstein-Uhlenbeck process, whose innovations have
+                   the deviation `noise` (Lillicrap et al. 2016); each step's own noise, if not given
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.policies.distribution import Distribution
+from warren.trees import map_tree
+
+KEYS = frozenset({"epsilon", "noise"})
+
+
+class Explorer:
+    """Draws the actions of one actor; `place` is (its index, number of actors)."""
+
+    def __init__(self, behaviour: Mapping[str, float], place: tuple[int, int] = (0, 1)) -> None:
+        index, actors = place
+        spread = behaviour.get("epsilon_alpha", 0.0) * min(index, actors - 1) / max(1, actors - 1)
+        self.epsilon = behaviour.get("epsilon", 0.0) ** (1 + spread)
+        self.noise = behaviour.get("noise", 0.0)
+        self.theta = behaviour.get("noise_theta")
+        self._drift: Tensor | None = None  # of an Ornstein-Uhlenbeck process, [N, A]
+
+    def choose(self, distribution: Distribution, output: Any, generator: torch.Generator) -> Any:
+        """Return an action for each of N outputs [N, ...], masked where actions are illegal."""
+        action = distribution.mode(output)
+        if self.noise:
+            action = distribution.noisy(action, self._drawn(action, generator))
+        if not self.epsilon:
+            return action
+        uniform = distribution.uniform(output, generator)
+        first = output if isinstance(output, Tensor) else next(iter(output.values()))
+        explores = (torch.rand(len(first), generator=generator) < self.epsilon).to(first.device)
+
+        def either(one: Tensor, other: Tensor) -> Tensor:
+            return torch.where(explores.view(-1, *[1] * (one.dim() - 1)), one, other)
+
+        return map_tree(either, uniform, action)
+
+    def drawn_by(self, distribution: Distribution, output: Tensor, noise: Tensor) -> Any:
+        """Return the Discrete actions that exponential `noise` [N, A] draws, as `Distribution.drawn_by`."""
+        return distribution.explored_by(output, noise, self.epsilon)
+
+    def begin(self, begins: np.ndarray) -> None:
+        """Forget the noise of slots where `begins` bool [N] says that an episode begins."""
+        if self._drift is not None and len(begins) == len(self._drift):
+            gone = torch.from_numpy(begins).to(self._drift.device)
+            self._drift = self._drift.masked_fill(gone[:, None], 0)
+
+    def _drawn(self, action: Tensor, generator: torch.Generator) -> Tensor:
+        fresh = torch.empty(action.shape).normal_(0.0, self.noise, generator=generator).to(action.device)
+        if self.theta is None:
+            return fresh
+        if self._drift is None or self._drift.shape != fresh.shape:
+            self._drift = torch.zeros_like(fresh)
+        self._drift = (1 - self.theta) * self._drift + fresh
+        return self._drift
+
+
+def explorer_of(behaviour: Mapping[str, float], place: tuple[int, int]) -> Explorer | None:
+    """Return the explorer that `behaviour` asks for, if it does."""
+    return Explorer(behaviour, place) if KEYS & behaviour.keys() else None
