@@ -9,11 +9,15 @@ from torch import Tensor, nn
 
 from warren.errors import ConfigurationError
 
+ALIGNED = 128  # numbers; at least the 512 bytes that CUDA's allocator aligns a tensor to
+
 
 class FlatParameters:
-    """All parameters of a module, which become views of `values`, float [P], in their order.
+    """All parameters of a module, which become views of `values`, float [P].
 
-    Names and shapes stay. From then on weights are to be loaded in place, and the module must stay on its device.
+    Names and shapes stay. From then on weights are to be loaded in place, and the module must stay on its device. The
+    weights of each recurrent layer lie as cuDNN keeps them, in a storage that begins with them: else it would copy them
+    together at every call.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -27,13 +31,41 @@ class FlatParameters:
                     f"parameter {name} is {kind}, {self.names[0]} {kinds[self.names[0]]}; give a network's parameters "
                     "one dtype and one device"
                 )
-        self._shapes = [parameter.shape for parameter in parameters]
-        self.values = nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in parameters]))
+        self._shapes = {name: parameter.shape for name, parameter in named.items()}
+        layers = list(_recurrent(module))
+        self._starts, size = self._placed(layers)
+        self.values = nn.Parameter(torch.zeros(size, dtype=parameters[0].dtype, device=parameters[0].device))
         self.values.grad = torch.zeros_like(self.values)
-        for parameter, (_, values), (_, gradient) in zip(
-            parameters, self.split(self.values.detach()), self.split(self.values.grad), strict=True
-        ):
-            parameter.data, parameter.grad = values, gradient
+        values = dict(self.split(self.values.detach()))
+        if self.values.device.type in ("cpu", "cuda"):
+            for names in layers:
+                values |= self._beginning_a_storage(names)
+        for name, gradient in self.split(self.values.grad):
+            values[name].copy_(named[name].detach())
+            named[name].data, named[name].grad = values[name], gradient
+
+    def _placed(self, layers: list[list[str]]) -> tuple[dict[str, int], int]:
+        """Return (where each parameter begins, the length of all); between parameters there may be gaps of zeros."""
+        leading = {names[0]: names for names in layers}
+        starts: dict[str, int] = {}
+        end = 0
+        for name in self.names:
+            if name in leading:
+                end = -(-end // ALIGNED) * ALIGNED
+            for one in leading.get(name, [name]):
+                if one not in starts:
+                    starts[one] = end
+                    end += self._shapes[one].numel()
+        return starts, end
+
+    def _beginning_a_storage(self, names: list[str]) -> Iterator[tuple[str, Tensor]]:
+        """Yield names of parameters that follow each other and their values, views of a storage that they begin."""
+        first, last = self._starts[names[0]], names[-1]
+        part = self.values.detach()[first : self._starts[last] + self._shapes[last].numel()]
+        storage = torch.from_dlpack(part)  # type: ignore[attr-defined]  # the same memory
+        for name in names:
+            shape, start = self._shapes[name], self._starts[name] - first
+            yield name, storage[start : start + shape.numel()].view(shape)
 
     @property
     def gradient(self) -> Tensor:
@@ -43,6 +75,14 @@ class FlatParameters:
 
     def split(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter's name and its part of `flat` [P], as a view in the parameter's shape."""
-        parts = torch.split(flat, [shape.numel() for shape in self._shapes])
-        for name, shape, part in zip(self.names, self._shapes, parts, strict=True):
-            yield name, part.view(shape)
+        for name, shape in self._shapes.items():
+            start = self._starts[name]
+            yield name, flat[start : start + shape.numel()].view(shape)
+
+
+def _recurrent(module: nn.Module) -> Iterator[list[str]]:
+    """Yield the names of the parameters of each recurrent layer, in cuDNN's order: all weights, then all biases."""
+    for prefix, layer in module.named_modules():
+        if isinstance(layer, nn.RNNBase):
+            names = [f"{prefix}.{name}" if prefix else name for name, _ in layer.named_parameters()]
+            yield sorted(names, key=lambda name: name.rpartition(".")[2].startswith("bias"))

@@ -59,3 +59,56 @@ def test_a_parameter_of_another_dtype_is_named() -> None:
     module[2].to(torch.float64)
     with pytest.raises(ConfigurationError, match=r"parameter 2.weight is torch.float64 on cpu, 0.weight torch.float32"):
         FlatParameters(module)
+
+
+class Two(nn.Module):
+    """A network with recurrent layers between others, at places that nothing is aligned to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first = nn.Linear(3, 5)
+        self.lstm = nn.LSTM(5, 6)
+        self.gru = nn.GRU(6, 7, num_layers=2)
+        self.last = nn.Linear(7, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.last(self.gru(self.lstm(self.first(x))[0])[0])
+        return out
+
+
+def test_weights_of_a_recurrent_layer_lie_together_from_the_beginning_of_a_storage() -> None:
+    module = Two()
+    flat = FlatParameters(module)
+    for layer in (module.lstm, module.gru):
+        weights = sorted(layer.named_parameters(), key=lambda one: one[0].startswith("bias"))
+        place = begin = layer.weight_ih_l0.untyped_storage().data_ptr()  # where cuDNN looks for all of them
+        assert (begin - flat.values.data_ptr()) % 512 == 0
+        for _, weight in weights:
+            assert weight.untyped_storage().data_ptr() == begin and weight.data_ptr() == place
+            place += weight.nbytes
+        assert all(one is other for one, other in zip(layer._flat_weights, layer.parameters(), strict=True))
+
+
+def test_a_recurrent_network_learns_the_same_as_by_parameters_one_by_one() -> None:
+    one_by_one, together = Two(), Two()
+    flat = FlatParameters(together)
+    theirs = torch.optim.Adam(one_by_one.parameters(), 0.01, eps=1e-5)
+    ours = torch.optim.Adam([flat.values], 0.01, eps=1e-5)
+    for step in range(5):
+        x = torch.randn(8, 4, 3, generator=torch.Generator().manual_seed(step))
+        theirs.zero_grad()
+        flat.gradient.zero_()
+        for module in (one_by_one, together):
+            module(x).square().mean().backward()
+        norm = nn.utils.clip_grad_norm_(one_by_one.parameters(), 100.0)
+        torch.testing.assert_close(torch.linalg.vector_norm(flat.gradient), norm)
+        theirs.step()
+        ours.step()
+    for mine, its in zip(together.parameters(), one_by_one.parameters(), strict=True):
+        torch.testing.assert_close(mine, its)
+    twin, others = copy.deepcopy(together), Two().state_dict()
+    together.load_state_dict(others)
+    name = "lstm.weight_hh_l0"
+    assert torch.equal(dict(flat.split(flat.values))[name], others[name])
+    assert not torch.equal(twin.state_dict()[name], others[name])
