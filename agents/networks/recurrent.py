@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from typing import Any
 
 import torch
@@ -14,6 +16,8 @@ from agents.configuration import parse
 from agents.networks.core import CORES, Core
 from agents.networks.network import Memory
 from warren.errors import ConfigurationError
+
+FEW = 4  # cuts that are made whatever else would take
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Recurrent(Core):
         self.memory = dict.fromkeys(("h", "c") if layer is nn.LSTM else ("h",), (config.size,))
         # Made on "meta": its own initialisation would draw from torch's global generator.
         self.layer = layer(inputs, config.size, device="meta").to_empty(device="cpu")
+        self._fused = layer is nn.LSTM  # whose steps torch's CPU library makes in one call
         for name, parameter in self.layer.named_parameters():
             if name.startswith("weight"):
                 nn.init.orthogonal_(parameter, 1.0, generator)
@@ -51,7 +56,7 @@ class Recurrent(Core):
     def unroll(self, features: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
         where = begins.cpu()  # once: the calls that follow depend on it
         cuts = where[1:].any(1).nonzero().flatten() + 1
-        if len(cuts) > len(features).bit_length():
+        if len(cuts) > FEW and self._is_sooner_side_by_side(where, len(cuts), features.is_cuda):
             return self._side_by_side(features, memory, where)
         outputs = []
         for first, last in pairwise([0, *cuts.tolist(), len(features)]):
@@ -60,6 +65,20 @@ class Recurrent(Core):
             memory = dict(zip(self.memory, state, strict=True))
             outputs.append(output)
         return torch.cat(outputs) if len(outputs) > 1 else outputs[0], memory
+
+    def _is_sooner_side_by_side(self, begins: Tensor, cuts: int, on_gpu: bool) -> bool:
+        """Tell whether parts of all stretches side by side take less time than one cut after the other.
+
+        Time goes by steps that follow each other, whatever their number of slots, and by calls of the layer.
+        """
+        steps, call = len(begins), 8 if self._fused or on_gpu else 1  # the time of a call, in steps
+        begun = begins.clone()
+        begun[0] = True
+        places = torch.cat([begun.T.flatten().nonzero().flatten(), torch.tensor([begun.numel()])])
+        lengths = set(places.diff().tolist())
+        whole = steps in lengths
+        parts = reduce(or_, lengths - {steps}, 0)  # the sum of the powers of two that they consist of
+        return whole * steps + parts + call * (whole + parts.bit_count()) < steps + call * (cuts + 1)
 
     def _side_by_side(self, features: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
         """Unroll any number of stretches (parts of an episode within the unroll) in at most 2 + log2(T) layer calls.

@@ -6,7 +6,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
 from agents import build_policy
-from agents.networks import CORES
+from agents.networks import CORES, recurrent
 from agents.networks.core import build_core
 from agents.policies import SlotMemory
 from warren.errors import ConfigurationError, UnknownName
@@ -84,6 +84,47 @@ def test_an_unroll_has_the_gradients_of_the_same_steps_one_by_one(name, share):
         found.append([parameter.grad.clone() for parameter in core.parameters()])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def ends(pattern, steps=48, seed=0):
+    """bool [T, N]: where episodes begin."""
+    generator = np.random.default_rng(seed)
+    found = generator.random((steps, SLOTS)) < {"none": 0.0, "random": 0.15, "bursts": 0.02, "always": 1.0}[pattern]
+    if pattern == "bursts":
+        for start in generator.integers(0, steps - 8, 3):
+            found[start : start + 8, generator.integers(SLOTS)] = True
+    return torch.from_numpy(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("pattern", ["none", "random", "bursts", "always"])
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_both_forms_of_an_unroll_give_the_same_outputs_and_gradients(monkeypatch, name, pattern, seed):
+    core, (features, _), begins = make(name), random(48, seed=seed), ends(pattern, seed=seed)
+    memory = {part: torch.rand_like(tensor) for part, tensor in begun(core).items()}
+    found = []
+    for side_by_side in (True, False):
+        monkeypatch.setattr(recurrent, "FEW", -1)
+        monkeypatch.setattr(core, "_is_sooner_side_by_side", lambda *_, form=side_by_side: form)
+        core.zero_grad()
+        outputs, after = core.unroll(features.requires_grad_(), memory, begins)
+        (outputs.square().sum() + sum(part.sum() for part in after.values())).backward()
+        gradients = [features.grad.clone(), *(parameter.grad.clone() for parameter in core.parameters())]
+        features.grad = None
+        found.append([outputs.detach(), *(part.detach() for part in after.values()), *gradients])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
+def test_stretches_go_side_by_side_where_one_after_the_other_takes_longer():
+    lstm, gru = make("lstm"), make("gru")
+    few, many = torch.zeros(128, SLOTS, dtype=torch.bool), torch.zeros(128, SLOTS, dtype=torch.bool)
+    few[::20, 0] = many[::3] = True
+    assert not lstm._is_sooner_side_by_side(few, 6, False) and lstm._is_sooner_side_by_side(many, 42, False)
+    assert not gru._is_sooner_side_by_side(few, 6, False) and gru._is_sooner_side_by_side(many, 42, False)
+    spread = torch.zeros(128, SLOTS, dtype=torch.bool)
+    spread[4:68:4, 0] = True  # one slot with short episodes: beside the others' long ones it gains nothing on a CPU
+    assert lstm._is_sooner_side_by_side(spread, 16, False) and not gru._is_sooner_side_by_side(spread, 16, False)
 
 
 @cores
