@@ -22,11 +22,14 @@ Spec = Any  # ArraySpec | dict[str, Spec] | tuple[Spec, ...]
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One element of an array: its shape, the name of its dtype ("float32"), and the `count` of values 0, 1, ..."""
+    """One element of an array: its shape, the name of its dtype ("float32"), and the `count` of values 0, 1, ...
+
+    Of several choices, int64 [K], `count` is that of each.
+    """
 
     shape: tuple[int, ...]
     dtype: str
-    count: int | None = None
+    count: int | tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.dtype} {list(self.shape)}"
@@ -84,9 +87,10 @@ def problems(spec: Spec, tree: Tree, leading: tuple[int, ...], name: str) -> lis
         found = ArraySpec(tree.shape, tree.dtype.name)
         if found != expected:
             return [f"{name} must be {expected}, is {found}"]
-        if spec.count is not None and (outside := (tree < 0) | (tree >= spec.count)).any():
+        if spec.count is not None and (outside := (tree < 0) | (tree >= np.asarray(spec.count))).any():
             where = np.argwhere(outside)[0].tolist()
-            return [f"{name} holds {tree[tuple(where)]} at {where}; it must be within 0 and {spec.count - 1}"]
+            count = spec.count if isinstance(spec.count, int) else spec.count[where[-1]]
+            return [f"{name} holds {tree[tuple(where)]} at {where}; it must be within 0 and {count - 1}"]
         return []
     if type(tree) is not type(spec):
         kind = "a table" if isinstance(spec, dict) else "a tuple"

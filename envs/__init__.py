@@ -1,7 +1,7 @@
 """Environments of any source behind one API: gymnasium's for one agent, TwoPlayerVectorEnv for two-player games."""
 
 from envs.one_agent.gamecore_actors import has_masks, is_gamecore
-from envs.registry import by_library, make, make_vector, reward_threshold, spaces
+from envs.registry import by_library, describe, make, make_vector, reward_threshold, spaces
 from envs.settings import EnvSettings
 from envs.sources import is_two_player, make_two_player
 from envs.two_player.chance import Chance
@@ -15,6 +15,7 @@ __all__ = [
     "TwoPlayerVectorEnv",
     "VectorEnv",
     "by_library",
+    "describe",
     "has_masks",
     "is_gamecore",
     "is_two_player",

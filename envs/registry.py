@@ -25,12 +25,13 @@ from __future__ import annotations
 import importlib
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 
 from envs.construct import blame
-from envs.one_agent.gamecore_actors import SOURCE
+from envs.masks import KEY, Masks, masks_in_info
+from envs.one_agent.gamecore_actors import SOURCE, has_masks, is_gamecore
 from envs.preprocessing import preprocessed
 from envs.settings import EnvSettings, settings_of
 from envs.sources import OfALeague, is_two_player, make_two_player
@@ -53,6 +54,7 @@ SOURCES = {
     SOURCE: "envs.one_agent.gamecore_actors",
 }
 USER_SOURCE = "envs.one_agent.user_envs"  # any other "left:right"
+MAY_MASK = {SOURCES["gymnasium"], SOURCES["gym"], USER_SOURCE}  # adapters of environments that may give masks
 
 
 def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
@@ -68,6 +70,8 @@ def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
     preset = getattr(adapter, "preset", None)
     given = {**(preset(name, settings.resolved()) if preset else {}), **settings.kwargs}
     made: gymnasium.Env = adapter.make(name, **given)
+    if settings.action_masks:
+        made = masks_in_info(made)
     return preprocessed(made, settings) if settings.wraps else made
 
 
@@ -106,7 +110,7 @@ def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any)
         raise ConfigurationError(f"num_envs={num_envs} of environment {settings.id!r} must be at least 1")
     settings.check(num_envs)
     if settings.workers:
-        return WorkersVectorEnv(settings, num_envs, seed, *spaces(settings))
+        return WorkersVectorEnv(settings, num_envs, seed, *describe(settings))
     return make_slots(settings, range(num_envs), num_envs, seed)
 
 
@@ -116,8 +120,10 @@ def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = 
         if by_library(settings):
             return library.make(settings, len(slots), seed)
         if (own := own_vector(settings)) is not None:
-            return OwnVectorEnv(settings.id, own, len(slots), seed, settings.kwargs, settings.rewards())
-        return SyncVectorEnv([partial(make, settings)] * len(slots), seed, settings.rewards(), slots.start, of)
+            rewards, masked = settings.rewards(), settings.action_masks
+            return OwnVectorEnv(settings.id, own, len(slots), seed, settings.kwargs, rewards, masked)
+        copies, masked = [partial(make, settings)] * len(slots), settings.action_masks
+        return SyncVectorEnv(copies, seed, settings.rewards(), slots.start, of, masked)
 
 
 def by_library(settings: EnvSettings) -> bool:
@@ -147,6 +153,35 @@ def own_vector(settings: EnvSettings) -> Factory | None:
         return None
     factory = adapter.find(name)
     return factory if is_vector(factory) else None
+
+
+class Described(NamedTuple):
+    """An environment, as policies and trajectories are built for it."""
+
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+    masks: bool  # whether masks of legal actions come with its observations
+
+
+def describe(env: str | EnvSettings, **kwargs: Any) -> Described:
+    """Return an environment's spaces and whether it gives masks of legal actions: one is made, reset and closed.
+
+    Raises what `make` raises, and ConfigurationError for what goes wrong in its reset.
+    """
+    settings = settings_of(env, kwargs)
+    if is_gamecore(settings.id) or is_two_player(settings.id):
+        return Described(*spaces(settings), not is_gamecore(settings.id) or has_masks(settings.id))
+    made = make(settings)
+    try:
+        actions = made.action_space
+        may = settings.action_masks and _find(settings.id)[0].__name__ in MAY_MASK and Masks.of(actions) is not None
+        if not may:
+            return Described(made.observation_space, actions, False)
+        with blame(f"environment {settings.id!r}: reset()"):
+            _, info = made.reset()
+        return Described(made.observation_space, actions, KEY in info)
+    finally:
+        made.close()
 
 
 def spaces(env: str | EnvSettings, **kwargs: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:

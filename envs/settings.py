@@ -44,6 +44,7 @@ class EnvSettings:
     channel_values: bool = False
     reward_scale: float = 1.0
     reward_clip: float | None = None
+    action_masks: bool = True
 
     def problems(self, num_envs: int | None = None) -> Iterator[str]:
         """Everything wrong with the settings by themselves, each "env.NAME: what and the remedy"."""

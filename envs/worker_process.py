@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from envs.masks import KEY
 from envs.registry import make_slots
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST, VectorEnv, blaming
@@ -50,7 +51,12 @@ def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice,
     if command == RESET:
         seeds: Sequence[int | None] = [None if seed < 0 else int(seed) for seed in shared.seed[rows]]
         with blaming(env_id, "reset()"):
-            observation, _ = vector.reset(seed=seeds)
+            observation, info = vector.reset(seed=seeds)
+            if (vector.masks is None) == bool(shared.action_mask.shape[1]):
+                found = "has masks of its actions" if vector.masks else "has no masks of its actions"
+                raise ConfigurationError(f"environment {env_id!r} {found} in a worker process, and not so in the actor")
+            if vector.masks is not None:
+                shared.action_mask[rows] = vector.masks.rows(info[KEY])
         put(shared.observation, rows, observation)
         return
     with blaming(env_id, "step()"):
@@ -58,6 +64,8 @@ def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice,
     put(shared.observation, rows, stepped.observation)
     shared.reward[rows] = stepped.reward
     shared.terminated[rows], shared.truncated[rows] = stepped.terminated, stepped.truncated
+    if vector.masks is not None:
+        shared.action_mask[rows] = vector.masks.rows(stepped.info[KEY])
     if "final_obs" in stepped.info:
         for i in np.flatnonzero(stepped.terminated | stepped.truncated):
             put(shared.final_observation, rows.start + int(i), stepped.info["final_obs"][i])
@@ -72,7 +80,7 @@ def _shared(vector: VectorEnv, settings: EnvSettings, given: dict[str, Any]) -> 
             f"environment {settings.id!r} has the spaces {spaces[0]} and {spaces[1]} in a worker process, "
             f"{' and '.join(given['spaces'])} in the actor; all copies must have the same"
         )
-    shared = SharedArrays(*spaces, given["num_envs"], len(settings.reward_channels), given["memory"])
+    shared = SharedArrays(*spaces, given["num_envs"], len(settings.reward_channels), given["choices"], given["memory"])
     shared.close()
     return shared
 

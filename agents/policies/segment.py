@@ -35,7 +35,7 @@ class Segment:
         self._outputs: list[Any] = []
         self._values: list[Tensor] = []
 
-    def act(self, observation: Any, memory: Memory) -> tuple[Any, Memory]:
+    def act(self, observation: Any, memory: Memory, action_mask: Any = None) -> tuple[Any, Memory]:
         """Return (action, memory) of the next step, as `Policy.step` gives them."""
         policy = self._policy
         with torch.inference_mode():
@@ -45,6 +45,8 @@ class Segment:
             else:
                 (output, value), memory = policy.network.step(leaves, memory)
                 self._values.append(value)
+            if action_mask is not None:
+                output = policy.legal(output, action_mask)
             self._outputs.append(output)
             action = self._draw(output, self._generator)
             return policy.distribution.numpy(action), memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,11 @@ def mismatches(data: Mapping[str, Any], spec: TrajectorySpec | None) -> Iterator
                 yield f"{where} must be {[*leading, '...']}, is {list(leaf.shape)}"
 
 
-def wrong_numbers(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a message for each field with a number that is not finite, and for an action that its mask forbids."""
+def wrong_numbers(data: Mapping[str, Any], spec: TrajectorySpec | None = None) -> Iterator[str]:
+    """Yield a message for each field with a number that is not finite, and for an action that its mask forbids.
+
+    Masks over several choices, int64 [..., K], are looked at by the counts that `spec` has of them.
+    """
     # One NaN from one environment would make every weight NaN, and the learner would publish them.
     for name, value in data.items():
         if value is not None:
@@ -60,7 +64,10 @@ def wrong_numbers(data: Mapping[str, Any]) -> Iterator[str]:
     if masks is not None:
         pairs = [((), masks, actions)] if isinstance(masks, np.ndarray) else _pairs(masks, actions)
         for path, mask, action in pairs:
-            yield from _illegal(".".join(map(str, path)), mask, action)
+            part = None if spec is None else spec.action
+            for name in path:
+                part = None if part is None else part[name]
+            yield from _illegal(".".join(map(str, path)), mask, action, part)
 
 
 def _pairs(masks: Tree, actions: Tree, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
@@ -73,8 +80,16 @@ def _pairs(masks: Tree, actions: Tree, path: tuple[Any, ...] = ()) -> Iterator[t
             yield (*path, name), mask, actions[name]
 
 
-def _illegal(path: str, mask: np.ndarray, action: np.ndarray) -> Iterator[str]:
+def _illegal(path: str, mask: np.ndarray, action: np.ndarray, spec: ArraySpec | None) -> Iterator[str]:
     name = f"action.{path}" if path else "action"
+    if action.dtype == np.int64 and mask.dtype == np.bool_ and action.shape[:-1] == mask.shape[:-1]:
+        counts = () if spec is None or not isinstance(spec.count, tuple) else spec.count
+        if len(counts) == action.shape[-1] and sum(counts) == mask.shape[-1]:
+            begins = [0, *accumulate(counts)]
+            for choice, (begin, end) in enumerate(pairwise(begins)):
+                yield from _illegal(f"{path}.{choice}" if path else str(choice), mask[..., begin:end],
+                                    action[..., choice], None)  # fmt: skip
+        return
     if action.dtype != np.int64 or mask.dtype != np.bool_ or action.shape != mask.shape[:-1]:
         fitting = ArraySpec(mask.shape[:-1], "int64")
         yield f"trajectory field {name} has a mask {list(mask.shape)}, which is for actions {fitting}"

@@ -114,9 +114,7 @@ def on_policy(
         returns=returns,
         privileged=privileged,
         memory={name: ArraySpec(tuple(shape), "float32") for name, shape in (memory or {}).items()},
-        action_mask=ArraySpec((int(action_space.n),), "bool")
-        if legal_actions and isinstance(action_space, spaces.Discrete)
-        else None,
+        action_mask=masks_of(action_space) if legal_actions else None,
     )
 
 
@@ -128,8 +126,30 @@ def drawn(action_space: gymnasium.Space[Any]) -> Spec:
     tree = SpaceTree(action_space, "action")
     parts: dict[str, ArraySpec] = {}
     for name, leaf in tree.leaves.items():
-        if isinstance(leaf, spaces.Discrete):
-            parts[name] = ArraySpec((), "int64", int(leaf.n))
-        else:
-            parts[name] = ArraySpec((prod(leaf.shape or ()),), "float32" if isinstance(leaf, spaces.Box) else "int64")
+        size = (prod(leaf.shape or ()),)
+        match leaf:
+            case spaces.Discrete():
+                parts[name] = ArraySpec((), "int64", int(leaf.n))
+            case spaces.MultiDiscrete():
+                parts[name] = ArraySpec(size, "int64", tuple(leaf.nvec.ravel().tolist()))
+            case spaces.MultiBinary():
+                parts[name] = ArraySpec(size, "int64", size[0] * (2,))
+            case _:
+                parts[name] = ArraySpec(size, "float32")
     return parts[""] if tree.bare else parts
+
+
+def masks_of(action_space: gymnasium.Space[Any]) -> Spec | None:
+    """Return the Spec of the masks of legal actions, for a Dict or Tuple of each discrete leaf; None without one.
+
+    The choices of a leaf stand one after another, as in `Policy.step`.
+    """
+    of_actions = drawn(action_space)
+    parts = {"": of_actions} if isinstance(of_actions, ArraySpec) else of_actions
+    masks = {name: ArraySpec((choices(part),), "bool") for name, part in parts.items() if part.count is not None}
+    return masks.get("") if parts is not of_actions else masks or None
+
+
+def choices(action: ArraySpec) -> int:
+    """Return how many choices the mask of a discrete `action` has."""
+    return action.count if isinstance(action.count, int) else sum(action.count or ())

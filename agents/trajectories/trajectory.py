@@ -43,7 +43,7 @@ class Trajectory:
     version: np.ndarray  # int64 [N]: version of the weights that acted; the oldest where several did
     episodes: np.ndarray  # float32 [K, 2 + C]: return, length and channels' returns of episodes that finished within
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # [N, ...]: the policy's before step 0, if it has one
-    action_mask: Tree | None = None  # bool [T, N, A]: which actions were legal; None where all always are
+    action_mask: Tree | None = None  # bool [T, N, A]: which actions were legal (Policy.step); None where all always are
     cut_at: np.ndarray | None = None  # int64 [K, 2]: step and slot of all that is truncated alone, ascending
     cut_observation: Tree | None = None  # [K, ...]: the observations there
 
@@ -70,7 +70,7 @@ class Trajectory:
         known = {each.name for each in fields(cls)}
         wrong = [f"trajectory has no field {name!r}" for name in sorted(known - OPTIONAL - set(data))]
         wrong += [f"trajectory has an unknown field {name!r}" for name in sorted(map(str, set(data) - known))]
-        wrong = wrong or list(mismatches(data, spec)) or list(wrong_numbers(data))
+        wrong = wrong or list(mismatches(data, spec)) or list(wrong_numbers(data, spec))
         if wrong:
             raise WireError("; ".join(wrong))
         return cls(**data)

@@ -70,6 +70,12 @@ def of_turn(turn: Turn, games: int, shape: tuple[int, ...], num_actions: int) ->
         yield "gave a Turn in which a player to move has no legal action"
 
 
+def few(numbers: np.ndarray) -> str:
+    """Return the first of `numbers` as text."""
+    listed = ", ".join(map(str, numbers[:8]))
+    return listed if len(numbers) <= 8 else f"{listed}, ..."
+
+
 def require_none(faults: Iterator[str], env_id: str, doing: str) -> None:
     """Raise ConfigurationError with a sentence for each of `faults`, if there are any."""
     if found := [f"environment {env_id!r}: {doing} {fault}" for fault in faults]:

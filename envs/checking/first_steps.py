@@ -18,6 +18,7 @@ import gymnasium
 import numpy as np
 
 from envs.checking import faults
+from envs.checking.random_actions import RandomActions
 from envs.construct import blame
 from envs.registry import make
 from envs.settings import EnvSettings, settings_of
@@ -71,20 +72,25 @@ def _step(settings: EnvSettings) -> None:
     env = make(settings)
     try:
         with blame(f"environment {env_id!r}: reset()"):
-            observation, _ = env.reset(seed=0)
+            observation, info = env.reset(seed=0)
+        actions = RandomActions(env_id, env.action_space, settings.action_masks)
+        actions.follow(info, "reset()")
         faults.require_none(faults.of_observation(env.observation_space, observation), env_id, "reset()")
         env.action_space.seed(0)
         for _ in _budget():
-            action = env.action_space.sample()
+            action = actions.draw()
             with blame(f"environment {env_id!r}: step(action={action})"):
-                observation, reward, terminated, truncated, _ = env.step(action)
+                observation, reward, terminated, truncated, info = env.step(action)
             faults.require_none(
                 faults.of_observation(env.observation_space, observation), env_id, f"step(action={action})"
             )
             faults.require_none(faults.of_reward(rewards, reward), env_id, f"step(action={action})")
+            doing = f"step(action={action})"
             if terminated or truncated:
+                doing = "reset()"
                 with blame(f"environment {env_id!r}: reset()"):
-                    observation, _ = env.reset()
+                    observation, info = env.reset()
+            actions.follow(info, doing)
     finally:
         env.close()
 

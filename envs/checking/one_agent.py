@@ -15,6 +15,7 @@ from gymnasium import spaces
 from envs.checking import faults, repeatable
 from envs.checking.budget import budget, watch
 from envs.checking.held import check_copies, check_growth, memory
+from envs.checking.random_actions import RandomActions, of_vector
 from envs.checking.report import Report
 from envs.construct import blame
 from envs.registry import by_library, make, make_vector, own_vector
@@ -89,6 +90,9 @@ class _Walk:
     def __init__(self, report: Report, settings: EnvSettings, env: gymnasium.Env) -> None:
         self.report, self.settings, self.env = report, settings, env
         self.rewards = settings.rewards()
+        self.actions = RandomActions(settings.id, env.action_space, settings.action_masks)
+        self.legal: np.ndarray | None = None  # choices that were at any time; None without masks
+        self.counts: list[int] = []  # of legal choices, by step
         self.lengths: list[int] = []
         self.terminated = self.truncated = 0
         self.least, self.most = np.inf, -np.inf
@@ -102,13 +106,15 @@ class _Walk:
         self._reset(0)
         quarter, taken, length, slowest, stepping = max(steps // 4, 1), 0, 0, 0.0, 0.0
         for step in budget(steps, SECONDS):
-            action = env.action_space.sample()
+            action = self.actions.draw()
             before = time.perf_counter()
             with blame(f"environment {env_id!r}: step(action={action})"):
                 observation, reward, terminated, truncated, info = env.step(action)
             took = time.perf_counter() - before
             stepping, slowest, taken, length = stepping + took, max(slowest, took), taken + 1, length + 1
             self._look(observation, f"step(action={action})")
+            if not (terminated or truncated):
+                self._legal(info, f"step(action={action})")
             self._reward(reward, action)
             self._ends(terminated, truncated, info)
             if terminated or truncated:
@@ -136,6 +142,13 @@ class _Walk:
         self._look(observation, "reset()")
         if not isinstance(info, dict):
             self._once(f"reset() gave {type(info).__name__} in the place of info, which must be a dict")
+        self._legal(info, "reset()")
+
+    def _legal(self, info: Any, doing: str) -> None:
+        self.actions.follow(info, doing)
+        if (row := self.actions.row) is not None:
+            self.legal = row if self.legal is None else self.legal | row
+            self.counts.append(int(row.sum()))
 
     def _look(self, observation: Any, doing: str) -> None:
         space = self.env.observation_space
@@ -191,6 +204,11 @@ class _Walk:
                 f"{max(self.lengths)} steps, {self.terminated} ended by the game (terminated), {self.truncated} cut "
                 "off (truncated)",
             )
+        if self.legal is not None:
+            least, most, never = min(self.counts), max(self.counts), np.flatnonzero(~self.legal)
+            self.report.ok("masks", f"{least} to {most} of {len(self.legal)} choices legal a step")
+            if len(never):
+                self.report.note("masks", f"{len(never)} choices were never legal: {faults.few(never)}")
         if self.least == self.most == 0:
             self.report.note("rewards", "all 0: random play meets none, which is hard to learn from")
         else:
@@ -201,17 +219,26 @@ class _Recorded(repeatable.Play):
     """An environment whose steps are compared with those of another."""
 
     def __init__(self, settings: EnvSettings) -> None:
-        self.env = make(settings)
-        self.actions = deepcopy(self.env.action_space)  # a class's attribute is shared by all copies
+        self.settings, self.env = settings, make(settings)
+        self.space = deepcopy(self.env.action_space)  # a class's attribute is shared by all copies
+        self.actions = RandomActions(settings.id, self.space, settings.action_masks)
 
     def reset(self, seed: int) -> bytes:
-        self.actions.seed(7)
-        return _digest(self.env.reset(seed=seed)[0])
+        self.space.seed(7)
+        return self._reset(seed)
+
+    def _reset(self, seed: int | None) -> bytes:
+        observation, info = self.env.reset(seed=seed)
+        self.actions.follow(info, "reset()")
+        return _digest(observation)
 
     def step(self) -> bytes:
-        observation, *rest, _ = self.env.step(self.actions.sample())
+        observation, *rest, info = self.env.step(self.actions.draw())
         seen = _digest((observation, *rest))
-        return seen + _digest(self.env.reset()[0]) if rest[1] or rest[2] else seen
+        if rest[1] or rest[2]:
+            return seen + self._reset(None)
+        self.actions.follow(info, "step()")
+        return seen
 
     def close(self) -> None:
         self.env.close()
@@ -225,15 +252,13 @@ def _digest(tree: Any) -> bytes:
 
 
 def _use(settings: EnvSettings) -> None:
-    env = make(settings)
+    play = _Recorded(settings)
     try:
-        env.reset(seed=0)
+        play.reset(0)
         for _ in budget(10, SHORT_SECONDS):
-            *_, terminated, truncated, _ = env.step(env.action_space.sample())
-            if terminated or truncated:
-                env.reset()
+            play.step()
     finally:
-        env.close()
+        play.close()
 
 
 def _vector(report: Report, settings: EnvSettings) -> None:
@@ -246,11 +271,11 @@ def _vector(report: Report, settings: EnvSettings) -> None:
     try:
         vector.action_space.seed(0)
         with blame(f"{COPIES} copies of environment {settings.id!r}: reset()"):
-            vector.reset()
+            _, info = vector.reset()
         steps, started = 0, time.perf_counter()
         for _ in budget(5000, VECTOR_SECONDS):
             with blame(f"{COPIES} copies of environment {settings.id!r}: step()"):
-                vector.step(vector.action_space.sample())
+                *_, info = vector.step(of_vector(vector, info))
             steps += COPIES
         report.ok(f"{COPIES} copies", f"{steps / (time.perf_counter() - started):,.0f} steps/s, {how}")
     finally:

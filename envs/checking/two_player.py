@@ -139,14 +139,9 @@ class _Walk:
         never = np.flatnonzero(~self.legal)
         report.ok("masks", f"{self.least_legal} to {self.most_legal} legal actions a move")
         if len(never):
-            report.note("masks", f"{len(never)} of {len(self.legal)} actions were never legal: {_few(never)}")
+            report.note("masks", f"{len(never)} of {len(self.legal)} actions were never legal: {faults.few(never)}")
         if not self.moves.all():
             report.note("players", f"only player {int(self.moves.argmax())} ever moved")
-
-
-def _few(numbers: np.ndarray) -> str:
-    listed = ", ".join(map(str, numbers[:8]))
-    return listed if len(numbers) <= 8 else f"{listed}, ..."
 
 
 class _Recorded(repeatable.Play):

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from envs.construct import blame, copies
+from envs.masks import Masks, WrongMask
 from envs.rewards import Rewards, WrongReward
 from warren.errors import ConfigurationError
 
@@ -40,11 +41,15 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     one is `info["final_obs"][i]`: what the value of a truncated episode is bootstrapped from. Where the reward has
     channels, `info["reward_channels"]` is each by itself, float64 [N, C], as the environments gave it.
 
+    `masks`: of the actions, once a reset has shown that the environments give them; None where they do not.
+    `info["action_mask"]` of reset and step is then the masks of what is decided next, as policies take them.
+
     `merges_infos`: whether `info` also holds what the environments themselves say, by key, as gymnasium's vectors do.
     Who reads none of it, as a sampler, sets it False: to merge what eight say can take longer than they took to step.
     """
 
     merges_infos = True
+    masks: Masks | None = None
 
     def __init__(
         self,
@@ -145,6 +150,6 @@ class blaming(blame):
         super().__init__(f"environment {env_id!r}: {call}")
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, WrongObservation | WrongReward):
+        if isinstance(error, WrongObservation | WrongReward | WrongMask):
             raise ConfigurationError(f"{self.doing} {error}{copies(error)}") from error
         super().__exit__(kind, error, trace)

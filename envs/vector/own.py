@@ -18,9 +18,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
+from envs.masks import KEY, MaskKey, Masks, WrongMask
 from envs.rewards import Rewards
-from envs.vector.base import Stepped, VectorEnv
+from envs.vector.base import Stepped, VectorEnv, no_final_observations
 from warren.errors import ConfigurationError
+from warren.trees import take
 
 Factory = Callable[..., gymnasium.vector.VectorEnv]
 
@@ -41,15 +43,35 @@ class OwnVectorEnv(VectorEnv):
         seed: int | None,
         kwargs: Mapping[str, Any],
         rewards: Rewards,
+        masked: bool = True,
     ) -> None:
         self._env: Any = made(env_id, factory, num_envs, kwargs)
-        spaces = self._env.single_observation_space, self._env.single_action_space
-        super().__init__(num_envs, *spaces, seed, self._env.metadata, rewards)
+        observed, actions = self._env.single_observation_space, self._env.single_action_space
+        self._masks = Masks.of(actions) if masked else None  # that there may be
+        self._key = MaskKey.of(observed, actions) if masked else None
+        observed = observed if self._key is None else self._key.space
+        super().__init__(num_envs, observed, actions, seed, self._env.metadata, rewards)
 
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         given = None if None in seeds else list(seeds)
         observation, info = self._env.reset(seed=given, options=options)
+        if self._masks is not None:
+            self.masks = self._masks if self._key is not None or KEY in info else None
+        observation, info = self._masked(observation, info)
         return _copied(observation), info
+
+    def _masked(self, observation: Any, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(observation without a mask, info with the masks as policies take them), where there are masks."""
+        if self.masks is None:
+            return observation, info
+        if self._key is not None:
+            observation, given = self._key.split(observation)
+        elif KEY in info:
+            given = info[KEY]
+        else:
+            raise WrongMask(f"gave no {KEY} in its info, which others had; give one with each observation")
+        rows = np.stack([self.masks.row(take(given, i)) for i in range(self.num_envs)])
+        return observation, {**info, KEY: self.masks.tree(rows)}
 
     def _step(self, actions: Any) -> Stepped:
         observation, reward, terminated, truncated, info = self._env.step(actions)
@@ -59,9 +81,19 @@ class OwnVectorEnv(VectorEnv):
                 f'ended {int(ended.sum())} episodes without info["final_obs"], an object array [{self.num_envs}] with '
                 "the last observation of each"
             )
+        if self._key is not None and ended.any():
+            info = {**info, "final_obs": self._without_masks(info["final_obs"])}
+        observation, info = self._masked(observation, info)
         return Stepped(
             _copied(observation), np.asarray(reward, np.float64), np.array(terminated), np.array(truncated), info
         )
+
+    def _without_masks(self, final: np.ndarray) -> np.ndarray:
+        assert self._key is not None
+        left = no_final_observations(self.num_envs)
+        for i, observation in enumerate(final):
+            left[i] = None if observation is None else self._key.split(observation)[0]
+        return left
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the user's vector."""
@@ -80,8 +112,8 @@ class OneOfVector(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """(observation, info) of a new episode."""
         super().reset(seed=seed)
-        observation, _ = self._env.reset(seed=None if seed is None else [seed], options=options)
-        return self._first(observation), {}
+        observation, info = self._env.reset(seed=None if seed is None else [seed], options=options)
+        return self._first(observation), _mask_of_first(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step; the observation after an episode's last is that of its end."""
@@ -90,7 +122,7 @@ class OneOfVector(gymnasium.Env):
         observation, reward, terminated, truncated, info = self._env.step(batch)
         ended = bool(terminated[0] or truncated[0])
         seen = info["final_obs"][0] if ended and "final_obs" in info else self._first(observation)
-        return seen, np.asarray(reward)[0], bool(terminated[0]), bool(truncated[0]), {}
+        return seen, np.asarray(reward)[0], bool(terminated[0]), bool(truncated[0]), _mask_of_first(info)
 
     def _first(self, observation: Any) -> Any:
         return next(iterate(batch_space(self.observation_space, 1), observation))
@@ -115,6 +147,10 @@ def made(env_id: str, factory: Factory, num_envs: int, kwargs: Mapping[str, Any]
             'it, and say so: metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}'
         )
     return env
+
+
+def _mask_of_first(info: dict[str, Any]) -> dict[str, Any]:
+    return {KEY: take(info[KEY], 0)} if KEY in info else {}
 
 
 def _copied(observation: Any) -> Any:

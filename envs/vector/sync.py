@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector.utils import iterate
 
+from envs.masks import KEY, Masks, WrongMask
 from envs.rewards import Rewards
 from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, WrongObservation, no_final_observations, stacked
 
@@ -28,8 +29,12 @@ class SyncVectorEnv(VectorEnv):
         rewards: Rewards | None = None,
         first: int = 0,
         of: int | None = None,
+        masked: bool = True,
     ) -> None:
-        """`first`, `of`: which of how many copies these are, where a larger vector has its other ones elsewhere."""
+        """`first`, `of`: which of how many copies these are, where a larger vector has its other ones elsewhere.
+
+        `masked`: masks of legal actions are looked for in the infos.
+        """
         self.envs = [each() for each in make]
         one = self.envs[0]
         for i, env in enumerate(self.envs):
@@ -46,20 +51,29 @@ class SyncVectorEnv(VectorEnv):
         self._dtype, self._batch_shape = one.observation_space.dtype, self.observation_space.shape
         self._slots = range(self.num_envs)
         self._first, self._of = first, of or self.num_envs
+        self._masks = Masks.of(self.single_action_space) if masked else None  # that there may be
 
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         observations: list[Any] = []
         infos: dict[str, Any] = {}
+        rows: np.ndarray | None = None
         i = 0
         try:
             for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
                 observation, info = env.reset(seed=seed, options=options)
                 observations.append(observation)
+                if i == 0 and self._masks is not None:
+                    self.masks = self._masks if KEY in info else None
+                    rows = None if self.masks is None else np.empty((self.num_envs, self.masks.size), np.bool_)
+                if rows is not None:
+                    rows[i] = self._mask_in(info)
                 if info:
                     infos = self._add_info(infos, info, i)
         except Exception as error:
             error.add_note(self._copy(i))
             raise
+        if self.masks is not None and rows is not None:
+            infos[KEY] = self.masks.tree(rows)
         return self._batch(observations), infos
 
     def _step(self, actions: Any) -> Stepped:
@@ -69,6 +83,8 @@ class SyncVectorEnv(VectorEnv):
         terminated, truncated = np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.bool_)
         infos: dict[str, Any] = {}
         final: np.ndarray | None = None
+        masks = self.masks
+        rows = None if masks is None else np.empty((self.num_envs, masks.size), np.bool_)
         i = 0
         try:
             for i, env, action in zip(self._slots, self.envs, self._each(self.action_space, actions), strict=True):
@@ -83,6 +99,8 @@ class SyncVectorEnv(VectorEnv):
                         infos = self._add_info(infos, {"final_info": info}, i)
                     observation, info = env.reset()
                 observations.append(observation)
+                if rows is not None:
+                    rows[i] = self._mask_in(info)
                 if merges and info:
                     infos = self._add_info(infos, info, i)
         except Exception as error:
@@ -90,7 +108,15 @@ class SyncVectorEnv(VectorEnv):
             raise
         if final is not None:
             infos["final_obs"], infos["_final_obs"] = final, terminated | truncated
+        if masks is not None and rows is not None:
+            infos[KEY] = masks.tree(rows)
         return Stepped(self._batch(observations), rewards, terminated, truncated, infos)
+
+    def _mask_in(self, info: dict[str, Any]) -> np.ndarray:
+        assert self.masks is not None
+        if KEY not in info:
+            raise WrongMask(f"gave no {KEY} in its info, which others had; give one with each observation")
+        return self.masks.row(info[KEY])
 
     def _batch(self, observations: list[Any]) -> Any:
         """One array [N, ...], or a tree of such; it is new, so that who keeps it need not copy."""

@@ -21,6 +21,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from envs.masks import KEY, Masks
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, no_final_observations
 from envs.vector.shared import RESET, STEP, SharedArrays, copy_of
@@ -45,10 +46,14 @@ class WorkersVectorEnv(VectorEnv):
         seed: int | None,
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
+        masked: bool = False,
     ) -> None:
+        """`masked`: the environments give masks of legal actions."""
         super().__init__(num_envs, observation_space, action_space, seed, rewards=settings.rewards())
         self._id = settings.id
-        self._shared = SharedArrays(observation_space, action_space, num_envs, len(settings.reward_channels))
+        self.masks = Masks(action_space) if masked else None
+        channels, choices = len(settings.reward_channels), self.masks.size if self.masks else 0
+        self._shared = SharedArrays(observation_space, action_space, num_envs, channels, choices)
         edges = np.linspace(0, num_envs, settings.workers + 1).astype(int).tolist()
         self._slots = list(itertools.pairwise(edges))
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -78,6 +83,7 @@ class WorkersVectorEnv(VectorEnv):
             "slots": slots,
             "num_envs": self.num_envs,
             "spaces": [repr(self.single_observation_space), repr(self.single_action_space)],
+            "choices": self._shared.action_mask.shape[1],
             "memory": self._shared.fd,
             "lifeline": lifeline,
         }
@@ -89,7 +95,12 @@ class WorkersVectorEnv(VectorEnv):
             raise ConfigurationError(f"reset options {options} cannot be given to environments in worker processes")
         self._shared.seed[:] = [-1 if seed is None else seed for seed in seeds]
         self._all(RESET)
-        return copy_of(self._shared.observation, _HERE), {}
+        return copy_of(self._shared.observation, _HERE), self._with_masks({})
+
+    def _with_masks(self, info: dict[str, Any]) -> dict[str, Any]:
+        if self.masks is not None:
+            info[KEY] = self.masks.tree(self._shared.action_mask.copy())
+        return info
 
     def _step(self, actions: Any) -> Stepped:
         shared = self._shared
@@ -102,6 +113,7 @@ class WorkersVectorEnv(VectorEnv):
             for i in np.flatnonzero(done):
                 final[i] = copy_of(shared.final_observation, int(i))
             info = {"final_obs": final, "_final_obs": done, "final_info": {LIFE_LOST: done & shared.life_lost}}
+        info = self._with_masks(info)
         return Stepped(copy_of(shared.observation, _HERE), shared.reward.copy(), terminated, truncated, info)
 
     def _all(self, command: bytes) -> None:

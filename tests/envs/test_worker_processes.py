@@ -157,3 +157,24 @@ def test_what_no_process_can_be_given_is_refused(settings: dict[str, Any], words
     with pytest.raises(ConfigurationError) as error:
         envs.make_vector(EnvSettings(**{"id": "CartPole-v1", "workers": 1, **settings}), 2, seed=0)
     assert words in str(error.value)
+
+
+class Masked(Slow):
+    """Forbids one action at each step, another each time."""
+
+    def reset(self, *, seed=None, options=None):
+        observation, _ = super().reset(seed=seed)
+        return observation, {"action_mask": np.arange(3) != 0}
+
+    def step(self, action):
+        return *super().step(action)[:4], {"action_mask": np.arange(3) != self.steps % 3}
+
+
+def test_their_masks_of_legal_actions_come_from_the_processes() -> None:
+    settings = EnvSettings(f"{__file__}:Masked", workers=2)
+    vector = envs.make_vector(settings, 3, seed=3)
+    _, info = vector.reset()
+    assert info["action_mask"].tolist() == [[False, True, True]] * 3
+    *_, ended, _, info = vector.step(np.ones(3, int))
+    assert info["action_mask"][~ended].tolist() == [[True, False, True]] * int((~ended).sum())
+    vector.close()

@@ -77,6 +77,7 @@ class EnvConfig:
     channel_values: bool = fixed(False)
     reward_scale: float = fixed(1.0)  # a factor
     reward_clip: float | None = fixed(None)  # to -reward_clip .. reward_clip
+    action_masks: bool = fixed(True)  # actions that the environment's masks forbid are not drawn; false: not looked at
     # The run ends when the mean return of the last 100 training episodes reaches this; null: never. Default: the
     # environment's own reward threshold, where it has one (conf/warren.yaml).
     goal: float | None = None

@@ -8,6 +8,7 @@ import numpy as np
 
 import envs
 from agents.trees import Spec, not_finite, spec_of
+from envs.masks import KEY as MASK
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
 from warren.trees import Tree, map_tree
@@ -33,8 +34,8 @@ class Group:
         self._memory: dict[str, np.ndarray] | None = None
         self._stepping = blaming(self._id, "step()")
         with blaming(self._id, "reset()"):
-            observation, _ = self.env.reset()
-        self._observation = self._travelling(observation)
+            observation, info = self.env.reset()
+        self._take(observation, info)
 
     @property
     def steps(self) -> int:
@@ -47,6 +48,7 @@ class Group:
             "group": self.name,
             "step": self._decision,
             "observation": self._observation,
+            "action_mask": self._mask,
             "outcome": self._outcome,
             "memory": self._memory,
         }
@@ -71,13 +73,17 @@ class Group:
             "cut": cut,
             "episodes": env.pop_episodes(),
         }
-        self._observation = self._travelling(observation)
+        self._take(observation, info)
         self._memory = answer.get("memory")
         self._decision += 1
 
     def close(self) -> None:
         """Close the environments."""
         self.env.close()
+
+    def _take(self, observation: Tree, info: dict[str, Any]) -> None:
+        self._observation = self._travelling(observation)
+        self._mask = None if self.env.masks is None else map_tree(np.ascontiguousarray, info[MASK])
 
     def _travelling(self, observation: Tree) -> Tree:
         return self._finite(

@@ -46,13 +46,14 @@ def watch(
         video.fps = float(env.metadata.get("render_fps") or video.fps)
     try:
         for episode in range(games):
-            observation, _ = env.reset(seed=episode)
+            observation, info = env.reset(seed=episode)
             trained.begin()
             total, steps, over = 0.0, 0, False
             while not over:
                 if video is not None:
                     video.add(env.render())
-                observation, reward, terminated, truncated, _ = env.step(trained.act(observation, greedy=greedy))
+                action = trained.act(observation, trained.legal(info), greedy=greedy)
+                observation, reward, terminated, truncated, info = env.step(action)
                 total, steps, over = total + float(reward), steps + 1, terminated or truncated
             found.append(total)
             say(f"episode {episode + 1}: return {total:g} in {steps} steps")

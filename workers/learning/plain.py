@@ -34,12 +34,14 @@ class PlainRecipe:
         self._config, self.folder = config, folder
         self.algorithm_name = str(config.algorithm["name"])
         self.algorithm_settings: Mapping[str, Any] = config.algorithm
-        self.legal_actions = envs.has_masks(config.env.id)
+        self._described = envs.describe(config.env.settings())
+        self.legal_actions = self._described.masks
 
     def new_policy(self, generation: int) -> Policy:
         """See Recipe."""
-        env = self._config.env.settings()
-        return build_policy(self._config.network, *envs.spaces(env), self._config.seed, env.value_channels)
+        observed, actions, _ = self._described
+        channels = self._config.env.settings().value_channels
+        return build_policy(self._config.network, observed, actions, self._config.seed, channels)
 
     def take_network(self, stamp: Mapping[str, Any]) -> bool:
         """See Recipe: the settings say which."""

@@ -15,6 +15,7 @@ from agents.policies.segment import Segment
 from agents.trajectories import Trajectory, TrajectoryWriter
 from agents.trees import cast
 from envs import VectorEnv
+from envs.masks import KEY as MASK
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
 from warren.trees import Tree, leaves
@@ -51,9 +52,10 @@ class VectorSampler:
         self._generator = torch.Generator().manual_seed(seed)
         self._name, self._timing = name, timing or Timing()
         self._stepping = blaming(name, "step()")
-        self._spec = policy.spec(fields=fields)
         with blaming(self._name, "reset()"):
-            self._observation, _ = vector_env.reset()
+            self._observation, info = vector_env.reset()
+        self._mask = info[MASK] if vector_env.masks is not None else None
+        self._spec = policy.spec(self._mask is not None, fields=fields)
         self._memory = policy.initial_memory(vector_env.num_envs)
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
@@ -64,19 +66,21 @@ class VectorSampler:
     def collect(self, budget: int) -> Trajectory:
         """Return the next `budget` steps of every environment: T = budget, N = vector_env.num_envs."""
         env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
-        explorer = policy.explorer
+        explorer, mask = policy.explorer, self._mask
         spec, writer = self._spec, TrajectoryWriter(self._spec, budget, env.num_envs)
         writer.start(slice(None), {name: part.cpu().numpy() for name, part in memory.items()}, self.version)
         segment = Segment(policy, self._generator, spec.extras)
         acting = stepping = 0.0
         for step in range(budget):
             began = perf_counter()
-            action, memory = segment.act(observation, memory)
-            writer.decide(step, observation, action)
+            action, memory = segment.act(observation, memory, mask)
+            writer.decide(step, observation, action, action_mask=mask)
             acted = perf_counter()
             acting += acted - began
             with self._stepping:
                 observation, reward, terminated, truncated, info = env.step(policy.env_action(action))
+            if mask is not None:
+                mask = info[MASK]
             if policy.channels:
                 reward = env.rewards.learned_from(info["reward_channels"])
             stepping += perf_counter() - acted
@@ -103,7 +107,7 @@ class VectorSampler:
         acting += perf_counter() - began
         if "value" in spec.last:
             last["value"] = policy.value(observation, memory)
-        self._observation, self._memory = observation, memory
+        self._observation, self._memory, self._mask = observation, memory, mask
         self.env_steps += budget * env.num_envs
         self._timing.add("collect/environments", stepping)
         self._timing.add("collect/policy", acting)

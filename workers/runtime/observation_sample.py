@@ -63,11 +63,12 @@ class ObservationSample:
         try:
             for step in range(steps):
                 if over:
-                    observation, _ = env.reset(seed=seed + step)
+                    observation, info = env.reset(seed=seed + step)
                     trained.begin()
                 observations.append(map_tree(np.asarray, observation))
                 begins.append(over)
-                observation, _, terminated, truncated, _ = env.step(trained.act(observation, greedy=False))
+                action = trained.act(observation, trained.legal(info), greedy=False)
+                observation, _, terminated, truncated, info = env.step(action)
                 over = bool(terminated or truncated)
         finally:
             env.close()

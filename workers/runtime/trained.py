@@ -10,6 +10,7 @@ Of a league: `load("runs/kuhn/TRIAL", "main")`, any player that learned or was f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import envs
 from agents import build_policy, checkpoints
 from agents.networks import Memory
 from agents.policies import Policy
+from envs.masks import KEY, Masks
 from league.matchmaking.view import ModelRef
 from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName
@@ -55,18 +57,24 @@ class Trained:
         """Make games of the two-player game that it was trained on."""
         return envs.make_two_player(self.env_id, num_envs, seed, **self.env_kwargs)
 
-    def act(self, observation: Any, action_mask: np.ndarray | None = None, *, greedy: bool = True) -> Any:
+    def act(self, observation: Any, action_mask: Any = None, *, greedy: bool = True) -> Any:
         """Return the action for one observation (without a leading dimension), as the environment takes it.
 
         A policy with a memory remembers its last calls: tell it by `begin` where an episode begins.
-        `action_mask` bool [A]: the legal ones. `greedy`: the likeliest action; else one drawn as in training, which a
-        game of hidden information needs: a player that never bluffs is found out.
+        `action_mask`: the legal ones, bool [A], or in the form that the environment gives them. `greedy`: the likeliest
+        action; else one drawn as in training, which a game of hidden information needs: a player that never bluffs is
+        found out.
         """
-        mask = None if action_mask is None else np.asarray(action_mask, bool)[None]
+        masks = None if action_mask is None else Masks(self.policy.action_space)
+        mask = None if masks is None else masks.tree(masks.row(action_mask)[None])
         one = map_tree(lambda leaf: np.asarray(leaf)[None], observation)
         mode = "greedy" if greedy else "sample"
         action, self.memory = self.policy.act(one, self.memory, mode, mask)
         return map_tree(lambda leaf: leaf[0], self.policy.env_action(action))
+
+    def legal(self, info: Mapping[str, Any]) -> Any:
+        """Return the mask of legal actions in an environment's `info`; None without one, or where none is wanted."""
+        return None if self.settings is not None and not self.settings.action_masks else info.get(KEY)
 
     def begin(self) -> None:
         """Begin an episode: the policy remembers nothing."""

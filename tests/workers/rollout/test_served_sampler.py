@@ -76,6 +76,24 @@ def test_a_served_group_is_learned_from_as_if_an_actor_had_stepped_it_itself(
                 np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=f"{name}.{path}")
 
 
+def test_masks_of_a_group_are_acted_by_and_kept(one_thread: None) -> None:
+    settings = EnvSettings("Taxi-v4")
+    observed, actions, masked = envs.describe(settings)
+    sampler, group = (
+        ServedSampler(policy_of({}, observed, actions), 20, 2, 3, legal_actions=masked),
+        Group("a", settings, 2, 11),
+    )
+    sampler.load(sampler.policy.state_dict(), 5)
+    while not sampler._complete:
+        (answer,) = sampler.act([group.call()])
+        assert isinstance(answer, dict)
+        group.step(answer)
+    trajectory = Trajectory.from_dict(sampler.collect(20).to_dict(), sampler.policy.spec(legal_actions=True))
+    assert trajectory.action_mask.shape == (20, 2, 6) and not trajectory.action_mask.all()
+    without = group.call() | {"action_mask": None}
+    assert "action_mask must be an array" in str(sampler.act([without])[0])
+
+
 def test_groups_that_ask_together_share_a_forward_pass_and_get_each_its_own_rows() -> None:
     sampler = sampler_of(slots=5)
     asked: list[int] = []

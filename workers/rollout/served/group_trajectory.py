@@ -26,12 +26,14 @@ class GroupTrajectory:
         """Return True once it has all its decisions."""
         return self.decided == self.length
 
-    def decide(self, observation: Tree, action: Tree, extras: dict[str, np.ndarray], version: int) -> None:
+    def decide(
+        self, observation: Tree, action: Tree, extras: dict[str, np.ndarray], version: int, action_mask: Tree = None
+    ) -> None:
         """Write the next decision, arrays [N, ...], by weights of `version`; a trajectory carries the oldest."""
         if not self.decided:
             self._writer.start(slice(None), self._memory, version)
         np.minimum(self._writer.version, version, out=self._writer.version)
-        self._writer.decide(self.decided, observation, action, extras)
+        self._writer.decide(self.decided, observation, action, extras, action_mask)
         self.decided += 1
 
     def follow(

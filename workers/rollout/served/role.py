@@ -89,7 +89,8 @@ class ServedRole(AnsweringRole):
 
     def _make_sampler(self) -> ServedSampler:
         config, settings, seed = self.config, self.config.env.settings(), self._next_seed()
-        policy = build_policy(config.network, *envs.spaces(settings), seed, settings.value_channels)
+        observed, actions, masked = envs.describe(settings)
+        policy = build_policy(config.network, observed, actions, seed, settings.value_channels)
         policy.to(devices.resolve(config.actor_device, "actor_device"))
         policy.place = self.number, config.actors
         return ServedSampler(
@@ -101,6 +102,7 @@ class ServedRole(AnsweringRole):
             travelling=config.served_memory == "travelling",
             timing=self.timing,
             fields=self._asked(policy),
+            legal_actions=masked,
         )
 
     def work(self, name: str) -> int:

@@ -5,6 +5,7 @@ A call is what one group asks, a table:
     group         str: whose
     step          int: 0, 1, 2, ...: which of the group's decisions; a call that comes again is answered as before
     observation   tree [N, ...]
+    action_mask   tree of bool [N, A], of environments that say which actions are legal; else None
     outcome       what came of decision step - 1, None where step is 0:
         reward, terminated, truncated     float32, bool, bool [N]
         cut       None, or slots int64 [K] and their last observation [K, ...], of episodes that ran out of time
@@ -84,13 +85,14 @@ class ServedSampler:
         timing: Timing | None = None,
         clock: Callable[[], float] = time.monotonic,
         fields: Collection[str] | None = None,
+        legal_actions: bool = False,
     ) -> None:
         """`length` decisions of at least `slots` environments are what `collect` takes. `returns`: channels of the
         reward. `travelling`: answers carry the policy's memory, and calls bring it back. `fields`: what the algorithm
-        asks for, as its Needs say."""
+        asks for, as its Needs say. `legal_actions`: calls carry masks of them."""
         self.policy, self.version = policy, -1
         self._length, self._slots, self._travelling = length, slots, travelling
-        self._spec = policy.spec(returns=returns, fields=fields)
+        self._spec = policy.spec(legal_actions, returns, fields)
         self._columns = 2 + returns
         self._generator = torch.Generator().manual_seed(seed)
         self._timing, self._clock = timing or Timing(), clock
@@ -185,6 +187,8 @@ class ServedSampler:
         observation, outcome, spec = call["observation"], call["outcome"], self._spec
         slots = len(next(leaf for _, leaf in leaves(observation)))
         wrong = problems(spec.observation, observation, (slots,), "observation")
+        if spec.action_mask is not None:
+            wrong += problems(spec.action_mask, call["action_mask"], (slots,), "action_mask")
         if outcome is not None:
             wrong += problems(spec.reward, outcome["reward"], (slots,), "reward")
             for name in ("terminated", "truncated"):
@@ -203,10 +207,12 @@ class ServedSampler:
     def _decide(self, asked: Sequence[_Question]) -> None:
         """Decide by one forward pass; then update all groups at once."""
         observation = _joined([one.call["observation"] for one in asked])
+        mask = None if self._spec.action_mask is None else _joined([one.call["action_mask"] for one in asked])
         memory = {name: torch.cat([one.memory[name] for one in asked]) for name in asked[0].memory}
         with self._weights:
             version = self.version
-            acted = self.policy.step(observation, memory, generator=self._generator, value=self._spec.values_steps)
+            values = self._spec.values_steps
+            acted = self.policy.step(observation, memory, "sample", mask, generator=self._generator, value=values)
         actions = self.policy.env_action(acted.action)
         completed: list[Trajectory] = []
         first, now = 0, self._clock()
@@ -215,7 +221,8 @@ class ServedSampler:
             first += one.slots
             extras, after = take(acted.extras, rows), take(acted.memory, rows)
             trajectory = self._followed(one, extras.get("value"), completed)
-            trajectory.decide(one.call["observation"], take(acted.action, rows), extras, version)
+            call, legal = one.call, None if mask is None else take(mask, rows)
+            trajectory.decide(call["observation"], take(acted.action, rows), extras, version, legal)
             answer: Answer = {"action": take(actions, rows)}
             came_at = now if one.known is None else one.known.came_at
             if trajectory.decided == 1 and now - came_at > STAY:
