@@ -68,6 +68,11 @@ class Moment:
         tensors |= {_AVERAGES + key: tensor for key, tensor in averages.items()}
         return cls({key: tensor.detach().clone() for key, tensor in tensors.items()}, dict(scalars), dict(meta))
 
+    @classmethod
+    def of_weights(cls, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Moment:
+        """Return a moment of a policy's weights alone: it can be acted by, and not be resumed from."""
+        return cls({_POLICY + key: tensor for key, tensor in tensors.items()}, {}, dict(meta))
+
 
 def save(
     folder: Path, name: str, policy: Policy, algorithm: Algorithm, meta: Mapping[str, Any], keep: int | None = None

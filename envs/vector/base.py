@@ -122,6 +122,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         reward = self.rewards.learned_from(total)
         return stepped.observation, reward, stepped.terminated, stepped.truncated, stepped.info
 
+    def returns_so_far(self) -> np.ndarray:
+        """Return float64 [N, 2]: return and length of the games under way."""
+        return self._counts[:, :2].copy()
+
     def pop_episodes(self) -> np.ndarray:
         """float32 [K, 2 + C]: return and length of every game finished since the last call, in order of finishing.
 

@@ -10,6 +10,8 @@ import pytest
 from support.training_run import TrainingRun
 
 from tasks.topology import EVENT_LENGTH
+from workers.learning.metrics import EVALUATIONS, read_metrics
+from workers.runtime.trained import load
 from workers.servers import Servers
 
 ENDLESS = ("env.goal=null", "total_steps=1000000000")
@@ -51,9 +53,14 @@ def test_cartpole_is_learned_with_nothing_but_the_embedded_server(
 @pytest.mark.slow
 def test_run_ends_after_its_seconds_and_can_be_resumed(tmp_path: Path, servers: Servers) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
-    with TrainingRun(tmp_path, "env.goal=null", "seconds=2", **urls) as run:
+    evaluation = ("evaluation.every=1000", "evaluation.episodes=3", "evaluation.keep_best=true")
+    with TrainingRun(tmp_path, "env.goal=null", "seconds=2", *evaluation, **urls) as run:
         assert run.wait() == 0, run.output
     outcome = json.loads((run.folder / "outcome.json").read_text())
+    evaluated = read_metrics(run.folder, EVALUATIONS)
+    assert evaluated[-1]["steps"] == outcome["steps"] and "best evaluation" in run.output
+    best = max(evaluated, key=lambda point: point["mean_return"])
+    assert load(run.folder, best=True).version == best["version"]
     assert (outcome["state"], outcome["steps"]) == ("finished", run.metrics()[-1]["steps"])
     assert last_line(run).startswith("finished: ")
     more = (f"resume={run.folder}", f"total_steps={outcome['steps'] + 2_000}", "run=chosen")

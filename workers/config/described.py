@@ -60,6 +60,7 @@ def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
     schema = of_file(PLACE / "schema.py")
     found = dict(schema["Config"])
     tables = [("broker", schema["BrokerConfig"]), ("env", schema["EnvConfig"]), ("gateway", schema["GatewayConfig"])]
+    tables.append(("evaluation", schema["EvaluationConfig"]))
     tables.append(("league", of_file(PLACE / "league.py")["LeagueConfig"]))
     tables += [("algorithm", one) for one in _classes(AGENTS / "algorithms", algorithm)]
     tables += [("network", one) for one in _classes(AGENTS / "networks", network)]

@@ -59,6 +59,8 @@ def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str
     if row is not None and row.module(config) is None:
         yield row.otherwise.format(config=config, leagues=", ".join(sorted(one.stem for one in LEAGUES)))
     yield from hosts.problems(config)
+    if config.league is None and config.evaluation.every is not None:
+        yield from _evaluation(config)
     if config.league is None and not roles.only_of_leagues(role):
         yield from _minibatch(config)
     if roles.has_gateways(config):
@@ -148,6 +150,16 @@ def _minibatch(config: Config) -> Iterator[str]:
             f"(segments {config.segments_per_update} x unroll_length {config.unroll_length} x env.num_envs "
             f"{config.env.num_envs})"
         )
+
+
+def _evaluation(config: Config) -> Iterator[str]:
+    for name in ("every", "episodes"):
+        if (value := getattr(config.evaluation, name)) < 1:
+            yield f"evaluation.{name}: {value} is too small; it must be at least 1"
+    if config.evaluators > 1:
+        yield f"evaluators: {config.evaluators} are too many; a run without a league has one"
+    if roles.has_gateways(config):
+        yield f"evaluation.every: {config.env.id} drives itself, so no episode of it can be played; leave it out"
 
 
 def _gateway(config: Config, role: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ class RunConfig(Protocol):
     """The settings of a run that decide which roles it has: schema.Config, which reads this table."""
 
     env: Any  # EnvConfig
+    evaluation: Any  # EvaluationConfig
     league: Any  # LeagueConfig, or None
     sampling: Any  # Sampling
 
@@ -59,6 +60,11 @@ def has_gateways(config: RunConfig) -> bool:
     from envs import is_gamecore  # and with it gymnasium, which not every command line needs
 
     return not of_a_league(config) and is_gamecore(config.env.id)
+
+
+def is_evaluated(config: RunConfig) -> bool:
+    """Return whether an evaluator plays: in a league, and in any other run that asks for it."""
+    return of_a_league(config) or config.evaluation.every is not None
 
 
 @dataclass(frozen=True)
@@ -206,9 +212,12 @@ EVALUATOR = Role(
     "evaluator",
     """run=NAME trial=TRIAL league=kuhn: plays a league's frozen players against each other
 until each pair is known well enough. There may be any number of them; the one with evaluator_id=0 scores the league.
+Without a league, with evaluation.every=STEPS, the one evaluator plays whole episodes by the newest weights.
 The launcher starts it by itself; by hand it needs WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
-    {"league": "workers.evaluation.evaluator"},
-    otherwise=OF_A_LEAGUE,
+    {"league": "workers.evaluation.evaluator", "plain": "workers.evaluation.plain"},
+    is_evaluated,
+    "league, evaluation.every: neither given; an evaluator belongs to a league (league=NAME, one of {leagues}) or to a "
+    "run that is evaluated (evaluation.every=STEPS)",
     count="evaluators",
     id="evaluator_id",
     keeps=Keeps.each,

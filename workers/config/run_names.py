@@ -9,6 +9,8 @@ from pathlib import Path
 
 from workers.config.schema import Config
 
+BEST = "best"  # folder, in a run's, of the weights that its best evaluation had
+
 
 def run_folder(config: Config) -> Path:
     """Return FOLDER/PROJECT/TRIAL; the trial has to be set."""

@@ -112,6 +112,15 @@ class GatewayConfig:
 
 
 @dataclass
+class EvaluationConfig:
+    """Settings of the evaluator of a run without a league, which plays whole episodes beside training."""
+
+    every: int | None = None  # environment steps between two evaluations of the newest weights; null: none
+    episodes: int = 10  # of each evaluation: by the likeliest actions, from the same seeds every time
+    keep_best: bool = False  # keep the weights of the best evaluation in the run's folder `best`
+
+
+@dataclass
 class Config:
     """The settings of one run. Defaults here are for any environment; conf/ sets the rest."""
 
@@ -194,6 +203,7 @@ class Config:
     network: dict[str, Any] = fixed(default_factory=dict)
     algorithm: dict[str, Any] = fixed(default_factory=dict)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     @property
     def segments_per_update(self) -> int:

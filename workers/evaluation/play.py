@@ -26,7 +26,7 @@ from workers.ui import returns
 
 # Options that say nothing of what is played, and their defaults: of a run of one agent, and of a game of two players.
 OF_TWO = {"player": "main", "against": None, "greedy": False, "seat": 0, "seed": 0, "rated": None}
-OF_ONE = {"sample": False, "render": None, "video": None}
+OF_ONE = {"sample": False, "render": None, "video": None, "best": False}
 DRAWN_UNSEEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # games drawn by pygame need no display
 
 
@@ -85,7 +85,7 @@ def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Calla
         _refuse(given, OF_ONE, f"{given.folder} is a game of two players")
         opponent, games = opponent_in(given)
         return match((person(ask, say), opponent), games, given, say)
-    trained = load(given.folder, given.player)
+    trained = load(given.folder, given.player, best=given.best)
     say(f"{trained.env_id}, {trained.source}")
     if trained.two_player:
         _refuse(given, OF_ONE, f"{trained.env_id} is a game of two players")
@@ -195,6 +195,7 @@ def main(description: str | None = None) -> int:
     )
     parser.add_argument("--games", type=int, default=3, help="episodes or games; default: 3")
     parser.add_argument("--sample", action="store_true", help="of one agent: draw actions as in training")
+    parser.add_argument("--best", action="store_true", help="of one agent: the weights that its best evaluation had")
     parser.add_argument("--render", metavar="MODE", help="of one agent: as the environment draws itself, as in human")
     parser.add_argument(
         "--video",

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workers.learning.metrics import WINDOW, read_metrics
+from workers.config.schema import Config
+from workers.learning.metrics import EVALUATIONS, WINDOW, read_metrics
+
+
+def title_of(config: Config) -> str:
+    """Return the title of a plain run's curve."""
+    return f"{config.env.id}, {config.sampling.value}"
 
 
 def draw(folder: Path, title: str, goal: float | None) -> Path | None:
-    """Draw mean return over environment steps into `learning_curve.png`; None when there is no point to draw."""
+    """Draw mean return over environment steps into `learning_curve.png`; None when there is no point to draw.
+
+    Evaluations, if any, are drawn beside it, with a standard deviation of their episodes.
+    """
     points = [p for p in read_metrics(folder) if p["mean_return"] is not None]
     if not points:
         return None
@@ -18,9 +27,13 @@ def draw(folder: Path, title: str, goal: float | None) -> Path | None:
     figure = Figure(figsize=(7, 4), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    axes.plot([p["steps"] for p in points], [p["mean_return"] for p in points], color="tab:blue")
+    axes.plot([p["steps"] for p in points], [p["mean_return"] for p in points], color="tab:blue", label="training")
     if goal is not None:
         axes.axhline(goal, color="tab:green", linestyle="--", linewidth=1, label=f"goal {goal:g}")
+    if evaluated := read_metrics(folder, EVALUATIONS):
+        steps, means, spread = ([p[key] for p in evaluated] for key in ("steps", "mean_return", "deviation"))
+        axes.errorbar(steps, means, spread, color="tab:orange", marker="o", markersize=3, capsize=2, label="evaluation")
+    if goal is not None or evaluated:
         axes.legend(loc="lower right")
     seconds = points[-1]["training_seconds"]
     axes.set(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WINDOW = 100  # episodes in the mean return, as the environments' own solving criteria have it
 SPEED_WINDOW = 10.0  # s over which steps/s is taken
+METRICS, EVALUATIONS = "metrics", "evaluation"  # files of a run folder
 BOARD_AGAIN = 5.0  # s until TensorBoard gets a new file after one that could not be written
 
 
@@ -134,17 +135,18 @@ class Progress:
 
 
 class MetricsLog:
-    """A writer of figures to `metrics.jsonl` (one object per line) and TensorBoard scalars in the run folder.
+    """A writer of figures to `NAME.jsonl` (one object per line) and TensorBoard scalars in the run folder.
 
     `last_version`: of the weights that training is resumed from. Points after it belong to updates that were lost with
     a killed process; they are dropped, or the curve would step back. A point that a full disk does not take is left
     out, and the next ones are written as usual.
     """
 
-    def __init__(self, folder: Path, last_version: int | None = None) -> None:
-        path = folder / "metrics.jsonl"
+    def __init__(self, folder: Path, last_version: int | None = None, name: str = METRICS) -> None:
+        path = folder / f"{name}.jsonl"
         drop_half_line(path)
-        self._folder = folder
+        board = folder / "tensorboard"  # each process that writes has a folder of its own there, shown as a run
+        self._folder = board if name == METRICS else board / name
         self._purge = None if last_version is None else drop_after(path, last_version)
         self._lines = path.open("ab", buffering=0)
         self._opened: SummaryWriter | None = None
@@ -156,8 +158,7 @@ class MetricsLog:
         if self._opened is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            folder = str(self._folder / "tensorboard")
-            self._opened = SummaryWriter(folder, max_queue=100, flush_secs=5, purge_step=self._purge)
+            self._opened = SummaryWriter(str(self._folder), max_queue=100, flush_secs=5, purge_step=self._purge)
         return self._opened
 
     def write(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
@@ -231,10 +232,10 @@ def drop_after(path: Path, version: int) -> int | None:
     return first
 
 
-def read_metrics(folder: Path) -> Sequence[dict[str, Any]]:
-    """Return the points of `metrics.jsonl` without an incomplete last line."""
+def read_metrics(folder: Path, name: str = METRICS) -> Sequence[dict[str, Any]]:
+    """Return the points of `NAME.jsonl` without an incomplete last line."""
     points = []
-    path = folder / "metrics.jsonl"
+    path = folder / f"{name}.jsonl"
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
             points.append(json.loads(line))

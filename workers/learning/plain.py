@@ -99,7 +99,6 @@ class PlainCourse:
         outcome = outcome or {"state": "stopped", "steps": state.progress.steps}
         outcome["weights"] = state.digest()
         outcome["timing"] = outlets.timing.shares() or read_json(folder / "outcome.json").get("timing", {})
-        title = f"{config.env.id}, {config.sampling.value}"
         outlets.settle()
         attempts = outlets.attempts
         if not state.broken:
@@ -108,7 +107,7 @@ class PlainCourse:
         attempts.make(
             "write the outcome", lambda: write_whole(folder / "outcome.json", json.dumps(outcome, indent=1) + "\n")
         )
-        attempts.make("draw the learning curve", lambda: curve.draw(folder, title, config.env.goal))
+        attempts.make("draw the learning curve", lambda: curve.draw(folder, curve.title_of(config), config.env.goal))
         outlets.fire_status(outcome["state"], always=True)
 
 

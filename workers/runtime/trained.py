@@ -27,6 +27,7 @@ from league.matchmaking.view import ModelRef
 from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName
 from warren.trees import map_tree
+from workers.config.run_names import BEST
 from workers.config.schema import Config, from_yaml
 from workers.runtime.league_paths import league_of
 from workers.runtime.league_policies import LeaguePolicies
@@ -81,24 +82,40 @@ class Trained:
         self.memory = None
 
 
-def load(folder: str | Path, player: str = "main", version: int | None = None) -> Trained:
+def load(folder: str | Path, player: str = "main", version: int | None = None, *, best: bool = False) -> Trained:
     """Load the newest checkpoint of a run folder, or of the newest run in a folder of runs; or that of a version.
 
-    Of a league's, that of `player`, or the frozen model of that name.
+    Of a league's, that of `player`, or the frozen model of that name. `best`: of a run that kept it
+    (evaluation.keep_best), that of its best evaluation.
 
     Raises ConfigurationError when there is no run folder, UnknownName for a player that is not in it, CheckpointError
     for a checkpoint that is damaged or missing.
     """
     folder = run_in(Path(folder))
     config = from_yaml(folder / "config.yaml")
+    if best:
+        _refuse_best(folder, config, version)
     if config.league is not None:
         return _of_league(folder, config, player, version)
     settings = config.env.settings()
     policy = build_policy(config.network, *envs.spaces(settings), config.seed, settings.value_channels)
-    source = _checkpoint(folder / "checkpoints", version)
+    source = _checkpoint(folder / (BEST if best else "checkpoints"), version)
     checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))
     kwargs, number = dict(config.env.kwargs), version_of(source)
     return Trained(policy, config.env.id, kwargs, False, source, settings=settings, version=number, seen_in=(folder,))
+
+
+def _refuse_best(folder: Path, config: Config, version: int | None) -> None:
+    """Raise ConfigurationError where a run has no best checkpoint, or a version is asked for as well."""
+    if config.league is not None:
+        raise ConfigurationError(f"{folder} is a league's, which keeps no best checkpoint; name a player or a model")
+    if version is not None:
+        raise ConfigurationError(f"version {version} and the best one are both asked for; leave one of them out")
+    if not (folder / BEST).is_dir():
+        raise ConfigurationError(
+            f"{folder} holds no folder {BEST}; a run keeps its best weights with evaluation.every=STEPS "
+            "evaluation.keep_best=true"
+        )
 
 
 def run_in(folder: Path) -> Path:

@@ -75,12 +75,14 @@ def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], proce
     if figures is None:
         return [("state", "waiting for the first update"), ("processes", processes), ("queues", waiting)]
     mean = figures["mean_return"]
+    evaluated = figures.get("evaluated")
     refused, stale = figures.get("refused", 0), figures.get("stale_steps", 0)
     return [
         ("steps", f"{figures['steps']:,}"),
         ("steps/s", f"{figures['steps_per_second']:,.0f}"),
         ("mean return", "none yet" if mean is None else f"{returns.shown(mean)} over {figures['window']} episodes"),
         ("episodes", f"{figures['episodes']:,}"),
+        *([("evaluation", _of_evaluation(evaluated))] if evaluated else []),
         ("weight version", f"{figures['version']:,}"),
         ("data age", f"{figures['data_age'] * 1e3:.0f} ms, {figures['staleness']:.1f} versions"),
         ("queues", waiting),
@@ -88,6 +90,11 @@ def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], proce
         *([("too old", f"{stale:,} steps dropped")] if stale else []),
         *([("refused", f"{refused:,} segments; see the learner's log")] if refused else []),
     ]
+
+
+def _of_evaluation(evaluated: Mapping[str, Any]) -> str:
+    """Return the newest evaluation of a run as text."""
+    return f"{returns.shown(evaluated['mean_return'])} at {evaluated['steps']:,} steps"
 
 
 def plain_line(figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str, goal: float | None) -> str:

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.events import STATUS, Subscription
+from tasks.events import EVALUATION, STATUS, Subscription
+from workers.config.run_names import BEST
 from workers.config.schema import Config
 from workers.launch.folder import OUTCOME
 from workers.launch.kinds.configured import ConfiguredMonitor
 from workers.launch.kinds.learning_times import LearningClock, UpdateTimes
 from workers.launch.monitor import Context, Health
-from workers.launch.watching.figures import Troubles, statuses
+from workers.launch.watching.figures import Troubles, evaluations, statuses
+from workers.learning.metrics import EVALUATIONS, read_metrics
 from workers.ui import returns
 from workers.ui.training_view import View
 
@@ -23,14 +25,17 @@ class TrainingMonitor(ConfiguredMonitor):
     def __init__(self, config: Config, view: View, context: Context) -> None:
         super().__init__(config, context)
         self.view = view
-        self.figures = statuses()
+        self.figures, self.evaluated = statuses(), evaluations()
         self._updates, self._clock, self._troubles = UpdateTimes(), LearningClock(), Troubles(context.say)
         self._subscription: Subscription | None = None
 
     def begin(self) -> None:
         super().begin()
         self._subscription = Subscription(
-            self.session.app, self.topology, {STATUS: self.figures.receive}, subscriber="launcher"
+            self.session.app,
+            self.topology,
+            {STATUS: self.figures.receive, EVALUATION: self.evaluated.receive},
+            subscriber="launcher",
         ).start()
 
     def poll(self) -> str | None:
@@ -48,7 +53,7 @@ class TrainingMonitor(ConfiguredMonitor):
         return {}
 
     def show(self, health: Health) -> None:
-        figures = self.figures if "steps" in self.figures else None
+        figures = {**self.figures, "evaluated": self.evaluated} if "steps" in self.figures else None
         self.view.show(figures, self.context.watch.depths, health.processes, health.notes)
 
     def update_seconds(self) -> float:
@@ -76,6 +81,10 @@ def report_end(folder: Path, outcome: Mapping[str, Any], status: int, config: Co
     curve = folder / "learning_curve.png"
     if curve.exists():
         print(f"learning curve {curve}")
+    best = max(read_metrics(folder, EVALUATIONS), key=lambda point: point["mean_return"], default=None)
+    if best is not None:
+        kept = f", kept: python -m workers.play {folder} --best" if (folder / BEST).is_dir() else ""
+        print(f"best evaluation {returns.shown(best['mean_return'])} after {best['steps']:,} steps{kept}")
     state, steps, mean = outcome.get("state", "killed"), outcome.get("steps", 0), outcome.get("mean_return")
     if state == "solved":
         print(

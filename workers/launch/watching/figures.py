@@ -42,6 +42,13 @@ SCORE_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
     "steps": (dict, False),
     "references": (dict, False),
 }
+EVALUATED_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
+    "steps": (int, False),
+    "version": (int, False),
+    "episodes": (int, False),
+    "mean_return": ((int, float), False),
+    "deviation": ((int, float), False),
+}
 
 
 class Figures(dict[str, Any]):
@@ -93,6 +100,11 @@ def statuses() -> Figures:
 def scores() -> Figures:
     """Return figures for an evaluator's events."""
     return Figures(SCORE_FIELDS, ("frozen", "games", "mixture", "references"))
+
+
+def evaluations() -> Figures:
+    """Return figures for the events of a plain run's evaluator."""
+    return Figures(EVALUATED_FIELDS, tuple(EVALUATED_FIELDS))
 
 
 def check(

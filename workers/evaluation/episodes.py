@@ -1,0 +1,80 @@
+"""Whole episodes of one agent by its likeliest actions, from the same seeds every time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+import envs
+from agents.policies import Policy
+from envs.masks import KEY
+from envs.vector.base import blaming
+from warren.errors import WarrenError
+
+logger = logging.getLogger(__name__)
+
+LONGEST = 200_000  # steps of an episode; what is still going on is counted with its return so far
+
+
+class Interrupted(WarrenError):
+    """Raised where episodes were to be played no further."""
+
+
+class Episodes:
+    """`count` episodes of an environment, played by several copies side by side.
+
+    Of each copy its first episode after a reset counts alone: else short episodes would be seen more often than long.
+    """
+
+    def __init__(self, settings: envs.EnvSettings, count: int, copies: int, seed: int) -> None:
+        """Make the environment, at most `copies` times; episode i begins with the seed `seed` + i."""
+        self.count, self._seed = count, seed
+        self._copies = min(count, copies)
+        whole = replace(settings.resolved(), episodic_life=False, workers=min(settings.workers, self._copies))
+        self._env = envs.make_vector(whole, self._copies, seed)
+        self._env.merges_infos = False
+        self._resetting, self._stepping = (blaming(settings.id, call) for call in ("reset()", "step()"))
+
+    def play(self, policy: Policy, over: Callable[[], bool] = lambda: False) -> np.ndarray:
+        """Return float64 [count, 2], return and length of each episode: of the environment's own rewards.
+
+        Raises Interrupted once `over()`, and ConfigurationError for what the environment raises.
+        """
+        played = np.concatenate([self._round(policy, first, over) for first in range(0, self.count, self._copies)])
+        return played[: self.count]
+
+    def _round(self, policy: Policy, first: int, over: Callable[[], bool]) -> np.ndarray:
+        """Play the episodes from `first` on, one for each copy."""
+        env, seed = self._env, self._seed + first
+        with self._resetting:
+            observation, info = env.reset(seed=[seed + i for i in range(self._copies)])
+        memory = policy.initial_memory(self._copies)
+        env.pop_episodes()
+        found, going = np.zeros((self._copies, 2)), np.ones(self._copies, bool)
+        for _ in range(LONGEST):
+            if over():
+                raise Interrupted("the evaluation was given up")
+            mask = info[KEY] if env.masks is not None else None
+            action, memory = policy.act(observation, memory, "greedy", mask)
+            with self._stepping:
+                observation, _, terminated, truncated, info = env.step(policy.env_action(action))
+            ended = terminated | truncated
+            if ended.any():
+                slots, episodes = np.flatnonzero(ended), env.pop_episodes()  # in the order of the slots
+                counted = going[slots]
+                found[slots[counted]] = episodes[counted, :2]
+                going[slots] = False
+                if not going.any():
+                    return found
+            if memory:
+                memory = policy.begin(memory, ended)
+        logger.warning("%d episodes of an evaluation did not end within %d steps", int(going.sum()), LONGEST)
+        found[going] = env.returns_so_far()[going]
+        return found
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._env.close()
