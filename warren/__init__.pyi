@@ -51,6 +51,8 @@ from warren.errors import WarrenError as WarrenError
 from warren.errors import WorkerLost as WorkerLost
 from workers.gateway import Actor as Actor
 from workers.gateway import Unreadable as Unreadable
+from workers.launch.from_python import TrainingResult as TrainingResult
+from workers.launch.from_python import train as train
 from workers.runtime.trained import Trained as Trained
 from workers.runtime.trained import load as load
 
