@@ -17,7 +17,7 @@
 
 A class of a user's own may be a vector of environments: vector/own.py.
 
-Two-player games have a table of their own: sources.py.
+The modules by prefix, and the table of two-player games: sources.py.
 """
 
 from __future__ import annotations
@@ -31,30 +31,18 @@ import gymnasium
 
 from envs.construct import blame
 from envs.masks import KEY, Masks, masks_in_info
-from envs.one_agent.gamecore_actors import SOURCE, has_masks, is_gamecore
+from envs.one_agent.gamecore_actors import has_masks, is_gamecore
 from envs.preprocessing import preprocessed
 from envs.settings import EnvSettings, settings_of
-from envs.sources import OfALeague, is_two_player, make_two_player
+from envs.sources import ONE_AGENT, OfALeague, is_two_player, make_two_player
 from envs.vector import VectorEnv, library
 from envs.vector.own import Factory, OwnVectorEnv, is_vector
 from envs.vector.sync import SyncVectorEnv
 from envs.vector.workers import WorkersVectorEnv
 from warren.errors import ConfigurationError
 
-# Prefix of an id -> the adapter module, imported only when an id asks for it: some sources are slow or noisy to import.
-SOURCES = {
-    "gymnasium": "envs.one_agent.gymnasium_envs",
-    "gym": "envs.one_agent.gym_envs",
-    "atari": "envs.one_agent.atari_envs",
-    "envpool": "envs.one_agent.envpool_envs",
-    "vizdoom": "envs.one_agent.vizdoom_envs",
-    "mpe": "envs.one_agent.mpe_envs",
-    "football": "envs.football.envs",
-    "fightingice": "envs.fightingice.envs",
-    SOURCE: "envs.one_agent.gamecore_actors",
-}
 USER_SOURCE = "envs.one_agent.user_envs"  # any other "left:right"
-MAY_MASK = {SOURCES["gymnasium"], SOURCES["gym"], USER_SOURCE}  # adapters of environments that may give masks
+MAY_MASK = {ONE_AGENT["gymnasium"], ONE_AGENT["gym"], USER_SOURCE}  # adapters of environments that may give masks
 
 
 def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
@@ -81,7 +69,7 @@ def reward_threshold(env_id: str) -> float | None:
     Imports no code of the user's.
     """
     source, colon, _ = env_id.partition(":")
-    if colon and source not in SOURCES:
+    if colon and source not in ONE_AGENT:
         return None
     adapter, name = _find(env_id)
     threshold: float | None = adapter.reward_threshold(name)
@@ -93,11 +81,11 @@ def _find(env_id: str) -> tuple[ModuleType, str]:
     source, colon, name = env_id.partition(":")
     if not colon:
         source, name = "gymnasium", env_id
-    elif source not in SOURCES:
+    elif source not in ONE_AGENT:
         # No class or function has a name with these: it is an id that gymnasium gets from a module.
         registered = not {"-", "/"}.isdisjoint(env_id.rpartition(":")[2])
         source, name = "gymnasium" if registered else "", env_id
-    return importlib.import_module(SOURCES.get(source, USER_SOURCE)), name
+    return importlib.import_module(ONE_AGENT.get(source, USER_SOURCE)), name
 
 
 def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any) -> VectorEnv:

@@ -1,4 +1,4 @@
-"""From the id of a two-player game to its source: one table, each source an adapter module.
+"""From an environment's id to its source: a table for two players and one for one agent, each source an adapter module.
 
 | id                                     | what it is                                                              |
 |----------------------------------------|-------------------------------------------------------------------------|
@@ -21,6 +21,7 @@ import importlib
 from types import ModuleType
 from typing import Any
 
+from envs.one_agent.gamecore_actors import SOURCE as GAMECORE
 from envs.two_player.vector_env import TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
 
@@ -31,6 +32,18 @@ SOURCES = {
     "matrix": "envs.games.matrix_games",
     "football": "envs.football.games",
     "fightingice": "envs.fightingice.games",
+}
+# The same for environments of one agent, which registry.py makes; some adapters are slow or noisy to import.
+ONE_AGENT = {
+    "gymnasium": "envs.one_agent.gymnasium_envs",
+    "gym": "envs.one_agent.gym_envs",
+    "atari": "envs.one_agent.atari_envs",
+    "envpool": "envs.one_agent.envpool_envs",
+    "vizdoom": "envs.one_agent.vizdoom_envs",
+    "mpe": "envs.one_agent.mpe_envs",
+    "football": "envs.football.envs",
+    "fightingice": "envs.fightingice.envs",
+    GAMECORE: "envs.one_agent.gamecore_actors",
 }
 # Sources whose every game is an engine or a process of its own -> how many games a league may have of it at once, for
 # one player, one batch of an evaluator, one reference: beyond that, making them takes minutes and all memory.
@@ -59,6 +72,17 @@ class OfALeague(ConfigurationError):
         )
 
 
+class OfOneAgent(ConfigurationError):
+    """Raised when a game of two players is asked for and an environment of one agent is named."""
+
+    def __init__(self, env_id: str) -> None:
+        streaming = " sampling=streaming" if env_id.startswith(f"{GAMECORE}:") else ""
+        super().__init__(
+            f"environment {env_id!r} is of one agent, and a league trains games of two players; "
+            f"train it without a league: env.id={env_id}{streaming}"
+        )
+
+
 def make_two_player(env_id: str, num_envs: int, seed: int, **parameters: Any) -> TwoPlayerVectorEnv:
     """`num_envs` games stepped together; all their chance follows from `seed`. Raises UnknownName, ConfigurationError.
 
@@ -82,6 +106,8 @@ def find(env_id: str, parameters: dict[str, Any]) -> tuple[ModuleType, str, dict
     if source in SOURCES:
         name, _, query = name.partition("?")
         return importlib.import_module(SOURCES[source]), name, {**_parse(query, env_id), **parameters}
+    if source in ONE_AGENT:
+        raise OfOneAgent(env_id)
     return importlib.import_module(USER_SOURCE), env_id, parameters
 
 

@@ -10,9 +10,9 @@ import sys
 from envs.checking import budget, one_agent, two_player
 from envs.checking.report import PROBLEMS, Report
 from envs.one_agent import user_envs
-from envs.registry import SOURCES, make
+from envs.registry import make
 from envs.settings import EnvSettings
-from envs.sources import OfALeague, is_two_player
+from envs.sources import ONE_AGENT, OfALeague, is_two_player
 from envs.two_player.vector_env import TwoPlayerVectorEnv
 from envs.vector.own import is_vector
 from warren.errors import WarrenError
@@ -38,7 +38,7 @@ def main() -> None:
 def _is_game(settings: EnvSettings) -> bool:
     """Return whether it is a game of two players: a user's own by its class, its parameters, or its product."""
     source, colon, _ = settings.id.partition(":")
-    if is_two_player(settings.id) or not colon or source in SOURCES:
+    if is_two_player(settings.id) or not colon or source in ONE_AGENT:
         return is_two_player(settings.id)
     try:
         factory = user_envs.find(settings.id)

@@ -223,6 +223,24 @@ def test_an_id_of_the_wrong_number_of_players_is_refused_with_the_reason():
         envs.make_two_player("matrix:cyclic?size", 1, seed=0)
 
 
+@pytest.mark.parametrize(
+    ("env_id", "settings"),
+    [
+        ("gamecore:examples/gamecore/actor.py:CartPole", " sampling=streaming"),
+        ("gamecore:no_such_file.py:Mine", " sampling=streaming"),
+        ("atari:pong", ""),
+        ("gym:CartPole-v1", ""),
+    ],
+)
+def test_an_environment_of_one_agent_is_sent_away_from_the_league(env_id, settings):
+    with pytest.raises(ConfigurationError) as error:
+        envs.make_two_player(env_id, 1, seed=0)
+    assert str(error.value) == (
+        f"environment {env_id!r} is of one agent, and a league trains games of two players; "
+        f"train it without a league: env.id={env_id}{settings}"
+    )
+
+
 def test_a_package_that_is_not_installed_is_named_with_the_way_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspiel", None)
     with pytest.raises(ConfigurationError, match=r"'openspiel:kuhn_poker' needs the package open_spiel .*\[games\]"):

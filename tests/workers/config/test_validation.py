@@ -309,6 +309,12 @@ def test_a_game_of_two_players_without_a_league_is_told_how_to_get_one(problems:
     )
 
 
+def test_a_game_that_drives_itself_in_a_league_is_told_how_it_is_trained(problems: Problems) -> None:
+    (line,) = problems("league=mine", "league.env=gamecore:examples/gamecore/actor.py:CartPole")
+    assert line.startswith("league: environment 'gamecore:examples/gamecore/actor.py:CartPole' is of one agent")
+    assert line.endswith("env.id=gamecore:examples/gamecore/actor.py:CartPole sampling=streaming")
+
+
 def test_an_environment_that_fails_in_its_first_steps_is_refused_at_the_start(
     problems: Problems, tmp_path: Path
 ) -> None:
