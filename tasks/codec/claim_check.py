@@ -175,7 +175,7 @@ class ClaimStore:
                 return
             if shared := claim_stub.in_shared_memory(key.removeprefix(self.prefix)):
                 folder, name = shared
-                self.client.set(key, bytes(folder.map(name, size)))
+                self.client.set(key, bytes(folder.map(name, size)), ex=int(self.kept_seconds))
                 folder.unlink(name)
             with self.client.pipeline(transaction=False) as pipe:
                 pipe.expire(key, int(self.kept_seconds))

@@ -15,15 +15,18 @@ import pytest
 import redis
 from kombu import serialization
 from support.claims import uninstall_claims
+from support.shared_place import shared_place
 from support.wire_values import same
 
 from tasks import codec
 from tasks.codec import claim_check, claim_stub
 from tasks.codec.claim_check import ClaimStore
 from tasks.codec.serializer import decode, encode
+from tasks.codec.shared_memory import SharedFolder, new_token
 from warren.errors import BrokerError, ClaimError, ClaimGone, ClaimUsed, CodecError, ConfigurationError
 
 LONG = {"obs": np.arange(300_000, dtype=np.float32), "who": "main"}  # 1.2 MB, over the default threshold
+SHARED_BODY = bytes(range(256)) * 8192  # 2 MiB
 
 
 @pytest.fixture
@@ -235,3 +238,36 @@ def test_claims_of_dead_letters_are_kept_and_no_more_than_the_newest(store, clie
     left = sorted(client.ttl(key) for key in claim_keys(client, store))
     assert left[0] <= 60 and all(seconds > 6 * 86_400 for seconds in left[1:])
     claim_check.keep(b"no claim")
+
+
+@pytest.fixture
+def in_shared_memory(store: ClaimStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedFolder, bytes]]:
+    """The folder of a worker, and the stub of a body that waits there."""
+    with shared_place(monkeypatch):
+        folder = SharedFolder(new_token())
+        assert folder.make()
+        with claim_check.shared(lambda: folder):
+            stub = store.check_in(SHARED_BODY)
+        assert len(list(folder.path.iterdir())) == 1
+        yield folder, stub
+
+
+def test_a_dead_letters_body_moves_from_shared_memory_to_redis(store, client, in_shared_memory):
+    folder, stub = in_shared_memory
+    assert not claim_keys(client, store)
+    claim_check.keep(stub)
+    assert not list(folder.path.iterdir())
+    (key,) = claim_keys(client, store)
+    assert client.ttl(key) > 6 * 86_400
+    folder.path.rmdir()  # as when its worker has ended
+    assert [claim_check.redeem(stub) for _ in range(2)] == [SHARED_BODY] * 2
+
+
+def test_a_kept_body_expires_though_its_keeper_dies_between(store, client, in_shared_memory, monkeypatch):
+    def die(transaction: bool = True) -> None:
+        raise redis.ConnectionError("the process ends here")
+
+    monkeypatch.setattr(store.client, "pipeline", die)
+    claim_check.keep(in_shared_memory[1])
+    (key,) = claim_keys(client, store)
+    assert client.ttl(key) > 6 * 86_400
