@@ -19,6 +19,7 @@ from warren.environment import secret
 from warren.errors import BrokerError, ConfigurationError, UnknownName, WarrenError
 
 URL_VARIABLE, RUN_VARIABLE = "WARREN_REDIS_URL", "WARREN_RUN"
+OF_AN_ENDED_RUN = "What a run that has ended left is shown by python -m league.replay --file runs/PROJECT/TRIAL"
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -42,14 +43,13 @@ def client(given: argparse.Namespace) -> Any:
     if not url:
         raise ConfigurationError(
             f"where Redis is was not given; give --redis URL or set {URL_VARIABLE}: for the newest run below runs/, "
-            'while it goes on, by eval "$(python -m workers.servers env)". What a run that has ended left is shown by '
-            "python -m league.replay --file runs/PROJECT/TRIAL"
+            f'while it goes on, by eval "$(python -m workers.servers env)". {OF_AN_ENDED_RUN}'
         )
     try:
         found = redis_client.connect(url)
         found.ping()
     except (redis.RedisError, ValueError) as error:
-        raise BrokerError(f"Redis does not answer ({error}); is its URL right, and is it running?") from None
+        raise BrokerError(f"Redis does not answer ({error}); is its URL right? {OF_AN_ENDED_RUN}") from None
     return found
 
 

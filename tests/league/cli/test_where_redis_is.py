@@ -1,0 +1,45 @@
+"""What the league's command lines say to someone who did not say where Redis is, or whose run has ended."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from league.cli import manage, replay, show
+from league.models.__main__ import main as models
+from league.models.command_line import RUN_VARIABLE, URL_VARIABLE
+from workers.servers.__main__ import main as servers
+
+COMMANDS = [(show.main, []), (manage.main, ["pause", "main"]), (models, ["list"])]
+OF_AN_ENDED_RUN = "python -m league.replay --file runs/PROJECT/TRIAL"
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (URL_VARIABLE, f"{URL_VARIABLE}_FILE", RUN_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(("main", "words"), COMMANDS, ids=["show", "manage", "models"])
+def test_who_names_no_redis_is_told_what_gives_it(main, words, capsys):
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: where Redis is was not given; give --redis URL or set WARREN_REDIS_URL: ")
+    assert 'eval "$(python -m workers.servers env)"' in line and line.endswith(OF_AN_ENDED_RUN)
+
+
+def test_whose_run_has_ended_is_told_what_shows_what_it_left(capsys):
+    with socket.socket() as held:  # bound, and nothing listens
+        held.bind(("127.0.0.1", 0))
+        url = f"redis://127.0.0.1:{held.getsockname()[1]}/0"
+        assert show.main(["--redis", url, "--run", "kuhn"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: Redis does not answer (") and line.endswith(OF_AN_ENDED_RUN)
+
+
+@pytest.mark.parametrize(("main", "words"), [(servers, ["env"]), (replay.main, ["--file", "runs/PROJECT/TRIAL"])])
+def test_the_commands_that_are_named_exist(main, words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    assert ended.value.code == 0, capsys.readouterr().err
