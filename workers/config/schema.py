@@ -86,7 +86,8 @@ class EnvConfig:
         """Return the settings of the environment as the package of environments takes them."""
         import envs  # and with it gymnasium, which not every command line needs
 
-        return envs.EnvSettings(**{each.name: getattr(self, each.name) for each in fields(envs.EnvSettings)})
+        given = {each.name: getattr(self, each.name) for each in fields(envs.EnvSettings)}
+        return envs.EnvSettings(**{**given, "leave_out": tuple(self.leave_out)})
 
 
 @dataclass

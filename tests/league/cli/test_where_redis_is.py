@@ -1,4 +1,4 @@
-"""What the league's command lines say to someone who did not say where Redis is, or whose run has ended."""
+"""The errors of the league's command lines where Redis is not named, or where the run has ended."""
 
 from __future__ import annotations
 
