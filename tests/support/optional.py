@@ -23,6 +23,7 @@ REMEDIES = (
     (r"onnx", EXTRA("onnx")),
     (r"kubernetes-validate|kubernetes_validate|mypy", EXTRA("dev")),
     (r"gfootball", "make gfootball"),
+    (r"optuna", EXTRA("optuna")),
     (r"Horovod", "make horovod"),
     (r"pyftg", "a virtual environment of its own, with pip install -e . pyftg (it pins an old protobuf)"),
     (r"no GPU", "a machine with a GPU and torch's build for it"),
