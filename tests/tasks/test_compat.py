@@ -385,27 +385,40 @@ def test_what_other_modules_import_is_documented_or_in_the_table():
     assert unknown == []
 
 
-# Private attributes, as they are written, that are touched beside the modules called compat.
-PRIVATE = {
-    "os._exit",  # documented
-    "asyncio._get_running_loop",  # and the one below: workers.gateway's own affair
-    "made._game",
+def touched_of_others(source: str) -> list[ast.Attribute]:
+    """Return the private attributes that a module touches by another name than self, cls and super()."""
+    names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute))
+    private = (one for one in names if one.attr.startswith("_") and not one.attr.endswith("__"))
+    return [one for one in private if ast.unparse(one.value) not in ("self", "cls", "super()")]
+
+
+def test_a_private_name_is_another_modules_though_this_one_has_such_a_name() -> None:
+    source = "class Own:\n    def make(self, other):\n        self._lock = other._lock\n        super()._lock\n"
+    assert [ast.unparse(one) for one in touched_of_others(source)] == ["other._lock"]
+
+
+# Beside the modules called compat: the private attributes, as written, of objects whose class is in the same file, ...
+VIEWED = ("_bridge_here", "_client", "_find", "_find_in", "_known", "_make_room", "_task")
+OF_THE_SAME_FILE = {
+    "tasks/client/forms.py": {"solver._middleware", *(f"self._solver.{name}" for name in VIEWED)},
+    "tasks/worker/hooks.py": {"hooks._around", "hooks._dropped"},
+    "workers/learning/metrics.py": {"progress._resumed_at"},
+    "workers/launch/folder.py": {"folder._reserve"},
+    "workers/launch/hosts/membership.py": {"presence._check"},
+}
+# ... and of others.
+OF_OTHERS = {
+    "os._exit": "*",  # documented
+    "made._game": "workers/gateway/server.py",  # of an Actor before its constructor runs
 }
 
 
 def test_no_other_module_touches_what_another_module_keeps_private():
-    foreign = []
-    for path in SOURCES:
-        own, touched = set[str](), list[ast.Attribute]()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                own.add(node.name)
-            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.endswith("__"):
-                if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
-                    own.add(node.attr)
-                else:
-                    touched.append(node)
-        for one in touched:
-            if one.attr not in own and ast.unparse(one) not in PRIVATE:
-                foreign.append(f"{path.relative_to(ROOT)}:{one.lineno}: {ast.unparse(one)}")
-    assert foreign == []
+    touched = {
+        (str(path.relative_to(ROOT)), ast.unparse(one))
+        for path in SOURCES
+        for one in touched_of_others(path.read_text())
+    }
+    known = {(file, one) for file, names in OF_THE_SAME_FILE.items() for one in names}
+    assert {(file, one) for file, one in touched - known if OF_OTHERS.get(one) not in ("*", file)} == set()
+    assert known <= touched, "what is not touched any more needs no line"
