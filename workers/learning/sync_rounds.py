@@ -22,6 +22,7 @@ LONGEST = 16.0  # times round_timeout: the longest wait between two dispatches
 STRAGGLER = 10.0  # s at least that a silent actor delays a round before other actors are asked as well
 USUAL = 5.0  # times as long as rounds usually take: the wait for a silent actor
 REPORT_EVERY = 5.0  # s between messages while waiting
+LOOK_EVERY = 1.0  # s between looks at the round under way; each look tries once to send what the servers refused
 TURN_EVERY = 0.02  # s between questions whether it is this player's turn
 
 
@@ -38,7 +39,7 @@ class Rounds:
     with the reason, and with whether it lies in the user's code; `on_waiting` with what is missing. While `held`,
     dispatches wait for `release`.
 
-    A dispatch that the servers refuse does not count, and is tried again each second.
+    A dispatch that the servers refuse does not count, and is tried again at each look (LOOK_EVERY).
 
     Each of several learners has rounds of its own, for its `share` (rank, size) of the actors; `divided`: the same
     actors each time, rather than whichever are free.
@@ -213,7 +214,7 @@ class Rounds:
 
     def _watchdog(self) -> None:
         while not self._stopping.is_set():
-            if self._awaits_turn.wait(1.0) and self._stopping.wait(TURN_EVERY):
+            if self._awaits_turn.wait(LOOK_EVERY) and self._stopping.wait(TURN_EVERY):
                 return
             try:
                 with self._lock:

@@ -158,6 +158,41 @@ def test_a_refused_dispatch_does_not_count(
     assert rounds.returned(chords.last) and given_up == []
 
 
+def test_the_first_look_after_servers_take_writes_again_sends_the_round(
+    chords: Chords, make: Callable[..., Rounds]
+) -> None:
+    """However long they refused: a look tries once, and the pause between looks does not grow."""
+    rounds = make(timeout=60.0)  # its watch does not run: the looks are made here
+    rounds.dispatch(4)
+    chords.away = True
+    with pytest.raises(ConnectionError):
+        rounds.dispatch(5)
+    for look in range(20):
+        with pytest.raises(ConnectionError):
+            rounds._check()
+        assert chords.refused == look + 2
+    chords.away = False
+    rounds._check()
+    assert [version for _, version, _ in chords.dispatched] == [4, 5]
+    rounds._check()
+    assert len(chords.dispatched) == 2 and rounds.returned(chords.last)
+
+
+def test_each_look_at_a_refused_round_comes_after_the_same_pause(
+    chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    rounds = make(timeout=60.0)
+    monkeypatch.setattr(
+        rounds._awaits_turn, "wait", lambda seconds: pauses.append(seconds) or rounds._stopping.is_set()
+    )
+    monkeypatch.setattr(rounds, "_check", lambda: rounds.stop() if len(pauses) == 12 else rounds._dispatch(5))
+    chords.away = True
+    rounds._watchdog()
+    assert pauses == [rounds_module.LOOK_EVERY] * 12 and chords.refused == 11
+    assert rounds_module.LOOK_EVERY <= 1.0, "new steps within 5 s of the servers' recovery leave no room for more"
+
+
 def test_rounds_that_keep_failing_are_given_up(chords: Chords, make: Callable[..., Rounds]) -> None:
     given_up: list[str] = []
     rounds = make(given_up=given_up)
