@@ -17,7 +17,6 @@ import torch
 
 import envs
 from agents import build_policy
-from agents.algorithms.registry import ALGORITHMS
 from benchmarks.apparatus.report import finish
 from warren.trees import leaves
 from workers.rollout.asked import fields_asked
@@ -25,6 +24,7 @@ from workers.rollout.vector_sampler import VectorSampler
 
 STEPS = 128  # of a segment
 WARM_UP = 2  # segments
+ON_POLICY = ("a2c", "appo", "impala", "ppo")  # those that act by the same policy
 
 
 def sampler_of(fields: Collection[str], num_envs: int, network: Mapping[str, Any]) -> VectorSampler:
@@ -42,7 +42,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     policy = build_policy(given.network, *envs.spaces("CartPole-v1"), 1)
-    fields = {name: fields_asked({"name": name}, policy) for name in ALGORITHMS}
+    fields = {name: fields_asked({"name": name}, policy) for name in ON_POLICY}
     samplers = {name: sampler_of(asked, given.envs, given.network) for name, asked in fields.items()}
     took: dict[str, list[float]] = {name: [] for name in samplers}
     size: dict[str, int] = {}

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
-from support.experience import random_trajectory
+from support.experience import ON_POLICY, random_trajectory
 
 from agents import Batch, Needs, Update, build_algorithm, build_policy
-from agents.algorithms import ALGORITHMS
 from agents.algorithms.contract import not_asked_for, provided
 from agents.trajectories import ON_REQUEST, on_policy
 
@@ -18,7 +17,7 @@ def test_a_run_provides_what_its_samplers_collect():
     assert {"extras.log_prob", "extras.value", "last.observation", "last.value", "cut.value"} == PROVIDED
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", ON_POLICY)
 def test_every_algorithm_has_what_it_needs_of_a_gathered_run_and_reads_nothing_else(name):
     policy = build_policy({}, OBSERVATIONS, Discrete(2), 1)
     algorithm = build_algorithm(name, {}, policy, 1)

@@ -10,12 +10,11 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from support import matrix_games
-from support.experience import random_trajectory
+from support.experience import ON_POLICY, random_trajectory
 from test_batches import CORES, played, recurrent
 from test_peers import InThreads
 
 from agents import build_algorithm, build_policy, checkpoints
-from agents.algorithms import ALGORITHMS
 from agents.algorithms.anchors import LAST, MAGNET, distributions, divergence
 from agents.algorithms.batches import Batch
 from warren.errors import ConfigurationError
@@ -62,7 +61,7 @@ def test_the_divergence_is_that_of_the_policy_from_the_anchor_among_legal_action
     assert divergence(policy, None, LAST, columns) is None
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", ON_POLICY)
 def test_the_magnets_gradient_is_added_by_its_coefficient(name: str) -> None:
     def gradient(coefficient: float) -> tuple[np.ndarray, dict[str, float]]:
         algorithm = made(name, magnet_coefficient=coefficient)

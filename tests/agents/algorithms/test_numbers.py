@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
-from support.experience import random_trajectory
+from support.experience import ON_POLICY, random_trajectory
 
 from agents import build_algorithm, build_policy
-from agents.algorithms import ALGORITHMS
 from agents.algorithms.late_checks import MOST, LateChecks
 from warren.errors import NotFinite
 
@@ -39,7 +38,7 @@ def same(one, other):
 
 
 @WAYS
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", ON_POLICY)
 @pytest.mark.parametrize("bad", [np.nan, 1e30])  # the square of the one that is a number is none
 def test_weights_and_optimizer_stay_and_the_term_and_its_inputs_are_named(name, bad, way):
     algorithm = make(name, way)
@@ -99,7 +98,7 @@ def test_a_gradient_that_is_none_though_the_loss_is_a_number_is_named():
         algorithm.descend(torch.sqrt((weight * 0).sum()) * 0)
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", ON_POLICY)
 def test_checks_that_wait_for_the_updates_end_change_no_bit_of_what_is_learned(name):
     outcomes = []
     for way in ("at once", "late"):

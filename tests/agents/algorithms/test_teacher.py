@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
-from support.experience import random_trajectory
+from support.experience import ON_POLICY, random_trajectory
 from test_batches import CORES, played, recurrent
 
 import envs
 from agents import build_algorithm, build_policy
-from agents.algorithms import ALGORITHMS
 from agents.algorithms.teacher import LESSON, imitation
 from agents.operators.divergences import categorical_kl, gaussian_kl
 from agents.operators.losses import teacher_loss
@@ -73,7 +72,7 @@ def weights(algorithm):
     return torch.cat([p.detach().ravel() for p in algorithm.policy.parameters()])
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", ON_POLICY)
 @pytest.mark.parametrize("space", [Discrete(3), Box(-1, 1, (2,), np.float32)], ids=["discrete", "box"])
 def test_the_term_is_the_divergence_of_the_teacher_from_the_student(name, space):
     algorithm, teacher = made(name, space), a_teacher(space)
@@ -92,7 +91,7 @@ def test_the_term_is_the_divergence_of_the_teacher_from_the_student(name, space)
     assert metrics["teacher_kl"] == pytest.approx(expected.mean().item(), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", ON_POLICY)
 def test_its_gradient_is_added_to_the_algorithms_own_by_the_coefficient(name):
     def gradient(coefficient):
         algorithm = made(name, teacher_coefficient=coefficient)
@@ -105,7 +104,7 @@ def test_its_gradient_is_added_to_the_algorithms_own_by_the_coefficient(name):
     assert three - none == pytest.approx(3 * (one - none), rel=1e-3, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("name", ON_POLICY)
 def test_without_a_coefficient_or_when_its_time_is_over_all_is_as_without_a_teacher(name):
     trained = []
     for settings in ({}, {"teacher_coefficient": 0.0}, {"teacher_anneal_steps": 100}):

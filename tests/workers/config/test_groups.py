@@ -14,7 +14,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from agents.algorithms import ALGORITHMS, a2c, appo, impala, ppo
+from agents.algorithms import ALGORITHMS, a2c, appo, dqn, impala, ppo
 from agents.networks import NETWORKS, NormalizationConfig, PrivilegedConfig
 from agents.networks.board_resnet import BoardConfig
 from agents.networks.impala_resnet import ImpalaConfig
@@ -28,7 +28,10 @@ from workers.config.overrides import compose, in_full, settings_of
 from workers.config.own_folders import OwnFolders
 from workers.config.schema import CONF, from_hydra
 
-OF_ALGORITHMS = {"a2c": a2c.A2CConfig, "appo": appo.APPOConfig, "impala": impala.IMPALAConfig, "ppo": ppo.PPOConfig}
+OF_ALGORITHMS = {
+    "a2c": a2c.A2CConfig, "appo": appo.APPOConfig, "dqn": dqn.DQNConfig, "impala": impala.IMPALAConfig,
+    "ppo": ppo.PPOConfig,
+}  # fmt: skip
 OF_NETWORKS = {
     "board_resnet": BoardConfig, "impala_resnet": ImpalaConfig, "mlp": MLPConfig, "nature_cnn": NatureCNNConfig
 }  # fmt: skip
@@ -88,7 +91,8 @@ def test_every_registered_algorithm_and_network_has_a_config_and_a_file() -> Non
 def test_every_file_of_a_group_begins_from_its_config(group: str) -> None:
     for path in CONF.glob(f"{group}/*.yaml"):
         schema = group if group == "league" else f"{group}/{path.stem}"
-        assert path.stem == "own" or f"defaults: [/schema/{schema}@_here_, _self_]" in path.read_text().splitlines()
+        place = "algorithm" if "# @package _global_" in path.read_text() else "_here_"  # it sets up a network too
+        assert path.stem == "own" or f"defaults: [/schema/{schema}@{place}, _self_]" in path.read_text().splitlines()
 
 
 def test_a_composed_run_shows_all_settings_of_its_algorithm_network_and_league() -> None:

@@ -1,0 +1,136 @@
+"""DQN: Mnih et al. 2015, with what was added to it since.
+
+Double (van Hasselt et al. 2016), dueling (Wang et al. 2016), n-step and prioritized (Hessel et al. 2018, Schaul et al.
+2016), of quantiles (Dabney et al. 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from agents.algorithms.contract import Update
+from agents.algorithms.dqn.config import DQNConfig
+from agents.algorithms.dqn.losses import value_errors
+from agents.algorithms.off_policy import OffPolicyAlgorithm, follow
+from agents.algorithms.registry import ALGORITHMS
+from agents.algorithms.transitions import Transitions, transitions
+from agents.configuration import parse
+from agents.networks import Outputs
+from agents.policies import Policy
+from agents.policies.categorical import ILLEGAL
+from agents.policies.greedy import Greedy
+from agents.trajectories import Trajectory
+from warren.errors import ConfigurationError
+
+C = TypeVar("C", bound=DQNConfig)
+
+
+class ValueLearning(OffPolicyAlgorithm[C]):
+    """A policy that acts by the values of its actions, and a target that follows it."""
+
+    fixed: ClassVar[tuple[str, ...]] = (*OffPolicyAlgorithm.fixed, "dueling", "quantiles")
+    takes_memory: ClassVar[bool] = False
+
+    def __init__(self, policy: Policy, config: C, seed: int) -> None:
+        """Raise ConfigurationError for a policy that acts otherwise, or has not the quantiles of the settings."""
+        check_policy(policy, config)
+        if policy.has_memory and not self.takes_memory:
+            raise ConfigurationError(
+                f"algorithm: {config.name!r} learns from single steps, and this network has a memory; leave out its "
+                "core, or choose algorithm=r2d2"
+            )
+        super().__init__(policy, config, seed)
+        self.target = policy.frozen_copy()
+        self.modules["target"] = self.target
+        self.learns("policy", policy)
+
+    def behaviour(self) -> dict[str, float]:
+        """Return the present epsilon, and how it is spread over actors."""
+        config = self.config
+        spread = {"epsilon_alpha": config.epsilon_alpha} if config.epsilon_alpha else {}
+        return {"epsilon": config.epsilon_at(self.steps, self.progress), **spread}
+
+    def values(self, outputs: Outputs) -> Tensor:
+        """Return what a network says of each action: [..., A, K], K quantiles or one number."""
+        assert isinstance(outputs.policy, Tensor)
+        values = outputs.policy.view(*outputs.policy.shape[:-1], -1, self.config.quantiles)
+        if self.config.dueling:
+            values = outputs.value[..., None, None] + values - values.mean((-2, -1), keepdim=True)
+        return values
+
+    def best(self, values: Tensor, target: Tensor, legal: Tensor | None) -> Tensor:
+        """Return [..., K] of `target` [..., A, K]: those of the best legal action, by `values` if double."""
+        scores = (values if self.config.double else target).mean(-1)
+        if legal is not None:
+            scores = scores.masked_fill(~legal, ILLEGAL)
+        return taken(target, scores.argmax(-1))
+
+    def moved(self) -> None:
+        """Count an update, and move the target."""
+        self.updates += 1
+        config = self.config
+        if config.target_rate < 1 or self.updates % config.target_every == 0:
+            follow(self.target, self.policy, config.target_rate)
+
+
+class DQN(ValueLearning[DQNConfig]):
+    """One step on a batch of transitions."""
+
+    def update(self, batch: Sequence[Trajectory]) -> Update:
+        """Make one step on the transitions of `batch`; priorities are the absolute errors."""
+        rate = self.set_learning_rates()
+        drawn = transitions(self.policy, batch, self.config.gamma)
+        values = self.values(self.policy.outputs(drawn.observation))
+        chosen = taken(values, drawn.action)
+        target = self._target(drawn)
+        loss = (drawn.weights * value_errors(chosen, target, self.config.huber)).mean()
+        inputs = {"value": chosen, "target": target, "reward": drawn.reward}
+        norm = self.descend("policy", loss, {"value_loss": loss}, inputs, len(target))
+        self.moved()
+        self.policy.take_in(drawn.observation)
+        error = (target.mean(-1) - chosen.detach().mean(-1)).abs()
+        terms = torch.stack([loss.detach(), norm, chosen.detach().mean(), error.mean()]).tolist()
+        metrics = dict(zip(("value_loss", "grad_norm", "value", "error"), terms, strict=True))
+        metrics |= {"learning_rate": rate, "epsilon": self.config.epsilon_at(self.steps, self.progress)}
+        return Update(metrics, error.cpu().numpy())
+
+    @torch.no_grad()
+    def _target(self, drawn: Transitions) -> Tensor:
+        target = self.values(self.target.outputs(drawn.following))
+        values = self.values(self.policy.outputs(drawn.following)) if self.config.double else target
+        best = self.best(values, target, drawn.legal)
+        return drawn.reward[:, None] + drawn.discount[:, None] * best
+
+
+def taken(values: Tensor, action: Tensor) -> Tensor:
+    """Return [..., K], the values [..., A, K] of `action` [...]."""
+    index = action[..., None, None].expand(*action.shape, 1, values.shape[-1])
+    return values.gather(-2, index).squeeze(-2)
+
+
+def check_policy(policy: Policy, config: DQNConfig) -> None:
+    """Raise ConfigurationError for a policy that does not act by the values that the settings tell of."""
+    name, distribution = config.name, policy.distribution
+    if not isinstance(distribution, Greedy):
+        raise ConfigurationError(
+            f"algorithm: {name!r} learns values of Discrete actions, and this policy over {policy.action_space} does "
+            "not act by them; set network.discrete_actions.greedy=true, or choose an algorithm for this action space"
+        )
+    if distribution.quantiles != config.quantiles:
+        raise ConfigurationError(
+            f"algorithm.quantiles: {config.quantiles} of {name!r}, but network.discrete_actions.quantiles is "
+            f"{distribution.quantiles}; give both the same number"
+        )
+    if config.dueling and not policy.has_value:
+        raise ConfigurationError(
+            f"algorithm.dueling: {name!r} needs the network's value for it; set network.value=true"
+        )
+
+
+@ALGORITHMS.register("dqn")
+def build(config: Mapping[str, Any], policy: Policy, seed: int) -> DQN:
+    return DQN(policy, parse(DQNConfig, "dqn", config), seed)

@@ -1,0 +1,150 @@
+"""Off-policy updates written down plainly, a transition at a time in float64, for tests to hold Warren's against.
+
+Nothing of Warren's algorithms is used: perceptrons are lists of (weight, bias), Adam is its formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents import Trajectory
+
+Layers = list[tuple[Tensor, Tensor]]
+
+
+def layers_of(state: Mapping[str, Tensor], prefix: str) -> Layers:
+    """Return float64 copies of a perceptron's layers, of tensors `prefix`.0.weight and so on; they want gradients."""
+    found: Layers = []
+    while f"{prefix}.{len(found)}.weight" in state:
+        weight, bias = (state[f"{prefix}.{len(found)}.{kind}"].detach().double() for kind in ("weight", "bias"))
+        found.append((weight.clone().requires_grad_(), bias.clone().requires_grad_()))
+    assert found, (prefix, list(state))
+    return found
+
+
+def perceptron(layers: Layers, x: Tensor, activation: Callable[[Tensor], Tensor] = torch.tanh) -> Tensor:
+    """Return the output for one observation [K]."""
+    for weight, bias in layers[:-1]:
+        x = activation(weight @ x + bias)
+    weight, bias = layers[-1]
+    return weight @ x + bias
+
+
+def transition(played: Trajectory, slot: int, gamma: float) -> tuple[Tensor, object, float, float, Tensor]:
+    """Return (observation, action, reward, discount, observation to bootstrap from) of one slot's sequence."""
+    reward, discount, following = 0.0, 1.0, played.last["observation"][slot]
+    for step in range(len(played.reward)):
+        reward += discount * float(played.reward[step, slot])
+        discount *= gamma
+        if played.terminated[step, slot]:
+            discount = 0.0
+            break
+        if played.truncated[step, slot]:
+            assert played.cut_at is not None and played.cut_observation is not None
+            row = played.cut_at.tolist().index([step, slot])
+            following = played.cut_observation[row]
+            break
+    first = torch.tensor(played.observation[0, slot], dtype=torch.float64)
+    return first, played.action[0, slot], reward, discount, torch.tensor(following, dtype=torch.float64)
+
+
+class Adam:
+    """Kingma and Ba 2015, algorithm 1, after the gradient was cut to `norm`."""
+
+    def __init__(self, parameters: Sequence[Tensor], rate: float, epsilon: float, norm: float = math.inf) -> None:
+        self.parameters, self.rate, self.epsilon, self.norm, self.t = list(parameters), rate, epsilon, norm, 0
+        self.m = [torch.zeros_like(one) for one in self.parameters]
+        self.v = [torch.zeros_like(one) for one in self.parameters]
+
+    def step(self, loss: Tensor) -> float:
+        """Make one step; return the gradient's norm."""
+        gradients = torch.autograd.grad(loss, self.parameters)
+        norm = math.sqrt(sum(float(one.square().sum()) for one in gradients))
+        self.t += 1
+        for place, (one, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
+            cut = gradient * min(1.0, self.norm / (norm + 1e-6))
+            self.m[place] = 0.9 * self.m[place] + 0.1 * cut
+            self.v[place] = 0.999 * self.v[place] + 0.001 * cut**2
+            mean, square = self.m[place] / (1 - 0.9**self.t), self.v[place] / (1 - 0.999**self.t)
+            with torch.no_grad():
+                one -= self.rate * mean / (square.sqrt() + self.epsilon)
+        return norm
+
+
+def flat(*networks: Layers) -> Iterator[Tensor]:
+    """Yield all weights and biases."""
+    for layers in networks:
+        for weight, bias in layers:
+            yield weight
+            yield bias
+
+
+def copied(layers: Layers) -> Layers:
+    """Return a copy that wants no gradients."""
+    return [(weight.detach().clone(), bias.detach().clone()) for weight, bias in layers]
+
+
+def towards(target: Layers, layers: Layers, rate: float) -> None:
+    """Move `target` by Polyak's average."""
+    for one, now in zip(flat(target), flat(layers), strict=True):
+        with torch.no_grad():
+            one.copy_((1 - rate) * one + rate * now)
+
+
+def quantile_loss(values: Tensor, targets: Tensor, kappa: float) -> Tensor:
+    """Return equation 10 of Dabney et al. 2018, by its two sums."""
+    total = torch.zeros((), dtype=torch.float64)
+    for i, value in enumerate(values):
+        tau = (2 * i + 1) / (2 * len(values))
+        for target in targets:
+            u = target - value
+            huber = 0.5 * u**2 if abs(u.item()) <= kappa else kappa * (u.abs() - 0.5 * kappa)
+            total = total + abs(tau - (1.0 if u.item() < 0 else 0.0)) * huber / kappa / len(targets)
+    return total
+
+
+class PlainDQN:
+    """Mnih et al. 2015 with its additions; `advantage` and `value` are the network's two perceptrons."""
+
+    def __init__(self, state: Mapping[str, Tensor], *, actions: int, quantiles: int, double: bool, dueling: bool,
+                 gamma: float, rate: float, epsilon: float, norm: float, huber: float) -> None:  # fmt: skip
+        self.actions, self.quantiles, self.double, self.dueling = actions, quantiles, double, dueling
+        self.gamma, self.huber = gamma, huber
+        self.networks = [layers_of(state, "network.policy_trunk.layers")]
+        if dueling:
+            self.networks.append(layers_of(state, "network.value_trunk.layers"))
+        self.targets = [copied(layers) for layers in self.networks]
+        self.adam = Adam(list(flat(*self.networks)), rate, epsilon, norm)
+
+    def q(self, networks: list[Layers], observation: Tensor) -> Tensor:
+        """Return [A, K]."""
+        advantage = perceptron(networks[0], observation)
+        if self.dueling:
+            advantage = perceptron(networks[1], observation) + advantage - advantage.sum() / len(advantage)
+        return advantage.reshape(self.actions, self.quantiles)
+
+    def update(self, played: Trajectory, weights: np.ndarray | None) -> tuple[list[float], float]:
+        """Make one step; return (absolute error of each slot, norm of the gradient)."""
+        loss, errors = torch.zeros((), dtype=torch.float64), []
+        slots = played.num_slots
+        for slot in range(slots):
+            observation, action, reward, discount, following = transition(played, slot, self.gamma)
+            theirs = self.q(self.targets, following)
+            chooser = self.q(self.networks, following) if self.double else theirs
+            means = [one.mean().item() for one in chooser]
+            best = means.index(max(means))
+            target = (reward + discount * theirs[best]).detach()
+            value = self.q(self.networks, observation)[int(action)]  # type: ignore[call-overload]
+            if self.quantiles == 1:
+                u = (value - target)[0]
+                own = 0.5 * u**2 if abs(u.item()) <= self.huber else self.huber * (u.abs() - 0.5 * self.huber)
+            else:
+                own = quantile_loss(value, target, self.huber)
+            loss = loss + (1.0 if weights is None else float(weights[slot])) * own / slots
+            errors.append(abs((target.mean() - value.mean()).item()))
+        return errors, self.adam.step(loss)
