@@ -26,6 +26,7 @@ class Transitions:
     discount: Tensor  # float32 [N]: of the value of `following`; 0 after a termination
     following: Leaves  # [N, ...]: the observation after those steps, or the one that the episode was cut off at
     legal: Tensor | None  # bool [N, A]: actions at `following`; None: all
+    legal_now: Tensor | None  # bool [N, A]: actions at `observation`; None: all
     weights: Tensor  # float32 [N]: of each in the loss
 
 
@@ -66,6 +67,7 @@ def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Tr
         discount=tensor((gamma ** goes_on.sum(0) * ~over).astype(np.float32)),
         following=policy.leaves(following),
         legal=None if legal is None else tensor(legal),
+        legal_now=None if drawn.action_mask is None else map_tree(lambda leaf: tensor(leaf[0]), drawn.action_mask),
         weights=torch.ones(drawn.num_slots, device=device) if weights is None else tensor(weights),
     )
 

@@ -66,17 +66,17 @@ class Normalized(Network):
         return None if self.values is None else self.values.moments.deviation.float()
 
     def step(self, observation: Leaves, memory: Memory) -> tuple[Outputs, Memory]:
-        outputs, memory = self.network.step(self._normalized(observation), memory)
+        outputs, memory = self.network.step(self.normalized(observation), memory)
         return self._denormalized(outputs), memory
 
     def act(self, observation: Leaves, memory: Memory) -> tuple[Leaves, Memory]:
-        return self.network.act(self._normalized(observation), memory)
+        return self.network.act(self.normalized(observation), memory)
 
     def value(self, observation: Leaves, memory: Memory) -> Tensor:
-        return self._in_units(self.network.value(self._normalized(observation), memory))
+        return self._in_units(self.network.value(self.normalized(observation), memory))
 
     def unroll(self, observation: Leaves, memory: Memory, begins: Tensor) -> tuple[Outputs, Memory]:
-        outputs, memory = self.network.unroll(self._normalized(observation), memory, begins)
+        outputs, memory = self.network.unroll(self.normalized(observation), memory, begins)
         return self._denormalized(outputs), memory
 
     @torch.no_grad()
@@ -100,7 +100,8 @@ class Normalized(Network):
     def _moments(self) -> list[tuple[str, RunningMoments]]:
         return [(name, cast(RunningMoments, part)) for name, part in zip(self._names, self.observations, strict=True)]
 
-    def _normalized(self, observation: Leaves) -> Leaves:
+    def normalized(self, observation: Leaves) -> Leaves:
+        """Return leaves by their moments."""
         if isinstance(observation, Tensor):
             for _, moments in self._moments():
                 observation = moments.normalize(observation, self._clip)

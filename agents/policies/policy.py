@@ -165,6 +165,10 @@ class Policy(ActingPolicy):
         if isinstance(self.network, Normalized):
             self.network.take_in(observation, target)
 
+    def normalized(self, observation: Leaves) -> Leaves:
+        """Return an observation in tensors as the network sees it, by its running moments if it has some."""
+        return self.network.normalized(observation) if isinstance(self.network, Normalized) else observation
+
     def statistics(self, output: Any) -> Any:
         """Return what determines the distribution of an `Evaluation.output`; of a Dict or Tuple, leaf name -> that."""
         return self.distribution.statistics(output)

@@ -148,3 +148,117 @@ class PlainDQN:
             loss = loss + (1.0 if weights is None else float(weights[slot])) * own / slots
             errors.append(abs((target.mean() - value.mean()).item()))
         return errors, self.adam.step(loss)
+
+
+def log_density(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (tanh(mean + std noise), its log-density): appendix C of Haarnoja et al. 2018, an action at a time."""
+    log_std = log_std.clamp(-20, 2)
+    u = mean + log_std.exp() * noise
+    gaussian = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
+    return u.tanh(), (gaussian - torch.log(1 - u.tanh() ** 2)).sum()
+
+
+class PlainCritics:
+    """Networks of relu layers, with targets."""
+
+    def __init__(self, state: Mapping[str, Tensor], count: int, rate: float, epsilon: float) -> None:
+        self.networks = [layers_of(state, f"networks.{index}.policy_trunk.layers") for index in range(count)]
+        self.targets = [copied(layers) for layers in self.networks]
+        self.adam = Adam(list(flat(*self.networks)), rate, epsilon)
+
+    def values(self, networks: list[Layers], *seen: Tensor) -> list[Tensor]:
+        """Return each network's output for an observation, and for an action if it is given after it."""
+        return [perceptron(layers, torch.cat(seen), torch.relu) for layers in networks]
+
+    def least(self, networks: list[Layers], *seen: Tensor) -> Tensor:
+        """Return the least of them."""
+        return torch.stack(self.values(networks, *seen)).min(0).values
+
+
+class PlainSAC:
+    """Haarnoja et al. 2018, algorithm 1; with `actions` Christodoulou 2019."""
+
+    def __init__(self, policy: Mapping[str, Tensor], critics: Mapping[str, Tensor], *, gamma: float, rate: float,
+                 epsilon: float, tau: float, temperature: float, target_entropy: float,
+                 actions: int = 0) -> None:  # fmt: skip
+        self.policy = layers_of(policy, "network.policy_trunk.layers")
+        self.critics = PlainCritics(critics, 2, rate, epsilon)
+        self.log_alpha = torch.tensor([math.log(temperature)], dtype=torch.float64, requires_grad=True)
+        self.of_policy = Adam(list(flat(self.policy)), rate, epsilon)
+        self.of_alpha = Adam([self.log_alpha], rate, epsilon)
+        self.gamma, self.tau, self.target_entropy, self.actions = gamma, tau, target_entropy, actions
+
+    def soft(self, networks: list[Layers], observation: Tensor, noise: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+        """Return (soft value, entropy or minus a log-density)."""
+        output = perceptron(self.policy, observation)
+        if self.actions:
+            p = output.exp() / output.exp().sum()
+            least = self.critics.least(networks, observation)
+            return (p * (least - alpha * p.log())).sum(), -(p * p.log()).sum()
+        half = len(output) // 2
+        action, log_pi = log_density(output[:half], output[half:], noise)
+        return self.critics.least(networks, observation, action)[0] - alpha * log_pi, -log_pi
+
+    def update(self, played: Trajectory, weights: np.ndarray, noises: tuple[Tensor, Tensor]) -> list[float]:
+        """Make one step with these draws for next and present actions; return the mean absolute errors."""
+        alpha, slots = math.exp(self.log_alpha.item()), played.num_slots
+        loss, errors = torch.zeros((), dtype=torch.float64), []
+        for slot in range(slots):
+            seen, action, reward, discount, following = transition(played, slot, self.gamma)
+            target = reward + discount * self.soft(self.critics.targets, following, noises[0][slot], alpha)[0].detach()
+            if self.actions:
+                values = [one[int(action)] for one in self.critics.values(self.critics.networks, seen)]  # type: ignore[call-overload]
+            else:
+                taken = torch.tensor(action, dtype=torch.float64).tanh()
+                values = [one[0] for one in self.critics.values(self.critics.networks, seen, taken)]
+            loss = loss + sum(float(weights[slot]) * 0.5 * (value - target) ** 2 for value in values) / slots
+            errors.append(sum(abs((value - target).item()) for value in values) / 2)
+        self.critics.adam.step(loss)
+        both = [
+            self.soft(self.critics.networks, transition(played, slot, 1.0)[0], noises[1][slot], alpha)
+            for slot in range(slots)
+        ]
+        self.of_policy.step(-torch.stack([value for value, _ in both]).mean())
+        entropies = torch.stack([entropy for _, entropy in both]).detach()
+        self.of_alpha.step((self.log_alpha.exp() * (entropies - self.target_entropy)).mean())
+        for target_layers, layers in zip(self.critics.targets, self.critics.networks, strict=True):
+            towards(target_layers, layers, self.tau)
+        return errors
+
+
+class PlainTD3:
+    """Fujimoto et al. 2018, algorithm 1; DDPG with one critic, `every` of 1 and no noise."""
+
+    def __init__(self, policy: Mapping[str, Tensor], critics: Mapping[str, Tensor], *, count: int, gamma: float,
+                 rate: float, epsilon: float, tau: float, every: int, clip: float) -> None:  # fmt: skip
+        self.policy = layers_of(policy, "network.policy_trunk.layers")
+        self.target = copied(self.policy)
+        self.critics = PlainCritics(critics, count, rate, epsilon)
+        self.of_policy = Adam(list(flat(self.policy)), rate, epsilon)
+        self.gamma, self.tau, self.every, self.clip, self.updates = gamma, tau, every, clip, 0
+
+    def update(self, played: Trajectory, noise: Tensor) -> list[float]:
+        """Make one step with this noise on the target policy's actions [N, A]; return the mean absolute errors."""
+        loss, errors, slots = torch.zeros((), dtype=torch.float64), [], played.num_slots
+        for slot in range(slots):
+            seen, action, reward, discount, following = transition(played, slot, self.gamma)
+            chosen = perceptron(self.target, following).tanh() + noise[slot].clamp(-self.clip, self.clip)
+            value = self.critics.least(self.critics.targets, following, chosen.clamp(-1, 1))[0]
+            target = (reward + discount * value).detach()
+            taken = torch.tensor(action, dtype=torch.float64)
+            values = [one[0] for one in self.critics.values(self.critics.networks, seen, taken)]
+            loss = loss + sum(0.5 * (one - target) ** 2 for one in values) / slots
+            errors.append(sum(abs((one - target).item()) for one in values) / len(values))
+        self.critics.adam.step(loss)
+        self.updates += 1
+        if self.updates % self.every == 0:
+            gain = torch.zeros((), dtype=torch.float64)
+            for slot in range(slots):
+                seen = transition(played, slot, 1.0)[0]
+                act = perceptron(self.policy, seen).tanh()
+                gain = gain + perceptron(self.critics.networks[0], torch.cat([seen, act]), torch.relu)[0] / slots
+            self.of_policy.step(-gain)
+            pairs = [(self.target, self.policy), *zip(self.critics.targets, self.critics.networks, strict=True)]
+            for target_layers, layers in pairs:
+                towards(target_layers, layers, self.tau)
+        return errors

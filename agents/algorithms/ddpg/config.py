@@ -1,0 +1,18 @@
+"""Settings of DDPG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.algorithms.td3.config import TD3Config
+
+
+@dataclass(frozen=True)
+class DDPGConfig(TD3Config):
+    """Settings of `ddpg`: those of TD3, with other defaults."""
+
+    critics: int = 1  # networks of the value, of whose targets the least counts
+    policy_every: int = 1  # updates of the critics for each of the policy and of all targets
+    target_noise: float = 0.0  # deviation of the noise on the target policy's action, in halves of the range
+
+    name = "ddpg"

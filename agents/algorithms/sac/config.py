@@ -1,0 +1,28 @@
+"""Settings of SAC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.algorithms.critics import CriticsConfig
+from agents.algorithms.settings import Allowed
+
+
+@dataclass(frozen=True)
+class SACConfig(CriticsConfig):
+    """Settings of `sac`, beside those of CriticsConfig."""
+
+    temperature: float = 1.0  # of the entropy in what is maximised; where it is tuned, at the beginning
+    tuned: bool = True  # by gradient, so that the policy's entropy becomes target_entropy
+    target_entropy: float | None = None  # null: -1 an action dimension; of Discrete actions entropy_share
+    entropy_share: float = 0.89  # of Discrete actions, part of the largest entropy that the policy is to have
+    temperature_rate: float = 1.0  # the temperature's learning rate is so many times the policy's
+
+    name = "sac"
+
+    def allowed(self) -> Allowed:
+        return super().allowed() | {
+            "temperature": ("above 0, or 0 where it is not tuned", self.temperature > 0 or not self.tuned),
+            "entropy_share": ("within 0 and 1", 0 <= self.entropy_share <= 1),
+            "temperature_rate": ("above 0", self.temperature_rate > 0),
+        }

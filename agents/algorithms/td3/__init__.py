@@ -1,0 +1,6 @@
+"""Deterministic policy gradients: TD3, and as its settings DDPG."""
+
+from agents.algorithms.td3.algorithm import TD3
+from agents.algorithms.td3.config import TD3Config
+
+__all__ = ["TD3", "TD3Config"]

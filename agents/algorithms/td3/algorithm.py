@@ -1,0 +1,90 @@
+"""TD3: Fujimoto et al. 2018; with one critic, no delay and no smoothing DDPG, Lillicrap et al. 2016."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from agents.algorithms.contract import Update
+from agents.algorithms.critics import ActorAndCritics
+from agents.algorithms.off_policy import follow
+from agents.algorithms.registry import ALGORITHMS
+from agents.algorithms.td3.config import TD3Config
+from agents.algorithms.transitions import Transitions, transitions
+from agents.configuration import parse
+from agents.policies import Policy
+from agents.policies.bounded import Deterministic
+from agents.spaces import Leaves
+from agents.trajectories import Trajectory
+from warren.errors import ConfigurationError
+
+
+class TD3(ActorAndCritics[TD3Config]):
+    """One step of the critics on a batch of transitions; of the policy and all targets with every `policy_every`-th."""
+
+    fixed: ClassVar[tuple[str, ...]] = (*ActorAndCritics.fixed, "critics")
+
+    def __init__(self, policy: Policy, config: TD3Config, seed: int) -> None:
+        """Raise ConfigurationError for a policy that is not deterministic."""
+        if not isinstance(policy.distribution, Deterministic):
+            raise ConfigurationError(
+                f"algorithm: {config.name!r} trains policies of one action in a Box with bounds, not a "
+                f"{type(policy.distribution).__name__} over {policy.action_space}; for a Box set "
+                "network.box_actions={deterministic: true}"
+            )
+        super().__init__(policy, config, seed, config.critics)
+        self.target_policy = policy.frozen_copy()
+        self.modules["policy_target"] = self.target_policy
+        self._last: dict[str, Tensor] = {}  # of the policy's last step
+
+    def behaviour(self) -> dict[str, float]:
+        """Return an epsilon of 1 for the first `random_steps`, then the noise."""
+        noise, theta = self.config.noise, self.config.noise_theta
+        told = {"noise": noise} if theta is None else {"noise": noise, "noise_theta": theta}
+        return super().behaviour() or told
+
+    def update(self, batch: Sequence[Trajectory]) -> Update:
+        """Make one step; priorities are the critics' mean absolute errors."""
+        rate, policy = self.set_learning_rates(), self.policy
+        drawn = transitions(policy, batch, self.config.gamma)
+        seen = self.seen(drawn.observation)
+        terms: dict[str, Tensor] = {}
+        target = self._target(drawn)
+        values = self.critics(seen, policy.distribution.bounded(drawn.action))
+        error = self.learn_critics(drawn, values, target, terms)
+        self.updates += 1
+        if self.updates % self.config.policy_every == 0:
+            self.critics.requires_grad_(False)
+            loss = -self.critics(seen, _action(policy, drawn.observation))[0].mean()
+            self.critics.requires_grad_(True)
+            norm = self.descend("policy", loss, {"policy_loss": loss}, {}, len(target))
+            self._last = {"policy_loss": loss.detach(), "grad_norm": norm}
+            self.moved()
+            follow(self.target_policy, policy, self.config.target_rate)
+        policy.take_in(drawn.observation)
+        terms |= self._last
+        metrics = dict(zip(terms, torch.stack([term.reshape(()) for term in terms.values()]).tolist(), strict=True))
+        return Update(metrics | {"learning_rate": rate}, error.cpu().numpy())
+
+    @torch.no_grad()
+    def _target(self, drawn: Transitions) -> Tensor:
+        config, action = self.config, _action(self.target_policy, drawn.following)
+        if config.target_noise:
+            noise = torch.empty(action.shape).normal_(0, config.target_noise, generator=self.generator)
+            noise = noise.clamp(-config.target_noise_clip, config.target_noise_clip)
+            action = self.policy.distribution.noisy(action, noise.to(action.device))
+        value: Tensor = self.targets(self.seen(drawn.following), action).amin(0)
+        return drawn.reward + drawn.discount * value
+
+
+def _action(policy: Policy, observation: Leaves) -> Tensor:
+    action: Tensor = policy.distribution.mode(policy.outputs(observation).policy)
+    return action
+
+
+@ALGORITHMS.register("td3")
+def build(config: Mapping[str, Any], policy: Policy, seed: int) -> TD3:
+    return TD3(policy, parse(TD3Config, "td3", config), seed)

@@ -1,0 +1,33 @@
+"""Settings of TD3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.algorithms.critics import CriticsConfig
+from agents.algorithms.settings import Allowed, Scheduled
+
+
+@dataclass(frozen=True)
+class TD3Config(CriticsConfig):
+    """Settings of `td3`, beside those of CriticsConfig."""
+
+    learning_rate: Scheduled = 1e-3
+    critics: int = 2  # networks of the value, of whose targets the least counts
+    policy_every: int = 2  # updates of the critics for each of the policy and of all targets
+    target_noise: float = 0.2  # deviation of the noise on the target policy's action, in halves of the range
+    target_noise_clip: float = 0.5  # this noise is cut to it
+    noise: float = 0.1  # deviation of the noise on what actors do, in halves of the range
+    noise_theta: float | None = None  # part of it that is forgotten a step (Ornstein-Uhlenbeck); null: all
+
+    name = "td3"
+
+    def allowed(self) -> Allowed:
+        return super().allowed() | {
+            "critics": ("at least 1", self.critics >= 1),
+            "policy_every": ("at least 1", self.policy_every >= 1),
+            "target_noise": ("at least 0", self.target_noise >= 0),
+            "target_noise_clip": ("at least 0", self.target_noise_clip >= 0),
+            "noise": ("at least 0", self.noise >= 0),
+            "noise_theta": ("within 0 and 1, or null", self.noise_theta is None or 0 <= self.noise_theta <= 1),
+        }
