@@ -1,5 +1,7 @@
 """From an environment's id to the environment: one table of sources, each an adapter module with a `make`.
 
+What it makes is a gymnasium.Env, or one of PettingZoo's, whose agents learn together (many_agents/).
+
 | id                                | what it is                                                    |
 |-----------------------------------|---------------------------------------------------------------|
 | `CartPole-v1`                     | gymnasium's                                                   |
@@ -7,7 +9,8 @@
 | `atari:pong`                      | Atari games, preprocessed as usual                            |
 | `envpool:Pong-v5`                 | envpool's, many at once in C++                                |
 | `vizdoom:basic`                   | ViZDoom's scenarios                                           |
-| `mpe:simple`                      | the multi-particle environments of one agent                  |
+| `mpe:simple_spread`               | the multi-particle environments, of one agent or several      |
+| `pettingzoo:pistonball_v6`        | PettingZoo's, with env.together: agents that learn together   |
 | `football:academy_corner`         | Google Research Football, against its own AI                  |
 | `fightingice:zen`                 | FightingICE, against one of its AIs or chance                 |
 | `minigrid:MiniGrid-Empty-5x5-v0`  | gymnasium's own form: what a module (or file.py) registers    |
@@ -23,18 +26,22 @@ The modules by prefix, and the table of two-player games: sources.py.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 
 from envs.construct import blame
+from envs.many_agents.team import METHODS, Team, as_parallel
+from envs.many_agents.vector import AgentsVectorEnv
 from envs.masks import KEY, Masks, masks_in_info
 from envs.one_agent.gamecore_actors import has_masks, is_gamecore
 from envs.preprocessing import preprocessed
 from envs.settings import EnvSettings, settings_of
 from envs.sources import ONE_AGENT, OfALeague, is_two_player, make_two_player
+from envs.two_player.vector_env import PLAYERS
 from envs.vector import VectorEnv, library
 from envs.vector.own import Factory, OwnVectorEnv, is_vector
 from envs.vector.sync import SyncVectorEnv
@@ -52,15 +59,43 @@ def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
     imported or its constructor fails (names the line of the user's code).
     """
     settings = settings_of(env, kwargs)
-    if is_two_player(settings.id):
+    if of_two_players(settings):
         raise OfALeague(settings.id)
     adapter, name = _find(settings.id)
     preset = getattr(adapter, "preset", None)
     given = {**(preset(name, settings.resolved()) if preset else {}), **settings.kwargs}
-    made: gymnasium.Env = adapter.make(name, **given)
-    if settings.action_masks:
-        made = masks_in_info(made)
+    found: Any = adapter.make(name, **given)
+    if hasattr(found, "possible_agents"):
+        return _team(found, settings)
+    if problems := list(settings.unfit_for(1)):
+        raise ConfigurationError(problems)
+    made: gymnasium.Env = masks_in_info(found) if settings.action_masks else found
     return preprocessed(made, settings) if settings.wraps else made
+
+
+def of_two_players(settings: EnvSettings) -> bool:
+    """Return whether the settings name a source of games of two players, and not their agents together."""
+    return is_two_player(settings.id) and not settings.together
+
+
+def _team(found: Any, settings: EnvSettings) -> Team:
+    """Return a game of PettingZoo's for agents that learn together. Raises OfALeague, ConfigurationError."""
+    agents = len(found.possible_agents)
+    if agents == PLAYERS and not _together(settings):
+        raise OfALeague(settings.id)
+    if (parallel := as_parallel(found, settings.id)) is None:
+        raise ConfigurationError(
+            f"environment {settings.id!r} made a {type(found).__name__}, which has agents, and not the methods of "
+            f"PettingZoo's ParallelEnv: {', '.join(METHODS)}"
+        )
+    if problems := list(settings.unfit_for(agents)):
+        raise ConfigurationError(problems)
+    return Team(parallel, settings)
+
+
+def _together(settings: EnvSettings) -> bool:
+    """Return whether two agents are to learn together: where a league could have the game, only if it is said."""
+    return settings.together or settings.id.partition(":")[0] == "mpe"
 
 
 def reward_threshold(env_id: str) -> float | None:
@@ -105,12 +140,19 @@ def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any)
 def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = None) -> VectorEnv:
     """Make the copies `slots`, of `of` in all, in this process."""
     with blame(f"{len(slots)} copies of environment {settings.id!r}"):
-        if by_library(settings):
+        library_has_it, own = by_library(settings), own_vector(settings)
+        if (library_has_it or own is not None) and (problems := list(settings.unfit_for(1))):
+            raise ConfigurationError(problems)
+        if library_has_it:
             return library.make(settings, len(slots), seed)
-        if (own := own_vector(settings)) is not None:
+        if own is not None:
             rewards, masked = settings.rewards(), settings.action_masks
             return OwnVectorEnv(settings.id, own, len(slots), seed, settings.kwargs, rewards, masked)
-        copies, masked = [partial(make, settings)] * len(slots), settings.action_masks
+        first, masked = make(settings), settings.action_masks
+        if isinstance(first, Team):
+            teams = [first, *(make(settings) for _ in slots[1:])]
+            return AgentsVectorEnv(cast(list[Team], teams), seed, settings.rewards(), slots.start, of)
+        copies: list[Callable[[], gymnasium.Env]] = [lambda: first, *[partial(make, settings)] * (len(slots) - 1)]
         return SyncVectorEnv(copies, seed, settings.rewards(), slots.start, of, masked)
 
 
@@ -157,11 +199,15 @@ def describe(env: str | EnvSettings, **kwargs: Any) -> Described:
     Raises what `make` raises, and ConfigurationError for what goes wrong in its reset.
     """
     settings = settings_of(env, kwargs)
-    if is_gamecore(settings.id) or is_two_player(settings.id):
+    if is_gamecore(settings.id) or of_two_players(settings):
         return Described(*spaces(settings), not is_gamecore(settings.id) or has_masks(settings.id))
     made = make(settings)
     try:
         actions = made.action_space
+        if isinstance(made, Team):
+            with blame(f"environment {settings.id!r}: reset()"):
+                made.reset()
+            return Described(made.observation_space, actions, made.masked)
         may = settings.action_masks and _find(settings.id)[0].__name__ in MAY_MASK and Masks.of(actions) is not None
         if not may:
             return Described(made.observation_space, actions, False)
@@ -178,7 +224,7 @@ def spaces(env: str | EnvSettings, **kwargs: Any) -> tuple[gymnasium.Space[Any],
     Of a two-player game: those of either player.
     """
     settings = settings_of(env, kwargs)
-    if is_two_player(settings.id):
+    if of_two_players(settings):
         games = make_two_player(settings.id, 1, 0, **settings.kwargs)
         games.close()
         return games.single_observation_space, games.single_action_space

@@ -11,6 +11,7 @@ from envs.rewards import Rewards
 from warren.errors import ConfigurationError, unknown_name
 
 VECTORIZATIONS = ("auto", "library", "sync")
+TEAM_REWARDS = ("mean", "sum")
 # What a name of `preprocessing` stands for; a setting that is given wins over it. atari: Mnih et al. 2015 (Nature), as
 # Stable-Baselines3 and most others have it, but for the "fire" that begins some games, which an agent can learn.
 PREPROCESSINGS: dict[str, dict[str, Any]] = {
@@ -45,6 +46,10 @@ class EnvSettings:
     reward_scale: float = 1.0
     reward_clip: float | None = None
     action_masks: bool = True
+    together: bool = False
+    agent_id: bool = False
+    state: bool = False
+    team_reward: str | None = None
 
     def problems(self, num_envs: int | None = None) -> Iterator[str]:
         """Everything wrong with the settings by themselves, each "env.NAME: what and the remedy"."""
@@ -64,6 +69,8 @@ class EnvSettings:
             yield "env.frame_skip: adds up rewards of one number; leave it out, or env.reward_channels"
         if self.channel_values and len(self.reward_channels) < 2:
             yield "env.channel_values: it takes several channels; declare them: +env.reward_channels={A: 1, B: 0.5}"
+        if self.team_reward is not None and self.team_reward not in TEAM_REWARDS:
+            yield f"env.team_reward: {unknown_name('team_reward', self.team_reward, TEAM_REWARDS)}"
         if self.workers > 0:
             yield from self._of_workers(num_envs)
 
@@ -106,6 +113,24 @@ class EnvSettings:
     def value_channels(self) -> Mapping[str, float]:
         """Channels that have a value each, by name; none where the reward is one number to who learns."""
         return self.reward_channels if self.channel_values else {}
+
+    def unfit_for(self, agents: int) -> Iterator[str]:
+        """Yield a sentence for each setting that an environment of so many agents does not take."""
+        if agents == 1:
+            for name in ("together", "agent_id", "state", "team_reward"):
+                if getattr(self, name):
+                    yield f"env.{name}: {self.id!r} has one agent, for whom it says nothing; leave it out"
+            return
+        for name in ("frame_skip", "noop_start", "grey", "resize", "episodic_life", "frame_stack"):
+            if getattr(self.resolved(), name):
+                yield f"env.{name}: {self.id!r} has {agents} agents, and this is for one; leave it out"
+        if self.reward_channels:
+            yield f"env.reward_channels: agents that learn together have one reward each ({self.id!r}); leave it out"
+        if self.workers:
+            yield (
+                f"env.workers: games of several agents ({self.id!r}) are stepped by the actor itself; leave it out, "
+                "and take more actors"
+            )
 
     @property
     def wraps(self) -> bool:

@@ -33,7 +33,8 @@ SOURCES = {
     "football": "envs.football.games",
     "fightingice": "envs.fightingice.games",
 }
-# The same for environments of one agent, which registry.py makes; some adapters are slow or noisy to import.
+# The same for environments of one agent, or of agents that learn together, which registry.py makes; some adapters are
+# slow or noisy to import.
 ONE_AGENT = {
     "gymnasium": "envs.one_agent.gymnasium_envs",
     "gym": "envs.one_agent.gym_envs",
@@ -43,6 +44,7 @@ ONE_AGENT = {
     "mpe": "envs.one_agent.mpe_envs",
     "football": "envs.football.envs",
     "fightingice": "envs.fightingice.envs",
+    "pettingzoo": "envs.games.pettingzoo_games",  # with env.together
     GAMECORE: "envs.one_agent.gamecore_actors",
 }
 # Sources whose every game is an engine or a process of its own -> how many games a league may have of it at once, for
@@ -68,7 +70,8 @@ class OfALeague(ConfigurationError):
     def __init__(self, env_id: str) -> None:
         super().__init__(
             f"environment {env_id!r} is a game of two players, which a league trains: "
-            f"league=mine league.env={env_id} in place of env.id={env_id}"
+            f"league=mine league.env={env_id} in place of env.id={env_id}; agents of PettingZoo's that learn together, "
+            "by one policy, have env.together=true"
         )
 
 

@@ -7,7 +7,7 @@ or that a burn-in made of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -36,17 +36,27 @@ class Minibatch:
     memory: Memory
     begins: Tensor | None = None
     head: Head | None = None  # the steps between `memory` and the unrolls' first
+    kept: Tensor | None = (
+        None  # bool [T, n]: the valid steps, where some are not; `columns` are of these alone, [B, ...]
+    )
 
     def evaluate(self, policy: Policy, exact_entropy: bool = True) -> Evaluation:
-        """Evaluate the actions under `policy`, with gradients: [B], or [T, n]."""
+        """Evaluate the actions under `policy`, with gradients: [B], or [T, n] of unrolls whose steps are all valid."""
         if self.begins is None:
             return policy.evaluate(self.observation, self.action, self.action_mask, exact_entropy)
         memory = self.memory if self.head is None else self.head.remembered(policy, self.memory)
-        return policy.unroll(self.observation, memory, self.begins, self.action, self.action_mask, exact_entropy)[0]
+        said, _ = policy.unroll(self.observation, memory, self.begins, self.action, self.action_mask, exact_entropy)
+        if (kept := self.kept) is None:
+            return said
+        return Evaluation(*(map_tree(lambda part: part[kept], part) for part in said))
 
 
 class Batch:
     """All steps of `trajectories`: [B, ...] with B the sum of T * N, or [T, N, ...] for a policy with a memory.
+
+
+    Steps that are not valid (Trajectory.valid) are left out of [B, ...]; of [T, N, ...] by `valid`, since the memory
+    goes through them. What is learned is then of the others alone: losses, means, deviations, counts.
 
     With a burn-in of B steps T counts those that follow it. Raises ValueError for unrolls of different lengths T, and
     for a burn-in that leaves none of them, or is of a policy without a memory.
@@ -63,6 +73,10 @@ class Batch:
         self.device = policy.device
         self.unrolled = unrolled or policy.has_memory
         self.burn_in = burn_in
+        self.kept: Tensor | None = None  # bool [T, N] of unrolls, None where all steps are valid
+        self._rows: np.ndarray | None = None  # bool [T * N], of a flat batch
+        if any(t.valid is not None and not t.valid.all() for t in trajectories):
+            self._find_valid([np.ones_like(t.terminated) if t.valid is None else t.valid for t in trajectories])
         self._trajectories = trajectories
         self.steps = sum(trajectory.num_steps for trajectory in trajectories)  # of environments, a burn-in's included
         lengths = {len(trajectory.terminated) for trajectory in trajectories}
@@ -93,17 +107,32 @@ class Batch:
                 )
                 self.head = Head(policy.leaves(first), begins[:burn_in])
 
-    def by_step(self) -> Batch:
-        """Return an unrolled batch without its order in time, [T * N, ...], for a policy without a memory."""
+    def by_step(self, columns: dict[str, Tensor]) -> tuple[Batch, dict[str, Tensor]]:
+        """Return an unrolled batch and its columns without their order in time, [B, ...]; for one without a memory."""
         flat = copy(self)
-        flat.unrolled, flat.begins = False, None
+        flat.unrolled, flat.begins, flat.kept = False, None, None
 
         def by_step(tree: Tree) -> Tree:
-            return map_tree(lambda tensor: tensor.flatten(0, 1), tree)
+            return self.valid(tree, always=True)
 
         flat.observation, flat.action = by_step(self.observation), by_step(self.action)
         flat.action_mask = None if self.action_mask is None else by_step(self.action_mask)
-        return flat
+        return flat, by_step(columns)
+
+    def valid(self, tree: Tree, always: bool = False) -> Tree:
+        """Return the valid steps [B, ...] of tensors shaped like the batch; the tensors, where all are valid.
+
+        `always`: without their order in time in any case.
+        """
+        if (kept := self.kept) is not None:
+            return map_tree(lambda tensor: tensor[kept], tree)
+        return map_tree(lambda tensor: tensor.flatten(0, 1), tree) if always else tree
+
+    def _find_valid(self, valid: Sequence[np.ndarray]) -> None:
+        if self.unrolled:
+            self.kept = self._tensor(np.concatenate([part[self.burn_in :] for part in valid], axis=1))
+        else:
+            self._rows = np.concatenate([part.ravel() for part in valid])
 
     def column(self, arrays: Sequence[np.ndarray]) -> Tensor:
         """Join one array [T, N, ...] of each trajectory into a tensor shaped like the batch."""
@@ -158,13 +187,15 @@ class Batch:
             whole["action_mask"] = self.action_mask
         if self.begins is not None:
             whole["begins"] = self.begins
+        if self.kept is not None:
+            whole["kept"] = self.kept
         if self.head is not None:
             whole["head"] = {"observation": self.head.observation, "begins": self.head.begins}
         whole = map_tree(shuffled, whole)
         memory = {name: tensor[order] for name, tensor in self.memory.items()}
         for here in cuts:
             parts = map_tree(part, whole)
-            head = parts.pop("head", None)
+            head, kept = parts.pop("head", None), parts.pop("kept", None)
             yield Minibatch(
                 parts.pop("observation"),
                 parts.pop("action"),
@@ -172,14 +203,28 @@ class Batch:
                 begins=parts.pop("begins", None),
                 memory={name: tensor[here] for name, tensor in memory.items()},
                 head=None if head is None else Head(**head),
-                columns=parts,
+                kept=kept,
+                columns=parts if kept is None else _at(parts, columns, kept),
             )
 
     def _join(self, *arrays: np.ndarray) -> np.ndarray:
         pinned = self.device.type == "cuda"
         if self.unrolled:
             return joined([array[self.burn_in :] for array in arrays] if self.burn_in else arrays, 1, pinned)
-        return joined([array.reshape(-1, *array.shape[2:]) for array in arrays], 0, pinned)
+        flat = joined([array.reshape(-1, *array.shape[2:]) for array in arrays], 0, pinned)
+        return flat if self._rows is None else flat[self._rows]
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
+
+
+def _at(parts: Tree, columns: Iterable[str], kept: Tensor) -> dict[str, Tensor]:
+    return {name: parts[name][kept] for name in columns}
+
+
+def of_somebody(trajectories: Sequence[Trajectory], burn_in: int = 0) -> Sequence[Trajectory]:
+    """Return the trajectories without slots that have no valid step after a burn-in: a minibatch of these is empty."""
+    if all(t.valid is None for t in trajectories):
+        return trajectories
+    kept = [t if t.valid is None else t.slots(np.flatnonzero(t.valid[burn_in:].any(0))) for t in trajectories]
+    return [t for t in kept if t.num_slots]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agents.algorithms.anchors import LAST, MAGNET, distributions, divergence
 from agents.algorithms.base import ConfiguredAlgorithm
-from agents.algorithms.batches import Batch
+from agents.algorithms.batches import Batch, of_somebody
 from agents.algorithms.burn_in import BurnInConfig
 from agents.algorithms.descent import Descent
 from agents.algorithms.gradient_config import GradientConfig
@@ -97,7 +97,9 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         return rate
 
     def scaled(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
-        """Return the trajectories of an update, their rewards scaled if `scale_rewards`; call it once."""
+        """Return the trajectories of an update, without slots where nobody decides, their rewards scaled if
+        `scale_rewards`; call it once."""
+        trajectories = of_somebody(trajectories, self.needs.burn_in)
         return self.rewards.scaled(trajectories, self.config.gamma) if self.config.scale_rewards else trajectories
 
     def cuts(self, batch: Batch, size: int) -> list[slice]:
@@ -197,7 +199,8 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         if self.descent.late is not None:
             self.descent.late.look()
         with torch.no_grad():
-            self.policy.take_in(batch.observation, None if self.policy.value_scale is None else target())
+            wanted = None if self.policy.value_scale is None else batch.valid(target())
+            self.policy.take_in(batch.valid(batch.observation), wanted)
         # Counted last: an update that a lost learner interrupts is made again, and must not count twice.
         self.steps += int(self.peers.total(torch.tensor(batch.steps, dtype=torch.float64)))
         if self.magnet is not None:

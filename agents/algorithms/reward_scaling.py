@@ -33,7 +33,8 @@ class RewardScaling:
             ended = torch.from_numpy(t.terminated | t.truncated)
             if reward.dim() > ended.dim():
                 ended = ended.unsqueeze(-1).expand_as(reward)
-            sums.append(discounted_sums(reward, ended, torch.zeros_like(reward[0]), gamma)[0].flatten())
+            found = discounted_sums(reward, ended, torch.zeros_like(reward[0]), gamma)[0]
+            sums.append((found if t.valid is None else found[torch.from_numpy(t.valid)]).flatten())
         self.moments.update(torch.cat(sums))  # in one call, as learners that train together have to
         scale = self.moments.scale
         return [replace(t, reward=scale(torch.from_numpy(t.reward), REWARD_CLIP).numpy()) for t in trajectories]

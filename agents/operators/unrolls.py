@@ -73,6 +73,11 @@ def weighted_channels(x: Tensor, coefficients: Tensor | None, scale: Tensor | No
     return x if coefficients is None else x @ coefficients
 
 
+def chosen(valid: Tensor | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Return the elements [B, ...] of tensors [T, N, ...] where `valid` bool [T, N]; for None, the tensors."""
+    return tensors if valid is None else tuple(tensor[valid] for tensor in tensors)
+
+
 def sum_from_the_end(term: Tensor, decay: Tensor) -> Tensor:
     """Return x [T, ...], x_t = term_t + decay_t x_{t+1}, x_T = 0; `decay` broadcasts to `term`. Differentiable."""
     following = torch.zeros_like(term[0])

@@ -29,6 +29,10 @@ def mismatches(data: Mapping[str, Any], spec: TrajectorySpec | None) -> Iterator
     wrong = wrong or list(wrong_cuts(data.get("cut_at"), data.get("cut_observation"), done, data["truncated"]))
     yield from wrong
     yield from problems(ArraySpec((), "int64"), data["version"], (slots,), "trajectory field version")
+    if data.get("valid") is not None:
+        yield from _invalid(data["valid"], data, (steps, slots))
+    if data.get("group") is not None:
+        yield from problems(ArraySpec((), "int64"), data["group"], (slots,), "trajectory field group")
     episodes = data["episodes"]
     if not isinstance(episodes, np.ndarray) or episodes.dtype != np.float32 or episodes.ndim != 2:
         yield "trajectory field episodes must be float32 [K, 2 or more]"
@@ -48,6 +52,16 @@ def mismatches(data: Mapping[str, Any], spec: TrajectorySpec | None) -> Iterator
                 yield f"{where} must be {' or '.join(DTYPES.get(name, ['numeric']))}, is {leaf.dtype}"
             elif leaf.shape[: len(leading)] != leading:
                 yield f"{where} must be {[*leading, '...']}, is {list(leaf.shape)}"
+
+
+def _invalid(valid: Any, data: Mapping[str, Any], shape: tuple[int, int]) -> Iterator[str]:
+    wrong = problems(ArraySpec((), "bool"), valid, shape, "trajectory field valid")
+    yield from wrong
+    if not wrong and not valid.any():
+        yield "trajectory field valid says that nobody decided anything"
+    if not wrong and (open_ends := ~(valid | data["terminated"])).any():
+        where = np.argwhere(open_ends)[0].tolist()
+        yield f"trajectory field terminated must be True at {where}, which is not valid"
 
 
 def wrong_numbers(data: Mapping[str, Any], spec: TrajectorySpec | None = None) -> Iterator[str]:

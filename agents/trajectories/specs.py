@@ -13,7 +13,7 @@ from gymnasium import spaces
 from agents.spaces import SpaceTree
 from agents.trees import ArraySpec, Spec, problems, spec_of
 
-OF_SLOTS = {"last", "version", "memory"}  # [N, ...]; all others but `episodes` are [T, N, ...]
+OF_SLOTS = {"last", "version", "memory", "group"}  # [N, ...]; all others but `episodes` are [T, N, ...]
 # Fields that samplers collect where an algorithm asks for them (agents.Needs); all others they always do.
 ON_REQUEST = ("extras.log_prob", "extras.value", "last.value", "cut.value")
 CUT_OBSERVATION = "cut.observation"  # one that they collect only where it is named

@@ -16,7 +16,7 @@ from warren.trees import Tree, map_tree
 
 STEP, SLOT = 1, 0  # the axis of slots: fields of steps are [T, N, ...], those of slots [N, ...]
 CUTS = ("cut_at", "cut_observation")
-OPTIONAL = {"memory", "action_mask", *CUTS}  # fields that a trajectory need not have
+OPTIONAL = {"memory", "action_mask", "valid", "group", *CUTS}  # fields that a trajectory need not have
 
 
 @dataclass(slots=True)
@@ -46,11 +46,15 @@ class Trajectory:
     action_mask: Tree | None = None  # bool [T, N, A]: which actions were legal (Policy.step); None where all always are
     cut_at: np.ndarray | None = None  # int64 [K, 2]: step and slot of all that is truncated alone, ascending
     cut_observation: Tree | None = None  # [K, ...]: the observations there
+    # Of agents that learn together; None where every slot decides at every step, and is on its own. A step that is not
+    # valid was nobody's decision: it has terminated, its reward is 0, and nothing is learned from it.
+    valid: np.ndarray | None = None  # bool [T, N]
+    group: np.ndarray | None = None  # int64 [N]: slots of one game have one number
 
     @property
     def num_steps(self) -> int:
-        """T * N."""
-        return self.terminated.size
+        """T * N, or those of them that are valid."""
+        return self.terminated.size if self.valid is None else int(self.valid.sum())
 
     @property
     def num_slots(self) -> int:
@@ -99,15 +103,17 @@ def concatenate(trajectories: Sequence[Trajectory]) -> Trajectory:
         raise ValueError(f"trajectories of different lengths T cannot be joined along N: {sorted(lengths)}")
     if len(trajectories) == 1:
         return trajectories[0]
-    if len({trajectory.action_mask is None for trajectory in trajectories}) != 1:
-        raise ValueError("trajectories with and without an action_mask cannot be joined")
-    if len({trajectory.cut_at is None for trajectory in trajectories}) != 1:
-        raise ValueError("trajectories with and without a cut_observation cannot be joined")
+    for name in sorted(OPTIONAL - {"memory"}):
+        if len({getattr(trajectory, name) is None for trajectory in trajectories}) != 1:
+            raise ValueError(f"trajectories with and without {name} cannot be joined")
 
     def joined(name: str) -> Any:
         values = [getattr(trajectory, name) for trajectory in trajectories]
         if values[0] is None:
             return None
+        if name == "group":
+            firsts = np.cumsum([0, *(group.max() + 1 for group in values[:-1])])
+            values = [group + first for group, first in zip(values, firsts, strict=True)]
         axis = SLOT if name in OF_SLOTS or name == "episodes" else STEP
         return map_tree(lambda *parts: np.concatenate(parts, axis=axis), *values)
 

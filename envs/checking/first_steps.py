@@ -19,7 +19,9 @@ import numpy as np
 
 from envs.checking import faults
 from envs.checking.random_actions import RandomActions
+from envs.checking.together import TeamActions
 from envs.construct import blame
+from envs.many_agents.team import Team
 from envs.registry import make
 from envs.settings import EnvSettings, settings_of
 from envs.sources import SOURCES, make_two_player
@@ -70,6 +72,9 @@ def _check(settings: EnvSettings, two_player: bool) -> None:
 def _step(settings: EnvSettings) -> None:
     env_id, rewards = settings.id, settings.rewards()
     env = make(settings)
+    if isinstance(env, Team):
+        _step_team(env)
+        return
     try:
         with blame(f"environment {env_id!r}: reset()"):
             observation, info = env.reset(seed=0)
@@ -93,6 +98,17 @@ def _step(settings: EnvSettings) -> None:
             actions.follow(info, doing)
     finally:
         env.close()
+
+
+def _step_team(team: Team) -> None:
+    actions = TeamActions(team)
+    try:
+        with blame(f"environment {team.name!r}: reset()"):
+            actions.begin(0)
+        for _ in _budget():
+            actions.step()
+    finally:
+        team.close()
 
 
 def _play(env_id: str, kwargs: Mapping[str, Any]) -> None:

@@ -7,12 +7,13 @@ import json
 import os
 import sys
 
-from envs.checking import budget, one_agent, two_player
+from envs.checking import budget, one_agent, together, two_player
 from envs.checking.report import PROBLEMS, Report
+from envs.many_agents.team import Team
 from envs.one_agent import user_envs
-from envs.registry import make
+from envs.registry import make, of_two_players
 from envs.settings import EnvSettings
-from envs.sources import ONE_AGENT, OfALeague, is_two_player
+from envs.sources import ONE_AGENT, OfALeague
 from envs.two_player.vector_env import TwoPlayerVectorEnv
 from envs.vector.own import is_vector
 from warren.errors import WarrenError
@@ -26,8 +27,11 @@ def main() -> None:
     with report.checking("settings"):
         settings.check()
     if not report.problems:
-        if _is_game(settings):
+        kind = _kind(settings)
+        if kind == "game":
             two_player.check(report, settings.id, settings.kwargs, steps)
+        elif kind == "agents":
+            together.check(report, settings, steps)
         else:
             one_agent.check(report, settings, steps)
     print(report.summary(), flush=True)
@@ -35,23 +39,28 @@ def main() -> None:
     os._exit(PROBLEMS if report.problems else 0)  # whatever threads the environment has started
 
 
-def _is_game(settings: EnvSettings) -> bool:
-    """Return whether it is a game of two players: a user's own by its class, its parameters, or its product."""
+def _kind(settings: EnvSettings) -> str:
+    """Return "game" for one of two players: a user's own by its class, its parameters, or its product; "agents" for
+    one of agents that learn together; else "one agent"."""
     source, colon, _ = settings.id.partition(":")
-    if is_two_player(settings.id) or not colon or source in ONE_AGENT:
-        return is_two_player(settings.id)
+    if of_two_players(settings):
+        return "game"
+    if not colon or source in ONE_AGENT.keys() - {"mpe", "pettingzoo"}:
+        return "one agent"
     try:
-        factory = user_envs.find(settings.id)
-        if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv):
-            return True
-        if not is_vector(factory) and {"num_envs", "seed"} <= set(inspect.signature(factory).parameters):
-            return True
-        make(settings).close()
+        if source not in ONE_AGENT:
+            factory = user_envs.find(settings.id)
+            if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv):
+                return "game"
+            if not is_vector(factory) and {"num_envs", "seed"} <= set(inspect.signature(factory).parameters):
+                return "game"
+        made = make(settings)
+        made.close()
     except OfALeague:
-        return True
+        return "game"
     except (WarrenError, ValueError):
-        return False  # the check will meet it, and say it
-    return False
+        return "one agent"  # the check will meet it, and say it
+    return "agents" if isinstance(made, Team) else "one agent"
 
 
 if __name__ == "__main__":

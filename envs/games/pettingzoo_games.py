@@ -7,6 +7,7 @@ one after the other, both from the observations before either moved. Atari games
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,32 +26,56 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> Tw
     Raises UnknownName, and ConfigurationError when a package that the game needs is missing (says which to install).
     """
     env_id = f"pettingzoo:{name}"
-    pettingzoo = require("pettingzoo", "pettingzoo", env_id)
-    known = {}
-    for full_id in pettingzoo.aec_registry:  # "classic/connect_four-v3"; every parallel game is there too
-        family, _, short_name = full_id.replace("-v", "_v").rpartition("/")
-        known[short_name] = known[f"{family}/{short_name}"] = full_id
-    try:
-        full_id = known[name.replace("-v", "_v")]
-    except KeyError:
-        raise UnknownName("environment", env_id, [f"pettingzoo:{game}" for game in known]) from None
+    full_id = _find(name)
 
     if full_id.startswith(f"{atari_games.FAMILY}/"):
         with blame(f"environment {env_id!r}"):
             return atari_games.AtariGames(env_id, full_id, num_envs, seed, **kwargs)
 
-    def make() -> Any:
-        try:
-            return pettingzoo.make("aec", full_id, **kwargs)
-        except pettingzoo.env_registry.exceptions.FailedToImport as error:
-            missing, extra = error.__cause__, full_id.partition("/")[0]
-            raise ConfigurationError(
-                f"environment {env_id!r} needs more packages ({missing}); "
-                f"install them: {pip()} install 'pettingzoo[{extra}]'"
-            ) from error
-
     with blame(f"environment {env_id!r}"):
-        return AECVectorEnv(env_id, [make] * num_envs, seed)
+        return AECVectorEnv(env_id, [partial(_make, "aec", name, full_id, kwargs)] * num_envs, seed)
+
+
+def make(name: str, **kwargs: Any) -> Any:
+    """Return PettingZoo's environment `name` itself, a parallel one where there is one, for agents that learn together.
+
+    Raises what `make_two_player` raises.
+    """
+    full_id, name = _find(name), name.partition("?")[0]
+    parallel = full_id in require("pettingzoo", "pettingzoo", f"pettingzoo:{name}").parallel_registry
+    with blame(f"environment 'pettingzoo:{name}'"):
+        return _make("parallel" if parallel else "aec", name, full_id, kwargs)
+
+
+def reward_threshold(name: str) -> float | None:
+    """Return the mean return at which `name` counts as solved: none has one."""
+    return None
+
+
+def _find(name: str) -> str:
+    """Return the id by which PettingZoo knows an environment: "classic/connect_four-v3"."""
+    env_id = f"pettingzoo:{name}"
+    pettingzoo = require("pettingzoo", "pettingzoo", env_id)
+    known: dict[str, str] = {}
+    for full_id in pettingzoo.aec_registry:  # every parallel game is there too
+        family, _, short_name = full_id.replace("-v", "_v").rpartition("/")
+        known[short_name] = known[f"{family}/{short_name}"] = full_id
+    try:
+        return known[name.replace("-v", "_v")]
+    except KeyError:
+        raise UnknownName("environment", env_id, [f"pettingzoo:{game}" for game in known]) from None
+
+
+def _make(kind: str, name: str, full_id: str, kwargs: dict[str, Any]) -> Any:
+    pettingzoo = require("pettingzoo", "pettingzoo", f"pettingzoo:{name}")
+    try:
+        return pettingzoo.make(kind, full_id, **kwargs)
+    except pettingzoo.env_registry.exceptions.FailedToImport as error:
+        missing, extra = error.__cause__, full_id.partition("/")[0]
+        raise ConfigurationError(
+            f"environment 'pettingzoo:{name}' needs more packages ({missing}); "
+            f"install them: {pip()} install 'pettingzoo[{extra}]'"
+        ) from error
 
 
 def as_aec(env: Any, env_id: str) -> Any | None:

@@ -1,5 +1,4 @@
-"""The multi-particle environments of one agent: "mpe:simple". The others have two agents or more, which are no zero-sum
-game of two: they are refused by name."""
+"""The multi-particle environments: "mpe:simple" of one agent, "mpe:simple_spread" and others of agents together."""
 
 from __future__ import annotations
 
@@ -9,24 +8,16 @@ import gymnasium
 
 from envs import named
 from envs.construct import blame, require
-from warren.errors import ConfigurationError
 
 
-def make(name: str, **kwargs: Any) -> gymnasium.Env:
-    """Return the scenario `name` of one agent. Raises UnknownName, and ConfigurationError for one of several agents."""
+def make(name: str, **kwargs: Any) -> Any:
+    """Return the scenario `name`: PettingZoo's environment, or of one agent gymnasium's. Raises UnknownName."""
     env_id = f"mpe:{name}"
     modules = require("mpe2.all_modules", "mpe2", env_id).mpe_environments
     full = named.pick("mpe", name, {module.rpartition("/")[2].rpartition("_v")[0]: module for module in modules})
     with blame(f"environment {env_id!r}"):
         env: Any = modules[full].parallel_env(**kwargs)
-        if len(env.possible_agents) != 1:
-            agents = list(env.possible_agents)
-            env.close()
-            raise ConfigurationError(
-                f"environment {env_id!r} has {len(agents)} agents, {', '.join(agents)}; "
-                "Warren trains one agent, or the two of a zero-sum game; of these environments mpe:simple has one agent"
-            )
-        return OneOfParallel(env)
+        return env if len(env.possible_agents) > 1 else OneOfParallel(env)
 
 
 def reward_threshold(name: str) -> float | None:

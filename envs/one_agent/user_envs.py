@@ -16,8 +16,8 @@ from envs.vector.own import OneOfVector, is_vector
 from warren import user_code
 
 
-def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
-    """Return the environment that `env_id` names. Raises UnknownName, ConfigurationError."""
+def make(env_id: str, **kwargs: Any) -> Any:
+    """Return the environment that `env_id` names, also PettingZoo's. Raises UnknownName, ConfigurationError."""
     factory = find(env_id)
     if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv | Rules):
         raise OfALeague(env_id)
@@ -27,8 +27,10 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
         env = factory(**kwargs)
         if isinstance(env, gymnasium.Env):
             return env
-        if isinstance(env, TwoPlayerVectorEnv) or hasattr(env, "possible_agents"):  # the latter: PettingZoo's
+        if isinstance(env, TwoPlayerVectorEnv):
             raise OfALeague(env_id)
+        if hasattr(env, "possible_agents"):  # PettingZoo's
+            return env
         return LegacyEnv(env)
 
 

@@ -41,6 +41,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     one is `info["final_obs"][i]`: what the value of a truncated episode is bootstrapped from. Where the reward has
     channels, `info["reward_channels"]` is each by itself, float64 [N, C], as the environments gave it.
 
+    `group`: int64 [N], which slots are of agents of one game, where several learn together; None elsewhere. Then
+    `info["valid"]` of reset and step, bool [N], says whose decision comes next (many_agents/vector.py).
+
     `masks`: of the actions, once a reset has shown that the environments give them; None where they do not.
     `info["action_mask"]` of reset and step is then the masks of what is decided next, as policies take them.
 
@@ -50,6 +53,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     merges_infos = True
     masks: Masks | None = None
+    group: np.ndarray | None = None
 
     def __init__(
         self,
@@ -73,6 +77,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._channel_returns = self._counts[:, 2:]
         self._finished: list[np.ndarray] = []
 
+    @property
+    def _copies(self) -> int:
+        """Return how many seeds a reset takes."""
+        return self.num_envs
+
     @abstractmethod
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         """(observation [N, ...], info) of new episodes; an environment whose seed is None goes on with its chance."""
@@ -93,13 +102,13 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._seed = None
         seeds: Sequence[int | None]
         if seed is None:
-            seeds = [None] * self.num_envs
+            seeds = [None] * self._copies
         elif isinstance(seed, Sequence):
             seeds = seed
         else:
-            seeds = [seed + i for i in range(self.num_envs)]
-        if len(seeds) != self.num_envs:
-            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
+            seeds = [seed + i for i in range(self._copies)]
+        if len(seeds) != self._copies:
+            raise ValueError(f"{len(seeds)} seeds for {self._copies} environments")
         self._counts[:] = 0
         return self._reset(seeds, options)
 
@@ -110,6 +119,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if self.rewards.channels:
             stepped.info["reward_channels"] = stepped.reward
             self._channel_returns += stepped.reward
+        self._count(total, stepped)
+        reward = self.rewards.learned_from(total)
+        return stepped.observation, reward, stepped.terminated, stepped.truncated, stepped.info
+
+    def _count(self, total: np.ndarray, stepped: Stepped) -> None:
+        """Add a step of these rewards [N] to the games under way, and end those that ended."""
         self._returns += total
         self._lengths += 1
         done = stepped.terminated | stepped.truncated
@@ -119,8 +134,6 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if len(ended):
             self._finished.append(self._counts[ended])
             self._counts[ended] = 0
-        reward = self.rewards.learned_from(total)
-        return stepped.observation, reward, stepped.terminated, stepped.truncated, stepped.info
 
     def returns_so_far(self) -> np.ndarray:
         """Return float64 [N, 2]: return and length of the games under way."""

@@ -10,6 +10,7 @@ import envs
 from envs import EnvSettings
 from envs.checking import one_agent
 from envs.checking.report import Report
+from envs.many_agents.team import Team
 from warren.errors import ConfigurationError, UnknownName
 
 
@@ -122,7 +123,10 @@ def test_envpools_cartpole_moves_as_gymnasiums_does_to_single_precision() -> Non
             assert (reward, ended) == (gained, over)
 
 
-def test_an_environment_of_several_agents_is_refused_by_name() -> None:
+def test_particles_of_several_agents_are_taken_together() -> None:
     pytest.importorskip("mpe2")
-    with pytest.raises(ConfigurationError, match=r"'mpe:simple_tag' has 4 agents, adversary_0, .*mpe:simple has one"):
-        envs.make("mpe:simple_tag")
+    team = envs.make(EnvSettings("mpe:simple_tag", state=True))
+    assert isinstance(team, Team) and len(team.agents) == 4
+    observations, info = team.reset(seed=1)
+    assert {one["observation"].shape for one in observations} == {(16,)} and info["valid"].all()  # the longest
+    assert observations[0]["state"].shape == (62,)

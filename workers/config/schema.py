@@ -78,6 +78,12 @@ class EnvConfig:
     reward_scale: float = fixed(1.0)  # a factor
     reward_clip: float | None = fixed(None)  # to -reward_clip .. reward_clip
     action_masks: bool = fixed(True)  # actions that the environment's masks forbid are not drawn; false: not looked at
+    # PettingZoo's environments: all agents learn by one policy; two agents only where this is true, else in a league
+    together: bool = fixed(False)
+    agent_id: bool = fixed(False)  # observations also say which agent sees them, under the key `agent`
+    # Observations also hold the whole game's state, under the key `state`: for the value, network.privileged=[state]
+    state: bool = fixed(False)
+    team_reward: str | None = fixed(None)  # each agent's reward is the mean or the sum of all agents'; null: its own
     # The run ends when the mean return of the last 100 training episodes reaches this; null: never. Default: the
     # environment's own reward threshold, where it has one (conf/warren.yaml).
     goal: float | None = None

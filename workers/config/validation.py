@@ -16,6 +16,7 @@ from agents import Algorithm, Policy, build_algorithm, build_policy, checkpoints
 from agents.algorithms.contract import provided
 from envs import exploitability
 from envs.check import check
+from envs.many_agents.team import Team
 from envs.sources import OfALeague, most_at_once
 from league.empirical_game.mixture import EXACT, GAMES, PAIRS
 from league.empirical_game.returns import Returns
@@ -26,7 +27,7 @@ from warren.errors import CheckpointError, ConfigurationError
 from workers.config import initial_weights, middleware, plain_checks, roles, teachers
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
-from workers.config.schema import Config
+from workers.config.schema import Config, Sampling
 
 ANY_SPACES = (spaces.Box(-1, 1, (1,)), spaces.Discrete(2))
 
@@ -78,9 +79,15 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         settings = envs.EnvSettings(settings.id, settings.kwargs)  # whether the environment exists is checked too
     try:
         observation_space, action_space = envs.spaces(settings)
-        if envs.is_two_player(config.env.id):
+        if envs.is_two_player(config.env.id) and not settings.together:
             raise OfALeague(config.env.id)
         envs.by_library(settings)
+        if config.sampling is Sampling.served and isinstance(made := envs.make(settings), Team):
+            made.close()
+            yield (
+                f"sampling: served is for one agent's environments and leagues, and {settings.id!r} has agents that "
+                "learn together; use sampling=gathered or sampling=streaming"
+            )
         if role == "train" and not envs.is_gamecore(config.env.id):
             check(settings, two_player=False)
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""Whole episodes of one agent by its likeliest actions, from the same seeds every time."""
+"""Whole episodes, of one agent or several together, by the likeliest actions, from the same seeds every time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 import envs
 from agents.policies import Policy
+from envs.many_agents.vector import OVER
 from envs.masks import KEY
 from envs.vector.base import blaming
 from warren.errors import WarrenError
@@ -51,7 +52,7 @@ class Episodes:
         env, seed = self._env, self._seed + first
         with self._resetting:
             observation, info = env.reset(seed=[seed + i for i in range(self._copies)])
-        memory = policy.initial_memory(self._copies)
+        memory = policy.initial_memory(env.num_envs)
         env.pop_episodes()
         found, going = np.zeros((self._copies, 2)), np.ones(self._copies, bool)
         for _ in range(LONGEST):
@@ -62,8 +63,9 @@ class Episodes:
             with self._stepping:
                 observation, _, terminated, truncated, info = env.step(policy.env_action(action))
             ended = terminated | truncated
-            if ended.any():
-                slots, episodes = np.flatnonzero(ended), env.pop_episodes()  # in the order of the slots
+            over_now = ended if env.group is None else info[OVER]
+            if over_now.any():
+                slots, episodes = np.flatnonzero(over_now), env.pop_episodes()  # in the order of the slots
                 counted = going[slots]
                 found[slots[counted]] = episodes[counted, :2]
                 going[slots] = False

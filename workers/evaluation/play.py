@@ -14,6 +14,7 @@ from gymnasium import error
 
 import envs
 from envs import Turn, TwoPlayerVectorEnv
+from envs.many_agents.team import Team
 from envs.one_agent.gymnasium_envs import with_pip
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
@@ -42,19 +43,12 @@ def watch(
         say(f"filming {games} episodes to {film}: every step is drawn, which takes longer than to play it")
     env = trained.make(**({"render_mode": render} if render else {}))
     found = []
+    play_one: Callable[..., tuple[float, int]] = _game if isinstance(env, Team) else _episode
     if video is not None:
         video.fps = float(env.metadata.get("render_fps") or video.fps)
     try:
         for episode in range(games):
-            observation, info = env.reset(seed=episode)
-            trained.begin()
-            total, steps, over = 0.0, 0, False
-            while not over:
-                if video is not None:
-                    video.add(env.render())
-                action = trained.act(observation, trained.legal(info), greedy=greedy)
-                observation, reward, terminated, truncated, info = env.step(action)
-                total, steps, over = total + float(reward), steps + 1, terminated or truncated
+            total, steps = play_one(trained, env, episode, greedy, video)
             found.append(total)
             say(f"episode {episode + 1}: return {total:g} in {steps} steps")
     except error.DependencyNotInstalled as missing:
@@ -66,6 +60,34 @@ def watch(
     if video is not None:
         say(f"{video.frames} frames are in {video.path}")
     say(f"mean return {returns.shown(float(np.mean(found)))} of {games} episodes")
+
+
+def _episode(trained: Trained, env: Any, seed: int, greedy: bool, video: Video | None) -> tuple[float, int]:
+    """Play an episode; return (its return, its steps)."""
+    observation, info = env.reset(seed=seed)
+    trained.begin()
+    total, steps, over = 0.0, 0, False
+    while not over:
+        if video is not None:
+            video.add(env.render())
+        action = trained.act(observation, trained.legal(info), greedy=greedy)
+        observation, reward, terminated, truncated, info = env.step(action)
+        total, steps, over = total + float(reward), steps + 1, terminated or truncated
+    return total, steps
+
+
+def _game(trained: Trained, team: Team, seed: int, greedy: bool, video: Video | None) -> tuple[float, int]:
+    """Play a game of agents together; return (the mean of their returns, its steps)."""
+    observations, info = team.reset(seed=seed)
+    trained.begin()
+    total, steps = 0.0, 0
+    while not team.over:
+        if video is not None:
+            video.add(team.render())
+        actions = trained.act_together(team, observations, info, greedy=greedy)
+        observations, reward, _, _, info = team.step(actions)
+        total, steps = total + float(reward.mean()), steps + 1
+    return total, steps
 
 
 def machine(trained: Trained, name: str, greedy: bool) -> Side:

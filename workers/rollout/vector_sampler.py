@@ -15,6 +15,7 @@ from agents.policies.segment import Segment
 from agents.trajectories import Trajectory, TrajectoryWriter
 from agents.trees import cast
 from envs import VectorEnv
+from envs.many_agents.team import VALID
 from envs.masks import KEY as MASK
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
@@ -55,6 +56,7 @@ class VectorSampler:
         with blaming(self._name, "reset()"):
             self._observation, info = vector_env.reset()
         self._mask = info[MASK] if vector_env.masks is not None else None
+        self._valid = None if vector_env.group is None else info[VALID]
         self._spec = policy.spec(self._mask is not None, fields=fields)
         self._memory = policy.initial_memory(vector_env.num_envs)
 
@@ -64,9 +66,13 @@ class VectorSampler:
         self.version = version
 
     def collect(self, budget: int) -> Trajectory:
-        """Return the next `budget` steps of every environment: T = budget, N = vector_env.num_envs."""
+        """Return the next `budget` steps of every environment: T = budget, N = vector_env.num_envs.
+
+        Of agents that learn together those who are not there take part in the forward pass, and in nothing else.
+        """
         env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
         explorer, mask = policy.explorer, self._mask
+        valid, valids = self._valid, []  # of each step, where not all slots always decide
         spec, writer = self._spec, TrajectoryWriter(self._spec, budget, env.num_envs)
         writer.start(slice(None), {name: part.cpu().numpy() for name, part in memory.items()}, self.version)
         segment = Segment(policy, self._generator, spec.extras)
@@ -81,6 +87,9 @@ class VectorSampler:
                 observation, reward, terminated, truncated, info = env.step(policy.env_action(action))
             if mask is not None:
                 mask = info[MASK]
+            if valid is not None:
+                valids.append(valid)
+                valid = info[VALID]
             if policy.channels:
                 reward = env.rewards.learned_from(info["reward_channels"])
             stepping += perf_counter() - acted
@@ -107,11 +116,14 @@ class VectorSampler:
         acting += perf_counter() - began
         if "value" in spec.last:
             last["value"] = policy.value(observation, memory)
-        self._observation, self._memory, self._mask = observation, memory, mask
-        self.env_steps += budget * env.num_envs
+        self._observation, self._memory, self._mask, self._valid = observation, memory, mask, valid
         self._timing.add("collect/environments", stepping)
         self._timing.add("collect/policy", acting)
-        return writer.trajectory(last, env.pop_episodes())
+        trajectory = writer.trajectory(last, env.pop_episodes())
+        if valids:
+            trajectory.valid, trajectory.group = np.stack(valids), env.group
+        self.env_steps += trajectory.num_steps
+        return trajectory
 
     def close(self) -> None:
         """Close the environments."""

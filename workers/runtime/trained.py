@@ -10,19 +10,22 @@ Of a league: `load("runs/kuhn/TRIAL", "main")`, any player that learned or was f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector.utils import batch_space, iterate
 
 import envs
 from agents import build_policy, checkpoints
 from agents.networks import Memory
 from agents.policies import Policy
+from envs.many_agents.team import Team
 from envs.masks import KEY, Masks
+from envs.vector.base import stacked
 from league.matchmaking.view import ModelRef
 from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName
@@ -72,6 +75,17 @@ class Trained:
         mode = "greedy" if greedy else "sample"
         action, self.memory = self.policy.act(one, self.memory, mode, mask)
         return map_tree(lambda leaf: leaf[0], self.policy.env_action(action))
+
+    def act_together(
+        self, team: Team, observations: Sequence[Any], info: Mapping[str, Any], *, greedy: bool = True
+    ) -> Any:
+        """Return an action of each agent of `team`, for what its reset or step gave; memories go on as in `act`."""
+        together = stacked(team.observation_space, observations)
+        mask = team.masks.tree(info[KEY]) if team.masks is not None and team.masked else None
+        mode = "greedy" if greedy else "sample"
+        action, self.memory = self.policy.act(together, self.memory, mode, mask)
+        actions = self.policy.env_action(action)
+        return list(iterate(batch_space(team.action_space, len(team.agents)), actions))
 
     def legal(self, info: Mapping[str, Any]) -> Any:
         """Return the mask of legal actions in an environment's `info`; None without one, or where none is wanted."""

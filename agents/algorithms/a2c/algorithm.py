@@ -46,8 +46,9 @@ class A2C(GradientAlgorithm[A2CConfig]):
             standardize=self.standardize if config.normalize_advantage else None,
             channel_coefficients=self.policy.channel_coefficients,
             value_scale=self.policy.value_scale,
+            valid=batch.kept,
         )
-        loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))
+        loss = self.with_teacher(loss, terms, *batch.valid((said.output, self.lessons(batch))))
         grad_norm = self.descend(loss, terms, inputs_of(unroll, said), steps=batch.steps)
         self.learned_from(batch, lambda: lambda_return(unroll, config.gamma, config.gae_lambda))
         metrics = {name: term.item() for name, term in terms.items()}

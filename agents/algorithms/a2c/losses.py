@@ -9,7 +9,7 @@ from torch import Tensor
 
 from agents.operators.losses import policy_gradient, value_loss
 from agents.operators.returns import lambda_return
-from agents.operators.unrolls import Unroll, weighted_channels
+from agents.operators.unrolls import Unroll, chosen, weighted_channels
 
 
 def a2c_loss(
@@ -24,21 +24,24 @@ def a2c_loss(
     standardize: Callable[[Tensor], Tensor] | None = None,
     channel_coefficients: Tensor | None = None,
     value_scale: Tensor | None = None,
+    valid: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return (loss, its terms by name without gradients) of unrolls [T, N] in which the learning weights have acted.
 
     -E[log pi A] + value_coefficient E[(G - V)^2] - entropy_coefficient E[H], with lambda returns G and A = G - V both
     constant; gae_lambda = 1 is the paper's. `unroll.value`, `log_prob` and `entropy` [T, N] have gradients. Of reward
     channels A is the sum by `channel_coefficients` [C], and the value's error the mean over them. Both are in units of
-    `value_scale`, if it is given.
+    `value_scale`, if it is given. Means are over the steps that are `valid` bool [T, N]; None: over all.
     """
     with torch.no_grad():
         target = lambda_return(unroll, gamma, gae_lambda)
         advantage = weighted_channels(target - unroll.value, channel_coefficients, value_scale)
+        target, advantage = chosen(valid, target, advantage)
         if standardize is not None:
             advantage = standardize(advantage)
+    log_prob, entropy, value = chosen(valid, log_prob, entropy, unroll.value)
     policy_term = policy_gradient(log_prob, advantage)
-    value_term = value_loss(unroll.value, target, scale=value_scale)
+    value_term = value_loss(value, target, scale=value_scale)
     entropy_term = entropy.mean()
     loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
     terms = {"policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term}

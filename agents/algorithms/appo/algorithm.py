@@ -34,7 +34,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
         batch = Batch(self.policy, trajectories, self.needs.unrolls, self.needs.burn_in)
         columns, rho = self._corrected(batch, trajectories)
         if not self.policy.has_memory:
-            batch, columns = batch.by_step(), {name: column.flatten(0, 1) for name, column in columns.items()}
+            batch, columns = batch.by_step(columns)
         history: list[dict[str, Tensor]] = []
         scale = self.policy.value_scale
         cuts = self.cuts(batch, config.minibatch_size)
@@ -64,7 +64,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
                 )
         self.learned_from(batch, lambda: columns["target"])
         metrics = {name: torch.stack([terms[name] for terms in history]).mean().item() for name in history[0]}
-        metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
+        metrics["explained_variance"] = explained_variance(*batch.valid((columns["value"], columns["target"]))).item()
         return Update(metrics | {"rho": rho, "learning_rate": learning_rate})
 
     def _corrected(self, batch: Batch, trajectories: Sequence[Trajectory]) -> tuple[dict[str, Tensor], float]:
@@ -84,7 +84,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
             "advantage": self.combined(corrected.advantage),
             **self.lessons(batch),
         }
-        return columns, corrected.rho.mean().item()
+        return columns, batch.valid(corrected.rho).mean().item()
 
 
 @ALGORITHMS.register("appo")

@@ -46,10 +46,11 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             standardize=self.standardize if config.normalize_advantage else None,
             channel_coefficients=self.policy.channel_coefficients,
             value_scale=self.policy.value_scale,
+            valid=batch.kept,
         )
-        loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))
+        loss = self.with_teacher(loss, terms, *batch.valid((said.output, self.lessons(batch))))
         inputs = inputs_of(unroll, said) | {"log_prob": behaviour}
-        grad_norm = self.descend(loss, terms, inputs, steps=behaviour.numel())
+        grad_norm = self.descend(loss, terms, inputs, steps=batch.valid(behaviour).numel())
         bars = (config.rho_bar, config.c_bar, config.lambda_)
         self.learned_from(batch, lambda: vtrace(unroll, said.log_prob, behaviour, config.gamma, *bars).target)
         metrics = {name: term.item() for name, term in terms.items()}

@@ -47,7 +47,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
         self.learned_from(batch, lambda: columns["target"])
         means = torch.stack([torch.stack(list(terms.values())) for terms in history]).mean(0)
         metrics = dict(zip(history[0], means.tolist(), strict=True))
-        metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
+        metrics["explained_variance"] = explained_variance(*batch.valid((columns["value"], columns["target"]))).item()
         metrics["learning_rate"] = learning_rate
         return Update(metrics)
 

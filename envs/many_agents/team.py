@@ -1,0 +1,141 @@
+"""A game of several agents that learn together: PettingZoo's environments, as one policy for all of them takes them.
+
+    observations, info = team.reset(seed=1)
+    while True:
+        observations, reward, terminated, truncated, info = team.step(actions)     # a list, an action of each agent
+
+Each agent has a place for the whole game, in the order of `possible_agents`. `info["valid"]` bool [P] says who is to
+decide next: who has left the game, or has not come yet, is not, and its observation is zeros. The game is over when
+nobody is. A turn-based environment is taken where PettingZoo can turn it into a parallel one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector.utils import batch_space, create_empty_array, iterate
+
+from envs.construct import require
+from envs.many_agents.places import Places
+from envs.masks import KEY
+from envs.settings import EnvSettings
+from warren.errors import ConfigurationError
+
+VALID = "valid"  # key of the info
+METHODS = ("reset", "step", "observation_space", "action_space")
+
+
+class Team(gymnasium.Env):
+    """One game. `observation_space` and `action_space` are those of an agent, the same for all (places.py)."""
+
+    def __init__(self, parallel: Any, settings: EnvSettings) -> None:
+        self.env, self.name = parallel, settings.id
+        self.agents: list[str] = list(parallel.possible_agents)
+        self._places = Places(parallel, settings)
+        self.observation_space, self.action_space = self._places.observation_space, self._places.action_space
+        self.masks, self.masked = self._places.masks, self._places.padded_actions  # known for sure after a reset
+        self.metadata = dict(getattr(parallel, "metadata", {}))
+        self.render_mode = getattr(parallel, "render_mode", None)
+        self._team_reward = settings.team_reward
+        self._absent = next(iter(iterate(batch_space(self.observation_space, 1), _zeros(self.observation_space))))
+        self.valid = np.zeros(len(self.agents), np.bool_)
+
+    @property
+    def over(self) -> bool:
+        """Return True where nobody is left to decide."""
+        return not self.valid.any()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Begin a game; without a seed its chance goes on."""
+        super().reset(seed=seed)
+        if seed is None:  # PettingZoo would draw a seed from the operating system
+            seed = int(self.np_random.integers(1 << 31))
+        observations, infos = self.env.reset(seed=seed, options=options)
+        present = set(self.env.agents)
+        self.valid = np.array([agent in present for agent in self.agents])
+        if self.over:
+            raise ValueError("began a game without any agent")
+        self.masked = self.masks is not None and self._places.give_masks(observations, infos)
+        return self._seen(observations, infos)
+
+    def step(  # type: ignore[override]
+        self, actions: Sequence[Any]
+    ) -> tuple[list[Any], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Make the actions of all who decide; the others' are not looked at.
+
+        Returns observations [P], reward float64 [P], terminated and truncated bool [P] of those who decided, info.
+        """
+        deciding = {agent: actions[i] for i, agent in enumerate(self.agents) if self.valid[i]}
+        observations, rewards, ended, cut, infos = self.env.step(deciding)
+        decided, present = self.valid, set(self.env.agents)
+        terminated, truncated = np.zeros_like(decided), np.zeros_like(decided)
+        reward = np.zeros(len(self.agents), np.float64)
+        self.valid = np.zeros_like(decided)
+        for i, agent in enumerate(self.agents):
+            reward[i] = rewards.get(agent, 0.0)
+            if decided[i]:
+                truncated[i] = cut.get(agent, False)
+                # Who is gone without a word has ended.
+                terminated[i] = ended.get(agent, agent not in present and not truncated[i])
+            self.valid[i] = agent in present and not (ended.get(agent) or cut.get(agent))
+        if self._team_reward is not None:
+            of_all = reward.sum() / (len(reward) if self._team_reward == "mean" else 1)
+            reward = np.full_like(reward, of_all)
+        reward[~decided] = 0.0
+        seen, info = self._seen(observations, infos, decided)
+        return seen, reward, terminated, truncated, info
+
+    def render(self) -> Any:
+        """Return what the environment draws."""
+        return self.env.render()
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+    def _seen(
+        self, observations: Any, infos: Any, decided: np.ndarray | None = None
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """(observation of each place, info); who has just ended is seen a last time."""
+        seen: list[Any] = []
+        state = self._places.state(observations)
+        for i, agent in enumerate(self.agents):
+            there = self.valid[i] or (decided is not None and decided[i])
+            if there and agent in observations:
+                seen.append(self._places.observation(i, observations[agent], state))
+            else:
+                if self.valid[i]:
+                    raise ValueError(f"gave no observation of agent {agent!r}, who is to decide")
+                seen.append(self._absent)
+        info: dict[str, Any] = {VALID: self.valid}
+        if self.masked:
+            info[KEY] = self._places.rows(self.valid, observations, infos)
+        return seen, info
+
+
+def as_parallel(env: Any, env_id: str) -> Any | None:
+    """Return an environment with PettingZoo's methods as a parallel one; None where it lacks some.
+
+    It need not derive from PettingZoo's classes. Raises ConfigurationError for one in turns that PettingZoo cannot turn
+    into a parallel one.
+    """
+    if not all(callable(getattr(env, name, None)) for name in METHODS):
+        return None
+    if not hasattr(env, "agent_iter"):  # which those have that are played in turns
+        return env
+    if not env.metadata.get("is_parallelizable", False):
+        raise ConfigurationError(
+            f"environment {env_id!r} is played in turns, which agents that learn together are not; make it a "
+            "ParallelEnv, or say by metadata['is_parallelizable'] that all move once in each cycle and none sees the "
+            "others' moves of it"
+        )
+    return require("pettingzoo.utils.conversions", "pettingzoo", env_id).aec_to_parallel(env)
+
+
+def _zeros(space: gymnasium.Space[Any]) -> Any:
+    return create_empty_array(space, 1, np.zeros)

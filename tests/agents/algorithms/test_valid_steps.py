@@ -1,0 +1,136 @@
+"""Steps that were nobody's decision: whatever stands in them, no weight, moment or count changes by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+
+from agents import Trajectory, build_algorithm, build_policy
+from agents.trajectories import concatenate
+from warren.errors import WireError
+
+STEPS, SLOTS = 12, 6
+NETWORKS: dict[str, dict[str, Any]] = {
+    "mlp": {"normalize_observations": True, "normalize_values": True},
+    "gru": {"core": {"name": "gru", "size": 4}, "normalize_observations": True, "normalize_values": True},
+}
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "ppo": {"minibatch_size": 24, "epochs": 2, "scale_rewards": True},
+    "a2c": {"normalize_advantage": True, "scale_rewards": True},
+    "impala": {"upgo_coefficient": 0.5, "scale_rewards": True},
+    "appo": {"minibatch_size": 24, "epochs": 2},
+}
+
+
+def policy_of(network: str) -> Any:
+    return build_policy({"hidden_sizes": [8], **NETWORKS[network]}, Box(-9, 9, (3,), np.float32), Discrete(4), 1)
+
+
+def trajectory_of(policy: Any, valid: np.ndarray, seed: int = 0, garbage: int = 1) -> Trajectory:
+    """Random steps; those that are not `valid` bool [T, N] hold what `garbage` draws."""
+    slots = valid.shape[1]
+    leaves = valid & ~np.concatenate([valid[1:], np.ones_like(valid[:1])])  # their last step
+    arrays: list[dict[str, np.ndarray]] = []
+    for generator in (np.random.default_rng(seed), np.random.default_rng(100 + garbage)):
+        truncated = generator.random(valid.shape) < 0.1
+        arrays.append({
+            "observation": generator.normal(size=(*valid.shape, 3)).astype(np.float32),
+            "action": generator.integers(0, 4, valid.shape),
+            "reward": generator.normal(size=valid.shape).astype(np.float32),
+            "log_prob": np.log(generator.uniform(0.2, 0.3, valid.shape)).astype(np.float32),
+            "value": generator.normal(size=valid.shape).astype(np.float32),
+            "truncated": truncated,
+            "terminated": ~truncated & (generator.random(valid.shape) < 0.2),
+            "cut": np.where(truncated, generator.normal(size=valid.shape), 0).astype(np.float32),
+        })  # fmt: skip
+    real, other = arrays
+
+    def mixed(name: str) -> np.ndarray:
+        mask = valid.reshape(*valid.shape, *[1] * (real[name].ndim - 2))
+        return np.where(mask, real[name], other[name])
+
+    last = np.random.default_rng(seed + 1).normal(size=(slots, 3)).astype(np.float32)
+    return Trajectory(
+        observation=mixed("observation"), action=mixed("action"), reward=np.where(valid, mixed("reward"), 0),
+        terminated=mixed("terminated") | ~valid | (leaves & ~mixed("truncated")), truncated=mixed("truncated"),
+        extras={"log_prob": mixed("log_prob"), "value": mixed("value")},
+        last={"observation": last, "value": last[:, 0].copy()}, cut={"value": mixed("cut")},
+        version=np.zeros(slots, np.int64), episodes=np.zeros((0, 2), np.float32),
+        memory={name: np.zeros((slots, *shape), np.float32) for name, shape in policy.network.memory.items()},
+        valid=valid, group=np.arange(slots) // 3,
+    )  # fmt: skip
+
+
+def trained(name: str, network: str, trajectories: list[Trajectory], policy: Any) -> tuple[dict[str, Any], Any]:
+    algorithm: Any = build_algorithm(name, ALGORITHMS[name], policy, 3)
+    metrics = algorithm.update(trajectories).metrics
+    return policy.state_dict() | algorithm.state()[0], (metrics, algorithm.steps)
+
+
+def same(one: tuple[dict[str, Any], Any], other: tuple[dict[str, Any], Any]) -> None:
+    assert one[0].keys() == other[0].keys()
+    for name in one[0]:
+        torch.testing.assert_close(one[0][name], other[0][name], rtol=1e-5, atol=1e-6, msg=name)
+    assert one[1][0] == pytest.approx(other[1][0], rel=1e-4, abs=1e-5) and one[1][1] == other[1][1]
+
+
+def some_valid() -> np.ndarray:
+    valid = np.random.default_rng(5).random((STEPS, SLOTS)) < 0.7
+    valid[0, :] = True
+    valid[7:, 1] = False  # died, and did not come back
+    return valid
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_nothing_is_learned_from_what_stands_in_steps_of_nobody(name: str, network: str, one_thread: None) -> None:
+    both = []
+    for garbage in (1, 2):
+        policy = policy_of(network)
+        both.append(trained(name, network, [trajectory_of(policy, some_valid(), garbage=garbage)], policy))
+    same(*both)
+    assert both[0][1][1] == some_valid().sum()
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_slots_of_nobody_are_as_if_they_were_not_there(name: str, network: str, one_thread: None) -> None:
+    valid = np.ones((STEPS, SLOTS), bool)
+    valid[:, 3:] = False
+    policy, again = policy_of(network), policy_of(network)
+    whole = trajectory_of(policy, valid)
+    few = replace(whole.slots(slice(3)), valid=None, group=None)
+    same(trained(name, network, [whole], policy), trained(name, network, [few], again))
+
+
+def test_a_trajectory_counts_its_valid_steps_and_keeps_groups_apart_when_joined() -> None:
+    policy, valid = policy_of("mlp"), some_valid()
+    one = trajectory_of(policy, valid)
+    both = concatenate([one, one])
+    assert one.num_steps == valid.sum() and both.num_steps == 2 * valid.sum()
+    assert both.group.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert both.slots(np.array([0, 7])).valid.tolist() == valid[:, [0, 1]].tolist()
+    again = Trajectory.from_dict(one.to_dict(), policy.spec())
+    assert again.valid is one.valid
+    with pytest.raises(ValueError, match="with and without valid"):
+        concatenate([one, replace(one, valid=None)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"valid": np.ones((STEPS, 2), bool)}, r"valid must be bool \[12, 6\], is bool \[12, 2\]"),
+        ({"group": np.zeros(SLOTS, np.int32)}, r"group must be int64 \[6\]"),
+        ({"valid": np.zeros((STEPS, SLOTS), bool), "terminated": np.ones((STEPS, SLOTS), bool)}, "nobody decided"),
+        ({"terminated": np.zeros((STEPS, SLOTS), bool)}, r"terminated must be True at \[.*\], which is not valid"),
+    ],
+)
+def test_a_wrong_field_of_agents_together_is_refused_on_arrival(changes: dict[str, Any], said: str) -> None:
+    policy = policy_of("mlp")
+    with pytest.raises(WireError, match=said):
+        Trajectory.from_dict(trajectory_of(policy, some_valid()).to_dict() | changes, policy.spec())

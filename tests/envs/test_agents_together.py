@@ -1,0 +1,178 @@
+"""Agents that learn together: games of several agents as slots of one vector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import envs
+from envs import EnvSettings
+from envs.checking import first_steps, together
+from envs.checking.report import Report
+from envs.many_agents.team import Team
+from envs.many_agents.vector import AgentsVectorEnv
+from warren.errors import ConfigurationError
+
+LAMPS = "examples/agents/lamps.py:Lamps"
+
+
+class Uneven:
+    """Agent i sees i + 1 numbers, has i + 2 actions, and leaves after i + 2 steps; the last is cut off."""
+
+    metadata: dict[str, Any] = {}
+
+    def __init__(self, agents: int = 3, fault: str = "") -> None:
+        self.possible_agents, self.fault = [f"a{i}" for i in range(agents)], fault
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Box(-9, 9, (int(agent[1]) + 1,), np.float32)
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Box(-1, 1, (1,)) if self.fault == "action" else spaces.Discrete(int(agent[1]) + 2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        self.agents, self.count = [*self.possible_agents], 0
+        return self.seen(self.agents), {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, int]) -> tuple[Any, ...]:
+        assert list(actions) == self.agents and all(a < int(agent[1]) + 2 for agent, a in actions.items())
+        self.count, acting = self.count + 1, self.agents
+        ended = {agent: self.count == int(agent[1]) + 2 for agent in acting}
+        last = self.possible_agents[-1]
+        self.agents = [agent for agent in acting if not ended[agent]]
+        if self.fault == "lost" and self.count == 2:
+            return {}, dict.fromkeys(acting, 1.0), ended, dict.fromkeys(acting, False), {}
+        rewards = {agent: float(10 ** int(agent[1])) for agent in acting}
+        cut = {agent: agent == last and ended[agent] for agent in acting}
+        return self.seen(acting), rewards, {a: ended[a] and not cut[a] for a in acting}, cut, {a: {} for a in acting}
+
+    def seen(self, agents: list[str]) -> dict[str, np.ndarray]:
+        return {agent: np.full(int(agent[1]) + 1, self.count, np.float32) for agent in agents}
+
+    def close(self) -> None: ...
+
+
+def vector_of(games: int = 2, **settings: Any) -> AgentsVectorEnv:
+    made = envs.make_vector(EnvSettings(f"{__file__}:Uneven", **settings), games, 1)
+    assert isinstance(made, AgentsVectorEnv)
+    return made
+
+
+def test_agents_are_slots_which_are_valid_while_they_are_there() -> None:
+    vector = vector_of()
+    observation, info = vector.reset()
+    assert vector.num_envs == 6 and vector.group.tolist() == [0, 0, 0, 1, 1, 1]
+    assert observation.shape == (6, 3) and info["valid"].all()
+    valid, ended, rewards = [], [], []
+    for _ in range(5):
+        observation, reward, terminated, truncated, info = vector.step(np.zeros(6, int))
+        valid.append(info["valid"][:3].tolist())
+        ended.append((terminated[:3].tolist(), truncated[:3].tolist()))
+        rewards.append(reward[:3].tolist())
+        if len(valid) in (2, 4):  # a0 has left; the game is over, and has begun anew
+            last = info["final_obs"][0 if len(valid) == 2 else 2]
+            assert last.tolist() == ([2, 0, 0] if len(valid) == 2 else [4, 4, 4])
+    assert valid == [[True] * 3, [False, True, True], [False, False, True], [True] * 3, [True] * 3]
+    no = [False] * 3
+    assert ended == [
+        (no, no), ([True, False, False], no), ([True, True, False], no),
+        ([True, True, False], [False, False, True]), (no, no),
+    ]  # fmt: skip
+    assert rewards == [[1, 10, 100], [1, 10, 100], [0, 10, 100], [0, 0, 100], [1, 10, 100]]
+    assert observation.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]] * 2  # filled up with zeros
+    assert vector.pop_episodes().tolist() == [[pytest.approx((2 + 30 + 400) / 3), 4]] * 2
+
+
+def test_actions_that_an_agent_does_not_have_are_masked() -> None:
+    vector = vector_of(1)
+    _, info = vector.reset()
+    assert vector.single_action_space == spaces.Discrete(4)
+    mine = [[True, True, False, False], [True, True, True, False], [True] * 4]
+    assert info["action_mask"].tolist() == mine
+    assert envs.describe(EnvSettings(f"{__file__}:Uneven")).masks
+
+
+@pytest.mark.parametrize(("how", "reward"), [("mean", 37.0), ("sum", 111.0)])
+def test_team_rewards_are_the_mean_or_sum_of_all_agents(how: str, reward: float) -> None:
+    vector = vector_of(1, team_reward=how)
+    vector.reset()
+    assert vector.step(np.zeros(3, int))[1].tolist() == [reward] * 3
+
+
+def test_agent_and_state_are_keys_of_observations_by_setting() -> None:
+    vector = vector_of(2, agent_id=True, state=True)
+    observation, _ = vector.reset()
+    assert observation["agent"].tolist() == [0, 1, 2] * 2
+    assert observation["state"].shape == (6, 6)  # it has no state(): all agents' observations
+    observation, *_ = vector.step(np.zeros(6, int))
+    assert observation["state"].tolist() == [[1] * 6] * 6
+    lamps = envs.make_vector(EnvSettings(LAMPS, state=True), 1, 3)
+    observation, _ = lamps.reset()
+    own = lamps.teams[0].env.state()  # type: ignore[attr-defined]
+    assert (observation["state"] == own).all() and own.any()
+
+
+def test_the_seed_repeats_all_games_and_each_game_is_another() -> None:
+    def played(seed: int) -> np.ndarray:
+        vector = envs.make_vector(LAMPS, 2, seed)
+        seen, info = [vector.reset()[0]], {}
+        del info
+        for _ in range(45):  # over the ends of games
+            seen.append(vector.step(np.ones(6, int))[0])
+        return np.stack(seen)
+
+    assert np.array_equal(played(1), played(1)) and not np.array_equal(played(1), played(2))
+    first = played(1)
+    assert not np.array_equal(first[0], first[20]) and not np.array_equal(first[0, :3], first[0, 3:])
+
+
+def test_two_agents_learn_together_where_it_is_said() -> None:
+    with pytest.raises(ConfigurationError, match=r"game of two players.* env\.together=true"):
+        envs.make(EnvSettings(f"{__file__}:Uneven", {"agents": 2}))
+    team = envs.make(EnvSettings(f"{__file__}:Uneven", {"agents": 2}, together=True))
+    assert isinstance(team, Team) and team.agents == ["a0", "a1"]
+
+
+def test_a_game_in_turns_of_pettingzoos_is_taken_as_a_parallel_one() -> None:
+    pytest.importorskip("pettingzoo")
+    vector = envs.make_vector(EnvSettings("pettingzoo:rps_v2", together=True), 2, 1)
+    vector.reset()
+    for _ in range(20):
+        *_, info = vector.step(np.ones(4, int))
+    assert info["valid"].all()
+    with pytest.raises(ConfigurationError, match="is played in turns"):
+        envs.make(EnvSettings("pettingzoo:tictactoe_v3", together=True))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "settings", "said"),
+    [
+        ("CartPole-v1", {"agent_id": True}, r"env\.agent_id: 'CartPole-v1' has one agent"),
+        (LAMPS, {"workers": 2}, r"env\.workers: games of several agents"),
+        (LAMPS, {"frame_stack": 2}, r"env\.frame_stack: .* has 3 agents"),
+        (LAMPS, {"reward_channels": {"a": 1.0, "b": 1.0}}, r"env\.reward_channels: agents that learn together"),
+        (LAMPS, {"team_reward": "max"}, r"env\.team_reward: .*mean"),
+        (f"{__file__}:Uneven", {"kwargs": {"fault": "action"}}, None),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(env_id: str, settings: dict[str, Any], said: str | None) -> None:
+    if said is None:
+        assert envs.spaces(EnvSettings(env_id, **settings))[1] == spaces.Box(-1, 1, (1,))
+        return
+    with pytest.raises(ConfigurationError, match=said):
+        envs.make_vector(EnvSettings(env_id, **settings), 2, 1)
+
+
+def test_what_an_environment_forgets_to_give_is_said() -> None:
+    with pytest.raises(ConfigurationError, match=r"gave no observation of agent 'a1', who is to decide"):
+        first_steps._step(EnvSettings(f"{__file__}:Uneven", {"fault": "lost"}))
+
+
+def test_the_check_tells_of_agents(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report()
+    together.check(report, EnvSettings(LAMPS, agent_id=True), 200)
+    told = capsys.readouterr().out
+    assert not report.problems and "3 that learn by one policy: walker_0" in told and "presence" in told
