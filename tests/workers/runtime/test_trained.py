@@ -62,6 +62,7 @@ def options(folder: Path, **given: object) -> argparse.Namespace:
         "games": 2,
         "sample": False,
         "render": None,
+        "best": False,
         "video": None,
         "player": "main",
         "against": None,
