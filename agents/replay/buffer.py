@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from agents.replay.ring import UnrollRing
 from agents.replay.sum_tree import SumTree
 from agents.trajectories import Trajectory
-from warren.errors import ConfigurationError
+from warren.errors import CheckpointError, ConfigurationError
 
 LEAST = 1e-6  # added to each priority, so that an item of priority 0 is drawn now and then
 MOST_TRIES = 1 << 16  # candidates of a draw; where fewer than one in so many may be drawn, they are counted first
@@ -153,6 +155,27 @@ class ReplayBuffer:
         there = self._counted(row) == draw.counted
         self.tree.set(draw.items[there], values[there])
         self.greatest = max(self.greatest, float(values.max()))
+
+    # In a file (agents/replay/saving.py).
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return (arrays, the rest as JSON can hold it): all that is kept, without copying it."""
+        arrays, meta = self.ring.state()
+        if self.tree is not None:
+            arrays["priorities"] = self.tree.priorities[: self.ring.filled * self.per_row]
+        mine = {"startable": self.startable, "greatest": self.greatest, "exponent": self._exponent}
+        return arrays, {**mine, "generator": self.generator.bit_generator.state, "ring": meta}
+
+    def load_state(self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+        """Take over what `state` returned. Raises CheckpointError for that of another replay."""
+        if (meta["exponent"] is None) != (self._exponent is None):
+            raise CheckpointError("it is drawn from in another way: by priority, or evenly")
+        self.ring.load_state(arrays, meta["ring"])
+        self.startable, self.greatest = meta["startable"], meta["greatest"]
+        self.generator.bit_generator.state = meta["generator"]
+        if "priorities" in arrays:
+            self.tree = SumTree(self.ring.rows * self.per_row)
+            self.tree.set_range(0, arrays["priorities"])
 
     def _counted(self, row: np.ndarray) -> np.ndarray:
         """Return what is in these rows, by its number since the beginning."""

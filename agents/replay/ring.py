@@ -19,10 +19,12 @@ from agents.replay.arrays import allocated
 from agents.trajectories import Trajectory
 from agents.trajectories.cuts import places
 from agents.trajectories.specs import OF_SLOTS
-from warren.errors import ConfigurationError
+from warren.errors import CheckpointError, ConfigurationError
 from warren.trees import Tree, leaves, map_tree, take
 
 APART = {"episodes", "cut_at", "cut_observation", "last", "observation"}  # fields that are kept in ways of their own
+OF_ROWS = ("following", "before", "startable")
+OF_ALL = ("steps", "rows", "written", "length", "keeps_cuts", "starts_only")
 STREAMS = 256  # of which more are forgotten once nothing of them is left
 
 
@@ -106,6 +108,10 @@ class UnrollRing:
                 leading = (steps + 1,) if name == "observation" else () if name in OF_SLOTS else (steps,)
                 own = leaf.shape[1:] if name in OF_SLOTS else leaf.shape[2:]
                 shapes[path] = ((self.rows, *leading, *own), leaf.dtype)
+        self._make(shapes)
+
+    def _make(self, shapes: Mapping[str, Any]) -> None:
+        """Allocate arrays of these shapes and dtypes, and what is known of each row."""
         self.arrays = allocated(shapes, self._in_memory, self._folder)
         self.flat = {
             path: array if path.partition(".")[0] in OF_SLOTS else array.reshape(-1, *array.shape[2:])
@@ -215,6 +221,65 @@ class UnrollRing:
         if kept:
             return map_tree(lambda *parts: np.stack(parts), *kept)
         return self._taken(self._like["observation"], np.zeros(0, np.int64), (0,))
+
+    # In a file.
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return (arrays, the rest as JSON can hold it): all that is kept, without copying it."""
+        filled = slice(0, self.filled)
+        arrays = {f"array.{path}": array[filled] for path, array in self.arrays.items()}
+        arrays |= {f"row.{name}": getattr(self, name)[filled] for name in OF_ROWS if self.rows}
+        cuts = [(row, step, seen) for row, kept in sorted(self.cuts.items()) for step, seen in kept]
+        arrays["cuts"] = np.array([cut[:2] for cut in cuts], np.int64).reshape(-1, 2)
+        for path, like in leaves(self._like.get("observation", ()), "cut"):
+            flat = self.flat[like]
+            seen = [dict(leaves(cut[2], "cut"))[path] for cut in cuts]
+            arrays[path] = np.stack(seen) if seen else np.zeros((0, *flat.shape[1:]), flat.dtype)
+        streams = {name: [stream.number, stream.first, stream.slots] for name, stream in self.streams.items()}
+        meta = {name: getattr(self, name) for name in OF_ALL}
+        return arrays, {**meta, "streams": streams, "like": {name: _told(tree) for name, tree in self._like.items()}}
+
+    def load_state(self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+        """Take over what `state` returned. Raises CheckpointError for that of another capacity or length."""
+        rows = max(self._capacity // meta["steps"], 1) if meta["steps"] else 0
+        if meta["length"] != self.length or meta["rows"] != rows:
+            raise CheckpointError(
+                f"it holds sequences of {meta['length']} steps in {meta['rows']} x {meta['steps']} steps, this run's "
+                f"{self.length} in {self._capacity}"
+            )
+        for name in OF_ALL:
+            setattr(self, name, meta[name])
+        if not rows:
+            return
+        self._like = {name: _understood(tree) for name, tree in meta["like"].items()}
+        kept = {name.removeprefix("array."): array for name, array in arrays.items() if name.startswith("array.")}
+        self._make({path: ((rows, *array.shape[1:]), array.dtype) for path, array in kept.items()})
+        for path, array in kept.items():
+            self.arrays[path][: len(array)] = array
+        for name in OF_ROWS:
+            getattr(self, name)[: self.filled] = arrays[f"row.{name}"]
+        self.streams = {name: Stream(*stream) for name, stream in meta["streams"].items()}
+        seen = _like_cuts(self._like["observation"])
+        for index, (row, step) in enumerate(arrays["cuts"].tolist()):
+            kept_cut = map_tree(lambda path, index=index: arrays[path][index], seen)
+            self.cuts.setdefault(row, []).append((step, kept_cut))
+
+
+def _told(tree: Tree) -> Any:
+    """Return a tree as JSON that tells a tuple from a table: [...] and {...}."""
+    if isinstance(tree, Mapping):
+        return {name: _told(part) for name, part in tree.items()}
+    return [_told(part) for part in tree] if isinstance(tree, tuple) else tree
+
+
+def _understood(told: Any) -> Tree:
+    if isinstance(told, Mapping):
+        return {name: _understood(part) for name, part in told.items()}
+    return tuple(_understood(part) for part in told) if isinstance(told, list) else told
+
+
+def _like_cuts(tree: Tree) -> Tree:
+    return map_tree(lambda path: f"cut{path.removeprefix('observation')}", tree)
 
 
 def _paths(tree: Tree, path: str) -> Tree:

@@ -121,6 +121,7 @@ RULES = (
     Rule(("evaluation", "evaluation.*"), _alone, LEAGUE, "give league.evaluation_every"),
     Rule(("evaluation.episodes", "evaluation.keep_best"), lambda config, role: config.evaluation.every is not None,
          "without evaluations", "add evaluation.every=STEPS"),
+    Rule(("replay", "replay.*"), _alone, "in a league, whose players have no replay"),
     Rule(("env.id",), _alone, LEAGUE, "give league.env"),
     Rule(("env.kwargs", "env.kwargs.*"), _alone, LEAGUE, "give league.env_kwargs"),
     Rule(("env.num_envs",), _alone, LEAGUE, "give league.games"),

@@ -61,6 +61,7 @@ def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
     found = dict(schema["Config"])
     tables = [("broker", schema["BrokerConfig"]), ("env", schema["EnvConfig"]), ("gateway", schema["GatewayConfig"])]
     tables.append(("evaluation", schema["EvaluationConfig"]))
+    tables.append(("replay", of_file(PLACE / "replay_settings.py")["ReplayConfig"]))
     tables.append(("league", of_file(PLACE / "league.py")["LeagueConfig"]))
     tables += [("algorithm", one) for one in _classes(AGENTS / "algorithms", algorithm)]
     tables += [("network", one) for one in _classes(AGENTS / "networks", network)]

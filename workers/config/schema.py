@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError
 from workers.config import groups
+from workers.config.replay_settings import ReplayConfig
 from workers.config.roles import ROLES
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class Config:
     algorithm: dict[str, Any] = fixed(default_factory=dict)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
 
     @property
     def segments_per_update(self) -> int:

@@ -24,7 +24,7 @@ from league.models.snapshots import RETURNS, STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
-from workers.config import initial_weights, middleware, plain_checks, roles, teachers
+from workers.config import initial_weights, middleware, plain_checks, replay_checks, roles, teachers
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config, Sampling
@@ -282,9 +282,10 @@ def _needs(
     config: Config, name: str, policy: Policy, algorithm: Algorithm, unroll_length: int, legal_actions: bool = False
 ) -> list[str]:
     """Return a sentence for each thing that the algorithm needs of its data and would not get."""
-    return algorithm.needs.problems(
+    lacking = algorithm.needs.problems(
         name, provided(policy.spec(legal_actions)), config.sampling.value, config.max_staleness, unroll_length
     )
+    return [*lacking, *replay_checks.problems(config, name, algorithm.needs)]
 
 
 def _peers(config: Config, name: str, algorithm: Algorithm) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from agents.trajectories import Trajectory, TrajectorySpec
 from warren.errors import WireError
 from workers.learning.data_source import Arrival, UpdateData
-from workers.runtime.segment_ledger import LEARNED
+from workers.runtime.segment_ledger import LEARNED, STORED
 
 
 class Delivery:
@@ -40,10 +40,14 @@ class Delivery:
                 self.drop([arrived], kind)
 
     def drop(self, all_arrived: Iterable[Arrival], kind: str) -> None:
-        """Count them as used without an update; `kind` says why."""
+        """Count them as used without an update of their own; `kind` says why."""
         for arrived in all_arrived:
             self.became.append((kind, arrived.payload))
             self._used.add(arrived.call)
+
+    def stored(self, all_arrived: Iterable[Arrival]) -> None:
+        """Record that they are in a replay, from which any number of updates may draw them."""
+        self.drop(all_arrived, STORED)
 
     def learned(self, data: UpdateData, refused: Mapping[int, Exception]) -> None:
         """Record an update on `data`, except those `refused`: index in it -> error."""

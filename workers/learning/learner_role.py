@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 from celery.exceptions import Reject
@@ -34,6 +34,8 @@ TROUBLES = 20  # updates in a row with a failed step after them, before the lear
 TROUBLED_FOR = 120.0  # s that this has to last: a full disk or Redis may have room again before
 KEEP_EVERY = 3.0  # s between checks of whether the pool still has the weights
 REPORT_EVERY = 5.0  # s between log lines with figures
+
+T = TypeVar("T")
 
 
 class LearnerRole:
@@ -66,19 +68,14 @@ class LearnerRole:
             if config.learner_id:
                 queue = session.topology.rank_queue(self.player, config.learner_id)
             self.rounds = Rounds(
-                session.app,
-                partial(actors_now, session),
-                config.round_timeout,
-                self.give_up,
-                player,
-                queue,
-                self.say_waiting,
-                self._rank_and_size,
-                config.deterministic,
-                self.is_its_turn,
-            )
+                session.app, partial(actors_now, session), config.round_timeout, self.give_up, player, queue,
+                self.say_waiting, self._rank_and_size, config.deterministic, self.is_its_turn,
+            )  # fmt: skip
         batch = 1 if self.rounds else config.segments_per_share
-        session.app.task(self.learn, base=BatchTask, name="learner.learn", batch=batch, ignore_result=True)
+        minimum = 1 if trainer.replaying else batch  # what is only stored need not wait for more
+        session.app.task(
+            self.learn, base=BatchTask, name="learner.learn", batch=batch, minimum=minimum, ignore_result=True
+        )
         session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)
 
     def work(self) -> int:
@@ -132,10 +129,13 @@ class LearnerRole:
             logger.warning("could not dispatch the next round, trying again soon: %s", error)
 
     def _update(self, calls: Sequence[Any]) -> list[Any]:
+        return self._looked_after(lambda: self.trainer.learn(calls))
+
+    def _looked_after(self, update: Callable[[], T]) -> T:
         """Make an update, and give up after several failures in a row: a single one may be the data's."""
         led = self.trainer.leads
         try:
-            outcomes = self.trainer.learn(calls)
+            outcomes = update()
         except Stopping as error:  # others learn from it, or nobody does
             raise Reject(str(error), requeue=True) from None
         except (NotFinite, ConfigurationError, RanksDiffer) as error:  # the next update would begin from the same fault
@@ -185,8 +185,7 @@ class LearnerRole:
         """End this process with an error; `by_user`: in the user's code or settings."""
         self.failure, self.by_user = reason, by_user
         self.begun.set()
-        if self.rounds is not None:
-            self.rounds.stop()
+        self._stop_asking()
         stop_worker()
 
     def status(self, status: int) -> int:
@@ -236,6 +235,8 @@ class LearnerRole:
         self.begun.set()
         if self.rounds is not None:
             self.rounds.start(self.trainer.progress.version)
+        elif self.trainer.replaying is not None:
+            self.trainer.replaying.start(self._looked_after)
         threading.Thread(target=self._keep, name="keeper", daemon=True).start()
 
     def _keep(self) -> None:
@@ -279,5 +280,10 @@ class LearnerRole:
         if self.trainer.ranks is not None:
             self.trainer.ranks.stop()
             self.begun.set()
+        self._stop_asking()
+
+    def _stop_asking(self) -> None:
         if self.rounds is not None:
             self.rounds.stop()
+        if self.trainer.replaying is not None:
+            self.trainer.replaying.stop()

@@ -19,6 +19,7 @@ from workers.learning.metrics import MetricsLog
 from workers.learning.player_state import PlayerState
 from workers.learning.publisher import Publisher
 from workers.learning.recorder import Recorder
+from workers.learning.replay_source import ReplaySource
 from workers.learning.settlement import Settlement
 from workers.runtime.observation_sample import FILE as RECORDED
 from workers.runtime.observation_sample import ObservationSample
@@ -47,6 +48,7 @@ class Outlets:
         self._metrics: MetricsLog | None = None
         self._checkpoint_at = time.monotonic() + self._config.checkpoint_every
         self._status_at = 0.0
+        self._replay: ReplaySource | None = None
         self._sample: ObservationSample | None = None  # of what the policy saw not long before the next checkpoint
         if state.leads:
             self.open_metrics(state.first_version)
@@ -166,6 +168,11 @@ class Outlets:
         if self._state.leads and (self._sample is None or self.checkpoint_is_due()):
             self._sample = ObservationSample.of(trajectories[0])
 
+    def keep_replay(self, replay: ReplaySource) -> None:
+        """Tell the ledger how much of what was ever stored this replay begins with."""
+        self._replay = replay
+        self.attempts.make("write down what of the replay was kept", lambda: self.settlement.keep(replay.stored))
+
     def checkpoint_is_due(self) -> bool:
         """Tell whether it is time for a checkpoint."""
         return time.monotonic() >= self._checkpoint_at
@@ -177,6 +184,9 @@ class Outlets:
     def checkpoint(self) -> None:
         """Write a checkpoint, soon, and drop the oldest over the configured number."""
         self._checkpoint_at = time.monotonic() + self._config.checkpoint_every  # also for one that fails
+        if self._replay is not None:
+            with self.timing.stage("write the replay"):
+                self._replay.save()
         name, moment = f"{self._state.progress.version:08d}", self._state.moment()
         folder, keep = self._folder / "checkpoints", self._config.checkpoints_kept
 

@@ -122,15 +122,16 @@ class PlayerState:
         algorithm = self.algorithm
         algorithm.begin_at(self.progress.steps - self.schedules_from)
         if hasattr(algorithm, "take_progress"):
-            algorithm.take_progress(self._part_of_run(seconds))
+            algorithm.take_progress(self.part_of_run(seconds))
 
     @property
     def steps_of_run(self) -> float | None:
         """Return the steps that the player makes in the whole run at its mean pace so far; None before its first."""
-        part = self._part_of_run()
+        part = self.part_of_run()
         return self.progress.steps / part if part > 0.0 else None
 
-    def _part_of_run(self, seconds: float | None = None) -> float:
+    def part_of_run(self, seconds: float | None = None) -> float:
+        """Return the part of the run, in [0, 1], that is over; `seconds`: of training, None: this learner's."""
         seconds = self.progress.training_seconds if seconds is None else seconds
         return self.config.progress(self.progress.steps / self.recipe.share, seconds)
 

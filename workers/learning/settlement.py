@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from workers.runtime.segment_ledger import Segment, Settled
+from workers.runtime.segment_ledger import Count, Segment, Settled
 from workers.runtime.session import Session
 
 MOST_SEGMENTS = 1 << 32  # of one process: a Redis bitmap ends there
@@ -49,6 +49,10 @@ class Settlement:
             with self._lock:
                 self._unsettled = telling + self._unsettled
             raise
+
+    def keep(self, kept: Count) -> None:
+        """Tell the ledger that a replay begins with `kept` of all that was stored. Raises redis.RedisError."""
+        self._session.ledger.keep(kept)
 
     # On a thread.
 

@@ -11,12 +11,15 @@ from celery.utils.log import get_logger
 from agents import Algorithm
 from workers.learning.allreduce.ranks import Ranks, Stopping
 from workers.learning.course import Course
-from workers.learning.data_source import Arrival, DataSource, OnPolicyQueue, UpdateData
+from workers.learning.data_source import Arrival, UpdateData
 from workers.learning.delivery import Delivery
 from workers.learning.metrics import Progress
 from workers.learning.outlets import Outlets
 from workers.learning.player_state import PlayerState
 from workers.learning.rank_sync import RankSync
+from workers.learning.replay_source import ReplaySource
+from workers.learning.replaying import Replaying
+from workers.learning.sources import SOURCES
 from workers.learning.updater import Updater
 
 logger = get_logger(__name__)
@@ -40,9 +43,13 @@ class Trainer:
         self.state, self.outlets, self.course, self.ranks = state, outlets, course, ranks
         self._on_finished = on_finished
         self._sync = RankSync(state, outlets, course, ranks)
-        self._source: DataSource = OnPolicyQueue(state.config.max_staleness)
-        self._updater = Updater(state, outlets, course, self._sync, self._source)
+        self._source = source = SOURCES[state.algorithm.needs.source](state)
+        self._updater = Updater(state, outlets, course, self._sync, source)
         self.outcome: dict[str, Any] | None = None
+        self.replaying: Replaying | None = None  # where updates draw from a replay
+        if isinstance(source, ReplaySource):
+            outlets.keep_replay(source)
+            self.replaying = Replaying(state, outlets, self._updater, source, self._after_update, self._is_over)
         self._idle_since: float | None = None  # when the last call of `learn` returned
 
     @property
@@ -86,8 +93,13 @@ class Trainer:
         finally:
             self._idle_since = time.perf_counter()
 
+    def _is_over(self) -> bool:
+        return self.outcome is not None
+
     def _learn(self, calls: Sequence[Any]) -> list[Any]:
         delivery = Delivery(calls, self._refuse)
+        if self.replaying is not None:
+            return self.replaying.learn(calls, delivery)
         with self.outlets.timing.stage("check"):
             delivery.read(self.state.spec, self._take)
         learned = False
@@ -135,7 +147,8 @@ class Trainer:
             given.get("number"), given.get("source"), self.progress.refused, type(error).__name__, error,
         )  # fmt: skip
 
-    def _after_update(self) -> None:
+    def _after_update(self, publishing: bool = True, telling: bool = True) -> None:
+        """Do what follows updates, or an arrival without any: `publishing` the weights, and `telling` how far it is."""
         outlets = self.outlets
         attempts, timing = outlets.attempts, outlets.timing
         attempts.begin()
@@ -144,11 +157,14 @@ class Trainer:
             if state := self.course.verdict():
                 self.finish(state)
             return
-        with timing.stage("hand out weights"):
-            attempts.make("publish the weights", outlets.hand_out)
-        with timing.stage("hand on figures"):
-            attempts.make("write the metrics", outlets.write_metrics, may_fail=True)
-        if state := self.course.verdict():
+        if publishing:
+            with timing.stage("hand out weights"):
+                attempts.make("publish the weights", outlets.hand_out)
+        state = self.course.verdict()
+        if telling or state:
+            with timing.stage("hand on figures"):
+                attempts.make("write the metrics", outlets.write_metrics, may_fail=True)
+        if state:
             self.finish(state)
         elif outlets.checkpoint_is_due():
             with timing.stage("hand on a checkpoint"):
@@ -173,6 +189,8 @@ class Trainer:
 
     def close(self) -> None:
         """Finish what is under way, leave what the course wants at the end, and leave the other ranks."""
+        if self.replaying is not None:
+            self.replaying.join()
         self.outlets.drain()
         self._sync.log_digest()
         if self.leads:

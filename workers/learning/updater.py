@@ -48,6 +48,8 @@ class Updater:
         except NO_SEGMENTS:
             raise
         except Exception:
+            if not data.arrived:  # drawn from many segments
+                raise
             self._ranks.abandon()  # they wait in the middle of an update
             found = faulty(data.batch, self._trial)
             if not found:
@@ -70,16 +72,21 @@ class Updater:
     def _update_on(self, data: UpdateData) -> None:
         state, config = self._state, self._state.config
         batch = data.batch
-        if config.deterministic:  # the same minibatches, however many actors the environments are divided among
+        if config.deterministic and data.arrived:
+            # The same minibatches, however many actors the environments are divided among.
             batch = Batch([concatenate(batch)])
         progress = state.progress
-        own = Share.of(data.arrived, batch, progress.version, progress.training_seconds)
-        share = self._ranks.total_share(own)
-        progress.start(share.first_step_at)
-        progress.data_age, progress.staleness = share.data_age, share.staleness
-        progress.version = share.version
+        share = None  # of what arrived; what is drawn was counted then
+        if data.arrived:
+            own = Share.of(data.arrived, batch, progress.version, progress.training_seconds)
+            share = self._ranks.total_share(own)
+            progress.start(share.first_step_at)
+            progress.data_age, progress.staleness = share.data_age, share.staleness
+            progress.version = share.version
+        else:
+            progress.staleness = progress.version - float(batch[0].version.mean())
         self._course.before_update()
-        state.set_clock(share.seconds)
+        state.set_clock(None if share is None else share.seconds)
         try:
             update = self._checked(self._updated(batch))
         except (NotFinite, ConfigurationError):
@@ -88,7 +95,8 @@ class Updater:
         state.averages.add(state.policy)
         self._source.feedback(data, update)
         self._outlets.keep_sample(batch)
-        progress.add(share.episodes, share.steps, list(config.env.reward_channels))
+        if share is not None:
+            progress.add(share.episodes, share.steps, list(config.env.reward_channels))
         progress.losses = self._ranks.mean(update.metrics) | progress.channel_returns()
         progress.updates += 1
         progress.version = self._outlets.next_version()

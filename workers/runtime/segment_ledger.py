@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 LEARNED = "learned"
+NOT_KEPT = "not_kept"
+STORED = "stored"  # in a replay, from which updates draw
 REASONS: Mapping[str, str] = {  # why segments are dropped
     "stale": "too old",
     "reset": "of players that were begun anew since",
@@ -62,7 +64,7 @@ class Segment(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The end of a segment. `kind`: LEARNED, with `used` of its steps, or one of REASONS, with all of them."""
+    """The end of a segment. `kind`: LEARNED, with `used` of its steps; STORED or one of REASONS, with all of them."""
 
     segment: Segment
     kind: str
@@ -76,9 +78,12 @@ class Count(NamedTuple):
     steps: int = 0
 
 
+NONE = Count()
+
+
 @dataclass(frozen=True)
 class Account:
-    """Segments of a run: made = learned + dropped, by the reason, + in flight.
+    """Segments of a run: made = learned + stored + dropped, by the reason, + in flight.
 
     Steps that were too old, in a segment of which the others were learned from, are among the steps of `stale`. What
     was settled counts as made and as confirmed, also where the actor was killed before it could say so.
@@ -90,18 +95,21 @@ class Account:
     unsent: int  # segments that were made, and that no broker has confirmed: an actor has, or had, them
     missing: int  # segments that were confirmed, and not settled: still in a queue, or lost
     repeated: int  # deliveries of a segment that was settled already (after a learner died)
+    stored: Count = NONE  # segments that came into a replay
+    not_kept: Count = NONE  # those of them that were in one which ended with its learner
 
     @property
     def in_flight(self) -> Count:
-        """Segments that were neither learned from nor dropped."""
-        gone = [self.learned, *self.dropped.values()]
+        """Segments that were neither learned from, nor stored, nor dropped."""
+        gone = [self.learned, self.stored, *self.dropped.values()]
         steps = self.made.steps - sum(count.steps for count in gone)
         return Count(self.unsent + self.missing, steps)
 
     @property
     def confirmed(self) -> int:
         """Segments that have reached a learner, or the broker."""
-        return self.learned.segments + sum(count.segments for count in self.dropped.values()) + self.missing
+        settled = [self.learned, self.stored, *self.dropped.values()]
+        return sum(count.segments for count in settled) + self.missing
 
 
 class Ledger:
@@ -126,18 +134,27 @@ class Ledger:
         if told:
             self._settle(keys=self._keys, args=[self._prefix, *told])
 
+    def keep(self, kept: Count) -> None:
+        """Note that a replay begins with `kept` of all that was ever stored; the rest ended with an earlier learner."""
+        (stored,) = self._counted(STORED)
+        lost = Count(max(stored.segments - kept.segments, 0), max(stored.steps - kept.steps, 0))
+        self._redis.hset(self._keys[1], mapping={NOT_KEPT: lost.segments, f"{NOT_KEPT}_steps": lost.steps})
+
+    def _counted(self, *kinds: str) -> list[Count]:
+        found = {name.decode(): int(number) for name, number in self._redis.hgetall(self._keys[1]).items()}
+        return [Count(found.get(kind, 0), found.get(f"{kind}_steps", 0)) for kind in kinds]
+
     def account(self) -> Account:
         """Return the account of the run so far."""
-        found = {name.decode(): int(number) for name, number in self._redis.hgetall(self._keys[1]).items()}
-        counts = {kind: Count(found.get(kind, 0), found.get(f"{kind}_steps", 0)) for kind in (LEARNED, *REASONS)}
-        made = Count(found.get("made", 0), found.get("made_steps", 0))
+        kinds = ("made", LEARNED, STORED, NOT_KEPT, "repeated")
+        made, learned, stored, not_kept, repeated, *dropped = self._counted(*kinds, *REASONS)
         unsent = missing = 0
         for source in self._redis.smembers(self._keys[0]):
             made_bits, confirmed, settled = self._bits(source.decode())
             unsent += (made_bits & ~confirmed & ~settled).bit_count()
             missing += (confirmed & ~settled).bit_count()
-        learned = counts.pop(LEARNED)
-        return Account(made, learned, counts, unsent, missing, found.get("repeated", 0))
+        by_reason = dict(zip(REASONS, dropped, strict=True))
+        return Account(made, learned, by_reason, unsent, missing, repeated.segments, stored, not_kept)
 
     def _bits(self, source: str) -> list[int]:
         """Return the bits made, confirmed and settled, aligned: Redis strings grow to the highest bit that was set."""

@@ -13,7 +13,16 @@ from hydra.core.global_hydra import GlobalHydra
 from workers.config import applicable, groups
 from workers.config.league_choices import with_choices
 from workers.config.overrides import in_full
-from workers.config.schema import CONF, Config, EnvConfig, EvaluationConfig, GatewayConfig, Sampling, from_hydra
+from workers.config.replay_settings import ReplayConfig
+from workers.config.schema import (
+    CONF,
+    Config,
+    EnvConfig,
+    EvaluationConfig,
+    GatewayConfig,
+    Sampling,
+    from_hydra,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +59,8 @@ def test_every_setting_is_read_always_or_stands_in_the_table_of_those_that_are_n
 
 
 def test_the_table_names_no_setting_that_does_not_exist() -> None:
-    tables = {"env": EnvConfig, "evaluation": EvaluationConfig, "gateway": GatewayConfig, "league": groups.league()}
+    tables = {"env": EnvConfig, "evaluation": EvaluationConfig, "gateway": GatewayConfig, "replay": ReplayConfig}
+    tables["league"] = groups.league()
     tables |= {"network": groups.networks()["mlp"], "algorithm": groups.algorithms()["ppo"]}
     for pattern in (pattern for rule in applicable.RULES for pattern in rule.settings if "." in pattern):
         table, name = pattern.split(".")[:2]

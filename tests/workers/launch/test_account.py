@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from workers.config.schema import Sampling
 from workers.launch.kinds.account import as_table, as_text
 from workers.runtime.segment_ledger import REASONS, Account, Count
@@ -21,8 +23,17 @@ def test_the_table_says_of_segments_and_steps_what_became_of_all_that_were_made(
     for account in (STREAMED, GATHERED):
         found = as_table(account, left=0)
         for numbers in (found, found["steps"]):
-            assert numbers["made"] == sum(numbers[name] for name in ("learned", *REASONS, "in_flight"))
-        assert found["confirmed"] == sum(found[name] for name in ("learned", *REASONS, "missing"))
+            assert numbers["made"] == sum(numbers[name] for name in ("learned", "stored", *REASONS, "in_flight"))
+        assert found["confirmed"] == sum(found[name] for name in ("learned", "stored", *REASONS, "missing"))
+
+
+def test_what_was_stored_is_told_with_what_of_it_ended_with_a_learner() -> None:
+    account = replace(STREAMED, learned=Count(), stored=Count(1180, 151_000), not_kept=Count(40, 5120))
+    found = as_table(account, left=6)
+    assert found["stored"] == 1180 and found["not_kept"] == 40 and found["steps"]["not_kept"] == 5120
+    segments, steps = as_text(found, Sampling.streaming)
+    assert segments.startswith("segments: 1,200 made = 1,180 stored + 9 too old + 11 in flight; 40 stored in a replay")
+    assert steps.endswith("1,408 in flight; 5,120 stored in a replay that ended with its learner")
 
 
 def test_what_was_confirmed_and_is_in_no_queue_is_lost() -> None:

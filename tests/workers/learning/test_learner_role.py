@@ -23,7 +23,7 @@ from workers.learning.learner_role import LearnerRole
 class Trainer:
     """Stands for training: an update is a call, and may fail."""
 
-    ranks, leads = None, True
+    ranks, leads, replaying = None, True, None
 
     def __init__(self) -> None:
         self.progress = SimpleNamespace(

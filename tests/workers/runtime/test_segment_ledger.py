@@ -7,7 +7,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workers.runtime.segment_ledger import LEARNED, REASONS, Account, Count, Ledger, Segment, Settled
+from workers.runtime.segment_ledger import LEARNED, REASONS, STORED, Account, Count, Ledger, Segment, Settled
 
 STEPS = 8  # of each segment here
 
@@ -26,7 +26,7 @@ def learned(*numbers: int) -> list[Settled]:
 
 
 def adds_up(account: Account) -> bool:
-    parts = [account.learned, *account.dropped.values(), account.in_flight]
+    parts = [account.learned, account.stored, *account.dropped.values(), account.in_flight]
     return account.made == (sum(part.segments for part in parts), sum(part.steps for part in parts))
 
 
@@ -64,6 +64,18 @@ def test_what_is_delivered_again_counts_as_repeated_and_is_learned_once(ledger: 
     account = ledger.account()
     assert (account.made, account.learned, account.repeated) == (Count(3, 3 * STEPS), Count(3, 3 * STEPS), 3)
     assert adds_up(account)
+
+
+def test_what_is_stored_is_a_part_of_its_own_of_which_it_is_known_what_was_kept(ledger: Ledger) -> None:
+    ledger.keep(Count())
+    ledger.settle(Settled(a(number), STORED, STEPS) for number in range(5))
+    assert ledger.account().not_kept == Count()
+    for kept in (3, 7, 0):
+        ledger.keep(Count(kept, kept * STEPS))
+        account = ledger.account()
+        assert account.stored == Count(5, 5 * STEPS) and adds_up(account)
+        lost = max(5 - kept, 0)
+        assert account.not_kept == Count(lost, lost * STEPS)
 
 
 def test_too_old_steps_of_a_learned_segment_are_counted_as_too_old(ledger: Ledger) -> None:

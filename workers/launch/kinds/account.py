@@ -1,4 +1,4 @@
-"""The account of a run at its end: segments and steps made = learned + dropped, by reason, + in flight.
+"""The account of a run at its end: segments and steps made = learned + stored + dropped, by reason, + in flight.
 
 It is printed in two lines and stored in segments.json and outcome.json.
 """
@@ -39,11 +39,12 @@ def write_account(session: Session, topology: Topology, context: Context) -> Non
 def as_table(account: Account, left: int | None) -> dict[str, Any]:
     """Return the numbers of segments by their fate, and in `steps` those of steps. `left`: segments still in queues.
 
-    in_flight = unsent + missing; missing = waiting + lost; confirmed = learned + dropped + missing. Where `left` is
-    unknown (None), so are `waiting` and `lost`. `extra`: segments in queues beyond the missing ones; their sender died
-    before it knew that they were accepted, or they were redelivered after a learner died.
+    in_flight = unsent + missing; missing = waiting + lost; confirmed = learned + stored + dropped + missing. Where
+    `left` is unknown (None), so are `waiting` and `lost`. `extra`: segments in queues beyond the missing ones; their
+    sender died before it knew that they were accepted, or they were redelivered after a learner died. `not_kept`: of
+    those stored.
     """
-    counts = {"learned": account.learned, **account.dropped, "in_flight": account.in_flight}
+    counts = {"learned": account.learned, "stored": account.stored, **account.dropped, "in_flight": account.in_flight}
     lost = None if left is None else max(0, account.missing - left)
     return {
         "made": account.made.segments,
@@ -55,7 +56,12 @@ def as_table(account: Account, left: int | None) -> dict[str, Any]:
         "lost": lost,
         "extra": None if left is None else max(0, left - account.missing),
         "repeated": account.repeated,
-        "steps": {"made": account.made.steps, **{name: count.steps for name, count in counts.items()}},
+        "not_kept": account.not_kept.segments,
+        "steps": {
+            "made": account.made.steps,
+            **{name: count.steps for name, count in counts.items()},
+            "not_kept": account.not_kept.steps,
+        },
     }
 
 
@@ -64,8 +70,11 @@ def as_text(found: dict[str, Any], sampling: Sampling) -> list[str]:
     lines = []
     for what, numbers in (("segments", found), ("steps", found["steps"])):
         dropped = [f"{numbers[name]:,} {why}" for name, why in REASONS.items() if numbers[name]]
-        parts = [f"{numbers['learned']:,} learned", *dropped, f"{numbers['in_flight']:,} in flight"]
+        used = [f"{numbers[name]:,} {name}" for name in ("learned", "stored") if numbers[name]] or ["0 learned"]
+        parts = [*used, *dropped, f"{numbers['in_flight']:,} in flight"]
         lines.append(f"{what}: {numbers['made']:,} made = {' + '.join(parts)}")
+        if numbers["not_kept"]:
+            lines[-1] += f"; {numbers['not_kept']:,} stored in a replay that ended with its learner"
     if sampling is not Sampling.gathered:
         seen = f"{found['missing']:,} in queues or lost: the broker is away"
         if found["lost"] is not None:

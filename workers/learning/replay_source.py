@@ -1,0 +1,94 @@
+"""A replay as a data source: every segment is copied into it, and each update draws from all that it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from celery.utils.log import get_logger
+
+from agents import Batch, Needs, Update
+from agents.algorithms.contract import PRIORITIZED
+from agents.replay import Draw, Limiter, ReplayBuffer, saving
+from warren.errors import CheckpointError
+from workers.config.schema import Config, Sampling
+from workers.learning.data_source import Arrival, UpdateData
+from workers.runtime.segment_ledger import Count
+
+logger = get_logger(__name__)
+
+FOLDER = "replay"  # in the run's folder, of what is more than replay.memory
+FILE = "checkpoints/replay.npz"  # in it, with in_checkpoint
+GIB = 1 << 30
+
+
+class ReplaySource:
+    """A DataSource that keeps what arrives; a limiter says how often it is drawn from.
+
+    `stored`: segments and steps since the run began, of which what came after the last checkpoint is not here where
+    one of before was taken up.
+    """
+
+    def __init__(self, config: Config, needs: Needs, folder: Path, progress: Callable[[], float]) -> None:
+        """`progress`: returns the part of the run that is over, which the weights' exponent follows."""
+        given = config.replay
+        assert needs.length is not None
+        self._config, self._slots, self._progress = given, given.batch, progress
+        exponent = given.priority_exponent if needs.source == PRIORITIZED else None
+        in_memory = int(given.memory * GIB)
+        self.buffer = ReplayBuffer(given.capacity, needs.length, exponent, config.seed, in_memory, folder / FOLDER)
+        self._gathered = config.sampling is Sampling.gathered
+        self.limiter = Limiter(given.samples_per_insert, given.begin_at, given.error_buffer or 0.0)
+        self.stored = Count()
+        self._draw: Draw | None = None  # the last
+        self._file = folder / FILE
+        if given.in_checkpoint and self._file.exists():
+            self._load()
+
+    def add(self, arrived: Arrival, version: int) -> int:
+        """See DataSource: nothing is too old. Raises ConfigurationError for a segment that the replay cannot hold."""
+        trajectory = arrived.trajectory
+        self.buffer.add(trajectory, str(arrived.payload["source"]), int(arrived.payload["number"]))
+        self.stored = Count(self.stored.segments + 1, self.stored.steps + trajectory.num_steps)
+        if self._config.error_buffer is None and not self._gathered:
+            an_arrival = self.limiter.samples_per_insert * trajectory.num_steps
+            self.limiter.error_buffer = max(self.limiter.error_buffer, an_arrival + self._slots)
+        self.limiter.inserts += trajectory.num_steps
+        return 0
+
+    def has_room(self, steps: int) -> bool:
+        """Return True where `steps` more may be stored before the next update, or where none can be made."""
+        return self.limiter.may_insert(steps) or not self.ready()
+
+    def ready(self) -> bool:
+        """See DataSource."""
+        return self.limiter.may_sample(self._slots) and self.buffer.startable > 0
+
+    def sample(self) -> UpdateData:
+        """See DataSource."""
+        given = self._config
+        exponent = given.weight_exponent + self._progress() * (given.weight_exponent_end - given.weight_exponent)
+        self._draw = draw = self.buffer.draw(self._slots, exponent)
+        self.limiter.samples += self._slots
+        return UpdateData(Batch([draw.trajectory], draw.weights))
+
+    def save(self) -> None:
+        """Write the replay beside a checkpoint, where it is to be kept. Raises OSError when the disk refuses."""
+        if self._config.in_checkpoint:
+            counts = {"inserts": self.limiter.inserts, "samples": self.limiter.samples, "stored": self.stored}
+            saving.save(self._file, self.buffer, counts)
+
+    def _load(self) -> None:
+        try:
+            counts = saving.load(self._file, self.buffer)
+        except CheckpointError as error:
+            logger.warning("the replay of the last checkpoint is not taken up, this one begins empty: %s", error)
+            return
+        self.limiter.inserts, self.limiter.samples = counts["inserts"], counts["samples"]
+        self.stored = Count(*counts["stored"])
+        logger.info("took up a replay of %d steps", len(self.buffer))
+
+    def feedback(self, data: UpdateData, update: Update) -> None:
+        """See DataSource. Raises ConfigurationError for priorities that cannot be."""
+        if update.priorities is not None and self._draw is not None:
+            self.buffer.set_priorities(self._draw, update.priorities)
