@@ -35,6 +35,7 @@ import gymnasium
 
 from envs.construct import blame
 from envs.many_agents.team import METHODS, Team, as_parallel
+from envs.many_agents.turns import InTurns
 from envs.many_agents.vector import AgentsVectorEnv
 from envs.masks import KEY, Masks, masks_in_info
 from envs.one_agent.gamecore_actors import has_masks, is_gamecore
@@ -88,7 +89,12 @@ def _team(found: Any, settings: EnvSettings) -> Team:
             f"environment {settings.id!r} made a {type(found).__name__}, which has agents, and not the methods of "
             f"PettingZoo's ParallelEnv: {', '.join(METHODS)}"
         )
-    if problems := list(settings.unfit_for(agents)):
+    problems = list(settings.unfit_for(agents))
+    if isinstance(parallel, InTurns) and not settings.action_masks:
+        problems.append(
+            f"env.action_masks: {settings.id!r} is played in turns, and masks say whose turn it is; leave it out"
+        )
+    if problems:
         raise ConfigurationError(problems)
     return Team(parallel, settings)
 

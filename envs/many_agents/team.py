@@ -6,7 +6,7 @@
 
 Each agent has a place for the whole game, in the order of `possible_agents`. `info["valid"]` bool [P] says who is to
 decide next: who has left the game, or has not come yet, is not, and its observation is zeros. The game is over when
-nobody is. A turn-based environment is taken where PettingZoo can turn it into a parallel one.
+nobody is. In games in turns an agent that waits has one action (turns.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 
 from envs.construct import require
 from envs.many_agents.places import Places
+from envs.many_agents.turns import InTurns
 from envs.masks import KEY
 from envs.settings import EnvSettings
-from warren.errors import ConfigurationError
 
 VALID = "valid"  # key of the info
 METHODS = ("reset", "step", "observation_space", "action_space")
@@ -121,20 +121,16 @@ class Team(gymnasium.Env):
 def as_parallel(env: Any, env_id: str) -> Any | None:
     """Return an environment with PettingZoo's methods as a parallel one; None where it lacks some.
 
-    It need not derive from PettingZoo's classes. Raises ConfigurationError for one in turns that PettingZoo cannot turn
-    into a parallel one.
+    It need not derive from PettingZoo's classes. One in turns is converted by PettingZoo where its moves of a cycle are
+    made unseen (metadata["is_parallelizable"]), else by turns.py. Raises ConfigurationError for one that cannot be.
     """
     if not all(callable(getattr(env, name, None)) for name in METHODS):
         return None
-    if not hasattr(env, "agent_iter"):  # which those have that are played in turns
+    if not hasattr(env, "agent_iter"):  # which those in turns have
         return env
-    if not env.metadata.get("is_parallelizable", False):
-        raise ConfigurationError(
-            f"environment {env_id!r} is played in turns, which agents that learn together are not; make it a "
-            "ParallelEnv, or say by metadata['is_parallelizable'] that all move once in each cycle and none sees the "
-            "others' moves of it"
-        )
-    return require("pettingzoo.utils.conversions", "pettingzoo", env_id).aec_to_parallel(env)
+    if getattr(env, "metadata", {}).get("is_parallelizable", False):
+        return require("pettingzoo.utils.conversions", "pettingzoo", env_id).aec_to_parallel(env)
+    return InTurns(env, env_id)
 
 
 def _zeros(space: gymnasium.Space[Any]) -> Any:

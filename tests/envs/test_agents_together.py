@@ -9,12 +9,14 @@ import pytest
 from gymnasium import spaces
 
 import envs
+from agents import build_algorithm, build_policy
 from envs import EnvSettings
 from envs.checking import first_steps, together
 from envs.checking.report import Report
 from envs.many_agents.team import Team
 from envs.many_agents.vector import AgentsVectorEnv
 from warren.errors import ConfigurationError
+from workers.rollout.vector_sampler import VectorSampler
 
 LAMPS = "examples/agents/lamps.py:Lamps"
 
@@ -143,8 +145,98 @@ def test_a_game_in_turns_of_pettingzoos_is_taken_as_a_parallel_one() -> None:
     for _ in range(20):
         *_, info = vector.step(np.ones(4, int))
     assert info["valid"].all()
-    with pytest.raises(ConfigurationError, match="is played in turns"):
-        envs.make(EnvSettings("pettingzoo:tictactoe_v3", together=True))
+
+
+def test_who_waits_in_a_game_in_turns_has_one_action_and_sees_the_others_move() -> None:
+    pytest.importorskip("pettingzoo")
+    vector = envs.make_vector(EnvSettings("pettingzoo:tictactoe_v3", together=True), 1, 1)
+    _, info = vector.reset()
+    assert info["action_mask"].tolist() == [[True] * 9, [True] + [False] * 8]
+    rewards = []
+    for step, place in enumerate([0, 3, 1, 4, 2]):  # the first player's column
+        action = np.array([place, 0] if step % 2 == 0 else [0, place])
+        assert info["action_mask"][np.arange(2), action].all() and info["valid"].all()
+        observation, reward, terminated, *_, info = vector.step(action)
+        rewards.append(reward.tolist())
+        assert terminated.all() == (step == 4)
+    assert rewards == [[0, 0]] * 4 + [[1, -1]]
+    assert not observation.any() and info["action_mask"][0].all()  # a fresh board
+    assert vector.pop_episodes().tolist() == [[0, 5]]
+
+
+class Relay:
+    """Three agents in turn score for all by the number after the one before. Agent 0 leaves after two moves."""
+
+    metadata: dict[str, Any] = {}
+
+    def __init__(self) -> None:
+        self.possible_agents = ["a0", "a1", "a2"]
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Box(0, 1, (4,), np.float32)
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Discrete(4)
+
+    def agent_iter(self) -> None: ...
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.agents, self.moves, self.last = list(self.possible_agents), 0, 0
+        self.agent_selection = "a0"
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations, self.infos = dict.fromkeys(self.agents, False), {agent: {} for agent in self.agents}
+
+    def observe(self, agent: str) -> np.ndarray:
+        return np.eye(4, dtype=np.float32)[self.last]
+
+    def step(self, action: int | None) -> None:
+        mover = self.agent_selection
+        if action is None:
+            self.agents.remove(mover)
+            self._clear()
+            self._next(mover)
+            return
+        self._clear()
+        self.rewards = dict.fromkeys(self.agents, float(action == (self.last + 1) % 4))
+        self.last, self.moves = action, self.moves + 1
+        if mover == "a0" and self.moves > 3:
+            self.terminations["a0"] = True  # is selected once more, to leave
+            return
+        if self.moves == 10:
+            self.truncations, self.agents = dict.fromkeys(self.agents, True), []
+        self._next(mover)
+
+    def _next(self, mover: str) -> None:
+        order = self.possible_agents
+        later = order[order.index(mover) + 1 :] + order
+        self.agent_selection = next((agent for agent in later if agent in self.agents), mover)
+
+    def close(self) -> None: ...
+
+
+def test_agents_in_turns_leave_are_cut_off_and_learn_their_moves(one_thread: None) -> None:
+    vector = envs.make_vector(EnvSettings(f"{__file__}:Relay"), 4, 1)
+    policy = build_policy({"hidden_sizes": [16]}, vector.single_observation_space, vector.single_action_space, 1)
+    sampler = VectorSampler(vector, policy, 2)
+    first = sampler.collect(10)
+    assert first.valid is not None and first.valid[:, 0].tolist() == [True] * 4 + [False] * 6
+    assert first.terminated[3, 0] and not first.truncated[3, 0]
+    assert first.truncated[9, 1:3].all() and not first.terminated[9, 1:3].any()
+    assert first.episodes[:, 1].tolist() == [10] * 4
+    waits = first.action_mask.sum(2) == 1
+    assert (waits[:, 1] == [True, False, True, True, False, True, False, True, False, True]).all()
+    assert not first.extras["log_prob"][waits].any()
+    settings = {"learning_rate": 1e-2, "minibatch_size": 128, "epochs": 4, "gamma": 0.9}
+    ppo, returns = build_algorithm("ppo", settings, policy, 0), []
+    for _ in range(25):
+        trajectory = sampler.collect(20)
+        returns.append(trajectory.episodes[:, 0].mean())
+        ppo.update([trajectory])
+    assert returns[0] < 4 and np.mean(returns[-3:]) > 6.5, returns
 
 
 @pytest.mark.parametrize(
