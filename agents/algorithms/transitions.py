@@ -55,6 +55,8 @@ def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Tr
             legal[slots] = True  # what was legal there is not known
     over = (drawn.terminated & goes_on).any(0)
     weights = getattr(batch, "weights", None)
+    if drawn.valid is not None:  # what nobody decided counts for nothing
+        weights = drawn.valid[0].astype(np.float32) * (1 if weights is None else weights)
     device = policy.device
 
     def tensor(array: np.ndarray) -> Tensor:

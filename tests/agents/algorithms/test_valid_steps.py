@@ -10,7 +10,8 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from agents import Trajectory, build_algorithm, build_policy
+from agents import Batch, Trajectory, build_algorithm, build_policy
+from agents.algorithms.transitions import transitions
 from agents.trajectories import concatenate
 from warren.errors import WireError
 
@@ -106,6 +107,15 @@ def test_slots_of_nobody_are_as_if_they_were_not_there(name: str, network: str, 
     whole = trajectory_of(policy, valid)
     few = replace(whole.slots(slice(3)), valid=None, group=None)
     same(trained(name, network, [whole], policy), trained(name, network, [few], again))
+
+
+def test_a_transition_of_nobody_has_no_weight() -> None:
+    policy, valid = policy_of("mlp"), np.ones((1, SLOTS), bool)
+    valid[0, 2] = False
+    drawn = replace(trajectory_of(policy, valid), truncated=np.zeros((1, SLOTS), bool))
+    assert transitions(policy, [drawn], 0.9).weights.tolist() == [1, 1, 0, 1, 1, 1]
+    weighted = Batch([drawn], np.full(SLOTS, 0.5, np.float32))
+    assert transitions(policy, weighted, 0.9).weights.tolist() == [0.5, 0.5, 0, 0.5, 0.5, 0.5]
 
 
 def test_a_trajectory_counts_its_valid_steps_and_keeps_groups_apart_when_joined() -> None:
