@@ -30,20 +30,23 @@ class Transitions:
     weights: Tensor  # float32 [N]: of each in the loss
 
 
-def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Transitions:
-    """Return one transition of each slot of `batch`, of all steps that it has, or until an episode ends.
+def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float, steps: int) -> Transitions:
+    """Return one transition of each slot of `batch`, of its first `steps` steps, or until an episode ends.
 
-    `last` may have an "action_mask", of the actions that are legal after the last step. Raises ValueError for episodes
+    Where sequences are a step longer, that step tells what is legal after the others. Raises ValueError for episodes
     that were cut off, where the observations that they were cut off at are not there.
     """
     drawn = concatenate(list(batch))
-    ended = drawn.terminated | drawn.truncated
+    ended = (drawn.terminated | drawn.truncated)[:steps]
+    longer = len(drawn.terminated) > steps
     goes_on = np.cumprod(np.concatenate([np.ones_like(ended[:1]), ~ended[:-1]]), axis=0).astype(np.bool_)
-    reward = drawn.reward @ coefficients_of(policy) if drawn.reward.ndim > 2 else drawn.reward
+    reward = (drawn.reward @ coefficients_of(policy) if drawn.reward.ndim > 2 else drawn.reward)[:steps]
     discounts = gamma ** np.arange(len(ended), dtype=np.float32)[:, None]
-    following = map_tree(np.array, drawn.last["observation"])  # a copy, in part replaced below
-    cut = drawn.truncated & ~drawn.terminated & goes_on
-    legal = None if drawn.last.get("action_mask") is None else np.array(drawn.last["action_mask"])
+    after = take(drawn.observation, steps) if longer else drawn.last["observation"]
+    following = map_tree(np.array, after)  # a copy, in part replaced below
+    cut = np.zeros_like(drawn.truncated)
+    cut[:steps] = (drawn.truncated & ~drawn.terminated)[:steps] & goes_on
+    legal = np.array(drawn.action_mask[steps]) if longer and drawn.action_mask is not None else None
     if cut.any():
         slots, at_cut = cut_observations(drawn, cut)
 
@@ -53,7 +56,7 @@ def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Tr
         map_tree(put, following, at_cut)
         if legal is not None:
             legal[slots] = True  # what was legal there is not known
-    over = (drawn.terminated & goes_on).any(0)
+    over = (drawn.terminated[:steps] & goes_on).any(0)
     weights = getattr(batch, "weights", None)
     if drawn.valid is not None:  # what nobody decided counts for nothing
         weights = drawn.valid[0].astype(np.float32) * (1 if weights is None else weights)

@@ -83,10 +83,10 @@ class DQN(ValueLearning[DQNConfig]):
     def update(self, batch: Sequence[Trajectory]) -> Update:
         """Make one step on the transitions of `batch`; priorities are the absolute errors."""
         rate = self.set_learning_rates()
-        drawn = transitions(self.policy, batch, self.config.gamma)
+        drawn = transitions(self.policy, batch, self.config.gamma, self.config.n_steps)
         values = self.values(self.policy.outputs(drawn.observation))
         chosen = taken(values, drawn.action)
-        target = self._target(drawn)
+        target = self.targets(drawn)
         loss = (drawn.weights * value_errors(chosen, target, self.config.huber)).mean()
         inputs = {"value": chosen, "target": target, "reward": drawn.reward}
         norm = self.descend("policy", loss, {"value_loss": loss}, inputs, len(target))
@@ -99,7 +99,8 @@ class DQN(ValueLearning[DQNConfig]):
         return Update(metrics, error.cpu().numpy())
 
     @torch.no_grad()
-    def _target(self, drawn: Transitions) -> Tensor:
+    def targets(self, drawn: Transitions) -> Tensor:
+        """Return float32 [N, K], what the values of the actions taken are to become."""
         target = self.values(self.target.outputs(drawn.following))
         values = self.values(self.policy.outputs(drawn.following)) if self.config.double else target
         best = self.best(values, target, drawn.legal)
