@@ -262,3 +262,74 @@ class PlainTD3:
             for target_layers, layers in pairs:
                 towards(target_layers, layers, self.tau)
         return errors
+
+
+class PlainR2D2:
+    """Kapturowski et al. 2019 of a network of one tanh layer, a GRU and a linear one; a step at a time."""
+
+    def __init__(self, state: Mapping[str, Tensor], *, gamma: float, rate: float, epsilon: float, norm: float,
+                 burn_in: int, learned: int, steps: int, share: float) -> None:  # fmt: skip
+        trunk, gru = "network.trunks.policy.encoder.layers.layers.0", "network.trunks.policy.core.layer"
+        names = [f"{trunk}.weight", f"{trunk}.bias"]
+        names += [f"{gru}.{kind}_{way}_l0" for kind in ("weight", "bias") for way in ("ih", "hh")]
+        names += ["network.policy_head.weight", "network.policy_head.bias"]
+        self.weights = [state[name].detach().double().clone().requires_grad_() for name in names]
+        self.target = [one.detach().clone() for one in self.weights]
+        self.adam = Adam(self.weights, rate, epsilon, norm)
+        self.gamma, self.burn_in, self.learned, self.steps, self.share = gamma, burn_in, learned, steps, share
+
+    @staticmethod
+    def step(weights: Sequence[Tensor], observation: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (Q of each action, the state after): the equations of torch's GRU."""
+        w1, b1, w_in, w_hidden, b_in, b_hidden, w2, b2 = weights
+        x = torch.tanh(w1 @ observation + b1)
+        given, kept = (w_in @ x + b_in).chunk(3), (w_hidden @ hidden + b_hidden).chunk(3)
+        reset, update = torch.sigmoid(given[0] + kept[0]), torch.sigmoid(given[1] + kept[1])
+        new = torch.tanh(given[2] + reset * kept[2])
+        hidden = (1 - update) * new + update * hidden
+        return w2 @ hidden + b2, hidden
+
+    def values(self, weights: Sequence[Tensor], played: Trajectory, slot: int) -> list[Tensor]:
+        """Return Q at each step of one sequence; no gradient comes from the burn-in."""
+        hidden = torch.tensor(next(iter(played.memory.values()))[slot], dtype=torch.float64)
+        found = []
+        for step in range(len(played.reward)):
+            if step and (played.terminated[step - 1, slot] or played.truncated[step - 1, slot]):
+                hidden = torch.zeros_like(hidden)
+            if step == self.burn_in:
+                hidden = hidden.detach()
+            seen = torch.tensor(played.observation[step, slot], dtype=torch.float64)
+            q, hidden = self.step(weights, seen, hidden)
+            found.append(q)
+        return found
+
+    def update(self, played: Trajectory, weights: np.ndarray) -> list[float]:
+        """Make one step; return the priorities."""
+        loss, priorities, slots = torch.zeros((), dtype=torch.float64), [], played.num_slots
+        for slot in range(slots):
+            online, target = (self.values(one, played, slot) for one in (self.weights, self.target))
+            errors = []
+            for step in range(self.burn_in, self.burn_in + self.learned):
+                reward, ended = 0.0, ""
+                for k in range(self.steps):
+                    reward += self.gamma**k * float(played.reward[step + k, slot])
+                    ended = "over" if played.terminated[step + k, slot] else ""
+                    ended = ended or ("cut" if played.truncated[step + k, slot] else "")
+                    if ended:
+                        break
+                if ended == "cut":
+                    continue
+                following = step + self.steps
+                q = target[following][online[following].argmax()].item()
+                inner = (math.sqrt(1 + 4 * 1e-3 * (abs(q) + 1 + 1e-3)) - 1) / (2 * 1e-3)
+                worth = math.copysign(inner**2 - 1, q)
+                aim = reward + (0.0 if ended else self.gamma**self.steps * worth)
+                aim = math.copysign(math.sqrt(abs(aim) + 1) - 1, aim) + 1e-3 * aim
+                u = online[step][int(played.action[step, slot])] - aim
+                own = 0.5 * u**2 if abs(u.item()) <= 1 else u.abs() - 0.5
+                loss = loss + float(weights[slot]) * own / (slots * self.learned)
+                errors.append(abs(u.item()))
+            mean = sum(errors) / max(1, len(errors))
+            priorities.append(self.share * max(errors, default=0.0) + (1 - self.share) * mean)
+        self.adam.step(loss)
+        return priorities
