@@ -23,6 +23,7 @@ PROGRAMS = {
     "Train": {
         "train": Program("workers.train", "train an agent, with servers, learner and actors, to its goal or Ctrl-C"),
         "league": Program("workers.train", "train a league: Kuhn poker, or experiment=NAME"),
+        "imitate": Program("workers.imitate", "clone the player of recorded games, from a file and without servers"),
         "scale": Program("workers.scale", "give a run that goes on more or fewer processes"),
         "runs": Program("workers.runs", "list, stop and purge runs on the servers"),
         "check": Program("envs.check", "try an environment by random play, and tell what a run would trip over"),

@@ -15,9 +15,9 @@ from agents.policies import Policy
 from agents.trajectories import CUT_OBSERVATION, ON_REQUEST, TrajectorySpec
 
 GATHERED, STREAMING, SERVED = "gathered", "streaming", "served"
-QUEUE, UNIFORM, PRIORITIZED = "queue", "uniform", "prioritized"
+QUEUE, UNIFORM, PRIORITIZED, FILE = "queue", "uniform", "prioritized", "file"
 NOT_DRAWN = {"last.value"}  # of the moment after a segment: sequences drawn from a replay end anywhere
-SOURCES = (QUEUE, UNIFORM, PRIORITIZED)
+SOURCES = (QUEUE, UNIFORM, PRIORITIZED, FILE)
 MEMORY = "memory"  # the field that trajectories of a network with a memory have
 
 
@@ -31,7 +31,8 @@ class Needs:
     algorithm that declares none: they collect all of ON_REQUEST.
     `source`: where an update's data come from. "queue": all that arrived since the last one, used once. "uniform" and
     "prioritized": a replay, from which each update draws one Trajectory of sequences of `length` steps, any number of
-    times (agents/replay). With "prioritized" a Batch has weights, and each Update has to give priorities.
+    times (agents/replay). With "prioritized" a Batch has weights, and each Update has to give priorities. "file":
+    recorded games (workers/imitation), which a run's own do not replace.
     `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long.
     `max_staleness`: by how many weight versions data may be older than the weights that learn; None: any number.
     `burn_in`: steps of each unroll that only bring a memory up to date (agents/algorithms/burn_in.py).
@@ -86,6 +87,8 @@ class Needs:
     def _of_source(self, algorithm: str) -> Iterator[str]:
         if self.source not in SOURCES:
             yield f"algorithm: {algorithm!r} asks for source {self.source!r}; use one of {', '.join(SOURCES)}"
+        elif self.source == FILE:
+            yield f"algorithm: {algorithm!r} {self.because or 'learns from recorded games: python -m workers.imitate'}"
         elif self.source == QUEUE and self.length is not None:
             yield f"algorithm: {algorithm!r} asks for sequences of length {self.length}, which a queue does not draw"
         elif self.source != QUEUE and (self.length is None or self.length < 1):

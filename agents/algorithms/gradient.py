@@ -190,10 +190,10 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
 
         return self.descent.step(loss, steps, self.peers, self.config.max_grad_norm, terms or {}, inputs or {}, error)
 
-    def learned_from(self, batch: Batch, target: Callable[[], Tensor]) -> None:
+    def learned_from(self, batch: Batch, target: Callable[[], Tensor | None]) -> None:
         """End an update: count the steps of all learners' batches and add the batch to the running moments.
 
-        `target`: returns the value's targets [..., channels]; called only where values are normalised. Raises
+        `target`: returns the value's targets [..., channels], or None; called only where values are normalised. Raises
         NotFinite for a minibatch that `descend` has not looked at.
         """
         if self.descent.late is not None:

@@ -245,6 +245,14 @@ class ActingPolicy(nn.Module):
         """Turn actions that `step` returned into those that a vector environment of this action space takes."""
         return self.distribution.env_action(action)
 
+    def own_action(self, action: Any) -> Any:
+        """Turn actions [N, ...] of the environment, recorded say, into those that `step` would have returned for them.
+
+        Of a Dict or Tuple, leaf name -> [N, ...] for the same. Raises ConfigurationError for other actions than the
+        space's.
+        """
+        return self.distribution.own_action(action)
+
 
 def _length(leaves: Leaves) -> int:
     return len(leaves if isinstance(leaves, Tensor) else next(iter(leaves.values())))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from agents.operators.divergences import categorical_kl
 from agents.policies.distribution import Distribution
+from warren.errors import ConfigurationError
 
 # The logit of an illegal action: its probability is exactly 0, and 0 * log 0 in the entropy stays 0 instead of nan.
 ILLEGAL = -1e8
@@ -75,6 +76,9 @@ class Categorical(Distribution):
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return action + self._start if self._start else action
 
+    def own_action(self, action: np.ndarray) -> np.ndarray:
+        return _counted(action, action - self._start, (), np.array(self.size))
+
 
 class MultiCategorical(Distribution):
     """K independent choices among `counts` actions each, their logits and masks one after the other: [..., sum].
@@ -127,6 +131,23 @@ class MultiCategorical(Distribution):
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return (action.reshape(len(action), *self._shape) + self._starts).astype(self._dtype)
+
+    def own_action(self, action: np.ndarray) -> np.ndarray:
+        if action.shape[1:] == self._shape:
+            action = action.astype(np.int64) if action.dtype == np.bool_ else action
+            flat = (action - self._starts).reshape(len(action), -1)
+            return _counted(action, flat, (len(self._counts),), np.array(self._counts))
+        return _counted(action, action, self._shape, np.array(0))
+
+
+def _counted(given: np.ndarray, own: np.ndarray, shape: tuple[int, ...], counts: np.ndarray) -> np.ndarray:
+    """Return `own` as int64 [N, *shape]; raise ConfigurationError where it is not within 0 and `counts` - 1."""
+    if own.shape[1:] != shape or own.dtype.kind not in "iu":
+        raise ConfigurationError(f"action must be int64 [..., {list(shape)}], is {given.dtype} {list(given.shape)}")
+    if (outside := (own < 0) | (own >= counts)).any():
+        where = np.argwhere(outside)[0]
+        raise ConfigurationError(f"action holds {given[tuple(where)[: given.ndim]]} at {where.tolist()}")
+    return own.astype(np.int64)
 
 
 def _level(logits: Tensor) -> Tensor:

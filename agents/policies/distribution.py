@@ -103,6 +103,16 @@ class Distribution(nn.Module):
         """Return numpy actions [N, ...] as a vector environment's action space has them."""
         return action
 
+    def own_action(self, action: Any) -> Any:
+        """Undo `env_action`, as far as that can be undone, of actions [N, ...].
+
+        Raises ConfigurationError for actions that the space does not hold.
+        """
+        raise ConfigurationError(
+            f"{type(self).__name__} does not learn from recorded actions; give it own_action(action), or choose "
+            "another distribution"
+        )
+
     def tensors(self, action_mask: Any, device: torch.device) -> Any:
         """Return a numpy mask as `masked` takes it."""
         return torch.as_tensor(action_mask, device=device)

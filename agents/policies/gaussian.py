@@ -11,11 +11,13 @@ from torch.nn import functional
 
 from agents.operators.divergences import gaussian_entropy, gaussian_kl
 from agents.policies.distribution import Distribution
+from warren.errors import ConfigurationError
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Of the quadrature for a squashed gaussian's entropy. It errs by at most 2e-4 an action for deviations up to 2, by 3e-3
 # at 3 and 5e-2 at 6, far from what one begins with (1).
 NODES = 32
+NEAR_BOUND = 0.999  # at a bound itself, u of recorded actions would be infinite
 
 
 class Gaussian(Distribution):
@@ -71,6 +73,12 @@ class Gaussian(Distribution):
         clipped: np.ndarray = action.reshape(len(action), *self._low.shape).clip(self._low, self._high)
         return clipped
 
+    def own_action(self, action: np.ndarray) -> np.ndarray:
+        if action.shape[1:] != self._low.shape or action.dtype.kind not in "fiu":
+            expected = f"float32 [..., {list(self._low.shape)}]"
+            raise ConfigurationError(f"action must be {expected}, is {action.dtype} {list(action.shape)}")
+        return action.reshape(len(action), -1).astype(np.float32)
+
 
 class SquashedGaussian(Gaussian):
     """pi(a|s) of a = tanh(u), u ~ N(mean(s), exp(log_std)^2): appendix C of Haarnoja et al. 2018.
@@ -113,6 +121,13 @@ class SquashedGaussian(Gaussian):
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return stretched(np.tanh(action), self._low, self._high)
+
+    def own_action(self, action: np.ndarray) -> np.ndarray:
+        own = super().own_action(action)
+        low, high = self._low.reshape(-1), self._high.reshape(-1)
+        share = 2 * (own - low) / (high - low) - 1
+        undone: np.ndarray = np.arctanh(share.clip(-NEAR_BOUND, NEAR_BOUND)).astype(np.float32)
+        return undone
 
 
 def stretched(action: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

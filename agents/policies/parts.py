@@ -63,6 +63,9 @@ class Parts(Distribution):
     def env_action(self, action: Mapping[str, Any]) -> Any:
         return self._tree.unflatten({name: part.env_action(action[name]) for name, part in self._each()})
 
+    def own_action(self, action: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: part.own_action(action[name]) for name, part in self._each()}
+
     def tensors(self, action_mask: Mapping[str, Any], device: torch.device) -> dict[str, Tensor]:
         if unknown := [name for name in action_mask if name not in self._names]:
             raise ConfigurationError(f"action mask of {unknown[0]!r}: the action space has the parts {self._names}")

@@ -102,6 +102,16 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.play runs/cartpole/TRIAL --render human": Run(more="--games 1", says="mean return"),
     ".venv/bin/pip install -c constraints.txt -e '.[gateway]'": INSTALLS,
     "python -m workers.deploy run=runs/cartpole": Run(more="gateway.port=0", until='"port"'),
+    # docs/algorithms.md
+    "python -m workers.play runs/cartpole --games 200 --record games.safetensors": Run(
+        more="--games 4", says="4 episodes are in games.safetensors"
+    ),
+    "python -m workers.imitate imitation.data=games.safetensors": Run(  # which the command before has written
+        more="imitation.passes=1 imitation.evaluation_games=2", says="the clone's mean return"
+    ),
+    "python -m workers.imitate experiment=connect_four imitation.data=runs/connect_four imitation.player=main": Run(
+        more="imitation.passes=1 imitation.evaluation_games=2 imitation.games=20", says="the clone's mean return"
+    ),
     # docs/configuration.md
     "python -m workers.train --help algorithm=impala league=kuhn": Run(says="actors=2"),
     "python -m workers.train --cfg job actors=4": Run(says="actors: 4"),

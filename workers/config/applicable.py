@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 
 from hydra.core.hydra_config import HydraConfig
 
+from workers.config.imitation import IMITATE, NOT_READ
 from workers.config.roles import ROLES, Role, has_gateways, is_served, of_a_league
 from workers.config.schema import Config, Sampling
 
@@ -88,6 +89,10 @@ def _of_processes() -> Iterator[Rule]:
 
 LEAGUE = "in a league"
 RULES = (
+    Rule(NOT_READ, lambda config, role: role != IMITATE, "by workers.imitate, one process without servers"),
+    Rule(("imitation", "imitation.*"), lambda config, role: role == IMITATE, "by a run that learns from its own games",
+         "use python -m workers.imitate"),
+    Rule(("imitation.player",), lambda config, role: of_a_league(config), "without a league", "add league=NAME"),
     Rule(("restore", "league_workers", "evaluators"), _league, "without a league", "add league=NAME"),
     Rule(("league.*",), _league, "without a league", "add league=NAME"),
     Rule(("league.seed",), lambda config, role: False, "by any run, which has one seed", "give seed=N"),

@@ -62,6 +62,7 @@ def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
     tables = [("broker", schema["BrokerConfig"]), ("env", schema["EnvConfig"]), ("gateway", schema["GatewayConfig"])]
     tables.append(("evaluation", schema["EvaluationConfig"]))
     tables.append(("replay", of_file(PLACE / "replay_settings.py")["ReplayConfig"]))
+    tables.append(("imitation", of_file(PLACE / "imitation.py")["ImitationConfig"]))
     tables.append(("league", of_file(PLACE / "league.py")["LeagueConfig"]))
     tables += [("algorithm", one) for one in _classes(AGENTS / "algorithms", algorithm)]
     tables += [("network", one) for one in _classes(AGENTS / "networks", network)]

@@ -17,7 +17,7 @@ from envs.one_agent import gamecore_actors
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
 from warren.user_code import builder
-from workers.config import applicable, hosts, roles
+from workers.config import applicable, hosts, imitation, roles
 from workers.config.flower_login import missing_login
 from workers.config.gateway_checks import missing_packages, wrong_values
 from workers.config.roles import Keeps, Role
@@ -61,7 +61,9 @@ def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str
     yield from hosts.problems(config)
     if config.league is None and config.evaluation.every is not None:
         yield from _evaluation(config)
-    if config.league is None and not roles.only_of_leagues(role):
+    if role == imitation.IMITATE:
+        yield from imitation.problems(config.imitation)
+    elif config.league is None and not roles.only_of_leagues(role):
         yield from _minibatch(config)
     if roles.has_gateways(config):
         yield from _gateway(config, role)

@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError
 from workers.config import groups
+from workers.config.imitation import ImitationConfig
 from workers.config.replay_settings import ReplayConfig
 from workers.config.roles import ROLES
 
@@ -171,8 +172,7 @@ class Config:
     # Faults.
     restarts: int = 5  # of each child, before the run is given up
     fork: bool = True  # fork processes from one that has imported torch and the rest: quicker starts; Linux only
-    # s that a process has to finish when told to stop; a learner also gets as long as an update takes.
-    grace: float = 8.0
+    grace: float = 8.0  # s that a process has to finish when told to stop; a learner also gets as long as an update
     round_timeout: float = 60.0  # s until a lost gathered round is dispatched again
     checkpoint_every: float = 30.0  # s between checkpoints
     checkpoints_kept: int = 3  # older ones are deleted
@@ -213,6 +213,7 @@ class Config:
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
+    imitation: ImitationConfig = field(default_factory=ImitationConfig)
 
     @property
     def segments_per_update(self) -> int:

@@ -25,6 +25,7 @@ from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
 from workers.config import initial_weights, middleware, plain_checks, replay_checks, roles, teachers
+from workers.config.imitation import IMITATE, unsuited
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config, Sampling
@@ -104,19 +105,19 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     except ConfigurationError as error:
         yield from error.problems
     if policy and algorithm:
-        yield from _needs(config, config.algorithm["name"], policy, algorithm, config.unroll_length)
+        needed = _needs(config, config.algorithm["name"], policy, algorithm, config.unroll_length)
+        yield from unsuited(config.algorithm["name"], algorithm.needs) if role == IMITATE else needed
         if not elsewhere:
             yield from _teacher(config, role, config.algorithm, policy, algorithm)
         yield from _peers(config, config.algorithm["name"], algorithm)
-    minibatch, learned = config.algorithm.get("minibatch_size"), config.unroll_length  # None: it has no minibatches
-    if algorithm is not None:
-        learned -= algorithm.needs.burn_in
+    minibatch = config.algorithm.get("minibatch_size")  # None: it has no minibatches
+    learned = config.unroll_length - (0 if algorithm is None else algorithm.needs.burn_in)
     if policy is not None and policy.has_memory and isinstance(minibatch, int) and minibatch < learned:
         yield (
             f"algorithm.minibatch_size: {minibatch} is less than one unroll of unroll_length {config.unroll_length}, "
             "which a network with a memory learns from as a whole; raise the one or lower the other"
         )
-    if role in ("train", "learner") and config.trial is not None and not elsewhere and policy and algorithm:
+    if role in ("train", "learner", IMITATE) and config.trial is not None and not elsewhere and policy and algorithm:
         folder = run_folder(config) / "checkpoints"
         newest = checkpoints.latest(folder)
         if newest is None and any(folder.glob("*.safetensors")):
@@ -133,7 +134,7 @@ def _teacher(
 ) -> Iterator[str]:
     """Yield the problems of the teacher, for roles that load it: other roles may be on machines without its files."""
     name = teachers.name_of(settings)
-    if name is None or role not in ("train", "learner") or not hasattr(algorithm, "take_teacher"):
+    if name is None or role not in ("train", "learner", IMITATE) or not hasattr(algorithm, "take_teacher"):
         return
     if teachers.reference(name) is not None:
         if config.league is None:
@@ -173,6 +174,9 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         games.close()
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
         algorithm = _built(league.algorithm_of(""), policy)
+        if role == IMITATE:
+            yield from unsuited(league.algorithm_of("")["name"], algorithm.needs)
+            return
         lacking = _learns(config, league, policy, algorithm)
         yield from (f"league: {problem}" for problem in lacking)
         if not elsewhere:

@@ -6,6 +6,7 @@ import argparse
 import os
 import secrets
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,35 @@ from envs import Turn, TwoPlayerVectorEnv
 from envs.many_agents.team import Team
 from envs.one_agent.gymnasium_envs import with_pip
 from warren.errors import ConfigurationError
+from warren.trees import map_tree
 from workers.config.command_line import guarded
 from workers.evaluation.rated import RatedGames
 from workers.evaluation.scores import UNIFORM
 from workers.evaluation.table import Side, person, play, uniform
+from workers.replays.episodes import EpisodeRecorder, write
 from workers.replays.video import Video
 from workers.runtime.trained import Trained, load
 from workers.ui import returns
 
 # Options that say nothing of what is played, and their defaults: of a run of one agent, and of a game of two players.
 OF_TWO = {"player": "main", "against": None, "greedy": False, "seat": 0, "seed": 0, "rated": None}
-OF_ONE = {"sample": False, "render": None, "video": None, "best": False}
+OF_ONE = {"sample": False, "render": None, "video": None, "record": None, "best": False}
 DRAWN_UNSEEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # games drawn by pygame need no display
 
 
 def watch(
-    trained: Trained, games: int, render: str | None, greedy: bool, say: Callable[[str], None], film: Path | None = None
+    trained: Trained,
+    games: int,
+    render: str | None,
+    greedy: bool,
+    say: Callable[[str], None],
+    film: Path | None = None,
+    record: Path | None = None,
 ) -> None:
-    """Play `games` episodes; say a line of each, and their mean return. `film`: the file for a film of them."""
+    """Play `games` episodes; say a line of each, and their mean return.
+
+    `film`: the file for a film of them; `record`: the one for what was seen and done, to be imitated.
+    """
     video, asked = None, f"--render {render}"
     if film is not None:
         video, render, asked = Video(film), "rgb_array", f"--video {film}"
@@ -42,8 +54,12 @@ def watch(
             os.environ.setdefault(name, value)
         say(f"filming {games} episodes to {film}: every step is drawn, which takes longer than to play it")
     env = trained.make(**({"render_mode": render} if render else {}))
-    found = []
-    play_one: Callable[..., tuple[float, int]] = _game if isinstance(env, Team) else _episode
+    if record is not None and isinstance(env, Team):
+        raise ConfigurationError(f"--record: {trained.env_id} has many agents, whose games are not recorded")
+    found, kept = [], None
+    if record is not None:
+        kept = EpisodeRecorder(trained.env_id, trained.policy.learning_space, trained.policy.action_space)
+    play_one: Callable[..., tuple[float, int]] = _game if isinstance(env, Team) else partial(_episode, kept=kept)
     if video is not None:
         video.fps = float(env.metadata.get("render_fps") or video.fps)
     try:
@@ -57,22 +73,34 @@ def watch(
         env.close()
         if video is not None:
             video.close()
+        if record is not None and kept is not None and kept.count:
+            write(record, kept.episodes())
+            say(f"{kept.count} episodes are in {record}")
     if video is not None:
         say(f"{video.frames} frames are in {video.path}")
     say(f"mean return {returns.shown(float(np.mean(found)))} of {games} episodes")
 
 
-def _episode(trained: Trained, env: Any, seed: int, greedy: bool, video: Video | None) -> tuple[float, int]:
-    """Play an episode; return (its return, its steps)."""
+def _episode(
+    trained: Trained, env: Any, seed: int, greedy: bool, video: Video | None, kept: EpisodeRecorder | None
+) -> tuple[float, int]:
+    """Play an episode, and record it in `kept`; return (its return, its steps)."""
     observation, info = env.reset(seed=seed)
     trained.begin()
     total, steps, over = 0.0, 0, False
     while not over:
         if video is not None:
             video.add(env.render())
-        action = trained.act(observation, trained.legal(info), greedy=greedy)
+        legal = trained.legal(info)
+        action = trained.act(observation, legal, greedy=greedy)
+        if kept is not None:
+            kept.decided(map_tree(np.copy, observation), action, legal)
         observation, reward, terminated, truncated, info = env.step(action)
         total, steps, over = total + float(reward), steps + 1, terminated or truncated
+        if kept is not None:
+            kept.earned(float(reward))
+    if kept is not None:
+        kept.end()
     return total, steps
 
 
@@ -113,7 +141,7 @@ def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Calla
         _refuse(given, OF_ONE, f"{trained.env_id} is a game of two players")
     else:
         _refuse(given, OF_TWO, f"{trained.env_id} is played by one agent")
-        watch(trained, given.games, given.render, not given.sample, say, given.video)
+        watch(trained, given.games, given.render, not given.sample, say, given.video, given.record)
         return 0
     if given.against:
         first = machine(load(given.folder, given.against), given.against, given.greedy)
@@ -224,6 +252,9 @@ def main(description: str | None = None) -> int:
         type=Path,
         metavar="FILE",
         help="of one agent: film it, as the environment draws itself: .gif or .mp4",
+    )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="of one agent: write what was seen and done, for workers.imitate"
     )
     parser.add_argument("--player", default="main", help="of a league: who plays; default: main")
     parser.add_argument(

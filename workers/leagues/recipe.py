@@ -10,9 +10,9 @@ from agents.policies import Policy
 from tasks.events import STATUS, WEIGHTS, of_player
 from workers.config import teachers
 from workers.config.league import LeagueConfig
+from workers.learning.player_state import Surroundings
 from workers.runtime.league_paths import player_folder
 from workers.runtime.league_policies import LeaguePolicies
-from workers.runtime.session import Session
 
 
 class LeagueRecipe:
@@ -23,7 +23,7 @@ class LeagueRecipe:
 
     legal_actions = has_generations = True
 
-    def __init__(self, session: Session, league: LeagueConfig) -> None:
+    def __init__(self, session: Surroundings, league: LeagueConfig) -> None:
         self._league, self._pool, self._seed = league, session.pool, session.config.seed
         self.player = session.config.player
         self.weights_event, self.status_event = of_player(WEIGHTS, self.player), of_player(STATUS, self.player)
@@ -56,11 +56,11 @@ class LeagueRecipe:
         """See Recipe; `name` may also be a model in the league's pool, once that is sure to be back."""
         if teachers.reference(name) is None or teachers.is_kept(name, self.folder):
             teacher, network = teachers.load(name, student, self.folder)
-        elif not self.pool_is_back:
+        elif not self.pool_is_back or self._pool is None:
             return None
         else:
-            of_model = self._policies.network_of
-            teacher, network = teachers.from_pool(name, lambda ref: self._pool.get(*ref).data, of_model, student)
+            of_model, pool = self._policies.network_of, self._pool
+            teacher, network = teachers.from_pool(name, lambda ref: pool.get(*ref).data, of_model, student)
         teachers.keep(teacher, network, name, self.folder)
         return teacher
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from celery.utils.log import get_logger
 
@@ -12,15 +12,30 @@ from agents import Algorithm, build_algorithm, checkpoints, computing, devices
 from agents.checkpoints import Checkpoint, Moment
 from agents.policies import Policy
 from agents.weight_averages import WeightAverages
+from league.models.pool import Pool
 from workers.config import teachers
+from workers.config.schema import Config
 from workers.learning.allreduce.ranks import Ranks
 from workers.learning.course import Recipe
 from workers.learning.metrics import Progress
-from workers.runtime.session import Session
 
 logger = get_logger(__name__)
 
 LATE = 10.0  # times checkpoint_every: the pool's weights replace a checkpoint that is older than they by so much
+
+
+class Surroundings(Protocol):
+    """The part of a Session that the making of a player takes."""
+
+    @property
+    def config(self) -> Config:
+        """Return the settings of the run."""
+        ...
+
+    @property
+    def pool(self) -> Pool | None:
+        """Return the pool of models; None without servers."""
+        ...
 
 
 class PlayerState:
@@ -33,8 +48,9 @@ class PlayerState:
     `broken`: an update ended halfway; these weights are neither published nor kept.
     """
 
-    def __init__(self, session: Session, recipe: Recipe, ranks: Ranks | None = None) -> None:
-        self.config, self.recipe, self._pool, self._ranks = session.config, recipe, session.pool, ranks
+    def __init__(self, surroundings: Surroundings, recipe: Recipe, ranks: Ranks | None = None) -> None:
+        self.config, self._pool = surroundings.config, surroundings.pool
+        self.recipe, self._ranks = recipe, ranks
         self.generation = 0  # resets of the player, where it may begin anew
         self.broken = False
         self._teacher: Policy | None = None
@@ -179,7 +195,8 @@ class PlayerState:
         weights come with a new optimizer. So they are taken only where there is no checkpoint, or one that is long
         past, or one from before the player began anew.
         """
-        model = self._pool.newest(self.recipe.player, newer_than=self.progress.version)
+        pool = self._pool
+        model = None if pool is None else pool.newest(self.recipe.player, newer_than=self.progress.version)
         if model is None:
             return False
         tensors, stamp = checkpoints.weights_from_bytes(model.data)

@@ -38,7 +38,12 @@ class Record:
     def write(self, run_folder: Path) -> None:
         """Write the record, and the time of the start, into the run's folder."""
         write_secret(run_folder / FOLDER / FILE, json.dumps(asdict(self), indent=2) + "\n")
-        write_whole(run_folder / STARTED, json.dumps({"started_at": time.time()}) + "\n")
+        note_start(run_folder)
+
+
+def note_start(run_folder: Path) -> None:
+    """Write the time of a run's start into its folder."""
+    write_whole(run_folder / STARTED, json.dumps({"started_at": time.time()}) + "\n")
 
 
 def read(run_folder: Path) -> Record:

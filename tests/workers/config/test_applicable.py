@@ -11,6 +11,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from workers.config import applicable, groups
+from workers.config.imitation import ImitationConfig
 from workers.config.league_choices import with_choices
 from workers.config.overrides import in_full
 from workers.config.replay_settings import ReplayConfig
@@ -53,16 +54,20 @@ ALWAYS = {
 }  # fmt: skip
 
 
+RULES = [rule for rule in applicable.RULES if rule.settings != applicable.NOT_READ]  # those of runs
+
+
 def test_every_setting_is_read_always_or_stands_in_the_table_of_those_that_are_not() -> None:
-    listed = {pattern for rule in applicable.RULES for pattern in rule.settings}
+    listed = {pattern for rule in RULES for pattern in rule.settings}
     assert {one.name for one in fields(Config)} - ALWAYS == {one for one in listed if "." not in one}
 
 
 def test_the_table_names_no_setting_that_does_not_exist() -> None:
     tables = {"env": EnvConfig, "evaluation": EvaluationConfig, "gateway": GatewayConfig, "replay": ReplayConfig}
     tables["league"] = groups.league()
+    tables["imitation"] = ImitationConfig
     tables |= {"network": groups.networks()["mlp"], "algorithm": groups.algorithms()["ppo"]}
-    for pattern in (pattern for rule in applicable.RULES for pattern in rule.settings if "." in pattern):
+    for pattern in (pattern for rule in RULES for pattern in rule.settings if "." in pattern):
         table, name = pattern.split(".")[:2]
         assert any(fnmatchcase(one.name, name) for one in fields(tables[table])), pattern
 

@@ -14,7 +14,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from agents.algorithms import ALGORITHMS, a2c, appo, ddpg, dqn, impala, ppo, r2d2, sac, td3
+from agents.algorithms import ALGORITHMS, a2c, appo, bc, ddpg, dqn, impala, ppo, r2d2, sac, td3
 from agents.networks import NETWORKS, NormalizationConfig, PrivilegedConfig
 from agents.networks.board_resnet import BoardConfig
 from agents.networks.impala_resnet import ImpalaConfig
@@ -29,7 +29,7 @@ from workers.config.own_folders import OwnFolders
 from workers.config.schema import CONF, from_hydra
 
 OF_ALGORITHMS = {
-    "a2c": a2c.A2CConfig, "appo": appo.APPOConfig, "ddpg": ddpg.DDPGConfig, "dqn": dqn.DQNConfig,
+    "a2c": a2c.A2CConfig, "appo": appo.APPOConfig, "bc": bc.BCConfig, "ddpg": ddpg.DDPGConfig, "dqn": dqn.DQNConfig,
     "impala": impala.IMPALAConfig, "ppo": ppo.PPOConfig, "r2d2": r2d2.R2D2Config,
     "sac": sac.SACConfig, "td3": td3.TD3Config,
 }  # fmt: skip

@@ -23,7 +23,8 @@ def said(role: str, *overrides: str) -> dict[str, str]:
 @pytest.mark.parametrize("kind", [Config, BrokerConfig, EnvConfig, EvaluationConfig, GatewayConfig])
 def test_every_setting_of_the_schema_says_what_it_means(kind: type) -> None:
     texts = described.of_file(Path(described.PLACE / "schema.py"))[kind.__name__]
-    tables = {"broker", "env", "network", "algorithm", "gateway", "evaluation"}  # whose settings are listed one by one
+    # Tables, whose settings are listed one by one:
+    tables = {"broker", "env", "network", "algorithm", "gateway", "evaluation", "imitation", "replay"}
     assert [one.name for one in fields(kind) if not texts[one.name] and one.name not in tables] == []
 
 

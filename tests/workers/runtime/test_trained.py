@@ -64,6 +64,7 @@ def options(folder: Path, **given: object) -> argparse.Namespace:
         "render": None,
         "best": False,
         "video": None,
+        "record": None,
         "player": "main",
         "against": None,
         "greedy": False,
