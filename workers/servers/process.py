@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from workers.servers.forks import ForkedGuard, Forks
 GUARD = Path(__file__).with_name("guard.py")
 LOOPBACK = "127.0.0.1"
 READ = 256 << 10  # bytes read at the end of a log
+LONGEST_LOG = 64 << 20  # bytes; what is older is in a second file, NAME.log.1
 TAIL_LINES = 12  # lines of a dead server's output in its error
 PORT_ATTEMPTS = 5
 PORT_TAKEN = re.compile(r"eaddrinuse|address already in use|port \d+ in use", re.IGNORECASE)
@@ -108,6 +110,24 @@ class Child:
         with self.log.open("rb") as stream:
             stream.seek(max(self._log_start, stream.seek(0, 2) - READ))
             return stream.read(READ).decode(errors="replace")
+
+    def rotate(self) -> None:
+        """Put a log over LONGEST_LOG aside, in the place of the one before; the process writes on into the same file.
+
+        It holds that file open. What it writes between the copy and the cut, within milliseconds, is lost.
+        """
+        older = self.log.with_name(f"{self.log.name}.1")
+        with contextlib.suppress(OSError):  # no log is there, or none can be written: tried again at the next look
+            if self.log.stat().st_size <= LONGEST_LOG:
+                return
+            try:
+                shutil.copyfile(self.log, older)
+                older.chmod(0o600)
+            except OSError:
+                older.unlink(missing_ok=True)  # the disk is full: half a copy would take what is left
+                return
+            os.truncate(self.log, 0)
+            self._log_start = 0
 
     def last_lines(self) -> str:
         """Return the last lines of output, indented, for an error message."""

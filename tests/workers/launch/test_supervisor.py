@@ -90,6 +90,46 @@ def test_a_child_that_dies_is_restarted_and_its_last_lines_are_shown(stage: Call
     assert waits[:2] == [0.25, 0.5]
 
 
+LONG = """
+os.write(1, b"".join(b"line %d of a long log\\n" % line for line in range(200)))  # at once
+while not os.path.exists(os.path.join(os.path.dirname(__file__), "go")):
+    time.sleep(0.02)
+print("the newest line", flush=True)
+sys.exit(3)
+"""
+
+
+def test_a_log_over_its_bound_is_put_aside_and_goes_on_anew(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.servers.process.LONGEST_LOG", 2000)
+    it = stage(restarts=5)
+    it.add("actor-0", LONG)
+    log, older = (it.folder / "logs" / name for name in ("actor-0.log", "actor-0.log.1"))
+    it.poll_until(lambda: log.exists() and log.stat().st_size == 0 and older.exists())
+    assert oct(older.stat().st_mode & 0o777) == "0o600"
+    (it.folder / "go").touch()
+    it.poll_until(lambda: bool(it.said))
+    assert "the newest line" in it.said[0], "a death's last lines are those of the new file"
+    assert log.read_text().startswith("the newest line\n") and "line 199 of" in older.read_text()
+    assert len([*older.parent.iterdir()]) == 2
+
+
+def test_a_log_that_cannot_be_put_aside_is_kept_whole(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.servers.process.LONGEST_LOG", 2000)
+    it = stage()
+    older = it.folder / "logs" / "actor-0.log.1"
+    older.mkdir(parents=True)  # writing there is an OSError, as where the disk is full
+    it.add("actor-0", LONG)
+    log = it.folder / "logs" / "actor-0.log"
+    it.poll_until(lambda: "line 199 of" in log.read_text())
+    for _ in range(3):
+        assert not it.supervisor.poll()
+    assert log.read_text().count("of a long log") == 200
+
+
 def test_a_child_that_keeps_dying_is_given_up_with_its_last_lines(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=2)
     it.add("actor-0", FAIL)

@@ -89,12 +89,13 @@ class Supervisor:
         return managed
 
     def poll(self) -> bool:
-        """Poll every child and restart the dead; return whether a child whose end is the run's has done its work.
+        """Poll every child, rotate its log, restart the dead; return whether a child whose end is the run's has ended.
 
         Raises WarrenError, with the last lines of its log, when a critical child has died too often.
         """
         for managed in list(self.children):
             assert managed.child is not None
+            managed.child.rotate()
             if managed.leaving:
                 self._check_leaving(managed)
             elif not managed.done and not managed.given_up and not managed.child.alive and self._ended(managed):
