@@ -1,0 +1,58 @@
+"""An actor whose league worker does not answer asks again soon, which another worker may answer."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from warren.errors import DeadlinePassed, LeagueError
+from workers.leagues import client as module
+from workers.leagues.client import DEADLINE, LeagueClient
+
+
+class Workers:
+    """Stands for the league's workers, of which the first `stopped` that are asked do not answer."""
+
+    def __init__(self, stopped: int) -> None:
+        self.stopped, self.asked = stopped, list[tuple[tuple[Any, ...], float]]()
+
+    def call(self, service: str, *arguments: Any, deadline: float) -> str:
+        self.asked.append((arguments, deadline))
+        if len(self.asked) <= self.stopped:
+            raise DeadlinePassed(service, f"no answer within {deadline:g} s")
+        return f"{service} was answered"
+
+
+def client_of(workers: Workers, monkeypatch: pytest.MonkeyPatch, **more: float) -> LeagueClient:
+    monkeypatch.setattr(module, "AGAIN_AFTER", 0.0)
+    made = LeagueClient.__new__(LeagueClient)  # without a broker
+    made.holder, made._stopping, made._patience = "actor-0", threading.Event(), more.get("patience", 120.0)
+    made._solver = workers  # type: ignore[assignment]
+    return made
+
+
+def test_a_stopped_league_worker_is_waited_for_a_second_before_another_is_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = Workers(stopped=1)
+    with caplog.at_level(logging.INFO):
+        assert client_of(workers, monkeypatch)._ask("league.request", "main", "id") == "league.request was answered"
+    assert workers.asked == [(("main", "id"), 1.0), (("main", "id"), 2.0)], "the same request, so it counts once"
+    assert [record.levelname for record in caplog.records] == ["INFO"], "one worker that is busy is no trouble"
+
+
+def test_workers_that_all_stay_silent_are_asked_with_growing_patience(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = Workers(stopped=6)
+    client_of(workers, monkeypatch)._ask("league.request")
+    assert [deadline for _, deadline in workers.asked] == [1.0, 2.0, 4.0, 8.0, DEADLINE, DEADLINE, DEADLINE]
+    assert "asking league.request again" in caplog.text
+
+
+def test_a_league_that_never_answers_is_given_up_with_what_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LeagueError, match=r"did not answer league\.request .* is python -m workers\.league up\?"):
+        client_of(Workers(stopped=9), monkeypatch, patience=-1.0)._ask("league.request")
