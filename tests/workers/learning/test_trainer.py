@@ -62,7 +62,9 @@ def test_a_failure_after_an_update_does_not_undo_it(
     assert trainer.progress.updates == 2
 
 
-def test_weights_that_could_not_be_published_are_published_by_the_next_check(run: Run) -> None:
+def test_weights_that_could_not_be_published_are_published_by_the_next_check(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     trainer = run.trainer()
     run.pool.away = True
     trainer.learn([run.payload()])
@@ -70,6 +72,16 @@ def test_weights_that_could_not_be_published_are_published_by_the_next_check(run
     run.pool.away = False
     trainer.outlets.publisher.restore()
     assert run.pool.version("main") == 1
+    run.pool.away = True
+    trainer.learn([run.payload()])
+    run.pool.away = False
+    trainer.outlets.publisher.restore()
+    assert run.pool.version("main") == 2
+    said = [record.getMessage() for record in caplog.records if "publishing version" in record.getMessage()]
+    assert said == [
+        "the pool has none of main; publishing version 1 again",
+        "the pool has version 1 of main; publishing version 2 again",
+    ], "it refused them, and has lost nothing"
 
 
 def test_a_ledger_that_is_away_is_told_later(run: Run) -> None:
