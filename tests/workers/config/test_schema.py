@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import hydra
 import pytest
 from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
 
 from warren.errors import ConfigurationError
 from workers.config.roles import ROLES
@@ -45,6 +47,24 @@ def test_the_help_of_every_role_begins_with_its_command(role: str) -> None:
 def test_every_option_of_every_group_composes(group: str, option: str) -> None:
     plus = "" if group in ("broker", "env", "network", "algorithm", "experiment") else "+"
     hydra.compose("train", [f"{plus}{group}={option}"])
+
+
+def outside(group: str, *overrides: str) -> dict[str, Any]:
+    """Return what overrides compose to, without one group's settings and what is resolved from them."""
+    found = OmegaConf.to_container(hydra.compose("train", list(overrides)))
+    return {name: value for name, value in found.items() if name != group}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("option", [option for group, option in OPTIONS if group == "env"])
+def test_an_environments_file_sets_nothing_but_env(option: str) -> None:
+    assert outside("env", f"env={option}") == outside("env", "env.id=Pendulum-v1")
+
+
+@pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_an_experiment_takes_no_sizes_from_another_environment(experiment: str) -> None:
+    given: Any = OmegaConf.to_container(OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml"), resolve=False)
+    if given.get("env", {}).get("id", "CartPole-v1") != "CartPole-v1":
+        assert "num_envs" in given["env"] and "unroll_length" in given
 
 
 @pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
