@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import hydra
-from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -22,7 +21,7 @@ from warren.errors import ConfigurationError, WarrenError
 from warren.user_code import EXTRAS, install
 from workers.config import roles, staying
 from workers.config.league_choices import with_choices
-from workers.config.overrides import arranged, compose, set_aside, settings_of
+from workers.config.overrides import arranged, compose, options_of, options_of_group, set_aside, settings_of
 from workers.config.own_folders import OwnFolders
 from workers.config.schema import CONF, Config, from_hydra
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
@@ -60,24 +59,21 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
 
         options, overrides = arranged(sys.argv[1:])
         overrides, of_resumed = set_aside(overrides)
-        sys.argv[1:] = options + overrides
-        arguments = get_args_parser().parse_args(options)
+        arguments, words = options_of(options), options + overrides
         OwnFolders.config_dir = arguments.config_dir
         if arguments.help:
             sys.exit(guarded(lambda: show_help(name, overrides)))
         found: list[DictConfig | None] = []
 
         def compose_once() -> int:
-            found.append(compose(name, sys.argv[1:]))
+            found.append(compose(name, words))
             return 0
 
         if code := guarded(compose_once):
             sys.exit(code)
         told_to_stop = staying.watch_stops() if name != "train" and staying.restarted() else None
-        main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)
-        if found[0] is not None:
-            main = partial(run_composed, job, found[0])
-        if code := guarded(lambda: main() or 0):  # what Hydra prints, as for --cfg, may be cut off by `| head`
+        main = partial(run_by_hydra, name, words) if found[0] is None else partial(run_composed, found[0])
+        if code := guarded(lambda: main(job) or 0):  # what Hydra prints, as for --cfg, may be cut off by `| head`
             sys.exit(code)
         if told_to_stop is not None and status == [0]:
             staying.stay_unless(told_to_stop)
@@ -112,7 +108,16 @@ def run_of_table(name: str, config: Config) -> int:
     return int(importlib.import_module(module).run(config))
 
 
-def run_composed(job: Callable[[DictConfig], None], found: DictConfig) -> None:
+def run_by_hydra(name: str, words: Sequence[str], job: Callable[[DictConfig], None]) -> None:
+    """Let Hydra run `job`, once for each run of a sweep, or print what `words` ask for, as --cfg does."""
+    given, sys.argv = sys.argv, [sys.argv[0], *words]  # hydra.main reads them there, and has no parameter for them
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
+    finally:
+        sys.argv = given
+
+
+def run_composed(found: DictConfig, job: Callable[[DictConfig], None]) -> None:
     """Run `job` with what was composed as Hydra would: Hydra's own settings go to HydraConfig, for `job` to read."""
     HydraConfig.instance().set_config(found)
     try:
@@ -138,11 +143,11 @@ def named(name: str, chosen: DictConfig, overrides: Iterable[str]) -> set[str]:
     `chosen`: what the command line composes to.
     """
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
-    groups = {one for one in given if (CONF / one).is_dir()}
-    if not groups:
-        return given
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        groups = {one for one in given if options_of_group(one)}
+        if not groups:
+            return given
         plain = hydra.compose(name)
     told = {one for one in IDENTIFYING if one.partition(".")[0] in groups}  # also if the group is the default
     differ = {one for one in IDENTIFYING if OmegaConf.select(plain, one) != OmegaConf.select(chosen, one)}

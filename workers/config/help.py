@@ -12,7 +12,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from workers.config import described, roles
-from workers.config.own_folders import own_folders
+from workers.config.overrides import options_of_group
 from workers.config.schema import CONF
 
 # Settings that a role reads from its own command line, beside its number and device. All others are the run's.
@@ -33,6 +33,7 @@ def text(role_name: str, overrides: list[str]) -> Iterator[str]:
             told = OmegaConf.to_container(composed.hydra.help, resolve=True)
             OmegaConf.set_struct(composed, False)
             del composed["hydra"]
+            groups = list(_groups())
             values: Any = OmegaConf.to_container(composed, resolve=True)
         finally:
             GlobalHydra.instance().clear()
@@ -44,7 +45,7 @@ def text(role_name: str, overrides: list[str]) -> Iterator[str]:
     yield str(told["header"])
     if role is None:
         yield "\nGroups, chosen as group=option:"
-        yield from _groups()
+        yield from groups
         yield "\nSettings, their values and what they mean:"
         yield from described.lines(settings)
         if not values.get("league"):
@@ -77,7 +78,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
 
 
 def _groups() -> Iterator[str]:
-    for name in sorted(path.name for path in CONF.iterdir() if path.is_dir() and not path.name.startswith("_")):
-        files = [path for folder in (CONF, *own_folders()) for path in (folder / name).glob("*.yaml")]
-        if options := ", ".join(sorted({path.stem for path in files})):
+    for name in sorted({*GlobalHydra.instance().config_loader().list_groups("")} - {"hydra", "schema"}):
+        if options := ", ".join(options_of_group(name)):
             yield textwrap.fill(f"  {name}: {options}", described.WIDTH, subsequent_indent="    ")

@@ -6,10 +6,12 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import hydra
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+# The one private part of Hydra that is used: it gives its parser of options no public name.
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -26,6 +28,17 @@ from workers.servers.checks import redact
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
 # Tables whose files hold only some of the names that may be set. (That of hosts holds none.)
 OPEN = ("league", "network", "env.kwargs", "env.reward_channels")
+
+
+def options_of(argv: list[str]) -> argparse.Namespace:
+    """Return what a command line asks Hydra for, as Hydra reads it."""
+    found: argparse.Namespace = get_args_parser().parse_args(argv)
+    return found
+
+
+def options_of_group(name: str) -> list[str]:
+    """Return the options of a group, by files or not, one's own too; none where `name` is no group. Hydra is begun."""
+    return list(GlobalHydra.instance().config_loader().get_group_options(name))
 
 
 def arranged(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -63,7 +76,7 @@ def compose(role_name: str, argv: list[str]) -> DictConfig | None:
     Of a sweep, whose runs Hydra composes one after the other, all are composed here first. Raises ConfigurationError
     with every wrong override and its remedy.
     """
-    arguments = get_args_parser().parse_args(argv)
+    arguments = options_of(argv)
     if arguments.help or arguments.hydra_help or arguments.info:
         return None
     if arguments.config_dir and not Path(arguments.config_dir).is_dir():
@@ -131,10 +144,20 @@ def sweep(role_name: str, overrides: list[str]) -> list[list[str]]:
     if fixed:
         raise ConfigurationError(f"--multirun: {' '.join(fixed)} would be the same for all runs; leave it out")
     try:
-        (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(overrides), None)
+        parsed = OverridesParser.create().parse_overrides(overrides)
     except HydraException:  # for example, not written as name=value: composing reports it
         return [overrides]
-    return batch
+    if any(one.is_sweep_override() and not one.is_discrete_sweep() for one in parsed):
+        return [overrides]  # interval(0,1): composing reports that too
+    values = {
+        one.get_key_element(): [*one.sweep_string_iterator()] if one.is_sweep_override() else [
+            one.get_value_element_as_str()
+        ]
+        for one in parsed
+    }  # fmt: skip
+    return [
+        [f"{name}={value}" for name, value in zip(values, chosen, strict=True)] for chosen in product(*values.values())
+    ]
 
 
 def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
@@ -181,7 +204,7 @@ def _unreadable(override: str, key: str, value: str) -> str:
 
 
 def _chooses_group(override: str) -> bool:
-    return (CONF / override.partition("=")[0]).is_dir()
+    return bool(options_of_group(override.partition("=")[0]))
 
 
 def _composes(name: str, overrides: list[str]) -> bool:

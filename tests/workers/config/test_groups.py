@@ -11,7 +11,9 @@ from typing import Any
 
 import hydra
 import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from agents.algorithms import ALGORITHMS, a2c, appo, bc, ddpg, dqn, impala, ppo, r2d2, sac, td3
@@ -24,7 +26,7 @@ from agents.policies.build import BoxActionsConfig, DiscreteActionsConfig, Distr
 from warren.errors import ConfigurationError
 from workers.config import groups
 from workers.config.league import LeagueConfig
-from workers.config.overrides import compose, in_full, settings_of
+from workers.config.overrides import arranged, compose, in_full, options_of, settings_of, sweep
 from workers.config.own_folders import OwnFolders
 from workers.config.schema import CONF, from_hydra
 
@@ -184,6 +186,45 @@ def test_a_run_is_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         command("train", lambda config, given: made.append((config.actors, list(given))) or 3)()
     assert (ended.value.code, made) == (3, [(7, ["actors=7", "sampling=streaming"])])
     assert len(loaded) == 1
+
+
+def test_a_command_leaves_its_words_as_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workers.config.command_line import command
+
+    monkeypatch.chdir(tmp_path)
+    for words in (["actors=7", "seed=1,2", "--multirun"], ["seed=3", "league=kuhn", "league.goal=1"]):
+        given, ran = ["train", *words], list[Any]()
+        monkeypatch.setattr(sys, "argv", list(given))
+        with pytest.raises(SystemExit) as ended:
+            command("train", lambda config, _, ran=ran: ran.append(config.seed) or 0)()  # type: ignore[misc]
+        assert (ended.value.code, sys.argv, ran) == (0, given, [1, 2] if "--multirun" in words else [3])
+
+
+def test_a_sweep_is_split_as_hydra_splits_it() -> None:
+    words = [
+        "seed=1,2",
+        "env.kwargs={a: 1, b: [2,3]}",
+        "actors=range(2,4)",
+        "project='a,b'",
+        "+x=choice(a,b)",
+        "~league",
+    ]
+    split = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(words), None)
+    assert [sweep("train", words)] == split and len(split[0]) == 8
+    assert sweep("train", ["algorithm.gamma=interval(0,1)"]) == [["algorithm.gamma=interval(0,1)"]]
+
+
+def test_one_file_alone_uses_what_hydra_keeps_private_and_it_is_as_it_was() -> None:
+    files = [path for path in CONF.parent.glob("workers/**/*.py") if "hydra._internal" in path.read_text()]
+    assert [path.name for path in files] == ["overrides.py"]
+    words = ["--multirun", "--cfg", "job", "--config-dir", "mine", "-cn", "train", "seed=1", "actors=2"]
+    found = options_of(words)
+    assert (found.overrides, found.multirun, found.cfg, found.config_dir, found.config_name) == (
+        ["seed=1", "actors=2"], True, "job", "mine", "train"
+    )  # fmt: skip
+    others = ("help", "hydra_help", "info", "resolve", "shell_completion", "config_path", "experimental_rerun")
+    assert not any(getattr(found, name) for name in others)
+    assert arranged(["actors=2", "--multirun", "seed=1"]) == (["--multirun"], ["actors=2", "seed=1"])
 
 
 def test_composing_imports_neither_torch_nor_agents() -> None:

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from warren.errors import ConfigurationError
 from workers.config.roles import ROLES
 from workers.config.schema import CONF, BrokerConfig, Config, EnvConfig, Sampling, from_hydra, from_yaml, to_yaml
+from workers.servers import MODES
 
 NAMES = ("train", *(role.name for role in ROLES))
 LEAGUES = "league"  # of another schema: test_league_local.py plays every one of them
@@ -65,6 +66,12 @@ def test_an_experiment_takes_no_sizes_from_another_environment(experiment: str) 
     given: Any = OmegaConf.to_container(OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml"), resolve=False)
     if given.get("env", {}).get("id", "CartPole-v1") != "CartPole-v1":
         assert "num_envs" in given["env"] and "unroll_length" in given
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_way_to_the_servers_is_an_option_without_a_file(mode: str) -> None:
+    assert composed("train", f"broker={mode}", "broker.url=amqp://h").broker == BrokerConfig(mode, "amqp://h")
+    assert not (CONF / "broker").exists()
 
 
 @pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
