@@ -10,8 +10,8 @@ import pytest
 import redis
 from safetensors.numpy import save
 
+from league.cli import models
 from league.matchmaking.view import ModelRef
-from league.models import __main__ as models
 from league.models.pool import Pool
 
 

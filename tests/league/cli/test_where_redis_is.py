@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
-from league.cli import manage, replay, show
-from league.models.__main__ import main as models
+from league.cli import manage, models, replay, show
 from league.models.command_line import RUN_VARIABLE, URL_VARIABLE
 from workers.servers.__main__ import main as servers
 
-COMMANDS = [(show.main, []), (manage.main, ["pause", "main"]), (models, ["list"])]
+COMMANDS = [(show.main, []), (manage.main, ["pause", "main"]), (models.main, ["list"])]
+ENTRY = """\"\"\"`python -m league.{name}`: see league/cli/{name}.py.\"\"\"
+
+import sys
+
+from league.cli.{name} import main
+
+if __name__ == "__main__":
+    sys.exit(main())
+"""
 OF_AN_ENDED_RUN = "python -m league.replay --file runs/PROJECT/TRIAL"
 
 
@@ -43,3 +52,12 @@ def test_the_commands_that_are_named_exist(main, words, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*words, "--help"])
     assert ended.value.code == 0, capsys.readouterr().err
+
+
+def test_each_command_is_in_one_folder_behind_an_entry_that_only_calls_it():
+    league = Path(show.__file__).parents[1]
+    commands = [path.stem for path in (league / "cli").glob("*.py") if "def main(" in path.read_text()]
+    assert sorted(commands) == ["manage", "models", "replay", "show"]
+    for name in commands:
+        (entry,) = (one for one in (league / f"{name}.py", league / name / "__main__.py") if one.exists())
+        assert entry.read_text() == ENTRY.format(name=name)
