@@ -17,6 +17,8 @@ from typing import Any, get_args, get_origin
 
 from hydra.core.config_store import ConfigStore
 
+from workers.servers.modes import MODES
+
 PLACE = Path(__file__).resolve().parent
 AGENTS = PLACE.parents[1] / "agents"
 OF_ANY_NETWORK = ("NormalizationConfig", "PrivilegedConfig", "ValueConfig", "DistributionConfig")
@@ -130,10 +132,12 @@ def _named(name: str, *bases: type) -> type:
 
 
 def register() -> None:
-    """Enter all of them in Hydra's store, as the schemas from which the files of conf/ begin."""
+    """Enter in Hydra's store the schemas from which the files of conf/ begin, and the options of `broker`."""
     store = ConfigStore.instance().store
     for name, node in algorithms().items():
         store(group="schema/algorithm", name=name, node=node)
     for name, node in networks().items():
         store(group="schema/network", name=name, node=node)
     store(group="schema", name="league", node=league())
+    for mode in MODES:  # the group `broker` has an option for each, and no file
+        store(group="broker", name=mode, node={"mode": mode})

@@ -21,7 +21,6 @@ from workers.config import groups
 from workers.config.imitation import ImitationConfig
 from workers.config.replay_settings import ReplayConfig
 from workers.config.roles import ROLES
-from workers.servers import MODES
 
 if TYPE_CHECKING:
     import envs
@@ -281,8 +280,6 @@ def _goal(*, _root_: DictConfig) -> float | None:
 
 ConfigStore.instance().store(name="base_config", node=Config)
 groups.register()
-for _mode in MODES:  # the group `broker` has an option for each, and no file
-    ConfigStore.instance().store(group="broker", name=_mode, node=BrokerConfig(_mode))
 for _role in ROLES:  # each is a primary configuration, as conf/train.yaml is
     _help = {"help": {"header": f"python -m workers.{_role.name} {_role.does}"}}
     ConfigStore.instance().store(name=_role.name, node={"defaults": ["warren", "_self_"], "hydra": _help})
