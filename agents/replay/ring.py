@@ -53,6 +53,11 @@ class UnrollRing:
         self._like: dict[str, Tree] = {}  # field -> a tree of paths
 
     @property
+    def most_starts(self) -> int:
+        """Steps of a row that sequences may begin at, where enough rows go on."""
+        return 1 if self.starts_only else self.steps
+
+    @property
     def filled(self) -> int:
         """Rows that hold something."""
         return min(self.written, self.rows)
@@ -167,7 +172,7 @@ class UnrollRing:
         """
         self.startable[rows] = self._starts(1)
         prolonged, known, behind = [rows[:0]], [rows[:0]], 1
-        while len(older) and self._starts(behind) < self._starts(behind + 1):
+        while len(older) and self._starts(behind) < self.most_starts:  # none yet, where sequences are of many rows
             known.append(self.startable[older])
             prolonged.append(older)
             self.startable[older] = self._starts(behind + 1)
@@ -178,8 +183,7 @@ class UnrollRing:
 
     def _starts(self, rows: int) -> int:
         """Return how many steps of a row sequences may begin at, where it and those that go on are `rows` rows."""
-        most = 1 if self.starts_only else self.steps
-        return min(max(rows * self.steps - self.length + 1, 0), most)
+        return min(max(rows * self.steps - self.length + 1, 0), self.most_starts)
 
     # Reading.
 
