@@ -39,12 +39,13 @@ from workers import servers
 from workers.config.schema import Config, from_yaml
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "images"
-# Leagues, which have opponents where others have a peer: the module that measures it, and what it is.
+# Leagues and clones, which are measured otherwise than beside a peer: the module that measures it, and what it is.
 LEAGUES = {
     "connect-four": (
         "benchmarks.learning.connect_four",
         "Connect Four, masked PPO by self-play, against a random and a one-ply player and OpenSpiel's tree search",
     ),
+    "cloning": ("benchmarks.learning.cloning", "CartPole-v1, behaviour cloning of a player from 200 of its games"),
     "slimevolley": ("benchmarks.learning.slimevolley", "slime volleyball, a league, against the built-in player"),
 }
 SEEDS_OF_A_PICTURE = 3  # fewer say nothing, and replace no picture
