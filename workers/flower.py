@@ -21,6 +21,9 @@ def run(config: Config) -> int:
     if problem := missing_login(config.flower_address):
         raise ConfigurationError(problem)
     session = enter(config, roles.FLOWER)
+    from workers.ui.flower_queues import ask_by_amqp  # and with it Flower, after the settings were looked at
+
+    ask_by_amqp(session.app)
     port = config.flower_port or PORT
     logger.info("Flower at http://%s:%d", config.flower_address, port)
     session.app.start(argv=["flower", f"--address={config.flower_address}", f"--port={port}", "--persistent=False"])
