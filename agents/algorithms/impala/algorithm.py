@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agents.algorithms.batches import Batch
-from agents.algorithms.contract import Needs, Update
+from agents.algorithms.contract import UNIFORM, Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.impala.config import IMPALAConfig
 from agents.algorithms.impala.losses import impala_loss
@@ -19,9 +20,14 @@ from agents.trajectories import Trajectory
 
 
 class IMPALA(GradientAlgorithm[IMPALAConfig]):
-    """One step of the gradient on each batch, whichever weights acted; for streaming."""
+    """One step of the gradient on each batch, whichever weights acted; for streaming, or with a replay."""
 
     needs = Needs(fields=("extras.log_prob", "last.observation", "cut.value"), unrolls=True)
+
+    def __init__(self, policy: Policy, config: IMPALAConfig, seed: int) -> None:
+        super().__init__(policy, config, seed)
+        if config.replay_length is not None:
+            self.needs = replace(self.needs, source=UNIFORM, length=config.replay_length)
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
         """Make one step on all trajectories; the metric `rho` is the mean importance weight."""

@@ -18,8 +18,12 @@ class IMPALAConfig(GradientConfig, BurnInConfig, VTraceConfig):
     entropy_coefficient: Scheduled = 0.01
     upgo_coefficient: float = 0.0  # of AlphaStar's UPGO term
     normalize_advantage: bool = False
+    replay_length: int | None = None  # steps of unrolls drawn from a replay; null: each unroll is learned from once
 
     name = "impala"
 
     def allowed(self) -> Allowed:
-        return super().allowed() | {"upgo_coefficient": ("at least 0", self.upgo_coefficient >= 0)}
+        return super().allowed() | {
+            "upgo_coefficient": ("at least 0", self.upgo_coefficient >= 0),
+            "replay_length": ("at least 1 or null", self.replay_length is None or self.replay_length >= 1),
+        }
