@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-
-pytest.importorskip("flower")
 from celery import Celery
 from flower.utils import broker
 
