@@ -206,13 +206,23 @@ class UnrollRing:
             else:
                 found[name] = self._taken(like, at, shape)
         last = self._taken(self._like["observation"], seen[-1] + 1, (len(row),))
-        episodes = np.zeros((0, 2), np.float32)
-        trajectory = Trajectory(**found, last={"observation": last}, episodes=episodes)
+        after = {"observation": last}
+        if "action_mask" in self._like:
+            after["action_mask"] = self._masks(rows[-1], steps[-1] + 1)
+        trajectory = Trajectory(**found, last=after, episodes=np.zeros((0, 2), np.float32))
         if self.keeps_cuts:
             cut_at = places(trajectory.terminated, trajectory.truncated)
             trajectory.cut_at = cut_at
             trajectory.cut_observation = self._cut_observations(rows[tuple(cut_at.T)], steps[tuple(cut_at.T)])
         return trajectory
+
+    def _masks(self, row: np.ndarray, step: np.ndarray) -> Tree:
+        """Return the masks of legal actions at these steps; all True at one after a row that nothing goes on from."""
+        beyond = step >= self.steps
+        row, step = np.where(beyond, self.following[row], row), np.where(beyond, 0, step)
+        masks = self._taken(self._like["action_mask"], np.maximum(row, 0) * self.steps + step, (len(row),))
+        map_tree(lambda mask: mask.__setitem__(row < 0, True), masks)
+        return masks
 
     def _taken(self, like: Tree, at: np.ndarray, shape: tuple[int, ...]) -> Tree:
         return map_tree(lambda path: self._rows_of(self.flat[path], at, shape), like)

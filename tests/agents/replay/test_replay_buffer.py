@@ -202,6 +202,16 @@ def test_a_tree_of_observations_with_masks_is_drawn_as_it_was() -> None:
     assert np.array_equal(drawn.last["observation"]["b"][0], drawn.action[1] + 1) and drawn.cut_at is None
 
 
+def test_masks_of_the_moment_after_a_sequence_are_those_of_the_next_step() -> None:
+    source = Streams(2)
+    segments = [source.segment(4) for _ in range(2)]
+    for segment in segments:  # as many legal actions as the step's number says
+        segment.action_mask = np.arange(9) < segment.action[..., None]
+    drawn = filled(*segments, length=2).draw(200).trajectory
+    legal, step = drawn.last["action_mask"].sum(axis=1), drawn.action[1] + 1
+    assert np.array_equal(legal, np.where(step == 8, 9, step)), "nothing follows the last one: all are legal"
+
+
 def test_segments_that_do_not_fit_are_refused_with_the_setting() -> None:
     with pytest.raises(ConfigurationError, match=r"replay\.capacity: 10 steps hold less than one segment of 4 x 3"):
         filled(Streams(3).segment(4), capacity=10)
