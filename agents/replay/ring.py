@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.algorithms.kept_arrays import KeptArrays
 from agents.replay.arrays import allocated
 from agents.trajectories import Trajectory
 from agents.trajectories.cuts import places
@@ -25,6 +26,8 @@ from warren.trees import Tree, leaves, map_tree, take
 APART = {"episodes", "cut_at", "cut_observation", "last", "observation"}  # fields that are kept in ways of their own
 OF_ROWS = ("following", "before", "startable")
 OF_ALL = ("steps", "rows", "written", "length", "keeps_cuts", "starts_only")
+LARGE = 1 << 17  # bytes of a draw's field that is written into kept memory: glibc gives such back to the system
+KEPT = KeptArrays(16)
 STREAMS = 256  # of which more are forgotten once nothing of them is left
 
 
@@ -189,9 +192,10 @@ class UnrollRing:
 
     def sequences(self, row: np.ndarray, step: np.ndarray) -> Trajectory:
         """Return the sequences that begin at these rows and steps, int64 [n], as one Trajectory [length, n]."""
-        steps = step + np.arange(self.length)[:, None]
-        rows = np.broadcast_to(row, steps.shape)
-        while (beyond := steps >= self.steps).any():
+        steps, rows = step[None], row[None]
+        if self.length > 1:
+            steps, rows = step + np.arange(self.length)[:, None], rows.repeat(self.length, axis=0)
+        while self.length > 1 and (beyond := steps >= self.steps).any():
             rows = np.where(beyond, self.following[rows], rows)
             steps = steps - self.steps * beyond
         at = (rows * self.steps + steps).ravel()
@@ -228,7 +232,11 @@ class UnrollRing:
         return map_tree(lambda path: self._rows_of(self.flat[path], at, shape), like)
 
     def _rows_of(self, flat: np.ndarray, at: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        return flat.take(at, axis=0).reshape(*shape, *flat.shape[1:])
+        if flat[:1].nbytes * len(at) < LARGE:
+            return flat.take(at, axis=0).reshape(*shape, *flat.shape[1:])
+        out = KEPT.empty((len(at), *flat.shape[1:]), flat.dtype)
+        flat.take(at, axis=0, out=out, mode="clip")  # any other mode would copy twice
+        return out.reshape(*shape, *flat.shape[1:])
 
     def _cut_observations(self, rows: np.ndarray, steps: np.ndarray) -> Tree:
         kept = [dict(self.cuts[row])[step] for row, step in zip(rows.tolist(), steps.tolist(), strict=True)]

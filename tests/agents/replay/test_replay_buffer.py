@@ -187,6 +187,17 @@ def test_what_is_stored_is_a_copy() -> None:
     where(buffer.draw(50).trajectory)
 
 
+def test_large_draws_are_written_over_only_when_nobody_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.replay.ring.LARGE", 1)
+    buffer = filled(Streams(2).segment(8), length=2, seed=3)
+    held = [buffer.draw(20).trajectory for _ in range(30)]
+    for trajectory in held:
+        where(trajectory)
+    del trajectory, held
+    addresses = {buffer.draw(20).trajectory.reward.__array_interface__["data"][0] for _ in range(30)}
+    assert len(addresses) < 30, "some memory was used again"
+
+
 def test_a_tree_of_observations_with_masks_is_drawn_as_it_was() -> None:
     segment = Streams(2).segment(5)
     pair = {"a": segment.observation, "b": (segment.action.astype(np.uint8),)}

@@ -1,0 +1,1 @@
+"""Speed of a replay, beside those of torchrl and Stable-Baselines3."""

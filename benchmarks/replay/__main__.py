@@ -1,0 +1,77 @@
+"""Transitions per second that a replay stores and draws, evenly and by priority, beside torchrl and Stable-Baselines3.
+
+`python -m benchmarks.replay --peers DIR [--rounds 3] [--seconds 3] [--quick]`: 1,000,000 transitions of 4 floats, from
+64 environments, 256 a draw; 100,000 of 4 x 84 x 84 bytes, from 8, 32 a draw. All have one thread and are measured in
+turns, each in a process of its own, when full. DIR/rl holds the peers' environment (torchrl, stable-baselines3). The
+ratios are of Warren's median to the better peer's, of the case where it is lowest; each case's own are beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+from benchmarks.apparatus.peer_python import peer_python
+from benchmarks.apparatus.report import finish
+from benchmarks.replay.cases import CASES
+
+PEER = Path(__file__).resolve().parents[1] / "foreign" / "replay_peer.py"
+PATIENCE = 600.0  # s
+KINDS = ("insert", "sample", "prioritized")
+
+
+def measured(command: list[str], own: bool) -> dict[str, float]:
+    """Run one side in one case; return its rates by kind. Ends this program with its own words where it fails."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if not own:
+        environment["PYTHONPATH"] = ""
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    if ran.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{ran.stderr[-4000:]}")
+    print(ran.stderr[-300:] if not own else "", end="")
+    rates: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return rates
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", type=Path, help="folder of the peers' environments")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each side")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument("--quick", action="store_true", help="a fifth and a tenth of the transitions, 1 s each")
+    given = parser.parse_args()
+    size, seconds = ("quick", 1.0) if given.quick else ("full", given.seconds)
+    python = peer_python("torchrl and Stable-Baselines3", None, given.peers, "rl")
+    sides = {"warren": [sys.executable, "-m", "benchmarks.replay.own"]}
+    if python is not None:
+        sides |= {name: [python, str(PEER), name] for name in ("torchrl", "sb3")}
+    found: dict[str, dict[str, dict[str, list[float]]]] = {case: {side: {} for side in sides} for case in CASES}
+    for turn in range(given.rounds):
+        for case in CASES:
+            for side, command in sides.items():
+                rates = measured([*command, case, size, str(seconds)], side == "warren")
+                for kind, value in rates.items():
+                    found[case][side].setdefault(kind, []).append(value)
+                told = ", ".join(f"{kind} {value:12,.0f}" for kind, value in rates.items())
+                print(f"round {turn + 1}, {case:8}{side:8} {told} transitions/s", flush=True)
+    medians = {
+        case: {side: {kind: round(median(values)) for kind, values in rates.items()} for side, rates in of.items()}
+        for case, of in found.items()
+    }
+    ratios: dict[str, float | None] = {}  # None where no peer could be measured
+    for kind in KINDS if python is not None else ():
+        for case, of in medians.items():
+            best = max((rates[kind] for side, rates in of.items() if side != "warren" and kind in rates), default=None)
+            ratios[f"{kind}_vs_best_{case}"] = None if best is None else round(of["warren"][kind] / best, 2)
+        known = [ratio for case in medians if (ratio := ratios[f"{kind}_vs_best_{case}"]) is not None]
+        ratios[f"{kind}_vs_best"] = min(known, default=None)
+    finish("replay", {**ratios, "size": size, "rounds": given.rounds, "transitions_per_s": medians})
+
+
+if __name__ == "__main__":
+    main()
