@@ -120,6 +120,7 @@ class Progress:
             "training_seconds": self.training_seconds,
             "returns": list(self.returns),
             "lengths": list(self.lengths),
+            "channels": {name: list(returns) for name, returns in self._of_channels.items()},
         }
 
     @classmethod
@@ -131,6 +132,8 @@ class Progress:
         progress._resumed_at = time.time()
         progress.returns.extend(meta["returns"])
         progress.lengths.extend(meta["lengths"])
+        for name, returns in meta.get("channels", {}).items():
+            progress._of_channels[name] = deque(returns, maxlen=WINDOW)
         return progress
 
 
