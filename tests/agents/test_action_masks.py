@@ -134,7 +134,7 @@ def test_masks_are_joined_with_their_trajectories_and_only_with_masked_ones():
     policy = make_policy()
     joined = concatenate([masked_trajectory(policy), masked_trajectory(policy, envs=2, seed=1)])
     assert joined.action_mask.shape == (16, 6, 5)
-    with pytest.raises(ValueError, match="with and without an action_mask"):
+    with pytest.raises(ValueError, match="with and without action_mask"):
         concatenate([masked_trajectory(policy), random_trajectory(policy)])
 
 
