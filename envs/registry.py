@@ -139,7 +139,7 @@ def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any)
         raise ConfigurationError(f"num_envs={num_envs} of environment {settings.id!r} must be at least 1")
     settings.check(num_envs)
     if settings.workers:
-        return WorkersVectorEnv(settings, num_envs, seed, *describe(settings))
+        return WorkersVectorEnv(settings, num_envs, seed, *spaces(settings))
     return make_slots(settings, range(num_envs), num_envs, seed)
 
 

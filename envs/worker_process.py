@@ -52,9 +52,7 @@ def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice,
         seeds: Sequence[int | None] = [None if seed < 0 else int(seed) for seed in shared.seed[rows]]
         with blaming(env_id, "reset()"):
             observation, info = vector.reset(seed=seeds)
-            if (vector.masks is None) == bool(shared.action_mask.shape[1]):
-                found = "has masks of its actions" if vector.masks else "has no masks of its actions"
-                raise ConfigurationError(f"environment {env_id!r} {found} in a worker process, and not so in the actor")
+            shared.masked[rows] = vector.masks is not None
             if vector.masks is not None:
                 shared.action_mask[rows] = vector.masks.rows(info[KEY])
         put(shared.observation, rows, observation)

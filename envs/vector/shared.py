@@ -34,7 +34,7 @@ class SharedArrays:
         choices: int = 0,
         fd: int | None = None,
     ) -> None:
-        """`choices`: those of a mask of legal actions, 0 for none; action_mask is bool [N, choices]."""
+        """`choices`: those of a mask of legal actions: action_mask bool [N, choices], where masked bool [N] is True."""
 
         def lay_out(allocate: Callable[..., np.ndarray]) -> None:
             self.observation = create_empty_array(observation_space, num_envs, allocate)
@@ -43,6 +43,7 @@ class SharedArrays:
             self.reward = allocate((num_envs, channels) if channels else num_envs, np.float64)
             self.terminated, self.truncated, self.life_lost = (allocate(num_envs, np.bool_) for _ in range(3))
             self.seed = allocate(num_envs, np.int64)
+            self.masked = allocate(num_envs, np.bool_)
             self.action_mask = allocate((num_envs, choices), np.bool_) if choices else np.empty((num_envs, 0), np.bool_)
 
         measured = _Allocator(None)

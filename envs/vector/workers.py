@@ -21,7 +21,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs.masks import KEY, Masks
+from envs.masks import KEY, Masks, WrongMask
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, no_final_observations
 from envs.vector.shared import RESET, STEP, SharedArrays, copy_of
@@ -46,13 +46,11 @@ class WorkersVectorEnv(VectorEnv):
         seed: int | None,
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
-        masked: bool = False,
     ) -> None:
-        """`masked`: the environments give masks of legal actions."""
         super().__init__(num_envs, observation_space, action_space, seed, rewards=settings.rewards())
         self._id = settings.id
-        self.masks = Masks(action_space) if masked else None
-        channels, choices = len(settings.reward_channels), self.masks.size if self.masks else 0
+        self._masks = Masks.of(action_space) if settings.action_masks else None  # that there may be
+        channels, choices = len(settings.reward_channels), self._masks.size if self._masks else 0
         self._shared = SharedArrays(observation_space, action_space, num_envs, channels, choices)
         edges = np.linspace(0, num_envs, settings.workers + 1).astype(int).tolist()
         self._slots = list(itertools.pairwise(edges))
@@ -95,6 +93,10 @@ class WorkersVectorEnv(VectorEnv):
             raise ConfigurationError(f"reset options {options} cannot be given to environments in worker processes")
         self._shared.seed[:] = [-1 if seed is None else seed for seed in seeds]
         self._all(RESET)
+        masked = self._shared.masked
+        if masked.any() != masked.all():
+            raise WrongMask("gave masks of legal actions in some copies, and not in others; give them in all or none")
+        self.masks = self._masks if masked.all() else None
         return copy_of(self._shared.observation, _HERE), self._with_masks({})
 
     def _with_masks(self, info: dict[str, Any]) -> dict[str, Any]:
