@@ -47,6 +47,9 @@ def test_flower_shows_the_workers_and_tasks_of_a_run_and_ends_with_it(
         done = run.until(lambda: ask(port, "/api/tasks?state=SUCCESS&taskname=actor.rollout&limit=5"))
         assert {task["name"] for task in done.values()} == {"actor.rollout"}
         assert {task["worker"].partition("@")[0] for task in done.values()} <= {"actor-0", "actor-1"}
+        queues = run.until(lambda: (ask(port, "/api/queues/length") or {}).get("active_queues"))
+        assert {queue["name"].rpartition(".")[2] for queue in queues} >= {"main"}
+        assert all(queue["messages"] >= 0 for queue in queues)
         flower = run.role("flower")
         bound = {c.laddr.ip for c in flower.net_connections("inet") if c.status == psutil.CONN_LISTEN}
         assert bound == {"127.0.0.1"}
