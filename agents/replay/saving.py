@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def load(path: Path, buffer: ReplayBuffer) -> dict[str, Any]:
             buffer.load_state({name: file[name] for name in file.files if name != META}, document["replay"])
     except CheckpointError:
         raise
-    except (OSError, KeyError, ValueError, EOFError) as error:
+    except (OSError, KeyError, ValueError, EOFError, BadZipFile) as error:
         raise CheckpointError(f"replay {path} cannot be read: {error}") from None
     more: dict[str, Any] = document["more"]
     return more
