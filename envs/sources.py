@@ -68,10 +68,11 @@ class OfALeague(ConfigurationError):
     """Raised when one agent's environment is asked for and a game of two players is named."""
 
     def __init__(self, env_id: str) -> None:
+        other = env_id.partition(":")[0] in SOURCES.keys() - {"pettingzoo"}
+        together = "" if other else "; PettingZoo's agents that learn together, by one policy, have env.together=true"
         super().__init__(
             f"environment {env_id!r} is a game of two players, which a league trains: "
-            f"league=mine league.env={env_id} in place of env.id={env_id}; agents of PettingZoo's that learn together, "
-            "by one policy, have env.together=true"
+            f"league=mine league.env={env_id} in place of env.id={env_id}{together}"
         )
 
 
