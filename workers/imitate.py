@@ -1,8 +1,8 @@
 """`python -m workers.imitate`: a policy cloned from recorded games, in one process and without servers.
 
 python -m workers.play runs/cartpole --games 200 --record cartpole.safetensors
-python -m workers.imitate imitation.data=cartpole.safetensors
-python -m workers.imitate experiment=kuhn imitation.data=runs/kuhn/TRIAL      # a league's replays
+python -m workers.imitate project=clones imitation.data=cartpole.safetensors
+python -m workers.imitate experiment=kuhn project=clones imitation.data=runs/kuhn/TRIAL      # a league's replays
 """
 
 from __future__ import annotations

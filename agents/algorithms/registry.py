@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agents.algorithms.contract import Algorithm, Needs
+from agents.algorithms.contract import QUEUE, Algorithm, Needs
 from agents.policies import Policy
 from warren.errors import ConfigurationError
 from warren.registry import Registry
@@ -17,15 +17,24 @@ METHODS = ("update", "behaviour", "adjust", "begin_at", "state", "load_state")
 ALGORITHMS: Registry[Callable[[Mapping[str, Any], Policy, int], Algorithm]] = Registry("algorithm")
 
 
-def build_algorithm(name: str, config: Mapping[str, Any], policy: Policy, seed: int) -> Algorithm:
+def build_algorithm(name: str, config: Mapping[str, Any], policy: Policy, seed: int, replay: bool = True) -> Algorithm:
     """Build the algorithm called `name`; a `name` in `config` is ignored, so that a whole YAML file may be given.
 
     A name with a colon is the user's: "path/to/file.py:build" or "my.module:build", called as the table's own are.
+    `replay`: whether the caller has what an algorithm may draw from; without, one that draws is refused.
     Raises UnknownName for the name and ConfigurationError for the settings, and for whatever a user's function raises.
     """
     settings = {key: value for key, value in config.items() if key != "name"}
-    if ":" not in name:
-        return ALGORITHMS[name](settings, policy, seed)
+    algorithm = _users(name, settings, policy, seed) if ":" in name else ALGORITHMS[name](settings, policy, seed)
+    if not replay and (source := algorithm.needs.source) != QUEUE:
+        raise ConfigurationError(
+            f"algorithm: {name!r} learns from another source ({source}) than what is played now, which is all there is "
+            "here; choose one that learns from that, such as ppo"
+        )
+    return algorithm
+
+
+def _users(name: str, settings: Mapping[str, Any], policy: Policy, seed: int) -> Algorithm:
     with blame(f"algorithm {name!r}"):
         algorithm: Algorithm = find("algorithm", name)(settings, policy, seed)
     lacking = [method for method in METHODS if not callable(getattr(algorithm, method, None))]

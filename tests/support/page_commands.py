@@ -106,11 +106,13 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.play runs/cartpole --games 200 --record games.safetensors": Run(
         more="--games 4", says="4 episodes are in games.safetensors"
     ),
-    "python -m workers.imitate imitation.data=games.safetensors": Run(  # which the command before has written
+    # What the command before has written:
+    "python -m workers.imitate project=clones imitation.data=games.safetensors": Run(
         more="imitation.passes=1 imitation.evaluation_games=2", says="the clone's mean return"
     ),
-    "python -m workers.imitate experiment=connect_four imitation.data=runs/connect_four imitation.player=main": Run(
-        more="imitation.passes=1 imitation.evaluation_games=2 imitation.games=20", says="the clone's mean return"
+    "python -m workers.imitate experiment=connect_four project=clones imitation.data=runs/connect_four": Run(
+        more="imitation.player=main imitation.passes=1 imitation.evaluation_games=2 imitation.games=20",
+        says="the clone's mean return",
     ),
     # docs/configuration.md
     "python -m workers.train --help algorithm=impala league=kuhn": Run(says="actors=2"),

@@ -79,7 +79,7 @@ class Responder:
             self.policy = build_policy(league.network, games.single_observation_space, games.single_action_space, seed)
         else:  # of whichever network it is
             self.policy = deepcopy(initial).requires_grad_(True)
-        self.algorithm = build_algorithm(settings["name"], settings, self.policy, seed)
+        self.algorithm = build_algorithm(settings["name"], settings, self.policy, seed, replay=False)
         self.sampler = ResponseSampler(
             games, self.policy, target, seat, seed, unroll_length=league.unroll_length,
             reward_scale=league.reward_scale, fields=self.algorithm.needs.fields,

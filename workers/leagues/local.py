@@ -310,7 +310,7 @@ class LocalLeague:
 
     def _new_algorithm(self, name: str, policy: Policy) -> Algorithm:
         settings = self.config.algorithm_of(name)
-        algorithm = build_algorithm(settings["name"], settings, policy, self._seed(f"{name} order"))
+        algorithm = build_algorithm(settings["name"], settings, policy, self._seed(f"{name} order"), replay=False)
         if (teacher := teachers.name_of(settings)) and hasattr(algorithm, "take_teacher"):
             algorithm.take_teacher(teachers.load(teacher, policy, None)[0], teacher)
         return algorithm

@@ -42,7 +42,7 @@ class Progress:
     data_age: float = 0.0  # mean, from the end of collecting to the start of the update
     staleness: float = 0.0  # mean weight versions between the data and the update
     losses: dict[str, float] = field(default_factory=dict)
-    _of_channels: dict[str, deque[float]] = field(default_factory=dict)
+    of_channels: dict[str, deque[float]] = field(default_factory=dict)
     _clock: float | None = None
     _resumed_at: float = 0.0
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=1000))
@@ -63,7 +63,7 @@ class Progress:
         self.returns.extend(float(r) for r in episodes[:, 0])
         self.lengths.extend(float(n) for n in episodes[:, 1])
         for column, name in enumerate(channels, 2):
-            self._of_channels.setdefault(name, deque(maxlen=WINDOW)).extend(map(float, episodes[:, column]))
+            self.of_channels.setdefault(name, deque(maxlen=WINDOW)).extend(map(float, episodes[:, column]))
         if self._clock is not None:
             self.training_seconds += now - self._clock
             self._clock = now
@@ -85,7 +85,7 @@ class Progress:
 
     def channel_returns(self) -> dict[str, float]:
         """Return the mean return of each channel over the last (up to) 100 episodes, as "return_NAME"."""
-        return {f"return_{name}": float(np.mean(returns)) for name, returns in self._of_channels.items() if returns}
+        return {f"return_{name}": float(np.mean(returns)) for name, returns in self.of_channels.items() if returns}
 
     def figures(self) -> dict[str, Any]:
         """Return the figures that the live view, TensorBoard and the metrics file show."""
@@ -120,7 +120,7 @@ class Progress:
             "training_seconds": self.training_seconds,
             "returns": list(self.returns),
             "lengths": list(self.lengths),
-            "channels": {name: list(returns) for name, returns in self._of_channels.items()},
+            "channels": {name: list(returns) for name, returns in self.of_channels.items()},
         }
 
     @classmethod
@@ -133,7 +133,7 @@ class Progress:
         progress.returns.extend(meta["returns"])
         progress.lengths.extend(meta["lengths"])
         for name, returns in meta.get("channels", {}).items():
-            progress._of_channels[name] = deque(returns, maxlen=WINDOW)
+            progress.of_channels[name] = deque(returns, maxlen=WINDOW)
         return progress
 
 

@@ -168,3 +168,8 @@ def test_a_loss_that_is_not_finite_changes_nothing():
     with pytest.raises(Exception, match="dqn, the step of the policy of the update after 0 environment steps"):
         algorithm.update(Batch([batch[0]]))
     assert all(torch.equal(tensor, before[name]) for name, tensor in algorithm.policy.state_dict().items())
+
+
+def test_where_there_is_no_replay_it_is_refused():
+    with pytest.raises(ConfigurationError, match=r"'dqn' learns from another source \(uniform\)"):
+        build_algorithm("dqn", {}, greedy_policy(), 1, replay=False)
