@@ -37,7 +37,7 @@ def save(path: Path, buffer: ReplayBuffer, more: Mapping[str, Any]) -> None:
 def load(path: Path, buffer: ReplayBuffer) -> dict[str, Any]:
     """Fill an empty `buffer` from a file of `save`; return the `more` that was saved.
 
-    Raises CheckpointError, having changed nothing, for a file that is missing or damaged, or of another replay.
+    Raises CheckpointError for a file that is missing or damaged, or of another replay; `buffer` is of no use then.
     """
     try:
         with np.load(path, allow_pickle=False) as file:

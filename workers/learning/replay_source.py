@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from celery.utils.log import get_logger
@@ -36,7 +37,10 @@ class ReplaySource:
         self._config, self._slots, self._progress = given, given.batch, progress
         exponent = given.priority_exponent if needs.source == PRIORITIZED else None
         in_memory = int(given.memory * GIB)
-        self.buffer = ReplayBuffer(given.capacity, needs.length, exponent, config.seed, in_memory, folder / FOLDER)
+        self._new_buffer = partial(
+            ReplayBuffer, given.capacity, needs.length, exponent, config.seed, in_memory, folder / FOLDER
+        )
+        self.buffer = self._new_buffer()
         self._gathered = config.sampling is Sampling.gathered
         self.limiter = Limiter(given.samples_per_insert, given.begin_at, given.error_buffer or 0.0)
         self.stored = Count()
@@ -83,6 +87,7 @@ class ReplaySource:
             counts = saving.load(self._file, self.buffer)
         except CheckpointError as error:
             logger.warning("the replay of the last checkpoint is not taken up, this one begins empty: %s", error)
+            self.buffer = self._new_buffer()  # what was damaged may have been taken up in part
             return
         self.limiter.inserts, self.limiter.samples = counts["inserts"], counts["samples"]
         self.stored = Count(*counts["stored"])

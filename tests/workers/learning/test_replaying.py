@@ -195,6 +195,22 @@ def test_a_replay_that_is_not_in_the_checkpoint_begins_empty(tmp_path: Path) -> 
     assert run.kept == [Count(), Count()] and len(resumed._source.buffer) == 0 and resumed.progress.steps == 32
 
 
+def test_of_a_replay_that_lacks_a_part_nothing_is_taken_up(tmp_path: Path) -> None:
+    run = ReplayRun(tmp_path, in_checkpoint=True)
+    trainer = run.trainer()
+    for _ in range(3):
+        trainer.learn([run.payload()])
+    trainer.outlets.checkpoint()
+    (file,) = tmp_path.rglob("replay.npz")
+    with np.load(file) as whole:
+        parts = {name: whole[name] for name in whole.files if name != "row.startable"}
+    np.savez(file, **parts)
+    resumed = run.trainer()
+    assert len(resumed._source.buffer) == 0
+    assert resumed.learn([run.payload()]) == [None]
+    assert len(resumed._source.buffer) == 32
+
+
 def test_a_replay_of_other_settings_is_left_and_training_goes_on(tmp_path: Path) -> None:
     run = ReplayRun(tmp_path, in_checkpoint=True)
     trainer = run.trainer()
