@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents import checkpoints
+from agents import Batch, checkpoints
 from league.models.pool import Pool
 from warren import progress as shown_progress
 from workers.config.imitation import IMITATE
@@ -147,7 +147,7 @@ class Imitation:
             metrics: list[dict[str, float]] = []
             for trajectory in feed.of_pass(number, progress.updates % feed.updates):
                 state.set_clock()
-                metrics.append(state.algorithm.update([trajectory]).metrics)  # type: ignore[arg-type]
+                metrics.append(state.algorithm.update(Batch([trajectory])).metrics)
                 state.averages.add(state.policy)
                 progress.add(np.zeros((0, 2)), trajectory.num_steps)
                 progress.updates += 1

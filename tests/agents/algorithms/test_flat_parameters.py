@@ -17,13 +17,12 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
-def test_adam_and_the_norm_of_the_gradient_are_those_of_the_parameters_one_by_one() -> None:
-    one_by_one, together = network(), network()
-    flat = FlatParameters(together)
+def learn_alike(one_by_one: nn.Module, together: nn.Module, flat: FlatParameters, shape: tuple[int, ...]) -> None:
+    """Make five steps of Adam on both, by parameters and by `flat`; norms and weights are the same."""
     theirs = torch.optim.Adam(one_by_one.parameters(), 0.01, eps=1e-5)
     ours = torch.optim.Adam([flat.values], 0.01, eps=1e-5)
     for step in range(5):
-        x = torch.randn(16, 4, generator=torch.Generator().manual_seed(step))
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(step))
         theirs.zero_grad()
         flat.gradient.zero_()
         for module in (one_by_one, together):
@@ -34,6 +33,11 @@ def test_adam_and_the_norm_of_the_gradient_are_those_of_the_parameters_one_by_on
         ours.step()
     for mine, its in zip(together.parameters(), one_by_one.parameters(), strict=True):
         torch.testing.assert_close(mine, its)
+
+
+def test_adam_and_the_norm_of_the_gradient_are_those_of_the_parameters_one_by_one() -> None:
+    one_by_one, together = network(), network()
+    learn_alike(one_by_one, together, FlatParameters(together), (16, 4))
 
 
 def test_names_shapes_and_values_stay_and_weights_are_loaded_in_place() -> None:
@@ -93,20 +97,7 @@ def test_weights_of_a_recurrent_layer_lie_together_from_the_beginning_of_a_stora
 def test_a_recurrent_network_learns_the_same_as_by_parameters_one_by_one() -> None:
     one_by_one, together = Two(), Two()
     flat = FlatParameters(together)
-    theirs = torch.optim.Adam(one_by_one.parameters(), 0.01, eps=1e-5)
-    ours = torch.optim.Adam([flat.values], 0.01, eps=1e-5)
-    for step in range(5):
-        x = torch.randn(8, 4, 3, generator=torch.Generator().manual_seed(step))
-        theirs.zero_grad()
-        flat.gradient.zero_()
-        for module in (one_by_one, together):
-            module(x).square().mean().backward()
-        norm = nn.utils.clip_grad_norm_(one_by_one.parameters(), 100.0)
-        torch.testing.assert_close(torch.linalg.vector_norm(flat.gradient), norm)
-        theirs.step()
-        ours.step()
-    for mine, its in zip(together.parameters(), one_by_one.parameters(), strict=True):
-        torch.testing.assert_close(mine, its)
+    learn_alike(one_by_one, together, flat, (8, 4, 3))
     twin, others = copy.deepcopy(together), Two().state_dict()
     together.load_state_dict(others)
     name = "lstm.weight_hh_l0"
