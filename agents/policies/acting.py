@@ -57,6 +57,7 @@ class ActingPolicy(nn.Module):
         self.action_space = action_space
         self.generator = torch.Generator().manual_seed(seed)
         self.place = 0, 1  # of what acts by it: index of the actor, and how many there are
+        self.explorer: Explorer | None = None
         self.behaviour = {}
         self._acted_by = self._observations = SpaceTree(observation_space, "observation")
         if self.privileged:
@@ -70,8 +71,10 @@ class ActingPolicy(nn.Module):
 
     @behaviour.setter
     def behaviour(self, behaviour: Mapping[str, float]) -> None:
-        self._behaviour = behaviour
-        self.explorer: Explorer | None = explorer_of(behaviour, self.place)
+        before = self.explorer
+        self._behaviour, self.explorer = behaviour, explorer_of(behaviour, self.place)
+        if before is not None and self.explorer is not None:
+            self.explorer.go_on_from(before)
 
     @property
     def device(self) -> torch.device:

@@ -57,6 +57,10 @@ class Explorer:
         """Return the Discrete actions that exponential `noise` [N, A] draws, as `Distribution.drawn_by`."""
         return distribution.explored_by(output, noise, self.epsilon)
 
+    def go_on_from(self, before: Explorer) -> None:
+        """Keep the noise of an Ornstein-Uhlenbeck process: new weights come within episodes."""
+        self._drift = before._drift
+
     def begin(self, begins: np.ndarray) -> None:
         """Forget the noise of slots where `begins` bool [N] says that an episode begins."""
         if self._drift is not None and len(begins) == len(self._drift):

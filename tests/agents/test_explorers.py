@@ -95,6 +95,7 @@ def test_noise_of_a_process_is_kept_from_step_to_step_and_forgotten_with_an_epis
     mode = np.tanh(policy.step(seen(1), mode="greedy").action)
     noises = []
     for _ in range(30):
+        policy.behaviour = {"noise": 0.01, "noise_theta": 0.2}  # as new weights bring it, within an episode
         noises.append(np.tanh(policy.step(seen()).action) - mode)
     together = np.corrcoef(noises[-1].ravel(), noises[-2].ravel())[0, 1]
     assert together == pytest.approx(0.8, abs=0.03)
