@@ -51,7 +51,7 @@ PROGRAMS = {
         "serve": Program("workers.serve", "serve one class of your own in this process"),
         "script": Program("workers.script", "run one environment of your own: a script or a function"),
         "services": Program("workers.services", "list what a run serves, by which workers, and how busy they are"),
-        "deadletters": Program("workers.deadletters", "look at what failed for good, send it again or drop it"),
+        "dead": Program("workers.dead", "look at what failed for good, send it again or drop it"),
     },
     "Build what has no wheels": {
         "horovod": Program("workers.learning.allreduce.build_horovod", "build Horovod, for allreduce=horovod"),

@@ -117,7 +117,7 @@ def test_a_call_that_must_not_run_twice_runs_when_a_person_sends_it_again(callin
     (letter,) = listed(calling)
     assert "was delivered once" in letter["reason"] and time.time() - letter["died_at"] < 3600
     assert calling.ran("deadly") == 1
-    assert "1 sent again" in command(calling, "requeue", letter["id"]).stdout
+    assert "1 sent again" in command(calling, "replay", letter["id"]).stdout
     until(lambda: calling.ran("deadly") == 2)
 
 
@@ -127,14 +127,34 @@ def test_a_long_body_is_shown_and_sent_again_while_it_is_there(calling):
     fail(calling, long)
     (letter,) = listed(calling)
     assert letter["long"] and letter["bytes"] > 2 << 20
-    assert json.loads(command(calling, "show", letter["id"], "--json").stdout)["args"] == [long]
-    assert "1 sent again" in command(calling, "requeue", "--all").stdout
+    assert json.loads(command(calling, "show", letter["id"], "--json", "--whole").stdout)["args"] == [long]
+    (cut,) = json.loads(command(calling, "show", letter["id"], "--json").stdout)["args"]
+    assert cut.endswith("... of 2,097,152 characters") and len(cut) < 3_000
+    assert "1 sent again" in command(calling, "replay", "--all").stdout
     until(lambda: waiting(calling) == 1)
     keys = calling.solver._directory._redis.keys(f"{calling.topology.key_prefix}claim:*")
     calling.solver._directory._redis.delete(*keys)
-    gone = command(calling, "requeue", "--all")
+    gone = command(calling, "replay", "--all")
     assert gone.returncode == 1 and "1 stayed" in gone.stderr and "is gone" in gone.stderr and waiting(calling) == 1
     assert "is gone" in command(calling, "show", letter["id"]).stdout
+
+
+def test_letters_are_chosen_by_a_part_of_their_reason(calling):
+    calling.start(1)
+    fail(calling, "failing")
+    with calling.app.producer_or_acquire() as producer:
+        producer.publish(
+            b"?", exchange=calling.topology.service.name, routing_key="actor.push", content_type="x/y",
+            content_encoding="binary", headers={"task": "actor.push", "id": "of-no-type"},
+        )  # fmt: skip
+    until(lambda: waiting(calling) == 2)
+    by_type = json.loads(command(calling, "list", "--reason", "CONTENT TYPE", "--json").stdout)["letters"]
+    assert [one["service"] for one in by_type] == ["actor.push"]
+    dropped = command(calling, "drop", "--reason", "content type", "--json", answer="y\n")
+    assert json.loads(dropped.stdout)["dropped"] == 1 and "for good? [y/N]" in dropped.stderr
+    again = command(calling, "replay", "--reason", "rejected", "--json")
+    assert json.loads(again.stdout) == {"run": calling.topology.run, "sent_again": 1, "stayed": {}}
+    until(lambda: [one["service"] for one in listed(calling)] == ["actor.push_badly"])  # it failed once more
 
 
 def test_what_is_no_call_is_shown_without_being_run_or_obeyed(calling):
@@ -158,12 +178,12 @@ def test_segments_of_a_learner_go_back_to_its_queue(calling):
     with calling.app.producer_or_acquire() as producer:
         dead = calling.topology.dead_queue("learner")
         producer.publish("{}", exchange=dead.exchange.name, routing_key="learner.main", declare=[dead], headers=letter)
-    refused = command(calling, "requeue", "--all")
+    refused = command(calling, "replay", "--all")
     assert refused.returncode == 1 and "no queue takes learner.main" in refused.stderr and waiting(calling) == 1
     with calling.app.connection_for_write() as connection:
         bound = queue(connection.default_channel)
         bound.declare()
-        assert "1 sent again" in command(calling, "requeue", "--all").stdout
+        assert "1 sent again" in command(calling, "replay", "--all").stdout
         message = until(lambda: bound.get())
         assert message.headers["id"] == "segment-1" and waiting(calling) == 0
         bound.delete()
@@ -173,7 +193,7 @@ def test_segments_of_a_learner_go_back_to_its_queue(calling):
 def test_a_letter_outlives_a_kill_before_and_after_its_copy_is_confirmed(calling, method, copies):
     calling.start(1)
     fail(calling, "killed in between")
-    started = [sys.executable, "-c", KILLED, method, "requeue", "--all"]
+    started = [sys.executable, "-c", KILLED, method, "replay", "--all"]
     done = subprocess.run(started, cwd=ROOT, env=environment(calling), timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL
     until(lambda: waiting(calling) == 1 + copies)  # the copy ran, and failed as the first did
@@ -195,7 +215,7 @@ def test_none_of_many_is_lost_by_kills_at_any_moment(calling):
     chance = random.Random(1)
     for _ in range(3):
         before = waiting(calling)
-        started = [sys.executable, "-m", "workers.deadletters", "requeue", "--all"]
+        started = [sys.executable, "-m", "workers.dead", "replay", "--all"]
         process = subprocess.Popen(started, cwd=ROOT, env=environment(calling), stdout=subprocess.DEVNULL)
         until(lambda before=before, process=process: process.poll() is not None or waiting(calling) < before)
         time.sleep(chance.uniform(0.0, 0.02))  # some letters on
@@ -203,7 +223,7 @@ def test_none_of_many_is_lost_by_kills_at_any_moment(calling):
         process.wait()
     left = [one["id"] for one in listed(calling)]
     until(lambda: all(calling.ran(key) for key in keys if key not in left))
-    assert command(calling, "requeue", "--all").returncode == 0
+    assert command(calling, "replay", "--all").returncode == 0
     until(lambda: all(calling.ran(key) for key in keys) and waiting(calling) == 0)
 
 
@@ -211,13 +231,14 @@ def test_mistakes_are_one_line_each(calling):
     calling.start(1)
     fail(calling, "one")
     for arguments, said in (
-        (["requeue"], "requeue: name services or ids, or give --all"),
+        (["replay"], "replay: name services or ids, or a --reason, or give --all"),
+        (["replay", "--reason", "green"], "'green' is in the reason of no dead letter"),
         (["show"], "show: name one id"),
         (
-            ["requeue", "actor.pish"],
+            ["replay", "actor.pish"],
             "actor.pish: is neither the id nor the service of a dead letter",
         ),
-        (["drop", "--all", "actor.push"], "drop: name services or ids, or give --all"),
+        (["drop", "--all", "actor.push"], "drop: name services or ids, or a --reason, or give --all"),
     ):
         done = command(calling, *arguments)
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -86,7 +86,7 @@ BY_HAND = NotRun("tests/integration starts these roles by hand: roles_by_hand.py
 ASKS = (
     "curl localhost:8001 -H 'session: a' -H 'step_kind: auto' -d '{\"observation\": [0.1, 0, 0, 0.2], \"reward\": 1}'"
 )
-DEAD = NotRun("there has to be a dead letter; the tests of dead letters list, show, requeue and drop some")
+DEAD = NotRun("there has to be a dead letter; the tests of dead letters list, show, replay and drop some")
 RESPONSE = NotRun("it learns for minutes; tests/workers/evaluation/test_best_response.py lets a small one learn")
 NAMED = NotRun("an address of a reader's own")
 
@@ -214,10 +214,10 @@ TABLE: dict[str, Run | NotRun] = {
     # docs/services.md
     "python my_script.py": Run("league", says="of the run"),
     "python -m workers.run examples/dqn/dqn.yaml": Run("league", until="run name"),
-    "python -m workers.deadletters --run NAME list --each": DEAD,
-    "python -m workers.deadletters --run NAME show ID": DEAD,
-    "python -m workers.deadletters --run NAME requeue actor.push": DEAD,
-    "python -m workers.deadletters --run NAME drop ID": DEAD,
+    "python -m workers.dead --run NAME list --each": DEAD,
+    "python -m workers.dead --run NAME show ID": DEAD,
+    "python -m workers.dead --run NAME replay actor.push": DEAD,
+    'python -m workers.dead --run NAME drop --reason "too often"': DEAD,
     # docs/trained.md
     "python -m workers.play runs/cartpole/TRIAL --games 5": Run(says="mean return"),
     "python -m workers.play runs/cartpole --video cartpole.gif": Run(more="--games 1", says="are in cartpole.gif"),

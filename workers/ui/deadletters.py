@@ -18,10 +18,11 @@ from tasks import brokers
 from tasks.admin.dead_letters import NONE_KEPT, DeadLetter, DeadLetters
 from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
+from workers.ui.letter_texts import age, plain, shown
 from workers.ui.run_options import connect
 
+DEALS = ("replay", "requeue", "drop")  # requeue: the former word for replay
 TELL_EVERY = 2.0  # s between lines of progress
-SHOWN_VALUES = 16  # an array with more of them is shown as its dtype and shape
 
 Known = dict[str, Any]  # facts about a letter: DeadLetter.as_dict
 
@@ -30,8 +31,8 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command line; return the exit status."""
     urls_from_environment(options)
     problems = []
-    if options.action in ("requeue", "drop") and bool(options.which) == options.all:
-        problems.append(f"{options.action}: name services or ids, or give --all")
+    if options.action in DEALS and bool(options.which or options.reason) == options.all:
+        problems.append(f"{options.action}: name services or ids, or a --reason, or give --all")
     if options.action == "show" and len(options.which) != 1:
         problems.append("show: name one id")
     topology, app = connect(options, *problems)
@@ -44,16 +45,17 @@ def run(options: argparse.Namespace) -> int:
             said = f"run {options.run} has no queues of dead letters on this broker; check the run's name"
             print(json.dumps({"run": options.run, "letters": []}) if options.json else said)
             return 0
-        actions = {"list": _list, "show": _show, "requeue": _requeue, "drop": _drop}
+        actions = {"list": _list, "show": _show, "replay": _replay, "requeue": _replay, "drop": _drop}
         return actions[options.action](letters, found, options)
 
 
 def _list(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
-    known = [one for one in _look(letters, count) if not options.which or _is_meant(one, options.which)]
+    known = [one for one in _look(letters, count) if _is_meant(one, options)]
     if options.json:
         print(json.dumps({"run": options.run, "letters": known}, indent=2))
     elif not known:
-        print(f"run {options.run} has no dead letters" + (" of that name" if options.which else ""))
+        asked = bool(options.which or options.reason)
+        print(f"run {options.run} has no dead letters{' of that name or reason' if asked else ''}")
     else:
         _print_table(known if options.each else None, known)
     return 0
@@ -64,27 +66,27 @@ def _print_table(each: list[Known] | None, known: list[Known]) -> None:
     columns: dict[str, list[str | Text]]
     if each is not None:
         columns = {
-            "id": [_plain(one["id"]) for one in each],
-            "service": [_plain(one["service"]) for one in each],
-            ">age": [_age(one["died_at"]) for one in each],
+            "id": [plain(one["id"]) for one in each],
+            "service": [plain(one["service"]) for one in each],
+            ">age": [age(one["died_at"]) for one in each],
             ">bytes": [f"{one['bytes']:,}" for one in each],
-            "reason": [_plain(one["reason"]) for one in each],
+            "reason": [plain(one["reason"]) for one in each],
         }
     else:
         groups: dict[tuple[str, str], list[Known]] = {}
         for one in known:
             groups.setdefault((one["service"], one["reason"]), []).append(one)
         columns = {
-            "service": [_plain(service) for service, _ in groups],
+            "service": [plain(service) for service, _ in groups],
             ">letters": [f"{len(some):,}" for some in groups.values()],
             ">oldest": [
-                _age(min((one["died_at"] for one in some if one["died_at"]), default=None)) for some in groups.values()
+                age(min((one["died_at"] for one in some if one["died_at"]), default=None)) for some in groups.values()
             ],
             ">newest": [
-                _age(max((one["died_at"] for one in some if one["died_at"]), default=None)) for some in groups.values()
+                age(max((one["died_at"] for one in some if one["died_at"]), default=None)) for some in groups.values()
             ],
             ">bytes": [f"{sum(one['bytes'] for one in some):,}" for some in groups.values()],
-            "reason": [_plain(reason) for _, reason in groups],
+            "reason": [plain(reason) for _, reason in groups],
         }
     console.print(table(columns, console.width, (">newest", ">bytes")))
 
@@ -93,36 +95,44 @@ def _show(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
     (wanted,) = _ids(_look(letters, count), options.which)
     letter = next(one for one in _again(letters) if one.id == wanted)
     told: dict[str, Any] = {**letter.as_dict(), "exchange": letter.exchange, "key": letter.key}
-    told["headers"] = _shown(letter.headers)
+    told["headers"] = shown(letter.headers, options.whole)
     try:
         body = letter.read()
-        whole = isinstance(body, list | tuple) and len(body) == 3
-        told |= {"args": _shown(body[0]), "kwargs": _shown(body[1])} if whole else {"body": _shown(body)}
+        is_call = isinstance(body, list | tuple) and len(body) == 3
+        of_call = {"args": body[0], "kwargs": body[1]} if is_call else {"body": body}
+        told |= {name: shown(part, options.whole) for name, part in of_call.items()}
     except (CodecError, ClaimError, BrokerError) as error:
         told["unreadable"] = str(error)
     if options.json:
         print(json.dumps(told, indent=2))
     else:
         for name, value in told.items():
-            print(f"{name}: {_plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}")
+            print(f"{name}: {plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}")
     return 0
 
 
-def _requeue(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
-    return _deal(letters, _chosen(letters, count, options), letters.send_again, "sent again")
+def _replay(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
+    return _deal(letters, _chosen(letters, count, options), letters.send_again, "sent again", options)
 
 
 def _drop(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
     chosen = _chosen(letters, count, options)
     if chosen and not options.yes:
-        print(f"drop {len(chosen)} dead letters of run {options.run} for good? [y/N] ", end="", flush=True)
+        question = f"drop {len(chosen)} dead letters of run {options.run} for good? [y/N] "
+        print(question, end="", flush=True, file=sys.stderr if options.json else sys.stdout)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            print("nothing was dropped")
+            print(json.dumps({"run": options.run, "dropped": 0}) if options.json else "nothing was dropped")
             return 0
-    return _deal(letters, chosen, letters.drop, "dropped")
+    return _deal(letters, chosen, letters.drop, "dropped", options)
 
 
-def _deal(letters: DeadLetters, chosen: list[str], deal: Callable[[DeadLetter], None], done: str) -> int:
+def _deal(
+    letters: DeadLetters,
+    chosen: list[str],
+    deal: Callable[[DeadLetter], None],
+    done: str,
+    options: argparse.Namespace,
+) -> int:
     """Call `deal` with the letters of these ids; print how many were dealt with, and why others stayed."""
     wanted, number, stayed, last = set(chosen), 0, dict[str, int](), time.monotonic()
     try:
@@ -138,9 +148,12 @@ def _deal(letters: DeadLetters, chosen: list[str], deal: Callable[[DeadLetter], 
                 last = time.monotonic()
                 print(f"{number} of {len(chosen)} {done}", file=sys.stderr)
     finally:
-        print(f"{number} {done}")
+        if options.json:
+            print(json.dumps({"run": options.run, done.replace(" ", "_"): number, "stayed": stayed}))
+        else:
+            print(f"{number} {done}")
         for why, times in stayed.items():
-            print(f"error: {times} stayed: {_plain(why)}", file=sys.stderr)
+            print(f"error: {times} stayed: {plain(why)}", file=sys.stderr)
     return 1 if stayed else 0
 
 
@@ -161,8 +174,11 @@ def _again(letters: DeadLetters) -> Iterator[DeadLetter]:
 
 
 def _chosen(letters: DeadLetters, count: int, options: argparse.Namespace) -> list[str]:
-    known = _look(letters, count)
-    return [one["id"] for one in known] if options.all else _ids(known, options.which)
+    """Return the ids of the letters that are to be dealt with. Raises ConfigurationError where there are none."""
+    known = [one for one in _look(letters, count) if _has_reason(one, options.reason)]
+    if options.reason and not known:
+        raise ConfigurationError(f"--reason: {options.reason!r} is in the reason of no dead letter; `list` shows them")
+    return _ids(known, options.which) if options.which else [one["id"] for one in known]
 
 
 def _ids(known: list[Known], which: Iterable[str]) -> list[str]:
@@ -180,7 +196,7 @@ def _ids(known: list[Known], which: Iterable[str]) -> list[str]:
         elif by_id:
             problems.append(f"{name}: {len(by_id)} dead letters have ids that begin so; write more of the id")
         else:
-            services = ", ".join(sorted({_plain(one["service"]) for one in known})) or "none"
+            services = ", ".join(sorted({plain(one["service"]) for one in known})) or "none"
             problems.append(
                 f"{name}: is neither the id nor the service of a dead letter; services with some: {services}"
             )
@@ -189,59 +205,35 @@ def _ids(known: list[Known], which: Iterable[str]) -> list[str]:
     return found
 
 
-def _is_meant(one: Known, which: Iterable[str]) -> bool:
-    return any(one["service"] == name or one["id"].startswith(name) for name in which)
+def _is_meant(one: Known, options: argparse.Namespace) -> bool:
+    named = any(one["service"] == name or one["id"].startswith(name) for name in options.which)
+    return (named or not options.which) and _has_reason(one, options.reason)
 
 
-def _shown(value: Any) -> Any:
-    """Return a value for JSON: short arrays with their values, long ones with dtype and shape."""
-    if isinstance(value, dict):
-        return {str(key): _shown(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shown(part) for part in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
-        size = 1
-        for length in value.shape:
-            size *= length
-        values = f" {value.tolist()}" if size <= SHOWN_VALUES else ""
-        return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}{values}"
-    return repr(value)
-
-
-def _plain(text: str) -> str:
-    """Escape the characters of a text that would control a terminal."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
-
-
-def _age(died_at: float | None) -> str:
-    if died_at is None:
-        return "?"
-    seconds = max(0.0, time.time() - died_at)
-    for length, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+def _has_reason(one: Known, part: str | None) -> bool:
+    return not part or part.lower() in one["reason"].lower()
 
 
 def main(description: str | None = None, arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m workers.deadletters", description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("action", nargs="?", default="list", choices=["list", "show", "requeue", "drop"])
+        prog="python -m workers.dead", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "action", nargs="?", default="list", choices=["list", "show", *DEALS], metavar="list|show|replay|drop"
+    )
     parser.add_argument(
         "which", nargs="*", metavar="SERVICE|ID", help="services (actor.push) or ids, or their beginnings"
     )
     parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name of the run")
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")
-    parser.add_argument("--all", action="store_true", help="with requeue and drop: all letters")
+    parser.add_argument("--reason", metavar="TEXT", help="only letters with this text in their reason")
+    parser.add_argument("--all", action="store_true", help="with replay and drop: all letters")
     parser.add_argument("--each", action="store_true", help="with list: a line per letter, with its id")
+    parser.add_argument("--whole", action="store_true", help="with show: long texts and lists uncut")
     parser.add_argument("--yes", action="store_true", help="with drop: do not ask")
-    parser.add_argument("--json", action="store_true", help="with list and show: print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_intermixed_args(arguments)
 
     def job() -> int:
