@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from envs.rewards import Rewards, WrongReward
-from envs.two_player.vector_env import Turn
+from envs.two_player.vector_env import PLAYERS, Turn
 from warren.errors import ConfigurationError
 
 
@@ -46,13 +46,13 @@ def of_reward(rewards: Rewards, reward: Any) -> Iterator[str]:
         yield f"gave the reward {reward!r}"
 
 
-def of_turn(turn: Turn, games: int, shape: tuple[int, ...], num_actions: int) -> Iterator[str]:
+def of_turn(turn: Turn, games: int, shape: tuple[int, ...], num_actions: int, players: int = PLAYERS) -> Iterator[str]:
     """Yield what is wrong with a turn's arrays: their values, or shapes other than the arguments say."""
     expected = {
         "to_move": (games,),
         "observation": (games, *shape),
         "action_mask": (games, num_actions),
-        "reward": (games, 2),
+        "reward": (games, players),
         "done": (games,),
         "truncated": (games,),
     }
@@ -61,8 +61,9 @@ def of_turn(turn: Turn, games: int, shape: tuple[int, ...], num_actions: int) ->
         if found != wanted:
             yield f"gave a Turn whose {name} has shape {list(found)}; it must be {list(wanted)}"
             return
-    if not np.isin(turn.to_move, (0, 1)).all():
-        yield f"gave a Turn whose to_move is {np.asarray(turn.to_move).tolist()}; players are 0 and 1"
+    if not np.isin(turn.to_move, range(players)).all():
+        known = "0 and 1" if players == PLAYERS else f"0 to {players - 1}"
+        yield f"gave a Turn whose to_move is {np.asarray(turn.to_move).tolist()}; players are {known}"
     for name in ("observation", "reward"):
         if not np.isfinite(getattr(turn, name)).all():
             yield f"gave a Turn whose {name} is not finite: {np.array2string(getattr(turn, name), threshold=8)}"

@@ -119,11 +119,11 @@ def _play(env_id: str, kwargs: Mapping[str, Any]) -> None:
         with blame(f"environment {env_id!r}: reset()"):
             turn = games.reset()
         for _ in _budget():
-            faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions), env_id, "a turn")
+            faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions, games.players), env_id, "a turn")
             action = (generator.random(turn.action_mask.shape) * turn.action_mask).argmax(axis=1)
             with blame(f"environment {env_id!r}: step(action={action.tolist()})"):
                 turn = games.step(action)
-        faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions), env_id, "a turn")
+        faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions, games.players), env_id, "a turn")
     finally:
         games.close()
 

@@ -1,4 +1,4 @@
-"""A few thousand random moves of a two-player game, and everything that a league would trip over."""
+"""A few thousand random moves of a game of two players or more, and everything that a league would trip over."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(report: Report, env_id: str, kwargs: Mapping[str, Any], steps: int) ->
         report.ok("made", f"{GAMES} games in {time.perf_counter() - started:.2g} s")
         shape = list(games.single_observation_space.shape or ())
         dtype = games.single_observation_space.dtype
-        report.ok("spaces", f"two players; observations {dtype} {shape}; {games.num_actions} actions")
+        report.ok("spaces", f"{_players(games)}; observations {dtype} {shape}; {games.num_actions} actions")
         try:
             with report.checking("moves"):
                 _Walk(report, env_id, games).take(max(steps // GAMES, 1))
@@ -54,7 +54,7 @@ class _Walk:
         self.report, self.env_id, self.games = report, env_id, games
         self.legal = np.zeros(games.num_actions, np.bool_)
         self.most_legal, self.least_legal = 0, games.num_actions
-        self.moves = np.zeros(2, np.int64)
+        self.moves = np.zeros(games.players, np.int64)
         self.truncated = 0
         self.noted: set[str] = set()
 
@@ -87,7 +87,9 @@ class _Walk:
 
     def _look(self, turn: Turn, doing: str) -> None:
         shape = self.games.single_observation_space.shape or ()
-        faults.require_none(faults.of_turn(turn, GAMES, shape, self.games.num_actions), self.env_id, doing)
+        faults.require_none(
+            faults.of_turn(turn, GAMES, shape, self.games.num_actions, self.games.players), self.env_id, doing
+        )
         for name, dtype in {**DTYPES, "observation": self.games.single_observation_space.dtype}.items():
             if (found := np.asarray(getattr(turn, name)).dtype) != dtype:
                 self._once(f"{doing} gave a Turn whose {name} is {found}; it should be {np.dtype(dtype)}", "dtypes")
@@ -97,7 +99,7 @@ class _Walk:
         self.least_legal = min(self.least_legal, int(counts.min()))
         self.most_legal = max(self.most_legal, int(counts.max()))
         self.legal |= turn.action_mask.any(axis=0)
-        self.moves += np.bincount(turn.to_move, minlength=2)[:2]
+        self.moves += np.bincount(turn.to_move, minlength=self.games.players)[: self.games.players]
         self.truncated += int(turn.truncated.sum())
 
     def _is_kept(self, turn: Turn, kept: list[np.ndarray]) -> None:
@@ -128,10 +130,13 @@ class _Walk:
             results = Counter(np.sign(returns[:, 0]).astype(int).tolist())
             largest = float(np.abs(returns).max())
             known = self.games.max_return
-            report.ok(
-                "returns",
-                f"the first player won {results[1]}, drew {results[0]}, lost {results[-1]}; up to {largest:g}, zero-sum"
-            )  # fmt: skip
+            first = (
+                f"won {results[1]}, drew {results[0]}, lost {results[-1]}"
+                if self.games.zero_sum
+                else (f"got {returns[:, 0].mean():g} a game")
+            )
+            summed = ", zero-sum" if self.games.zero_sum else ", general sum"
+            report.ok("returns", f"the first player {first}; up to {largest:g}{summed}")
             if known is not None and largest > known * (1 + 1e-6):
                 report.problem("returns", f"a game's return was {largest:g}; max_return says {known:g} is the largest")
             if largest == 0:
@@ -141,7 +146,8 @@ class _Walk:
         if len(never):
             report.note("masks", f"{len(never)} of {len(self.legal)} actions were never legal: {faults.few(never)}")
         if not self.moves.all():
-            report.note("players", f"only player {int(self.moves.argmax())} ever moved")
+            moved = ", ".join(map(str, np.flatnonzero(self.moves)))
+            report.note("players", f"only player {moved} ever moved")
 
 
 class _Recorded(repeatable.Play):
@@ -169,6 +175,11 @@ class _Recorded(repeatable.Play):
         if self.games is not None:
             self.games.close()
         self.games = None
+
+
+def _players(games: TwoPlayerVectorEnv) -> str:
+    teams = "" if len(games.teams) == games.players else f" in {len(games.teams)} teams"
+    return f"{'two' if games.players == 2 else games.players} players{teams}"
 
 
 def _digest(turn: Turn) -> bytes:

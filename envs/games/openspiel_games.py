@@ -1,4 +1,4 @@
-"""OpenSpiel's two-player zero-sum games: "openspiel:leduc_poker", "openspiel:goofspiel?num_cards=4".
+"""OpenSpiel's games of two players, zero-sum, or more: "openspiel:leduc_poker", "openspiel:kuhn_poker?players=3".
 
 A small game is played on its whole tree, Connect Four by arrays, a larger one on OpenSpiel's own states. Games with
 simultaneous moves go through OpenSpiel's turn-based form of them.
@@ -20,7 +20,7 @@ from envs.large.liars_dice import LiarsDice
 from envs.large.phantom import MOST_CELLS, dark_hex, phantom_ttt
 from envs.sequence_form import SequenceForm
 from envs.two_player.chance import Chance
-from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
+from envs.two_player.vector_env import PLAYERS, Turn, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError, UnknownName
 
 PLAYED_ON_TREE = 20_000  # histories up to which a game is played on its tree: a second to build, megabytes to hold
@@ -35,7 +35,7 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -
     game = load(name, **parameters)
     if (by_arrays := _by_arrays(game, num_envs, seed)) is not None:
         return by_arrays
-    tree = _tree(game, name, PLAYED_ON_TREE)
+    tree = _tree(game, name, PLAYED_ON_TREE) if game.num_players() == PLAYERS else None
     games: TwoPlayerVectorEnv
     games = StateVectorEnv(game, name, num_envs, seed) if tree is None else TreeVectorEnv(tree, num_envs, seed)
     games.max_return = float(max(game.max_utility(), -game.min_utility()))
@@ -47,7 +47,12 @@ def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
 
     Raises UnknownName, and ConfigurationError when it cannot be written out.
     """
-    tree = _tree(load(name, **parameters), name, SOLVED_ON_TREE)
+    game = load(name, **parameters)
+    if game.num_players() != PLAYERS:
+        raise ConfigurationError(
+            f"environment 'openspiel:{name}' is for {game.num_players()} players; exact solution is of games of two"
+        )
+    tree = _tree(game, name, SOLVED_ON_TREE)
     if tree is None:
         raise ConfigurationError(
             f"environment 'openspiel:{name}' has more than {SOLVED_ON_TREE:,} histories, or hides its information "
@@ -92,16 +97,18 @@ def load(name: str, /, **parameters: Any) -> Any:
         raise ConfigurationError(f"environment 'openspiel:{name}' with parameters {parameters}: {error}") from None
     kind = game.get_type()
     problem = None
-    if game.num_players() != 2:
-        problem = f"is for {game.num_players()} players, not two"
-    elif kind.utility != pyspiel.GameType.Utility.ZERO_SUM:
+    if game.num_players() < PLAYERS:
+        problem = "is for one player"
+    elif game.num_players() == PLAYERS and kind.utility != pyspiel.GameType.Utility.ZERO_SUM:
         problem = f"is not zero-sum ({kind.utility.name.lower()})"
     elif kind.dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
         problem = "is a mean-field game"
     elif not (kind.provides_information_state_tensor or kind.provides_observation_tensor):
         problem = "provides no tensor of observations"
     if problem:
-        raise ConfigurationError(f"environment 'openspiel:{name}' {problem}; Warren plays two-player zero-sum games")
+        raise ConfigurationError(
+            f"environment 'openspiel:{name}' {problem}; leagues play zero-sum games of two players, and games of more"
+        )
     if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
         game = pyspiel.convert_to_turn_based(game)
     return game
@@ -133,7 +140,14 @@ class StateVectorEnv(TwoPlayerVectorEnv):
     def __init__(self, game: Any, name: str, num_envs: int, seed: int) -> None:
         self._informed = game.get_type().provides_information_state_tensor
         shape = game.information_state_tensor_shape() if self._informed else game.observation_tensor_shape()
-        super().__init__(f"openspiel:{name}", num_envs, tuple(shape), game.num_distinct_actions())
+        super().__init__(
+            f"openspiel:{name}",
+            num_envs,
+            tuple(shape),
+            game.num_distinct_actions(),
+            players=game.num_players(),
+            zero_sum=game.get_type().utility.name == "ZERO_SUM",
+        )
         self._game = game
         sampled = game.get_type().chance_mode == game.get_type().chance_mode.SAMPLED_STOCHASTIC
         self._chance = Chance(num_envs, seed)
@@ -169,14 +183,13 @@ class StateVectorEnv(TwoPlayerVectorEnv):
     def _step(self, action: np.ndarray) -> Turn:
         reward, done, truncated = self._no_outcome()
         for i, (state, move) in enumerate(zip(self._states, action.tolist(), strict=True)):
-            before = state.returns()[0]
+            before = state.returns()
             state.apply_action(move)
             self._past_chance(state, i)
-            reward[i, 0] = state.returns()[0] - before
+            reward[i] = np.subtract(state.returns(), before)
             if state.is_terminal():
                 done[i] = True
                 self._ended[i], self._states[i] = state, self._start(i)
-        reward[:, 1] = -reward[:, 0]
         return self._turn_of(reward, done, truncated)
 
     def _start(self, i: int) -> Any:

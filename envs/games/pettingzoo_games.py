@@ -1,4 +1,4 @@
-"""PettingZoo's two-player games: "pettingzoo:connect_four_v3", "pettingzoo:rps_v2?num_actions=5", "pettingzoo:pong_v3".
+"""PettingZoo's games of two players or more: "pettingzoo:connect_four_v3", "pettingzoo:rps_v2?num_actions=5".
 
 PettingZoo's AEC semantics are this API's own. A parallel game becomes AEC by PettingZoo's conversion: the two choose
 one after the other, both from the observations before either moved. Atari games are preprocessed: atari_games.py.
@@ -87,7 +87,10 @@ def as_aec(env: Any, env_id: str) -> Any | None:
 
 
 class AECVectorEnv(TwoPlayerVectorEnv):
-    """N AEC environments of two agents, the first of `possible_agents` being player 0, stepped one after another.
+    """N AEC environments of two or more agents, player i being number i of `possible_agents`, stepped in turn.
+
+    An environment may say its `teams`, lists of agents, and by `zero_sum` whether rewards cancel: True for two agents,
+    unless it says otherwise, False for more.
 
     Observations are Box (as float32), Discrete (one-hot) or a Dict with "observation" and "action_mask"; a mask may
     also be in the agent's info. Every reset has a seed of its own, and all of a game's chance follows from it.
@@ -98,14 +101,17 @@ class AECVectorEnv(TwoPlayerVectorEnv):
     def __init__(self, name: str, env_fns: Sequence[Callable[[], Any]], seed: int) -> None:
         self._envs = [env_fn() for env_fn in env_fns]
         agents = self._agents = list(getattr(self._envs[0], "possible_agents", []))
-        if len(agents) != PLAYERS:
-            raise ConfigurationError(f"environment {name!r} has {len(agents)} agents {agents}; it must have two")
-        first, second = ((self._envs[0].observation_space(a), self._envs[0].action_space(a)) for a in agents)
-        if first != second:
+        if len(agents) < PLAYERS:
             raise ConfigurationError(
-                f"environment {name!r}: {agents[0]!r} has spaces {first[0]}, {first[1]} and {agents[1]!r} has "
-                f"{second[0]}, {second[1]}; one network plays both sides, so they must be equal"
+                f"environment {name!r} has {len(agents)} agents {agents}; it must have two or more"
             )
+        first, *rest = ((self._envs[0].observation_space(a), self._envs[0].action_space(a)) for a in agents)
+        for agent, second in zip(agents[1:], rest, strict=True):
+            if first != second:
+                raise ConfigurationError(
+                    f"environment {name!r}: {agents[0]!r} has spaces {first[0]}, {first[1]} and {agent!r} has "
+                    f"{second[0]}, {second[1]}; one network plays every side, so they must be equal"
+                )
         observed, actions = first
         if not isinstance(actions, spaces.Discrete):
             raise ConfigurationError(f"environment {name!r} has actions {actions}; they must be Discrete")
@@ -115,7 +121,17 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         if self._categories is None and not isinstance(observed, spaces.Box):
             raise ConfigurationError(f"environment {name!r} has observations {observed}; they must be Box or Discrete")
         shape = observed.shape if self._categories is None else (self._categories[1],)
-        super().__init__(name, len(self._envs), tuple(shape or ()), int(actions.n))
+        said = self._envs[0].unwrapped
+        teams = [[agents.index(agent) for agent in team] for team in getattr(said, "teams", None) or zip(agents)]
+        super().__init__(
+            name,
+            len(self._envs),
+            tuple(shape or ()),
+            int(actions.n),
+            players=len(agents),
+            teams=teams,
+            zero_sum=bool(getattr(said, "zero_sum", len(agents) == PLAYERS)),
+        )
         self._first_action = int(actions.start)
         self.chance = Chance(self.num_envs, seed)
         self._draws = getattr(self._envs[0], "render_mode", None) == "rgb_array"

@@ -1,5 +1,5 @@
-"""The interface of games of two players: many at once, in turns or at the same time."""
+"""The interface of games of two or more players: many at once, in turns or at the same time."""
 
-from envs.two_player.vector_env import PLAYERS, Turn, TwoPlayerVectorEnv
+from envs.two_player.vector_env import PLAYERS, Turn, TurnVectorEnv, TwoPlayerVectorEnv
 
-__all__ = ["PLAYERS", "Turn", "TwoPlayerVectorEnv"]
+__all__ = ["PLAYERS", "Turn", "TurnVectorEnv", "TwoPlayerVectorEnv"]

@@ -1,4 +1,4 @@
-"""Two-player zero-sum games, many at a time: the API that every source of such games implements.
+"""Games in turns of two or more players, many at a time: the API that every source of such games implements.
 
 A game is a sequence of turns, as in OpenSpiel's State and PettingZoo's AEC: one player moves at a time, chance moves by
 itself, and of two simultaneous moves the second is taken without seeing the first. The loop is
@@ -27,12 +27,12 @@ ZERO_SUM_TOLERANCE = 1e-3  # by which the two returns of a game may fail to canc
 
 @dataclass(slots=True)
 class Turn:
-    """The next decisions of N games and the results of their last moves. The arrays are the caller's to keep."""
+    """The next decisions of N games of P players and the results of their last moves. The arrays are the caller's."""
 
-    to_move: np.ndarray  # int8 [N]: 0 or 1
+    to_move: np.ndarray  # int8 [N]: the player's number, 0 to P - 1
     observation: np.ndarray  # float32 [N, ...], of images uint8: what the player to move knows
     action_mask: np.ndarray  # bool [N, A]: its legal actions; at least one
-    reward: np.ndarray  # float32 [N, 2]: of both players, for the move just made and the chance that followed
+    reward: np.ndarray  # float32 [N, P]: of all players, for the move just made and the chance that followed
     done: np.ndarray  # bool [N]: that move ended the game; the fields above `reward` are the next game's first turn
     truncated: np.ndarray  # bool [N]: it was cut off (a limit on its length) rather than decided; implies done
 
@@ -42,12 +42,16 @@ class FinishedGames:
     """K games in the order of their ends."""
 
     index: np.ndarray  # int64 [K]: which of the N games
-    returns: np.ndarray  # float32 [K, 2]: the sum of each player's rewards
-    length: np.ndarray  # int64 [K]: moves of both players, without chance's
+    returns: np.ndarray  # float32 [K, P]: the sum of each player's rewards
+    length: np.ndarray  # int64 [K]: moves of all players, without chance's
 
 
-class TwoPlayerVectorEnv(ABC):
+class TurnVectorEnv(ABC):
     """N copies of one game, stepped together in this process; a game that ends starts anew within the same step.
+
+    Of `players` P, each belongs to one of `teams`, tuples of players; where there are none, each is one of its own.
+    `team_of` int64 [P] is each player's.
+    `zero_sum`: the returns of all players cancel, which is checked at every game's end.
 
     Subclasses implement `_reset` and `_step`. The same seed and actions give the same games again. `max_return` is the
     largest return of a game, in absolute value, where it is known: what a league's intervals are computed from.
@@ -62,12 +66,29 @@ class TwoPlayerVectorEnv(ABC):
     all_legal = False
 
     def __init__(
-        self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int, *, images: bool = False
+        self,
+        name: str,
+        num_envs: int,
+        observation_shape: tuple[int, ...],
+        num_actions: int,
+        *,
+        images: bool = False,
+        players: int = PLAYERS,
+        teams: Sequence[Sequence[int]] | None = None,
+        zero_sum: bool = True,
     ) -> None:
         """`images`: observations are uint8 from 0 to 255 in place of float32."""
         if num_envs < 1:
             raise ConfigurationError(f"num_envs={num_envs} of environment {name!r} must be at least 1")
         self.name, self.num_envs, self.num_actions = name, num_envs, num_actions
+        self.players, self.zero_sum = players, zero_sum
+        self.teams = tuple((player,) for player in range(players)) if teams is None else tuple(map(tuple, teams))
+        if len(self.teams) < PLAYERS or not all(self.teams) or sorted(sum(self.teams, ())) != list(range(players)):
+            raise ConfigurationError(
+                f"environment {name!r}: teams={self.teams} must be two or more and have each player from 0 to "
+                f"{players - 1} once"
+            )
+        self.team_of = np.array([next(t for t, team in enumerate(self.teams) if p in team) for p in range(players)])
         self.single_observation_space = (
             spaces.Box(0, 255, observation_shape, np.uint8)
             if images
@@ -75,7 +96,7 @@ class TwoPlayerVectorEnv(ABC):
         )
         self.single_action_space = spaces.Discrete(num_actions)
         self._rows = self.__rows = np.arange(num_envs)  # the first is for subclasses
-        self.__returns = np.zeros((num_envs, PLAYERS), np.float32)
+        self.__returns = np.zeros((num_envs, players), np.float32)
         self.__steps = 0
         self.__began = np.zeros(num_envs, np.int64)  # of each game under way, how many steps had been made before it
         self.__finished: list[FinishedGames] = []
@@ -129,13 +150,19 @@ class TwoPlayerVectorEnv(ABC):
         finished, self.__finished = self.__finished, []
         if len(finished) == 1:
             return finished[0]
-        empty = FinishedGames(np.zeros(0, np.int64), np.zeros((0, PLAYERS), np.float32), np.zeros(0, np.int64))
+        empty = FinishedGames(np.zeros(0, np.int64), np.zeros((0, self.players), np.float32), np.zeros(0, np.int64))
         finished = finished or [empty]
         return FinishedGames(
             np.concatenate([f.index for f in finished]),
             np.concatenate([f.returns for f in finished]),
             np.concatenate([f.length for f in finished]),
         )
+
+    def by_team(self, returns: np.ndarray) -> np.ndarray:
+        """Return what each team got a player on average, float32 [K, teams], of `returns` float32 [K, P]."""
+        if len(self.teams) == self.players:
+            return returns
+        return np.stack([returns[:, team].mean(axis=1) for team in self.teams], axis=1)
 
     def text(self, index: int) -> str:
         """Return the knowledge of the player to move in game `index`, as text; by default the observation array."""
@@ -170,7 +197,7 @@ class TwoPlayerVectorEnv(ABC):
     def _no_outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(reward, done, truncated) of a reset, or to write into."""
         flags = np.zeros((2, self.num_envs), np.bool_)
-        return np.zeros((self.num_envs, PLAYERS), np.float32), flags[0], flags[1]
+        return np.zeros((self.num_envs, self.players), np.float32), flags[0], flags[1]
 
     def __check(self, action: np.ndarray, turn: Turn) -> None:
         if action.shape != (self.num_envs,) or action.dtype.kind not in "iu":
@@ -193,13 +220,17 @@ class TwoPlayerVectorEnv(ABC):
 
     def __finish(self, ended: np.ndarray) -> None:
         returns = self.__returns[ended]
-        surplus = returns[:, 0] + returns[:, 1]
+        surplus = returns.sum(axis=1) if self.zero_sum else np.zeros(1)
         if surplus.any() and (np.abs(surplus) > ZERO_SUM_TOLERANCE * np.maximum(1, np.abs(returns).max(axis=1))).any():
             worst = returns[np.abs(surplus).argmax()]
             raise ConfigurationError(
-                f"environment {self.name!r} is not zero-sum: a game ended with returns {worst[0]:g} and {worst[1]:g}; "
-                "leagues need a game in which one player's gain is the other's loss"
+                f"environment {self.name!r} is not zero-sum: a game ended with returns "
+                f"{' and '.join(f'{one:g}' for one in worst)}; leagues of two players need a game in which one's gain "
+                "is the other's loss, and a game of more says zero_sum=False to its base class"
             )
         self.__finished.append(FinishedGames(ended, returns, self.__steps - self.__began[ended]))
         self.__returns[ended] = 0
         self.__began[ended] = self.__steps
+
+
+TwoPlayerVectorEnv = TurnVectorEnv  # its name since there were games of two players alone

@@ -184,11 +184,10 @@ def test_openspiels_own_way_to_write_parameters_works_too():
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("kuhn_poker", {"players": 3}, "is for 3 players, not two"),
         ("matrix_pd", {}, r"is not zero-sum \(general_sum\)"),
         ("kuhn_poker", {"cards": 3}, "Unknown parameter 'cards'"),
         ("kuhn_poker", {"players": "two"}, "Wrong type for parameter players"),
-        ("2048", {}, "is for 1 players"),
+        ("2048", {}, "is for one player"),
         ("coordinated_mp", {}, "provides no tensor of observations"),
     ],
 )

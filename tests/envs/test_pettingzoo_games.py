@@ -110,8 +110,8 @@ class Duel(ParallelEnv):
         return observations, rewards, ends, quiet, infos
 
 
-def duel_with_an_audience():
-    return Duel(agents=3)
+def duel_alone():
+    return Duel(agents=1)
 
 
 def a_string():
@@ -176,9 +176,8 @@ def test_a_vectorised_game_of_ones_own_is_used_as_it_is():
 @pytest.mark.parametrize(
     ("env_id", "kwargs", "message"),
     [
-        ("pettingzoo:pursuit_v5", {}, "has 8 agents"),
         ("pettingzoo:tictactoe_v3", {"board": 4}, "unexpected keyword argument 'board'"),
-        (f"{__file__}:duel_with_an_audience", {}, "has 3 agents"),
+        (f"{__file__}:duel_alone", {}, r"has 1 agents \['"),
         (f"{__file__}:a_string", {}, "made a str; a two-player game is a PettingZoo environment"),
         (f"{__file__}:Nothing", {}, "'Nothing' does not exist"),
     ],
@@ -201,5 +200,5 @@ def test_unequal_spaces_are_refused():
         def action_space(self, agent):
             return spaces.Discrete(3 if agent == "duellist_0" else 4)
 
-    with pytest.raises(ConfigurationError, match="one network plays both sides, so they must be equal"):
+    with pytest.raises(ConfigurationError, match="one network plays every side, so they must be equal"):
         AECVectorEnv("lopsided", [Lopsided], seed=0)

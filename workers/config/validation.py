@@ -14,17 +14,16 @@ from gymnasium import spaces
 import envs
 from agents import Algorithm, Policy, build_algorithm, build_policy, checkpoints, computing, devices
 from agents.algorithms.contract import provided
-from envs import exploitability
 from envs.check import check
 from envs.many_agents.team import Team
-from envs.sources import OfALeague, most_at_once
-from league.empirical_game.mixture import EXACT, GAMES, PAIRS
+from envs.sources import OfALeague
+from league.empirical_game.mixture import GAMES
 from league.empirical_game.returns import Returns
 from league.models.snapshots import RETURNS, STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
-from workers.config import initial_weights, middleware, plain_checks, replay_checks, roles, teachers
+from workers.config import initial_weights, league_games, middleware, plain_checks, replay_checks, roles, teachers
 from workers.config.imitation import IMITATE, unsuited
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
@@ -152,25 +151,20 @@ def _teacher(
 def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     try:
         league = LeagueConfig.from_dict(config.league or {})
-        if too_many := list(_engines(league)):
+        if too_many := list(league_games.engines(league)):
             yield from too_many
             return
         games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
+        yield from (f"league: {problem}" for problem in league_games.unfit(league, games))
         if role == "train":
             check(league.env, league.env_kwargs, two_player=True)
-        if league.records and games.chance is None:
-            yield (
-                f"league: games of {league.env!r} cannot be recorded, as replay_every, replay_upsets or "
-                "replay_evaluations ask: they cannot begin from a seed each; draw all chance of your own game from "
-                "self.chance = envs.Chance(num_envs, seed) (docs/replays.md), or set these to 0 and null"
-            )
         if league.earned_share and config.seconds is None:
             yield (
                 f"league: earned_share={league.earned_share} changes how many decisions each player makes; give "
                 "seconds=, by which they then tell how far the run is"
             )
         if role in ("train", "evaluator"):
-            yield from _needing_the_whole_game(league)
+            yield from league_games.needing_the_whole_game(league)
         games.close()
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
         algorithm = _built(league.algorithm_of(""), policy)
@@ -271,17 +265,6 @@ def _initial(player: str, initial: str | None, policy: Policy) -> Iterator[str]:
         yield from error.problems
 
 
-def _engines(league: LeagueConfig) -> Iterator[str]:
-    """Yield a sentence for each number of games that is too large for a game that is a separate engine each."""
-    most = most_at_once(league.env)
-    for name in ("games", "evaluation_games", "reference_games"):
-        if most is not None and (given := getattr(league, name)) > most:
-            yield (
-                f"league.{name}: {given} is too many for {league.env!r}, where each game is a separate engine; use at "
-                f"most {most}, as league=engines league.env={league.env} does"
-            )
-
-
 def _needs(
     config: Config, name: str, policy: Policy, algorithm: Algorithm, unroll_length: int, legal_actions: bool = False
 ) -> list[str]:
@@ -299,22 +282,3 @@ def _peers(config: Config, name: str, algorithm: Algorithm) -> Iterator[str]:
             f"learners: algorithm {name!r} has no take_peers(), so {config.most_learners} learners cannot train by it; "
             "derive it from agents.algorithms.gradient.GradientAlgorithm, or use learners=1"
         )
-
-
-def _needing_the_whole_game(league: LeagueConfig) -> Iterator[str]:
-    if league.goal is None and league.evaluation != EXACT:
-        return
-    try:
-        exploitability.load(league.env, **league.env_kwargs)
-    except ConfigurationError as error:
-        for problem in error.problems:
-            if league.goal is not None:
-                yield (
-                    f"league: goal={league.goal} is an exploitability, and cannot be reached: {problem}; without one "
-                    "(league.goal=null) the run ends by seconds or total_steps"
-                )
-            if league.evaluation == EXACT:
-                yield (
-                    f"league: evaluation={EXACT} computes payoffs from the whole game: {problem}; for others use "
-                    f"evaluation={PAIRS} or {GAMES}"
-                )
