@@ -79,21 +79,23 @@ class Payoff:
 
         A player against itself wins and loses every decided game, so half of each is counted: its win rate stays 1/2.
         """
-        places = [OUTCOMES.index(outcome) for outcome in outcomes]
-        if home == away:
-            self._count(home, home, [(place, CELL - 1 - place) for place in places], 0.5)
-        else:
-            self._count(home, away, [(place,) for place in places], 1.0)
-            self._count(away, home, [(CELL - 1 - place,) for place in places], 1.0)
-
-    def _count(self, row: int, column: int, games: Sequence[tuple[int, ...]], share: float) -> None:
-        """Decay a cell for each game and add `share` at its places; Python's own numbers, the faster ones for three."""
-        cell: list[float] = self._cells[row, column].tolist()
-        for places in games:
-            cell = [count * self.decay for count in cell]
-            for place in places:
-                cell[place] += share
-        self._cells[row, column] = cell
+        wins, draws, losses = self._cells[home, away].tolist()  # Python's own numbers, the faster ones for three
+        decay, alone = self.decay, home == away
+        for outcome in outcomes:
+            wins, draws, losses = wins * decay, draws * decay, losses * decay
+            if outcome == DRAW:
+                draws += 1.0
+            elif alone:
+                wins, losses = wins + 0.5, losses + 0.5
+            elif outcome == WIN:
+                wins += 1.0
+            elif outcome == LOSS:
+                losses += 1.0
+            else:
+                raise ValueError(f"outcome {outcome!r} is none of {', '.join(OUTCOMES)}")
+        self._cells[home, away] = wins, draws, losses
+        if not alone:  # the other's cell has always been the mirror of this one
+            self._cells[away, home] = losses, draws, wins
 
     def clear(self, slot: int) -> None:
         """Forget all games of a player, in its row and in its column."""

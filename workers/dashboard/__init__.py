@@ -1,0 +1,1 @@
+"""Leagues and plain runs in a browser: `python -m workers.dashboard`."""

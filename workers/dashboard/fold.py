@@ -1,0 +1,222 @@
+"""A league at one moment, with all that the page shows of its past: a fold over its events.
+
+    fold = Fold()
+    fold.take(read_file(path))     # called again with later events, it goes on
+    earlier = fold.copy()          # a mark, from which a moment after it is reached by few events
+
+Pure: no clock, no files, no Redis.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from league.state.ended_matches import EndedMatches
+from league.state.history import History
+from league.state.league_state import Event
+from league.state.records import Match
+
+BINS = 600  # of matches over time, at most
+SOURCES = 2000  # processes that are remembered, those heard of last
+ANEW = ("checkpoint", "created", "added", "changed", "reset", "exploited")  # events after which a page reads all again
+
+
+class Seen(NamedTuple):
+    """The last that was heard of a process: s of Unix time, and its matches or learning periods so far."""
+
+    time: float
+    number: int
+
+
+class LastResult(NamedTuple):
+    """The newest counted match of a pair, from its home player's side; `time` in s of Unix time."""
+
+    time: float
+    wins: int
+    draws: int
+    losses: int
+
+
+class LastResults:
+    """The newest result of each ordered pair (home, away) of slots."""
+
+    def __init__(self, slots: int = 0) -> None:
+        self._times = np.zeros((slots, slots))
+        self._counts = np.zeros((slots, slots, 3), np.uint16)
+
+    def record(self, home: int, away: int, time: float, outcomes: str) -> None:
+        """Note the result of a match: "w", "d" or "l" of the home player for each of its games."""
+        need = max(home, away) + 1
+        if need > len(self._times):
+            room = max(need, 2 * len(self._times), 8)
+            times, counts = np.zeros((room, room)), np.zeros((room, room, 3), np.uint16)
+            n = len(self._times)
+            times[:n, :n], counts[:n, :n] = self._times, self._counts
+            self._times, self._counts = times, counts
+        self._times[home, away] = time
+        self._counts[home, away] = [min(outcomes.count(one), 65535) for one in "wdl"]
+
+    def between(self, home: int, away: int) -> LastResult | None:
+        """Return the newest result between two, whoever was home, from the side of `home`; None before any."""
+        n = len(self._times)
+        if max(home, away) >= n or not (self._times[home, away] or self._times[away, home]):
+            return None
+        turned = bool(self._times[away, home] > self._times[home, away])
+        row, column = (away, home) if turned else (home, away)
+        wins, draws, losses = (int(one) for one in self._counts[row, column])
+        if turned:
+            wins, losses = losses, wins
+        return LastResult(float(self._times[row, column]), wins, draws, losses)
+
+    def clear(self, slot: int) -> None:
+        """Forget a player whose weights are others from now on."""
+        self._times[slot : slot + 1], self._times[:, slot : slot + 1] = 0.0, 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        return self._times.nbytes + self._counts.nbytes
+
+
+class Throughput:
+    """Counted matches and games over time, in at most BINS bins of one width; bins double in width as time goes on."""
+
+    def __init__(self) -> None:
+        self.began = 0.0  # s of Unix time, of the first bin
+        self.width = 1.0  # s
+        self.matches: list[int] = []
+        self.games: list[int] = []
+
+    def add(self, time: float, games: int) -> None:
+        """Count one match of so many games."""
+        self.began = self.began or time
+        place = int(max(0.0, time - self.began) / self.width)
+        while place >= BINS:
+            self._halve()
+            place = int((time - self.began) / self.width)
+        missing = place + 1 - len(self.matches)
+        if missing > 0:
+            self.matches += [0] * missing
+            self.games += [0] * missing
+        self.matches[place] += 1
+        self.games[place] += games
+
+    def _halve(self) -> None:
+        self.width *= 2.0
+        for name in ("matches", "games"):
+            old: list[int] = getattr(self, name)
+            old += [0] * (len(old) % 2)
+            setattr(self, name, [one + other for one, other in zip(old[::2], old[1::2], strict=True)])
+
+
+class Changes(NamedTuple):
+    """Changes since the last look. `anew`: more than cells and ratings, so that all is to be read again."""
+
+    anew: bool
+    pairs: list[tuple[int, int]]  # of slots
+    slots: list[int]
+
+
+@dataclass
+class Fold:
+    """The history of a league, with last results, matches over time, and the processes that were heard of."""
+
+    history: History = field(default_factory=History)
+    last: LastResults = field(default_factory=LastResults)
+    throughput: Throughput = field(default_factory=Throughput)
+    actors: dict[str, Seen] = field(default_factory=dict)  # by name, the one heard of last at the end
+    learners: dict[str, Seen] = field(default_factory=dict)
+    events: int = 0  # taken in, checkpoints aside
+    _pairs: set[tuple[int, int]] = field(default_factory=set)
+    _slots: set[int] = field(default_factory=set)
+    _anew: bool = False
+
+    def take(self, entries: Iterable[tuple[str, Event]]) -> None:
+        """Take in events, (id, event) oldest first. Raises LeagueError for one that this version does not know."""
+        matches = self.history.state.matches
+        for entry, event in entries:
+            kind = event["event"]
+            match = matches.get(event["match"]) if kind == "ended" else None
+            self.history.take(((entry, event),))
+            self.events += kind != "checkpoint"
+            if kind in ANEW:
+                matches = self.history.state.matches  # a checkpoint replaces it
+                self._anew = True
+                if kind in ("reset", "exploited"):
+                    self.last.clear(self.history.state.players[event["player"]].slot)
+            elif match is not None:
+                self._ended(match, event)
+            elif kind == "issued":
+                self._heard(self.actors, event["holder"], 0)
+            elif kind in ("period_opened", "progressed"):
+                learner = event.get("learner") or self.history.state.progress[event["player"]].learner
+                self._heard(self.learners, learner, int(kind == "period_opened"))
+
+    def changes(self) -> Changes:
+        """Return what changed since the last call, and forget it."""
+        found = Changes(self._anew, sorted(self._pairs), sorted(self._slots))
+        self._anew, self._pairs, self._slots = False, set(), set()
+        return found
+
+    def copy(self) -> Fold:
+        """Return one that goes on by itself; `ended` matches of before are known to neither."""
+        history, state = copy.copy(self.history), copy.copy(self.history.state)
+        state.players, state.matches = dict(state.players), dict(state.matches)
+        state.progress = {name: copy.copy(progress) for name, progress in state.progress.items()}
+        state.ratings, state.counters = list(state.ratings), Counter(state.counters)
+        state.payoff, state.ended = copy.deepcopy(state.payoff), EndedMatches()
+        history.state = state
+        history.joined, history.ended = dict(history.joined), dict(history.ended)
+        history.ratings = {name: copy.deepcopy(series) for name, series in history.ratings.items()}
+        history.snapshots, history.restarts = list(history.snapshots), list(history.restarts)
+        made = Fold(history, copy.deepcopy(self.last), copy.deepcopy(self.throughput))
+        made.actors, made.learners, made.events = dict(self.actors), dict(self.learners), self.events
+        return made
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its large parts."""
+        return int(self.history.state.payoff.cells.nbytes) + self.last.nbytes
+
+    def _ended(self, match: Match, event: Event) -> None:
+        counted = event["as"] == "counted"
+        if by := event.get("by", "") or match.holder:
+            self._heard(self.actors, by, int(counted))
+        if not counted:
+            return
+        time, players = self.history.now, self.history.state.players
+        home, away = players[match.home].slot, players[match.away].slot
+        self.last.record(home, away, time, event["outcomes"])
+        self.throughput.add(time, len(event["outcomes"]))
+        self._pairs.add((home, away))
+        self._slots.update((home, away))
+
+    def _heard(self, known: dict[str, Seen], name: str, more: int) -> None:
+        before = known.pop(name, None)
+        known[name] = Seen(self.history.now, (before.number if before else 0) + more)
+        if len(known) > SOURCES:
+            del known[next(iter(known))]
+
+
+def elo_intervals(
+    ratings: NDArray[np.float64], cells: NDArray[np.float64], confidence: float = 1.96
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (lower, upper) of each Elo rating [n], from the decayed results `cells` [n, n, 3] against the others.
+
+    By Elo's model with a normal belief of deviation 400 before any game, and the others' ratings as they are: the
+    curvature of the likelihood at the rating. Games against oneself say nothing.
+    """
+    games = cells.sum(axis=-1)
+    np.fill_diagonal(games, 0.0)
+    scale = np.log(10.0) / 400.0
+    expected = 1.0 / (1.0 + np.power(10.0, np.clip((ratings[None] - ratings[:, None]) / 400.0, -30.0, 30.0)))
+    known = (games * expected * (1.0 - expected)).sum(axis=1) * scale**2 + 1.0 / 400.0**2
+    reach = confidence / np.sqrt(known)
+    return ratings - reach, ratings + reach
