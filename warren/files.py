@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +36,21 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def append_whole(file: FileIO, data: bytes) -> None:
+    """Append `data` to an unbuffered file, or nothing. Raises OSError where the disk has no room for all of it."""
+    begin = os.fstat(file.fileno()).st_size
+    written = file.write(data) or 0
+    if written < len(data):
+        file.truncate(begin)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def drop_half_line(path: Path) -> None:
+    """Cut off an incomplete last line of a killed process, or the next point would be appended to it and lost."""
+    if path.exists():
+        data = path.read_bytes()
+        if not data.endswith(b"\n"):
+            with path.open("r+b") as file:
+                file.truncate(data.rfind(b"\n") + 1)

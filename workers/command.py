@@ -26,6 +26,7 @@ PROGRAMS = {
         "imitate": Program("workers.imitate", "clone the player of recorded games, from a file and without servers"),
         "scale": Program("workers.scale", "give a run that goes on more or fewer processes"),
         "runs": Program("workers.runs", "list, stop and purge runs on the servers"),
+        "failures": Program("workers.failures", "tell why processes of a run failed, also after its end"),
         "check": Program("envs.check", "try an environment by random play, and tell what a run would trip over"),
         "doctor": Program("workers.doctor", "tell what will go wrong in a run on this machine, with remedies"),
         "servers": Program("workers.servers", "tell how a run's servers are, control RabbitMQ, install servers"),

@@ -24,6 +24,7 @@ from support.training_run import TrainingRun
 from tasks.app import create_app
 from tasks.events import STATUS, EventDispatcher
 from tasks.topology import Topology
+from workers.launch.processes import failure_log
 from workers.servers import Servers, record
 from workers.servers.process import free_port
 
@@ -96,6 +97,8 @@ def test_private_servers_that_are_killed_come_back_and_the_run_goes_on(tmp_path:
             run.until(lambda said=said: f"starting {said} again, with its data" in run.output)
             run.after_updates(5)
         stop(run)
+    kept = [one["name"] for one in failure_log.read(run.folder) if one["status"] == 137]
+    assert kept == ["private RabbitMQ", "private Redis"]
     versions = [update["version"] for update in run.metrics()]
     assert versions == sorted(set(versions)), "a version was made twice"
     if sampling == "streaming":

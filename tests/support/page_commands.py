@@ -234,6 +234,7 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.doctor --role learner run=NAME trial=TRIAL": Run("league", says="broker version"),
     'python -m workers.doctor --broker-url URL --redis-url URL --rabbitmqctl "docker exec NAME rabbitmqctl"': DOCKER,
     "python -m workers.train resume=runs/cartpole/TRIAL": Run(more="total_steps=7000", says="finished: "),
+    "python -m workers.failures runs/cartpole": Run(says="run folder runs/cartpole/TRIAL"),
     "tensorboard --logdir runs": NotRun("TensorBoard's own command"),
     "python -m workers.runs": Run("live", says="training"),
     "python -m workers.scale --run NAME actors=4": Run("live", says="actors="),

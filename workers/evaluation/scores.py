@@ -20,9 +20,9 @@ from envs.large.game import LargeGame
 from envs.sequence_form import SequenceForm
 from league.matchmaking.view import ModelRef
 from warren.errors import ConfigurationError
+from warren.files import drop_half_line
 from workers.config.league import LeagueConfig
 from workers.evaluation.cell_games import Player, Uniform, play
-from workers.learning.metrics import drop_half_line
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,13 @@ from workers.launch.hosts.membership import Superseded
 from workers.launch.hosts.places import Place
 from workers.launch.hosts.scaling import Scaling
 from workers.launch.monitor import Context, Monitor
+from workers.launch.processes.failure_log import Entry, FailureLog
 from workers.launch.processes.interrupts import KILLED, Interrupts
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import RunSpec
 from workers.launch.watching.server_watch import ServerWatch
 from workers.servers.forks import Forks
+from workers.servers.process import Child
 
 POLL_EVERY = 0.1  # s between polls of children, figures and keys pressed
 BEAT_EVERY = 1.0  # s between polls of the other launchers, and renewals of the lease
@@ -64,9 +66,11 @@ class HostRun:
         self.depths = Depths(app, topology)
         self.watch = ServerWatch(app, found.redis_url, self.depths)
         environment = {**found.environment(), "WARREN_RUN": spec.run}
+        self.failures = FailureLog(folder.path, say)
         self.supervisor = Supervisor(
-            folder.path, environment, spec.restarts, say, self.watch.excuses, lambda: bool(self.watch.away()), forks
-        )
+            folder.path, environment, spec.restarts, say, self.watch.excuses, lambda: bool(self.watch.away()), forks,
+            self.failures,
+        )  # fmt: skip
         interrupts.install(self.supervisor.processes)
         context = Context(
             spec, folder, app, topology, found.broker_url, found.redis_url, found.kind, self.supervisor, self.watch, say
@@ -106,6 +110,8 @@ class HostRun:
             self.say(f"error: {traceback.format_exc()}")
             outcome = Outcome("failed", 1, f"{type(error).__name__}: {error}")
         finally:
+            if outcome.why:
+                self.failures.add(Entry("run", outcome.why, outcome.state))
             self._end(outcome)
         return outcome
 
@@ -132,7 +138,7 @@ class HostRun:
             if self.interrupts.asked:
                 self.say("stopping: work in progress is finished and kept (Ctrl-C again stops at once)")
                 return Outcome("stopped", KILLED)
-            self._found.revive(self.say, self.spec.restarts)
+            self._found.revive(self.say, self.spec.restarts, self._keep_end_of_server)
             if self.supervisor.poll():
                 return Outcome("done", 0)
             if self._scaling is not None:
@@ -144,6 +150,10 @@ class HostRun:
                 return Outcome(state, 0)
             self.monitor.show(self.health.look(self.place.note))
             time.sleep(POLL_EVERY)
+
+    def _keep_end_of_server(self, server: Child, then: str) -> None:
+        cause = "it ended by itself"
+        self.failures.add(Entry(server.name, cause, then, server.status, said=server.last_lines()))
 
     def _beat(self) -> int | None:
         if time.monotonic() < self._beat_at or self.watch.redis_away:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from warren.files import append_whole, drop_half_line
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -200,24 +199,6 @@ class MetricsLog:
         if opened is not None:
             with contextlib.suppress(OSError):
                 opened.close()
-
-
-def append_whole(file: FileIO, data: bytes) -> None:
-    """Append `data` to an unbuffered file, or nothing. Raises OSError where the disk has no room for all of it."""
-    begin = os.fstat(file.fileno()).st_size
-    written = file.write(data) or 0
-    if written < len(data):
-        file.truncate(begin)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def drop_half_line(path: Path) -> None:
-    """Cut off an incomplete last line of a killed process, or the next point would be appended to it and lost."""
-    if path.exists():
-        data = path.read_bytes()
-        if not data.endswith(b"\n"):
-            with path.open("r+b") as file:
-                file.truncate(data.rfind(b"\n") + 1)
 
 
 def drop_after(path: Path, version: int) -> int | None:

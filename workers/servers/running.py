@@ -17,6 +17,8 @@ ROOM = 16 << 20  # bytes that a private server needs on its disk to start
 CALM = 60.0  # s after which an earlier end of a private server no longer counts
 
 Say = Callable[[str], object]
+Died = Callable[[Child, str], object]  # is given a private server that ended by itself, and what becomes of it
+NOT_KEPT: Died = lambda child, then: None  # noqa: E731
 
 
 class Revival:
@@ -26,7 +28,7 @@ class Revival:
         self._deaths, self._died_at, self._again_at = 0, 0.0, 0.0
         self._full = False
 
-    def check(self, child: Child, say: Say, restarts: int) -> None:
+    def check(self, child: Child, say: Say, restarts: int, died: Died = NOT_KEPT) -> None:
         """Count the death of a child that is not alive, or start it again when it is time. Raises BrokerError."""
         now = time.monotonic()
         if self._again_at:
@@ -43,7 +45,9 @@ class Revival:
             raise BrokerError(f"{child.death()}\n{child.name} ended {self._deaths} times; giving up ({restarts=})")
         wait = min(0.1 * 2 ** (self._deaths - 1), 5.0)
         self._again_at = now + wait
-        say(f"{child.death()}\nstarting {child.name} again, with its data, in {wait:g} s")
+        then = f"starting {child.name} again, with its data, in {wait:g} s"
+        died(child, then)
+        say(f"{child.death()}\n{then}")
 
     def _has_room(self, child: Child, say: Say) -> bool:
         """Return whether the disk has room: without it a server may end again, or never answer."""
@@ -87,14 +91,15 @@ class Servers:
         """Return the last lines of the first private server that ended by itself, or None. Cheap."""
         return next((child.death() for child in self.children if not child.alive), None)
 
-    def revive(self, say: Say, restarts: int) -> None:
+    def revive(self, say: Say, restarts: int, died: Died = NOT_KEPT) -> None:
         """Restart private servers that ended by themselves, on the same port and with their data; call it often.
 
-        Raises BrokerError, with its last lines, if one has ended more than `restarts` times within CALM s each.
+        `died` is called once per end. Raises BrokerError, with its last lines, if one has ended more than `restarts`
+        times within CALM s each.
         """
         for child in self.children:
             if not child.alive:
-                self._revivals.setdefault(child, Revival()).check(child, say, restarts)
+                self._revivals.setdefault(child, Revival()).check(child, say, restarts, died)
 
     def stop(self) -> None:
         """Stop all started processes at the same time, within their grace times (process.py). Idempotent."""

@@ -22,6 +22,7 @@ from workers.launch.folder import RunFolder
 from workers.launch.host_run import Outcome
 from workers.launch.kinds.services_monitor import ShareMonitor
 from workers.launch.launcher import Launcher
+from workers.launch.processes import failure_log
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.runtime.lease import living
 from workers.servers import Servers
@@ -134,6 +135,10 @@ def test_a_critical_process_that_cannot_go_on_ends_the_run_with_its_last_lines(
     outcome, _ = launch(tmp_path, embedded, run_name, ShareMonitor, failing)
     assert outcome.state == "failed"
     assert "failed twice in the same way" in outcome.why and "ValueError: no such move" in outcome.why
+    *restarts, last, run = failure_log.read(tmp_path)
+    assert last["name"] == "actor-0" and last["cause"] == "ValueError: no such move" and "giving up" in last["then"]
+    assert all("restarting actor-0" in one["then"] for one in restarts)
+    assert run["name"] == "run" and run["then"] == "failed" and "failed twice in the same way" in run["cause"]
 
 
 def test_a_process_whose_end_is_the_runs_ends_it(tmp_path: Path, embedded: Servers, run_name: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from warren.errors import WarrenError
 from workers.config.roles import Done, Restart
-from workers.launch.processes import deaths
+from workers.launch.processes import deaths, failure_log
 from workers.launch.processes import supervisor as module
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
@@ -369,3 +369,14 @@ def test_a_child_whose_numbers_came_to_none_is_not_started_again(stage: Callable
     with pytest.raises(WarrenError, match=r"(?s)learner cannot go on: ppo, minibatch 3: value_loss is nan"):
         it.poll_until(lambda: False)
     assert it.starts("learner") == 1
+
+
+def test_the_cause_of_each_restart_is_kept_in_the_folder(stage: Callable[..., Stage]) -> None:
+    here = stage()
+    here.add("actor", "raise ValueError(f'the game has crashed, {os.getpid()}')", restart=Restart.optional)
+    here.poll_until(lambda: here.starts("actor") == 3)
+    first, second = [*failure_log.read(here.folder)][:2]
+    assert first["name"] == "actor" and first["cause"].startswith("ValueError: the game has crashed")
+    assert first["cause"] != second["cause"]
+    assert first["status"] == 1 and "restarting" in first["then"] and "start of actor given" in first["said"]
+    assert time.time() - 60 < first["time"] <= second["time"]

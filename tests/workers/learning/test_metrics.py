@@ -16,6 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.summary.writer import event_file_writer
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from warren.files import append_whole
 from workers.learning import curve, metrics
 from workers.learning.metrics import WINDOW, MetricsLog, Progress, read_metrics
 
@@ -183,9 +184,9 @@ def test_a_line_without_room_on_the_disk_is_not_written_in_part(tmp_path: Path) 
             return super().write(data[: self.room - self.tell()])
 
     with Short(path, "ab") as file:
-        metrics.append_whole(file, b"whole\n")
+        append_whole(file, b"whole\n")
         with pytest.raises(OSError, match="No space left"):
-            metrics.append_whole(file, b"not whole\n")
+            append_whole(file, b"not whole\n")
     assert path.read_bytes() == b"whole\n"
 
 

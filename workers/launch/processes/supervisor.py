@@ -13,8 +13,9 @@ import psutil
 from warren.errors import WarrenError
 from workers.config import staying
 from workers.config.roles import Done
-from workers.launch.processes.deaths import MOST_WAIT, Death, History, decide
+from workers.launch.processes.deaths import MOST_WAIT, Action, Death, History, decide
 from workers.launch.processes.failure import Failure, failure_in, failure_of
+from workers.launch.processes.failure_log import Entry, FailureLog
 from workers.launch.spec import GRACE, ProcessSpec
 from workers.servers.forks import Forks
 from workers.servers.process import Child, explain_status
@@ -58,7 +59,7 @@ class Supervisor:
 
     `excused` returns whether the servers are, or were just now, away: a process that dies then has not failed by
     itself. `away` returns whether they are away now: nothing is started until they are back. `forks`: forks the
-    processes that can be forked.
+    processes that can be forked. `failures`: keeps the cause of every death.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class Supervisor:
         excused: Callable[[], bool] = lambda: False,
         away: Callable[[], bool] = lambda: False,
         forks: Forks | None = None,
+        failures: FailureLog | None = None,
     ) -> None:
+        self._failures = failures or FailureLog(folder, say)
         self._folder, self._environment, self._restarts, self._say = folder, environment, restarts, say
         self._excused, self._away, self._forks = excused, away, forks
         self.children: list[Managed] = []
@@ -211,6 +214,7 @@ class Supervisor:
             History(managed.deaths, managed.failure, self._restarts, managed.spec.restart),
         )
         managed.deaths, managed.failure = action.deaths, action.failure
+        self._keep(managed, lived, failure, action)
         if action.ends_run:
             raise WarrenError(f"{what}\n{action.text}")
         if action.wait is None:
@@ -218,6 +222,14 @@ class Supervisor:
         else:
             managed.retry_at = time.monotonic() + action.wait
         self._say(f"{what}\n{action.text}")
+
+    def _keep(self, managed: Managed, lived: float, failure: Failure | None, action: Action) -> None:
+        """Keep the cause of a death in the run's folder."""
+        child = managed.child
+        assert child is not None
+        cause, where = (failure.error, failure.where) if failure else ("it printed no error", "")
+        said = child.last_lines()
+        self._failures.add(Entry(managed.name, cause, action.text, child.status, where, round(lived, 1), said))
 
 
 def _is_stopped(managed: Managed) -> bool:
