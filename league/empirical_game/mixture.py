@@ -14,6 +14,7 @@ from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 
 GAMES, PAIRS, EXACT = SOURCES = ("games", "pairs", "exact")
+REACH = 8.0  # least temperatures that a player may lose to be a member: its share is e^-8 of the best's
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,10 @@ class MixtureSettings:
     A cell counts from `least` games on. A player is left out once it gains nothing within the cells' intervals, which
     hold with confidence 1 - `alpha` for returns within [-bound, bound]; `alpha` None: by the means. The members play
     a quantal response at `temperature` times the mean standard error of their cells, or Nash's mixture where that is at
-    most `exact`, in points of a game. `source`: what returns are of. By PAIRS each is the mean of a deal in both
-    seatings: it is of both players' cells, and the mixture is alike in both seats. EXACT ones were computed.
+    most `exact`, in points of a game. `least_temperature`, in points as well, bounds the temperature from below, and
+    lets in every player that has a share then, so that players that are nearly equal are averaged. `source`: what
+    returns are of. By PAIRS each is the mean of a deal in both seatings: it is of both players' cells, and the mixture
+    is alike in both seats. EXACT ones were computed.
     """
 
     least: int = 1
@@ -33,6 +36,7 @@ class MixtureSettings:
     temperature: float = 0.0
     exact: float = 0.0
     source: str = GAMES
+    least_temperature: float = 0.0
 
 
 class MeanReturns(Protocol):
@@ -66,14 +70,16 @@ def mixture_of(returns: MeanReturns, slots: Slots, settings: MixtureSettings) ->
     if settings.alpha is not None:
         lower, upper = returns.interval(slots, settings.bound, settings.alpha)
         slack = np.maximum(upper - matrix, matrix - lower)
+    slack += REACH / 2.0 * settings.least_temperature  # it counts twice: for a player and for the value
     found = restricted_game(matrix, slack, known)
     shares, members = np.zeros((2, len(slots))), found.members
     shares[:, :1] = 1.0
     if len(members) > 1:
         among = matrix[np.ix_(members, members)]
-        temperature = settings.temperature
-        if temperature > 0.0:
-            temperature *= float(returns.errors(slots[members]).mean())
+        temperature = settings.least_temperature
+        if settings.temperature > 0.0:
+            errors = float(returns.errors(slots[members]).mean())
+            temperature = max(temperature, settings.temperature * errors)
         shares[:] = 0.0
         if temperature <= settings.exact:
             shares[:, members] = solve_zero_sum(among)[0], solve_zero_sum(-among.T)[0]

@@ -72,6 +72,7 @@ class LeagueConfig:
     cell_confidence: float = 0.95  # of each cell's interval, at all times together (empirical_game.confidence)
     max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
     mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
+    mixture_least_temperature: float = 0.0  # in points of a game; above 0 players that are nearly equal are averaged
 
     # In services
     goal: float | None = None  # exploitability of the mixture at which the run is over
@@ -156,6 +157,8 @@ class LeagueConfig:
         for name in ("mixture_temperature", "cell_error", "reward_scale"):
             if not 0 < getattr(self, name) < inf:
                 yield f"{name}={getattr(self, name)} of the league must be above 0, and finite"
+        if not 0 <= (least := self.mixture_least_temperature) < inf:
+            yield f"mixture_least_temperature={least} of the league must be at least 0, and finite"
         if self.goal is not None and not self.goal >= 0:
             yield f"goal={self.goal} of the league is not an exploitability; it must be at least 0, or null"
 

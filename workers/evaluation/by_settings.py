@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from agents.policies import Policy
 from envs import TwoPlayerVectorEnv
@@ -24,21 +25,25 @@ def evaluator_of(
 ) -> Evaluator:
     """Return an evaluator with the settings of a league."""
     bound, alpha = league.max_return or games.max_return, 1.0 - league.cell_confidence
+    evaluator: Evaluator
     if league.evaluation == EXACT:
-        return ExactEvaluator(league, games, returns, policy_of, seed, bound=bound, alpha=alpha, claims=claims)
-    return Evaluator(
-        games,
-        returns,
-        policy_of,
-        seed,
-        league.evaluation_rounds,
-        league.cell_least,
-        league.cell_most,
-        league.cell_error,
-        league.mixture_temperature,
-        bound=bound,
-        alpha=alpha,
-        source=league.evaluation,
-        claims=claims,
-        recorder=recorder,
-    )
+        evaluator = ExactEvaluator(league, games, returns, policy_of, seed, bound=bound, alpha=alpha, claims=claims)
+    else:
+        evaluator = Evaluator(
+            games,
+            returns,
+            policy_of,
+            seed,
+            league.evaluation_rounds,
+            league.cell_least,
+            league.cell_most,
+            league.cell_error,
+            league.mixture_temperature,
+            bound=bound,
+            alpha=alpha,
+            source=league.evaluation,
+            claims=claims,
+            recorder=recorder,
+        )
+    returns.settings = replace(returns.settings, least_temperature=league.mixture_least_temperature)
+    return evaluator

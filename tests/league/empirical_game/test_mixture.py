@@ -56,6 +56,20 @@ def test_before_any_game_the_first_stands_for_all_and_the_others_are_undecided()
     assert found.undecided.tolist() == [0, 1, 2] and found.wanted == [(0, 0)]
 
 
+def test_at_a_least_temperature_players_that_are_nearly_equal_are_averaged() -> None:
+    returns, players = Returns(), np.arange(5)
+    strength = np.array([0.0, 0.01, 0.02, 0.01, -3.0])  # the last one loses to all
+    for one in players:
+        for other in players:
+            returns.add(int(one), int(other), GAMES, (strength[one] - strength[other]) * GAMES, GAMES)
+    sharp = mixture_of(returns, players, MixtureSettings()).shares
+    np.testing.assert_allclose(sharp, [[0.0, 0.0, 1.0, 0.0, 0.0]] * 2, atol=1e-9)
+    soft = mixture_of(returns, players, MixtureSettings(least_temperature=0.02))
+    weights = np.exp(strength[:4] / 0.02)
+    np.testing.assert_allclose(soft.shares[:, :4], [weights / weights.sum()] * 2, atol=1e-5)
+    assert soft.members.tolist() == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize(("branch", "seat"), [("meta_in_seat_0", 0), ("meta_in_seat_1", 1), ("meta", None)])
 def test_the_name_of_a_branch_tells_the_seat_that_opponents_take(branch: str, seat: int | None) -> None:
     assert seat_of(branch) == seat
