@@ -25,6 +25,7 @@ from warren.errors import ConfigurationError
 from warren.trees import Tree
 
 KEY = "action_mask"
+FINAL = "final_action_mask"  # key of a vector's info: the masks at its "final_obs", where episodes were cut off
 
 
 class WrongMask(ValueError):
@@ -110,6 +111,15 @@ class Masks:
                 part = self._parts[name]
                 row[part.places] = part.read(form)
         return row
+
+    def row_at_end(self, given: Any) -> np.ndarray:
+        """Return bool [size] of an observation that nobody decided at; all True where no mask, or no legal action, is
+        given.
+        """
+        try:
+            return np.ones(self.size, np.bool_) if given is None else self.row(given)
+        except WrongMask:
+            return np.ones(self.size, np.bool_)
 
     def tree(self, rows: np.ndarray) -> Tree:
         """Return rows bool [N, size] as policies take them: of a Dict or Tuple, leaf name -> [N, its choices]."""

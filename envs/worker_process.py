@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from envs.masks import KEY
+from envs.masks import FINAL, KEY
 from envs.registry import make_slots
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST, VectorEnv, blaming
@@ -64,6 +64,8 @@ def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice,
     shared.terminated[rows], shared.truncated[rows] = stepped.terminated, stepped.truncated
     if vector.masks is not None:
         shared.action_mask[rows] = vector.masks.rows(stepped.info[KEY])
+        if FINAL in stepped.info:
+            shared.final_action_mask[rows] = vector.masks.rows(stepped.info[FINAL])
     if "final_obs" in stepped.info:
         for i in np.flatnonzero(stepped.terminated | stepped.truncated):
             put(shared.final_observation, rows.start + int(i), stepped.info["final_obs"][i])

@@ -27,8 +27,8 @@ class Needs:
 
     `fields` are a request: names such as "extras.log_prob" or "last.value". Observation, action, reward, how episodes
     ended and the last observation are always there; what else is not named, samplers neither compute nor send
-    (trajectories.ON_REQUEST, and "cut.observation", the observations at which episodes were cut off). None, an
-    algorithm that declares none: they collect all of ON_REQUEST.
+    (trajectories.ON_REQUEST, and "cut.observation", the observations at which episodes were cut off, with the masks
+    there and after the last step). None, an algorithm that declares none: they collect all of ON_REQUEST.
     `source`: where an update's data come from. "queue": all that arrived since the last one, used once. "uniform" and
     "prioritized": a replay, from which each update draws one Trajectory of sequences of `length` steps, any number of
     times (agents/replay). With "prioritized" a Batch has weights, and each Update has to give priorities. "file":

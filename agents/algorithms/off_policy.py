@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import torch
-from gymnasium.spaces import Discrete
 from torch import Tensor, nn
 
 from agents.algorithms.base import ConfiguredAlgorithm
@@ -61,8 +60,8 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
 
     @property
     def length(self) -> int:
-        """Steps of each drawn sequence: one more of Discrete actions, which says what is legal at the bootstrap."""
-        return self.config.n_steps + isinstance(self.policy.action_space, Discrete)
+        """Steps of each drawn sequence."""
+        return self.config.n_steps
 
     def learns(self, name: str, module: nn.Module) -> None:
         """Step the parameters of `module` by `descend(name, ...)` from now on."""

@@ -13,7 +13,9 @@ from torch import Tensor
 from agents.policies import Policy
 from agents.spaces import Leaves
 from agents.trajectories import Trajectory, concatenate
-from warren.trees import Tree, map_tree, take
+from warren.trees import Tree, map_tree, put, take
+
+SEEN = "observation", "action_mask"  # of the moment that a transition leads to
 
 
 @dataclass(frozen=True)
@@ -30,33 +32,22 @@ class Transitions:
     weights: Tensor  # float32 [N]: of each in the loss
 
 
-def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float, steps: int) -> Transitions:
-    """Return one transition of each slot of `batch`, of its first `steps` steps, or until an episode ends.
+def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Transitions:
+    """Return one transition of each slot of `batch`, of all its steps, or until an episode ends.
 
-    Where sequences are a step longer, that step tells what is legal after the others. Raises ValueError for episodes
-    that were cut off, where the observations that they were cut off at are not there.
+    Raises ValueError for episodes that were cut off, where the observations that they were cut off at are not there.
     """
     drawn = concatenate(list(batch))
-    ended = (drawn.terminated | drawn.truncated)[:steps]
-    longer = len(drawn.terminated) > steps
+    ended = drawn.terminated | drawn.truncated
     goes_on = np.cumprod(np.concatenate([np.ones_like(ended[:1]), ~ended[:-1]]), axis=0).astype(np.bool_)
-    reward = (drawn.reward @ coefficients_of(policy) if drawn.reward.ndim > 2 else drawn.reward)[:steps]
+    reward = drawn.reward @ coefficients_of(policy) if drawn.reward.ndim > 2 else drawn.reward
     discounts = gamma ** np.arange(len(ended), dtype=np.float32)[:, None]
-    after = take(drawn.observation, steps) if longer else drawn.last["observation"]
-    following = map_tree(np.array, after)  # a copy, in part replaced below
-    cut = np.zeros_like(drawn.truncated)
-    cut[:steps] = (drawn.truncated & ~drawn.terminated)[:steps] & goes_on
-    legal = np.array(drawn.action_mask[steps]) if longer and drawn.action_mask is not None else None
+    after = {name: map_tree(np.array, drawn.last[name]) for name in SEEN if name in drawn.last}  # replaced below
+    cut = drawn.truncated & ~drawn.terminated & goes_on
     if cut.any():
-        slots, at_cut = cut_observations(drawn, cut)
-
-        def put(last: np.ndarray, leaf: np.ndarray) -> None:
-            last[slots] = leaf
-
-        map_tree(put, following, at_cut)
-        if legal is not None:
-            legal[slots] = True  # what was legal there is not known
-    over = (drawn.terminated[:steps] & goes_on).any(0)
+        slots, at_cut = kept_at_cuts(drawn, cut)
+        put(after, slots, at_cut)
+    over = (drawn.terminated & goes_on).any(0)
     weights = getattr(batch, "weights", None)
     if drawn.valid is not None:  # what nobody decided counts for nothing
         weights = drawn.valid[0].astype(np.float32) * (1 if weights is None else weights)
@@ -70,8 +61,8 @@ def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float, steps
         action=map_tree(lambda leaf: tensor(leaf[0]), drawn.action),
         reward=tensor((reward * discounts * goes_on).sum(0).astype(np.float32)),
         discount=tensor((gamma ** goes_on.sum(0) * ~over).astype(np.float32)),
-        following=policy.leaves(following),
-        legal=None if legal is None else tensor(legal),
+        following=policy.leaves(after["observation"]),
+        legal=tensor(after["action_mask"]) if "action_mask" in after else None,
         legal_now=None if drawn.action_mask is None else map_tree(lambda leaf: tensor(leaf[0]), drawn.action_mask),
         weights=torch.ones(drawn.num_slots, device=device) if weights is None else tensor(weights),
     )
@@ -82,14 +73,15 @@ def coefficients_of(policy: Policy) -> np.ndarray:
     return np.fromiter(policy.channels.values(), np.float32)
 
 
-def cut_observations(drawn: Trajectory, cut: np.ndarray) -> tuple[np.ndarray, Tree]:
-    """Return (slots int64 [K], observations [K, ...]) of the episodes cut off where `cut` bool [T, N] is True.
+def kept_at_cuts(drawn: Trajectory, cut: np.ndarray) -> tuple[np.ndarray, Tree]:
+    """Return (slots int64 [K], what is kept [K, ...] by name) of the episodes cut off where `cut` bool [T, N] is True.
 
     Raises ValueError where one is not there.
     """
-    if drawn.cut_at is None:
+    if drawn.cuts is None:
         raise ValueError("episodes were cut off, and the trajectory has no cut_observation; name it in Needs.fields")
-    rows = np.flatnonzero(cut[drawn.cut_at[:, 0], drawn.cut_at[:, 1]])
+    at, kept = drawn.cuts
+    rows = np.flatnonzero(cut[at[:, 0], at[:, 1]])
     if len(rows) != cut.sum():
         raise ValueError(f"{int(cut.sum())} episodes were cut off, and there are observations of {len(rows)}")
-    return drawn.cut_at[rows, 1], take(drawn.cut_observation, rows)
+    return at[rows, 1], take(kept, rows)

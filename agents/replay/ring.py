@@ -18,14 +18,15 @@ import numpy as np
 from agents.algorithms.kept_arrays import KeptArrays
 from agents.replay.arrays import allocated
 from agents.trajectories import Trajectory
+from agents.trajectories.checks import CUTS
 from agents.trajectories.cuts import places
 from agents.trajectories.specs import OF_SLOTS
 from warren.errors import CheckpointError, ConfigurationError
 from warren.trees import Tree, leaves, map_tree, take
 
-APART = {"episodes", "cut_at", "cut_observation", "last", "observation"}  # fields that are kept in ways of their own
+APART = {"episodes", *CUTS, "last", "observation"}  # fields that are kept in ways of their own
 OF_ROWS = ("following", "before", "startable")
-OF_ALL = ("steps", "rows", "written", "length", "keeps_cuts", "starts_only")
+OF_ALL = ("steps", "rows", "written", "length", "moments", "keeps_cuts", "starts_only")
 LARGE = 1 << 17  # bytes of a draw's field that is written into kept memory: glibc gives such back to the system
 KEPT = KeptArrays(16)
 STREAMS = 256  # of which more are forgotten once nothing of them is left
@@ -49,7 +50,8 @@ class UnrollRing:
         self.steps = self.rows = 0  # T of each row, and how many there are
         self.written = 0  # rows since the beginning
         self.streams: dict[str, Stream] = {}
-        self.cuts: dict[int, list[tuple[int, Tree]]] = {}  # row -> steps and observations at which it was cut off
+        self.cuts: dict[int, list[tuple[int, Tree]]] = {}  # row -> steps at which it was cut off, what is kept of each
+        self.moments: list[str] = []  # fields that are also known of the moment after a row's last step
         self.arrays: dict[str, np.ndarray] = {}  # by path
         self.keeps_cuts = False
         self.starts_only = False  # sequences begin where rows do, where the memory is known
@@ -105,6 +107,7 @@ class UnrollRing:
                 f"replay.capacity: {self._capacity} steps hold less than one segment of {steps} x {slots}; raise it"
             )
         self.keeps_cuts, self.starts_only = first.cut_at is not None, bool(first.memory)
+        self.moments = [name for name in ("observation", "action_mask") if name in first.last]
         shapes: dict[str, Any] = {}
         names = [each.name for each in fields(first) if each.name not in APART]
         for name in ("observation", *names):
@@ -113,7 +116,7 @@ class UnrollRing:
                 continue
             self._like[name] = _paths(tree, name)
             for path, leaf in leaves(tree, name):
-                leading = (steps + 1,) if name == "observation" else () if name in OF_SLOTS else (steps,)
+                leading = (steps + 1,) if name in self.moments else () if name in OF_SLOTS else (steps,)
                 own = leaf.shape[1:] if name in OF_SLOTS else leaf.shape[2:]
                 shapes[path] = ((self.rows, *leading, *own), leaf.dtype)
         self._make(shapes)
@@ -138,7 +141,7 @@ class UnrollRing:
         if until_end < slots:
             pieces.append((slice(0, slots - until_end), slice(until_end, slots)))
         for name in self._like:
-            last = dict(leaves(trajectory.last["observation"], name)) if name == "observation" else {}
+            last = dict(leaves(trajectory.last[name], name)) if name in self.moments else {}
             for path, leaf in leaves(getattr(trajectory, name), name):
                 array = self.arrays[path]
                 for here, part in pieces:
@@ -148,9 +151,9 @@ class UnrollRing:
                         array[here, : self.steps] = leaf[:, part].swapaxes(0, 1)
                     if last:
                         array[here, self.steps] = last[path][part]
-        if trajectory.cut_at is not None:
-            for index, (step, slot) in enumerate(trajectory.cut_at.tolist()):
-                kept = map_tree(np.copy, take(trajectory.cut_observation, index))
+        if (cuts := trajectory.cuts) is not None:
+            for index, (step, slot) in enumerate(cuts[0].tolist()):
+                kept = map_tree(np.copy, take(cuts[1], index))
                 self.cuts.setdefault(int(rows[slot]), []).append((step, kept))
 
     def _link(self, trajectory: Trajectory, rows: np.ndarray, source: str, number: int) -> np.ndarray:
@@ -203,30 +206,18 @@ class UnrollRing:
         shape = self.length, len(row)
         found: dict[str, Any] = {}
         for name, like in self._like.items():
-            if name == "observation":
+            if name in self.moments:
                 found[name] = self._taken(like, seen.ravel(), shape)
             elif name in OF_SLOTS:
                 found[name] = self._taken(like, row, (len(row),))
             else:
                 found[name] = self._taken(like, at, shape)
-        last = self._taken(self._like["observation"], seen[-1] + 1, (len(row),))
-        after = {"observation": last}
-        if "action_mask" in self._like:
-            after["action_mask"] = self._masks(rows[-1], steps[-1] + 1)
-        trajectory = Trajectory(**found, last=after, episodes=np.zeros((0, 2), np.float32))
+        last = {name: self._taken(self._like[name], seen[-1] + 1, (len(row),)) for name in self.moments}
+        trajectory = Trajectory(**found, last=last, episodes=np.zeros((0, 2), np.float32))
         if self.keeps_cuts:
             cut_at = places(trajectory.terminated, trajectory.truncated)
-            trajectory.cut_at = cut_at
-            trajectory.cut_observation = self._cut_observations(rows[tuple(cut_at.T)], steps[tuple(cut_at.T)])
+            trajectory.cuts = cut_at, self._kept_at_cuts(rows[tuple(cut_at.T)], steps[tuple(cut_at.T)])
         return trajectory
-
-    def _masks(self, row: np.ndarray, step: np.ndarray) -> Tree:
-        """Return the masks of legal actions at these steps; all True at one after a row that nothing goes on from."""
-        beyond = step >= self.steps
-        row, step = np.where(beyond, self.following[row], row), np.where(beyond, 0, step)
-        masks = self._taken(self._like["action_mask"], np.maximum(row, 0) * self.steps + step, (len(row),))
-        map_tree(lambda mask: mask.__setitem__(row < 0, True), masks)
-        return masks
 
     def _taken(self, like: Tree, at: np.ndarray, shape: tuple[int, ...]) -> Tree:
         return map_tree(lambda path: self._rows_of(self.flat[path], at, shape), like)
@@ -238,11 +229,11 @@ class UnrollRing:
         flat.take(at, axis=0, out=out, mode="clip")  # any other mode would copy twice
         return out.reshape(*shape, *flat.shape[1:])
 
-    def _cut_observations(self, rows: np.ndarray, steps: np.ndarray) -> Tree:
+    def _kept_at_cuts(self, rows: np.ndarray, steps: np.ndarray) -> Any:
         kept = [dict(self.cuts[row])[step] for row, step in zip(rows.tolist(), steps.tolist(), strict=True)]
         if kept:
             return map_tree(lambda *parts: np.stack(parts), *kept)
-        return self._taken(self._like["observation"], np.zeros(0, np.int64), (0,))
+        return {name: self._taken(self._like[name], np.zeros(0, np.int64), (0,)) for name in self.moments}
 
     # In a file.
 
@@ -253,7 +244,7 @@ class UnrollRing:
         arrays |= {f"row.{name}": getattr(self, name)[filled] for name in OF_ROWS if self.rows}
         cuts = [(row, step, seen) for row, kept in sorted(self.cuts.items()) for step, seen in kept]
         arrays["cuts"] = np.array([cut[:2] for cut in cuts], np.int64).reshape(-1, 2)
-        for path, like in leaves(self._like.get("observation", ()), "cut"):
+        for path, like in leaves({name: self._like[name] for name in self.moments}, "cut"):
             flat = self.flat[like]
             seen = [dict(leaves(cut[2], "cut"))[path] for cut in cuts]
             arrays[path] = np.stack(seen) if seen else np.zeros((0, *flat.shape[1:]), flat.dtype)
@@ -281,7 +272,7 @@ class UnrollRing:
         for name in OF_ROWS:
             getattr(self, name)[: self.filled] = arrays[f"row.{name}"]
         self.streams = {name: Stream(*stream) for name, stream in meta["streams"].items()}
-        seen = _like_cuts(self._like["observation"])
+        seen = {name: _like_cuts(self._like[name]) for name in self.moments}
         for index, (row, step) in enumerate(arrays["cuts"].tolist()):
             kept_cut = map_tree(lambda path, index=index: arrays[path][index], seen)
             self.cuts.setdefault(row, []).append((step, kept_cut))
@@ -301,7 +292,7 @@ def _understood(told: Any) -> Tree:
 
 
 def _like_cuts(tree: Tree) -> Tree:
-    return map_tree(lambda path: f"cut{path.removeprefix('observation')}", tree)
+    return map_tree(lambda path: f"cut.{path}", tree)
 
 
 def _paths(tree: Tree, path: str) -> Tree:

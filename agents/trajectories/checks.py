@@ -13,6 +13,7 @@ from agents.trajectories.specs import OF_SLOTS, TrajectorySpec
 from agents.trees import ArraySpec, not_finite, problems
 from warren.trees import Tree, leaves
 
+CUTS = ("cut_at", "cut_observation", "cut_action_mask")
 DTYPES = {"action": ["int64", "float32"], "reward": ["float32"], "action_mask": ["bool"]}
 NUMBERS = {np.dtype(code).name for code in "?bBhHiIlLefd"}
 
@@ -26,7 +27,7 @@ def mismatches(data: Mapping[str, Any], spec: TrajectorySpec | None) -> Iterator
         return
     steps, slots = done.shape
     wrong = problems(ArraySpec((), "bool"), data["truncated"], (steps, slots), "trajectory field truncated")
-    wrong = wrong or list(wrong_cuts(data.get("cut_at"), data.get("cut_observation"), done, data["truncated"]))
+    wrong = wrong or list(wrong_cuts([data.get(name) for name in CUTS], done, data["truncated"]))
     yield from wrong
     yield from problems(ArraySpec((), "int64"), data["version"], (slots,), "trajectory field version")
     if data.get("valid") is not None:

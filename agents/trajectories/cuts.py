@@ -1,19 +1,19 @@
-"""The observations at which episodes ran out of time, kept sparsely: where they are, and one row for each of them.
+"""The moments at which episodes ran out of time, kept sparsely: where they are, and one row for each of them.
 
-`at` int64 [K, 2]: (step, slot), in ascending order; `observation`: a tree [K, ...].
+`at` int64 [K, 2]: (step, slot), in ascending order; `kept`: trees [K, ...] by name, "observation" and "action_mask".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from agents.trees import Spec, empty
-from warren.trees import Tree, leaves, map_tree, take
+from warren.trees import Tree, leaves, map_tree, put, take
 
-Cuts = tuple[np.ndarray, Tree]  # at, observation
+Cuts = tuple[np.ndarray, dict[str, Tree]]  # at, kept
 
 
 def places(terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray:
@@ -21,35 +21,46 @@ def places(terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray:
     return np.argwhere(truncated & ~terminated)
 
 
-def gather(spec: Spec, rows: Sequence[tuple[int, int, Tree]]) -> Cuts:
-    """Return the cuts of `rows` (step, slot, observation [...]) in any order; `spec`: of one observation."""
+def gather(specs: Mapping[str, Spec], rows: Sequence[tuple[int, int, Mapping[str, Tree]]]) -> Cuts:
+    """Return the cuts of `rows` (step, slot, parts by name) in any order; what has no mask may do anything."""
     ordered = sorted(rows, key=lambda row: row[:2])
-    observation = empty(spec, (len(ordered),))
-    for index, (_, _, one) in enumerate(ordered):
-        map_tree(lambda array, part, index=index: array.__setitem__(index, part), observation, one)
-    return np.array([row[:2] for row in ordered], np.int64).reshape(-1, 2), observation
+    kept = {name: empty(spec, (len(ordered),)) for name, spec in specs.items()}
+    for index, (_, _, parts) in enumerate(ordered):
+        for name, part in kept.items():
+            if name in parts:
+                put(part, index, parts[name])
+            else:
+                map_tree(lambda mask, index=index: mask.__setitem__(index, True), part)
+    return np.array([row[:2] for row in ordered], np.int64).reshape(-1, 2), kept
 
 
 def cuts_of_slots(cuts: Cuts, which: slice | np.ndarray, slots: int) -> Cuts:
     """Return the cuts of some of `slots` slots, `which` becoming slots 0, 1, ..."""
-    at, observation = cuts
+    at, parts = cuts
     chosen = np.arange(slots)[which]
     place = np.full(slots, -1)
     place[chosen] = np.arange(len(chosen))
     slot = place[at[:, 1]]
     kept = np.flatnonzero(slot >= 0)
-    return _ordered(np.stack([at[kept, 0], slot[kept]], axis=1), take(observation, kept))
+    return _ordered(np.stack([at[kept, 0], slot[kept]], axis=1), take(parts, kept))
 
 
 def joined_cuts(parts: Sequence[Cuts], slots: Sequence[int]) -> Cuts:
     """Return the cuts of trajectories that are joined along their slots, of which each has so many."""
     before = np.concatenate([[0], np.cumsum(slots)[:-1]])
     at = np.concatenate([at + np.array([0, first]) for (at, _), first in zip(parts, before, strict=True)])
-    return _ordered(at, map_tree(lambda *leaf: np.concatenate(leaf), *(observation for _, observation in parts)))
+    return _ordered(at, map_tree(lambda *leaf: np.concatenate(leaf), *(kept for _, kept in parts)))
 
 
-def wrong_cuts(at: Any, observation: Any, terminated: np.ndarray, truncated: np.ndarray) -> Iterator[str]:
-    """Yield how cuts that came over the wire do not fit each other, and how their episodes ended."""
+def wrong_cuts(given: Sequence[Any], terminated: np.ndarray, truncated: np.ndarray) -> Iterator[str]:
+    """Yield how cuts that came over the wire do not fit each other, and how their episodes ended.
+
+    `given`: what came as cut_at, cut_observation and cut_action_mask.
+    """
+    at, observation, masks = given
+    if masks is not None and at is None:
+        yield "trajectory field cut_action_mask has no cut_at, to which it belongs"
+        return
     if at is None or observation is None:
         if (at is None) != (observation is None):
             yield "trajectory fields cut_at and cut_observation belong together; one is missing"
@@ -61,14 +72,15 @@ def wrong_cuts(at: Any, observation: Any, terminated: np.ndarray, truncated: np.
             "not terminated, in ascending order"
         )
         return
-    for path, leaf in leaves(observation):
-        name = f"trajectory field cut_observation{f'.{path}' if path else ''}"
+    named = [("cut_observation", observation)] + ([] if masks is None else [("cut_action_mask", masks)])
+    for field, path, leaf in ((field, *one) for field, tree in named for one in leaves(tree)):
+        name = f"trajectory field {field}{f'.{path}' if path else ''}"
         if not isinstance(leaf, np.ndarray):
             yield f"{name} must be an array, is {type(leaf).__name__}"
         elif leaf.shape[:1] != (len(at),):
             yield f"{name} must be [{len(at)}, '...'], is {list(leaf.shape)}"
 
 
-def _ordered(at: np.ndarray, observation: Tree) -> Cuts:
+def _ordered(at: np.ndarray, kept: dict[str, Tree]) -> Cuts:
     order = np.lexsort((at[:, 1], at[:, 0]))
-    return at[order], take(observation, order)
+    return at[order], take(kept, order)

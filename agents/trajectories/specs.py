@@ -11,12 +11,14 @@ import gymnasium
 from gymnasium import spaces
 
 from agents.spaces import SpaceTree
-from agents.trees import ArraySpec, Spec, problems, spec_of
+from agents.trees import ArraySpec, Spec, problems, spec_of, zeros
+from warren.trees import Tree, map_tree
 
 OF_SLOTS = {"last", "version", "memory", "group"}  # [N, ...]; all others but `episodes` are [T, N, ...]
 # Fields that samplers collect where an algorithm asks for them (agents.Needs); all others they always do.
 ON_REQUEST = ("extras.log_prob", "extras.value", "last.value", "cut.value")
-CUT_OBSERVATION = "cut.observation"  # one that they collect only where it is named
+# One that they collect only where it is named: where episodes were cut off, and what is legal there and at the last.
+CUT_OBSERVATION = "cut.observation"
 
 
 def requested(fields: Collection[str] | None) -> list[str]:
@@ -42,6 +44,7 @@ class TrajectorySpec:
     memory: dict[str, ArraySpec] = field(default_factory=dict)
     action_mask: Spec | None = None
     cut_observation: Spec | None = None  # of one observation, where those at which episodes were cut off are kept
+    cut_action_mask: Spec | None = None  # of what is legal there
     reward: ArraySpec = REWARD
     returns: int = 0  # columns of `episodes` after the first two
     privileged: tuple[str, ...] = ()  # keys of the observation that the value saw, and the actions do not follow from
@@ -51,6 +54,19 @@ class TrajectorySpec:
         """Return True where each step needs the policy's value: to keep it, as that of the moment after the last step,
         or because it has a memory, which goes on from step to step."""
         return "value" in self.extras or "value" in self.last or bool(self.memory)
+
+    @property
+    def kept_at_cuts(self) -> dict[str, Spec]:
+        """Parts that are kept of the moments at which episodes were cut off, besides `cut`; {} where none are."""
+        kept = {"observation": self.cut_observation, "action_mask": self.cut_action_mask}
+        return {name: part for name, part in kept.items() if part is not None}
+
+    def after_end(self, slots: tuple[int, ...]) -> dict[str, Tree]:
+        """Return `last` [*slots, ...] of trajectories that nothing follows: zeros, and every action legal."""
+        last: dict[str, Tree] = zeros(self.last, slots)
+        if "action_mask" in last:
+            map_tree(lambda mask: mask.fill(True), last["action_mask"])
+        return last
 
     @property
     def keeps_cuts(self) -> bool:
@@ -64,13 +80,13 @@ class TrajectorySpec:
         if (self.action_mask is None) != (data.get("action_mask") is None):
             has = "has no" if data.get("action_mask") is None else "has an"
             found.append(f"trajectory {has} action_mask, which is not as the run's environment declares it")
-        given = data.get("cut_observation")
-        if (self.cut_observation is None) != (given is None):
-            has = "no cut_observation, which" if given is None else "a cut_observation, which nothing in"
-            found.append(f"trajectory has {has} the run's algorithm asks for")
-        elif given is not None:
-            cuts = (len(data["cut_at"]),)
-            found += problems(self.cut_observation, given, cuts, "trajectory field cut_observation")
+        for name in ("cut_observation", "cut_action_mask"):
+            spec, given = getattr(self, name), data.get(name)
+            if (spec is None) != (given is None):
+                has = f"no {name}, which" if given is None else f"a {name}, which nothing in"
+                found.append(f"trajectory has {has} the run's algorithm asks for")
+            elif given is not None:
+                found += problems(spec, given, (len(data["cut_at"]),), f"trajectory field {name}")
         for name in ("observation", "action", "extras", "last", "cut", "memory", "action_mask", "reward"):
             spec, value = getattr(self, name), data.get(name, {} if name == "memory" else None)
             if spec is not None and value is not None:
@@ -103,18 +119,22 @@ def on_policy(
     def asked(group: str, **parts: ArraySpec) -> dict[str, ArraySpec]:
         return {name: part for name, part in parts.items() if f"{group}.{name}" in wanted}
 
+    masks = masks_of(action_space) if legal_actions else None
+    of_moments = masks if CUT_OBSERVATION in wanted else None
+    masked = {} if of_moments is None else {"action_mask": of_moments}
     return TrajectorySpec(
         observation=seen,
         action=drawn(action_space),
         extras=asked("extras", log_prob=number, value=value),
-        last={"observation": seen, **asked("last", value=value)},
+        last={"observation": seen, **asked("last", value=value), **masked},
         cut=asked("cut", value=value),
         cut_observation=seen if CUT_OBSERVATION in wanted else None,
+        cut_action_mask=of_moments,
         reward=value,
         returns=returns,
         privileged=privileged,
         memory={name: ArraySpec(tuple(shape), "float32") for name, shape in (memory or {}).items()},
-        action_mask=masks_of(action_space) if legal_actions else None,
+        action_mask=masks,
     )
 
 

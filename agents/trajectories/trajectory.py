@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from agents.trajectories.checks import mismatches, wrong_numbers
-from agents.trajectories.cuts import cuts_of_slots, joined_cuts
+from agents.trajectories.checks import CUTS, mismatches, wrong_numbers
+from agents.trajectories.cuts import Cuts, cuts_of_slots, joined_cuts
 from agents.trajectories.specs import OF_SLOTS, TrajectorySpec
 from warren.errors import WireError
 from warren.trees import Tree, map_tree
 
 STEP, SLOT = 1, 0  # the axis of slots: fields of steps are [T, N, ...], those of slots [N, ...]
-CUTS = ("cut_at", "cut_observation")
 OPTIONAL = {"memory", "action_mask", "valid", "group", *CUTS}  # fields that a trajectory need not have
 
 
@@ -25,7 +24,8 @@ class Trajectory:
 
     Where an episode ends at step t, `observation[t + 1]` already belongs to the next one. An episode that ran out of
     time (truncated) goes on in principle, so `cut` keeps what the policy said of the observation that was cut off, and
-    `cut_observation`, where an algorithm names "cut.observation", that observation itself.
+    `cut_observation`, where an algorithm names "cut.observation", that observation itself. Then `last` and the cuts
+    also say what is legal there, where not all always is.
 
     In a game in turns the steps of a slot are one player's own decisions in one seat of one game after another; its
     reward at a step is all that it got until its next decision, and an episode ends at its last decision of a game.
@@ -38,7 +38,7 @@ class Trajectory:
     truncated: np.ndarray  # bool [T, N]
     # The policy's own numbers are there where the algorithm asks for them (ON_REQUEST):
     extras: dict[str, np.ndarray]  # [T, N, ...] at each step, by the policy that acted: "log_prob", "value"
-    last: dict[str, Tree]  # [N, ...] at the moment after step T - 1: "observation", "value"
+    last: dict[str, Tree]  # [N, ...] at the moment after step T - 1: "observation", "value", "action_mask"
     cut: dict[str, np.ndarray]  # [T, N, ...] at an episode's last observation where truncated, else 0: "value"
     version: np.ndarray  # int64 [N]: version of the weights that acted; the oldest where several did
     episodes: np.ndarray  # float32 [K, 2 + C]: return, length and channels' returns of episodes that finished within
@@ -46,6 +46,7 @@ class Trajectory:
     action_mask: Tree | None = None  # bool [T, N, A]: which actions were legal (Policy.step); None where all always are
     cut_at: np.ndarray | None = None  # int64 [K, 2]: step and slot of all that is truncated alone, ascending
     cut_observation: Tree | None = None  # [K, ...]: the observations there
+    cut_action_mask: Tree | None = None  # bool [K, A]: which actions are legal there; None where all always are
     # Of agents that learn together; None where every slot decides at every step, and is on its own. A step that is not
     # valid was nobody's decision: it has terminated, its reward is 0, and nothing is learned from it.
     valid: np.ndarray | None = None  # bool [T, N]
@@ -60,6 +61,19 @@ class Trajectory:
     def num_slots(self) -> int:
         """N."""
         return int(self.terminated.shape[1])
+
+    @property
+    def cuts(self) -> Cuts | None:
+        """Where episodes were cut off, and what is kept of it by name; None where that is not kept."""
+        if self.cut_at is None:
+            return None
+        masks = {} if self.cut_action_mask is None else {"action_mask": self.cut_action_mask}
+        return self.cut_at, {"observation": self.cut_observation, **masks}
+
+    @cuts.setter
+    def cuts(self, cuts: Cuts) -> None:
+        self.cut_at, kept = cuts
+        self.cut_observation, self.cut_action_mask = kept["observation"], kept.get("action_mask")
 
     def to_dict(self) -> dict[str, Any]:
         """Return field name -> arrays, without a field that is None; the arrays are not copied."""
@@ -90,9 +104,8 @@ class Trajectory:
 
         of_steps = (each.name for each in fields(self) if each.name not in CUTS)
         chosen = Trajectory(**{name: part(name, getattr(self, name)) for name in of_steps})
-        if self.cut_at is not None:
-            kept = self.cut_at, self.cut_observation
-            chosen.cut_at, chosen.cut_observation = cuts_of_slots(kept, which, self.num_slots)
+        if (cuts := self.cuts) is not None:
+            chosen.cuts = cuts_of_slots(cuts, which, self.num_slots)
         return chosen
 
 
@@ -118,7 +131,7 @@ def concatenate(trajectories: Sequence[Trajectory]) -> Trajectory:
         return map_tree(lambda *parts: np.concatenate(parts, axis=axis), *values)
 
     whole = Trajectory(**{each.name: joined(each.name) for each in fields(Trajectory) if each.name not in CUTS})
-    parts = [(one.cut_at, one.cut_observation) for one in trajectories if one.cut_at is not None]
+    parts = [cuts for one in trajectories if (cuts := one.cuts) is not None]
     if parts:
-        whole.cut_at, whole.cut_observation = joined_cuts(parts, [one.num_slots for one in trajectories])
+        whole.cuts = joined_cuts(parts, [one.num_slots for one in trajectories])
     return whole

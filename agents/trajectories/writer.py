@@ -43,7 +43,7 @@ class TrajectoryWriter:
         self.reward = empty(spec.reward, shape)
         self.terminated, self.truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
         self.cut = zeros(spec.cut, shape)
-        self._cuts: list[tuple[int, int, Tree]] = []  # step, slot and observation of those that were cut off
+        self._cuts: list[tuple[int, int, Tree]] = []  # step, slot and what is kept of those that were cut off
         self.memory, self.version = zeros(spec.memory, (slots,)), np.zeros(slots, np.int64)
 
     def start(self, slots: Any, memory: dict[str, np.ndarray], version: int) -> None:
@@ -77,17 +77,19 @@ class TrajectoryWriter:
     def cut_off(self, at: Any, cut: Mapping[str, Any]) -> None:
         """Write what is kept of the observations at which truncated episodes were cut off.
 
-        `cut`: the parts that `spec.cut` names, and "observation" where the spec has a `cut_observation`.
+        `cut`: the parts that `spec.cut` and `spec.kept_at_cuts` name; without an action mask all is legal.
         """
         put(self.cut, at, cut)
-        if self._spec.cut_observation is None:
+        names = self._spec.kept_at_cuts
+        if not names:
             return
         step, slots = at
+        kept = {name: cut[name] for name in names if cut.get(name) is not None}
         if np.ndim(slots) == 0:
-            self._cuts.append((int(step), int(slots), cut["observation"]))
+            self._cuts.append((int(step), int(slots), kept))
             return
         for index, slot in enumerate(slots):
-            self._cuts.append((int(step), int(slot), take(cut["observation"], index)))
+            self._cuts.append((int(step), int(slot), take(kept, index)))
 
     def trajectory(
         self, last: dict[str, Tree], episodes: np.ndarray | None = None, slots: np.ndarray | None = None
@@ -102,12 +104,14 @@ class TrajectoryWriter:
         if self.action_mask is not None:
             steps["action_mask"] = self.action_mask
         first = {"memory": self.memory, "version": self.version}
-        kept = None if self._spec.cut_observation is None else gather(self._spec.cut_observation, self._cuts)
+        kept = gather(self._spec.kept_at_cuts, self._cuts) if self._spec.kept_at_cuts else None
         if slots is not None:
             steps, first = take(steps, (slice(None), slots)), take(first, slots)
             kept = None if kept is None else cuts_of_slots(kept, slots, len(self.version))
-        at, observation = kept or (None, None)
         if episodes is None:
             episodes = np.zeros((0, 2 + self._spec.returns), np.float32)
         last = cast(self._spec.last, last)
-        return Trajectory(**steps, **first, last=last, episodes=episodes, cut_at=at, cut_observation=observation)
+        trajectory = Trajectory(**steps, **first, last=last, episodes=episodes)
+        if kept is not None:
+            trajectory.cuts = kept
+        return trajectory

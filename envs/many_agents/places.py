@@ -95,8 +95,13 @@ class Places:
         given = any(key is not None for key in self._keys) or any(KEY in info for info in infos.values())
         return self.padded_actions or (self._looks and given)
 
-    def rows(self, valid: np.ndarray, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> np.ndarray:
-        """Return the masks of all places bool [P, choices]; all is legal to who gives none, or is not there."""
+    def rows(
+        self, valid: np.ndarray, observations: Mapping[str, Any], infos: Mapping[str, Any], at_end: bool = False
+    ) -> np.ndarray:
+        """Return the masks of all places bool [P, choices]; all is legal to who gives none, or is not there.
+
+        `at_end`: they are of the last observations of those who were cut off.
+        """
         assert self.masks is not None
         rows = np.ones((len(self._agents), self.masks.size), np.bool_)
         for i, agent in enumerate(self._agents):
@@ -108,7 +113,7 @@ class Places:
                 continue
             given = key.split(observations[agent])[1] if key is not None else infos.get(agent, {}).get(KEY)
             if given is not None:
-                rows[i, : own.size] = own.row(given)
+                rows[i, : own.size] = own.row_at_end(given) if at_end else own.row(given)
         return rows
 
     def _one_observation(self, observed: list[spaces.Space[Any]]) -> Any:

@@ -21,7 +21,7 @@ from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 from envs.construct import require
 from envs.many_agents.places import Places
 from envs.many_agents.turns import InTurns
-from envs.masks import KEY
+from envs.masks import FINAL, KEY
 from envs.settings import EnvSettings
 
 VALID = "valid"  # key of the info
@@ -88,6 +88,8 @@ class Team(gymnasium.Env):
             reward = np.full_like(reward, of_all)
         reward[~decided] = 0.0
         seen, info = self._seen(observations, infos, decided)
+        if self.masked and (cut_off := truncated & ~terminated).any():
+            info[FINAL] = self._places.rows(cut_off, observations, infos, at_end=True)
         return seen, reward, terminated, truncated, info
 
     def render(self) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector.utils import iterate
 
 from envs.many_agents.team import VALID, Team
-from envs.masks import KEY
+from envs.masks import FINAL, KEY
 from envs.rewards import Rewards
 from envs.vector.base import Stepped, VectorEnv, no_final_observations, stacked
 
@@ -72,6 +72,7 @@ class AgentsVectorEnv(VectorEnv):
         terminated, truncated = ~decided, np.zeros(self.num_envs, np.bool_)
         over = np.zeros(self.games, np.bool_)
         final: np.ndarray | None = None
+        final_rows: np.ndarray | None = None
         for i, team in enumerate(self.teams):
             slots = slice(i * players, (i + 1) * players)
             try:
@@ -80,6 +81,11 @@ class AgentsVectorEnv(VectorEnv):
                 for p in np.flatnonzero(ended | truncated[slots]):
                     final = no_final_observations(self.num_envs) if final is None else final
                     final[slots.start + p] = deepcopy(seen[p])
+                if FINAL in info:
+                    assert self.masks is not None
+                    if final_rows is None:
+                        final_rows = np.ones((self.num_envs, self.masks.size), np.bool_)
+                    final_rows[slots] = info[FINAL]
                 if team.over:
                     over[i] = True
                     seen, info = team.reset()
@@ -91,6 +97,8 @@ class AgentsVectorEnv(VectorEnv):
         told = self._joined(infos) | {OVER: over}
         if final is not None:
             told |= {"final_obs": final, "_final_obs": (terminated | truncated) & decided}
+        if final_rows is not None and self.masks is not None:
+            told[FINAL] = self.masks.tree(final_rows)
         seen_by_all = stacked(self.single_observation_space, observations)
         return Stepped(seen_by_all, reward, terminated, truncated, told)
 

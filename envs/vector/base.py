@@ -45,7 +45,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     `info["valid"]` of reset and step, bool [N], says whose decision comes next (many_agents/vector.py).
 
     `masks`: of the actions, once a reset has shown that the environments give them; None where they do not.
-    `info["action_mask"]` of reset and step is then the masks of what is decided next, as policies take them.
+    `info["action_mask"]` of reset and step is then the masks of what is decided next, as policies take them, and
+    `info["final_action_mask"]` [N, ...], where an episode was cut off, those at `info["final_obs"]`.
 
     `merges_infos`: whether `info` also holds what the environments themselves say, by key, as gymnasium's vectors do.
     Who reads none of it, as a sampler, sets it False: to merge what eight say can take longer than they took to step.

@@ -4,7 +4,7 @@
 
 For games that are written as arrays, or that step many copies in another language. It resets an episode within the step
 that ends it (`metadata["autoreset_mode"]` is `AutoresetMode.SAME_STEP`) and gives the ended one's last observation as
-`info["final_obs"][i]`.
+`info["final_obs"][i]`. Masks of legal actions there are in it too, or in `info["final_info"]["action_mask"][i]`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from envs.masks import KEY, MaskKey, Masks, WrongMask
+from envs.masks import FINAL, KEY, MaskKey, Masks, WrongMask
 from envs.rewards import Rewards
 from envs.vector.base import Stepped, VectorEnv, no_final_observations
 from warren.errors import ConfigurationError
@@ -81,19 +81,23 @@ class OwnVectorEnv(VectorEnv):
                 f'ended {int(ended.sum())} episodes without info["final_obs"], an object array [{self.num_envs}] with '
                 "the last observation of each"
             )
-        if self._key is not None and ended.any():
-            info = {**info, "final_obs": self._without_masks(info["final_obs"])}
+        at_end = {} if self.masks is None or not ended.any() else self._at_end(info)
         observation, info = self._masked(observation, info)
+        info = info if not at_end else {**info, **at_end}
         return Stepped(
             _copied(observation), np.asarray(reward, np.float64), np.array(terminated), np.array(truncated), info
         )
 
-    def _without_masks(self, final: np.ndarray) -> np.ndarray:
-        assert self._key is not None
-        left = no_final_observations(self.num_envs)
-        for i, observation in enumerate(final):
-            left[i] = None if observation is None else self._key.split(observation)[0]
-        return left
+    def _at_end(self, info: dict[str, Any]) -> dict[str, Any]:
+        """Return the last observations of episodes that ended, without their masks, and these by themselves."""
+        assert self.masks is not None
+        rows = np.ones((self.num_envs, self.masks.size), np.bool_)
+        left, told = no_final_observations(self.num_envs), info.get("final_info", {}).get(KEY)
+        for i, seen in enumerate(info["final_obs"]):
+            if seen is not None:
+                left[i], given = (seen, None) if self._key is None else self._key.split(seen)
+                rows[i] = self.masks.row_at_end(given if told is None else take(told, i))
+        return {"final_obs": left, FINAL: self.masks.tree(rows)}
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the user's vector."""

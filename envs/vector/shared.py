@@ -34,7 +34,8 @@ class SharedArrays:
         choices: int = 0,
         fd: int | None = None,
     ) -> None:
-        """`choices`: those of a mask of legal actions: action_mask bool [N, choices], where masked bool [N] is True."""
+        """`choices`: those of a mask of legal actions: action_mask bool [N, choices], and final_action_mask at
+        final_observation, where masked bool [N] is True."""
 
         def lay_out(allocate: Callable[..., np.ndarray]) -> None:
             self.observation = create_empty_array(observation_space, num_envs, allocate)
@@ -44,7 +45,10 @@ class SharedArrays:
             self.terminated, self.truncated, self.life_lost = (allocate(num_envs, np.bool_) for _ in range(3))
             self.seed = allocate(num_envs, np.int64)
             self.masked = allocate(num_envs, np.bool_)
-            self.action_mask = allocate((num_envs, choices), np.bool_) if choices else np.empty((num_envs, 0), np.bool_)
+            self.action_mask, self.final_action_mask = (
+                allocate((num_envs, choices), np.bool_) if choices else np.empty((num_envs, 0), np.bool_)
+                for _ in range(2)
+            )
 
         measured = _Allocator(None)
         lay_out(measured)

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector.utils import iterate
 
-from envs.masks import KEY, Masks, WrongMask
+from envs.masks import FINAL, KEY, Masks, WrongMask
 from envs.rewards import Rewards
 from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, WrongObservation, no_final_observations, stacked
 
@@ -83,6 +83,7 @@ class SyncVectorEnv(VectorEnv):
         terminated, truncated = np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.bool_)
         infos: dict[str, Any] = {}
         final: np.ndarray | None = None
+        final_rows: np.ndarray | None = None
         masks = self.masks
         rows = None if masks is None else np.empty((self.num_envs, masks.size), np.bool_)
         i = 0
@@ -95,6 +96,11 @@ class SyncVectorEnv(VectorEnv):
                     if final is None:
                         final = no_final_observations(self.num_envs)
                     final[i] = deepcopy(observation)  # some environments write each observation into the same array
+                    if masks is not None and not ended:
+                        final_rows = (
+                            np.ones((self.num_envs, masks.size), np.bool_) if final_rows is None else final_rows
+                        )
+                        final_rows[i] = masks.row_at_end(info.get(KEY))
                     if merges or LIFE_LOST in info:
                         infos = self._add_info(infos, {"final_info": info}, i)
                     observation, info = env.reset()
@@ -110,6 +116,8 @@ class SyncVectorEnv(VectorEnv):
             infos["final_obs"], infos["_final_obs"] = final, terminated | truncated
         if masks is not None and rows is not None:
             infos[KEY] = masks.tree(rows)
+            if final_rows is not None:
+                infos[FINAL] = masks.tree(final_rows)
         return Stepped(self._batch(observations), rewards, terminated, truncated, infos)
 
     def _mask_in(self, info: dict[str, Any]) -> np.ndarray:

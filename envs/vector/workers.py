@@ -21,7 +21,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs.masks import KEY, Masks, WrongMask
+from envs.masks import FINAL, KEY, Masks, WrongMask
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, no_final_observations
 from envs.vector.shared import RESET, STEP, SharedArrays, copy_of
@@ -115,6 +115,8 @@ class WorkersVectorEnv(VectorEnv):
             for i in np.flatnonzero(done):
                 final[i] = copy_of(shared.final_observation, int(i))
             info = {"final_obs": final, "_final_obs": done, "final_info": {LIFE_LOST: done & shared.life_lost}}
+            if self.masks is not None:  # of whom was not cut off these are older ones, which nobody looks at
+                info[FINAL] = self.masks.tree(shared.final_action_mask.copy())
         info = self._with_masks(info)
         return Stepped(copy_of(shared.observation, _HERE), shared.reward.copy(), terminated, truncated, info)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 import envs
 from agents.trees import Spec, not_finite, spec_of
+from envs.masks import FINAL
 from envs.masks import KEY as MASK
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
@@ -65,7 +66,8 @@ class Group:
             (slots,) = np.nonzero(truncated & ~terminated)
             if len(slots):
                 last = self._travelling(stacked(env.single_observation_space, info["final_obs"][slots]))
-                cut = (slots, last)
+                legal = None if env.masks is None else map_tree(lambda part: part[slots], info[FINAL])
+                cut = (slots, last, legal)
         self._outcome = {
             "reward": self._finite("reward", np.asarray(reward, np.float32)),
             "terminated": np.array(terminated, np.bool_),

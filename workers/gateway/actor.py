@@ -117,11 +117,12 @@ class Actor:
         """
         self._game.reward(amount, agent)
 
-    def over(self, *, agent: str = "", last: Any = None) -> None:
+    def over(self, *, agent: str = "", last: Any = None, action_mask: Any = None) -> None:
         """End the episode of `agent` before the game ends; its next action begins another.
 
         With `last`, an observation, it ran out of time there and would go on in principle; the value of what was
-        cut off is taken into account. Without, this was its true end, as it is of all agents when `end` returns.
+        cut off is taken into account, as that of the actions that `action_mask` allows there, if it is given as in
+        `act`. Without `last`, this was its true end, as it is of all agents when `end` returns.
         Raises ValueError.
         """
-        self._game.over(agent, last)
+        self._game.over(agent, last, action_mask)

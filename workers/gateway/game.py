@@ -40,8 +40,8 @@ class Player(Protocol):
         """Return the agent's next action, legal by `action_mask` bool [A]; `earned` since the action before."""
         ...
 
-    def end(self, agent: Agent, earned: Any, last: Tree | None) -> None:
-        """End the agent's episode: truly, or cut off at the observation `last`."""
+    def end(self, agent: Agent, earned: Any, last: Tree | None, action_mask: np.ndarray | None = None) -> None:
+        """End the agent's episode: truly, or cut off at the observation `last`, where `action_mask` is legal."""
         ...
 
     def abandon(self, agent: Agent) -> None:
@@ -128,9 +128,10 @@ class Game:
             raise ValueError(f"reward: {amount!r} is not finite")
         return given
 
-    def over(self, name: str, last: Any) -> None:
+    def over(self, name: str, last: Any, action_mask: Any = None) -> None:
         """See Actor.over."""
         seen = None if last is None else read(self._spec, last, "last")
+        legal = None if action_mask is None else self._legal(action_mask)
         with self._lock:
             agent = self._agents.get(name)
             if agent is None:
@@ -138,7 +139,7 @@ class Game:
             if agent.deciding:
                 raise ValueError(f"agent {name!r} is still deciding; its episode cannot be over")
             del self._agents[name]
-            self._player.end(agent, agent.earned, seen)
+            self._player.end(agent, agent.earned, seen, legal)
 
     def finish(self) -> None:
         """End the game and all its episodes."""

@@ -45,6 +45,7 @@ class End:
     agent: Agent
     earned: Any
     last: Tree | None
+    action_mask: np.ndarray | None = None  # bool [A]: the legal ones at `last`; None: all
     abandoned: bool = False
 
 
@@ -80,9 +81,9 @@ class Passes:
             loop.call_soon(self._wake)
         return answer
 
-    def end(self, agent: Agent, earned: Any, last: Tree | None) -> None:
+    def end(self, agent: Agent, earned: Any, last: Tree | None, action_mask: np.ndarray | None = None) -> None:
         """See Player."""
-        self._asked.append(End(agent, earned, last))
+        self._asked.append(End(agent, earned, last, action_mask))
         self._wakes.put(WAKE)
 
     def abandon(self, agent: Agent) -> None:

@@ -179,7 +179,8 @@ class GatewaySampler(Passes):
                 continue
             decision = player.pending
             where = decision.observation if one.abandoned else one.last
-            cut = cuts[id(one)] = {"observation": where}
+            legal = decision.action_mask if one.abandoned else one.action_mask
+            cut = cuts[id(one)] = {"observation": where, "action_mask": legal}
             if not self._stretches.spec.cut:
                 continue
             if not one.abandoned:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from agents.trajectories import Trajectory, TrajectorySpec, TrajectoryWriter, concatenate
-from agents.trees import cast, zeros
+from agents.trees import cast
 from warren.trees import Tree, map_tree
 
 
@@ -67,7 +67,7 @@ class Stretches:
         self.dropped = 0  # decisions that were, since the last `pop_dropped`
         self._waiting: deque[Stretch] = deque()
         self._complete: deque[Trajectory] = deque()
-        self._nothing = zeros(spec.last, ())
+        self._nothing = spec.after_end(())
 
     @property
     def ready(self) -> int:
@@ -78,7 +78,8 @@ class Stretches:
         """Write a decision that got `reward` and is followed by another."""
         stretch, row = self._put(line, decision, reward)
         if row + 1 == self.length:
-            self._finish(line, stretch, {"observation": following.observation, **following.extras})
+            seen = {"observation": following.observation, "action_mask": following.action_mask}
+            self._finish(line, stretch, {**seen, **following.extras})
 
     def end(self, line: Line, decision: PendingDecision, reward: Any, cut: Mapping[str, Any] | None = None) -> None:
         """Write a decision that got `reward` and ended the agent's episode.

@@ -10,16 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents.networks import Memory
 from agents.policies import Policy
 from agents.policies.segment import Segment
 from agents.trajectories import Trajectory, TrajectoryWriter
 from agents.trees import cast
 from envs import VectorEnv
 from envs.many_agents.team import VALID
+from envs.masks import FINAL
 from envs.masks import KEY as MASK
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
-from warren.trees import Tree, leaves
+from warren.trees import Tree, leaves, take
 from workers.rollout.sampler import load_into
 from workers.runtime.timing import Timing
 
@@ -97,12 +99,7 @@ class VectorSampler:
             if spec.keeps_cuts and truncated.any():
                 cut = np.flatnonzero(truncated & ~terminated)
                 if len(cut):
-                    last = stacked(env.single_observation_space, info["final_obs"][cut])
-                    self._check("observation", last, 1)
-                    kept: dict[str, Tree] = {"observation": last}
-                    if spec.cut:
-                        kept["value"] = policy.value(last, {name: part[cut] for name, part in memory.items()})
-                    writer.cut_off((step, cut), kept)
+                    writer.cut_off((step, cut), self._at_cuts(cut, info, memory))
             if memory:
                 memory = policy.begin(memory, terminated | truncated)
             if explorer is not None:
@@ -116,6 +113,8 @@ class VectorSampler:
         acting += perf_counter() - began
         if "value" in spec.last:
             last["value"] = policy.value(observation, memory)
+        if mask is not None:
+            last["action_mask"] = mask
         self._observation, self._memory, self._mask, self._valid = observation, memory, mask, valid
         self._timing.add("collect/environments", stepping)
         self._timing.add("collect/policy", acting)
@@ -124,6 +123,17 @@ class VectorSampler:
             trajectory.valid, trajectory.group = np.stack(valids), env.group
         self.env_steps += trajectory.num_steps
         return trajectory
+
+    def _at_cuts(self, cut: np.ndarray, info: dict[str, Any], memory: Memory) -> dict[str, Tree]:
+        """Return what is kept of the moments at which the episodes of the slots `cut` were cut off."""
+        last = stacked(self.vector_env.single_observation_space, info["final_obs"][cut])
+        self._check("observation", last, 1)
+        kept: dict[str, Tree] = {"observation": last}
+        if self._spec.cut_action_mask is not None:
+            kept["action_mask"] = take(info[FINAL], cut)
+        if self._spec.cut:
+            kept["value"] = self.policy.value(last, {name: part[cut] for name, part in memory.items()})
+        return kept
 
     def close(self) -> None:
         """Close the environments."""

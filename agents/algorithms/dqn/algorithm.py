@@ -83,7 +83,7 @@ class DQN(ValueLearning[DQNConfig]):
     def update(self, batch: Sequence[Trajectory]) -> Update:
         """Make one step on the transitions of `batch`; priorities are the absolute errors."""
         rate = self.set_learning_rates()
-        drawn = transitions(self.policy, batch, self.config.gamma, self.config.n_steps)
+        drawn = transitions(self.policy, batch, self.config.gamma)
         values = self.values(self.policy.outputs(drawn.observation))
         chosen = taken(values, drawn.action)
         target = self.targets(drawn)

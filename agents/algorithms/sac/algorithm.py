@@ -62,7 +62,7 @@ class SAC(ActorAndCritics[SACConfig]):
     def update(self, batch: Sequence[Trajectory]) -> Update:
         """Make one step of each part; priorities are the critics' mean absolute errors."""
         rate, temperature = self.set_learning_rates(), self.temperature
-        drawn = transitions(self.policy, batch, self.config.gamma, self.config.n_steps)
+        drawn = transitions(self.policy, batch, self.config.gamma)
         seen = self.seen(drawn.observation)
         terms: dict[str, Tensor] = {}
         with torch.no_grad():

@@ -49,7 +49,7 @@ class TD3(ActorAndCritics[TD3Config]):
     def update(self, batch: Sequence[Trajectory]) -> Update:
         """Make one step; priorities are the critics' mean absolute errors."""
         rate, policy = self.set_learning_rates(), self.policy
-        drawn = transitions(policy, batch, self.config.gamma, self.config.n_steps)
+        drawn = transitions(policy, batch, self.config.gamma)
         seen = self.seen(drawn.observation)
         terms: dict[str, Tensor] = {}
         target = self._target(drawn)

@@ -125,8 +125,9 @@ def test_the_best_action_of_a_bandit_becomes_likely(name, space):
 
 
 def test_only_legal_actions_count_in_discrete_sac():
-    algorithm, batch = made("sac", CHOICES), drawn_batch(made("sac", CHOICES).policy, length=2, ending=0.0)
-    batch[0].action_mask = np.tile([True, True, False], (2, 12, 1))
+    algorithm, batch = made("sac", CHOICES), drawn_batch(made("sac", CHOICES).policy, length=1, ending=0.0)
+    batch[0].action_mask = np.tile([True, True, False], (1, 12, 1))
+    batch[0].last["action_mask"] = batch[0].action_mask[0]
     batch[0].action[:] = 0
     assert algorithm.update(batch).metrics["entropy"] <= np.log(2) + 1e-6
 

@@ -55,7 +55,7 @@ def test_updates_are_those_of_the_papers_number_for_number(double, dueling, quan
 def test_a_transition_ends_with_its_episode_and_bootstraps_from_where_it_was_cut_off():
     policy = greedy_policy()
     batch = drawn_batch(policy, length=4, slots=60, ending=0.3)
-    found, played = transitions(policy, batch, 0.5, 4), batch[0]
+    found, played = transitions(policy, batch, 0.5), batch[0]
     kinds = set()
     for slot in range(60):
         reward, kind, steps = 0.0, "goes on", 4
@@ -75,21 +75,24 @@ def test_a_transition_ends_with_its_episode_and_bootstraps_from_where_it_was_cut
     assert kinds == {"goes on", "terminated", "cut off"}
     played.cut_at = played.cut_observation = None
     with pytest.raises(ValueError, match="the trajectory has no cut_observation"):
-        transitions(policy, batch, 0.5, 4)
+        transitions(policy, batch, 0.5)
 
 
 def test_only_legal_actions_count_in_what_follows():
-    algorithm, batch = made(double=True), drawn_batch(greedy_policy(), length=2, ending=0.0)
+    algorithm, batch = made(double=True), drawn_batch(greedy_policy(), length=1, slots=60, ending=0.5)
     played = batch[0]
-    free = algorithm.targets(transitions(algorithm.policy, batch, 0.99, 1))
-    values = algorithm.policy.outputs(torch.from_numpy(played.observation[1])).policy
-    legal = torch.ones_like(values, dtype=torch.bool).scatter(1, values.argmax(1, keepdim=True), False)
-    played.action_mask = np.stack([np.ones_like(legal.numpy()), legal.numpy()])
-    masked = algorithm.targets(transitions(algorithm.policy, batch, 0.99, 1))
-    second = values.sort(1).values[:, 1]
-    expected = torch.from_numpy(played.reward[0]) + 0.99 * second
-    torch.testing.assert_close(masked[:, 0], expected)
-    assert (masked < free).all()
+    following = played.last["observation"].copy()
+    following[played.cut_at[:, 1]] = played.cut_observation
+    values = algorithm.policy.outputs(torch.from_numpy(following)).policy
+    free = algorithm.targets(transitions(algorithm.policy, batch, 0.99))
+    legal = torch.ones_like(values, dtype=torch.bool).scatter(1, values.argmax(1, keepdim=True), False).numpy()
+    played.action_mask, played.last["action_mask"] = np.ones_like(legal)[None], legal
+    played.cut_action_mask = legal[played.cut_at[:, 1]]
+    played.last["action_mask"][played.cut_at[:, 1]] = True  # of the next episode
+    masked = algorithm.targets(transitions(algorithm.policy, batch, 0.99))
+    second = values.sort(1).values[:, 1] * torch.from_numpy(~played.terminated[0])
+    torch.testing.assert_close(masked[:, 0], torch.from_numpy(played.reward[0]) + 0.99 * second)
+    assert ((masked < free)[:, 0].numpy() == ~played.terminated[0]).all() and len(played.cut_at)
 
 
 def test_epsilon_falls_and_is_spread():
@@ -111,7 +114,7 @@ def test_what_is_published_is_what_acts():
 
 def test_its_needs_are_of_a_replay():
     needs = made(n_steps=3, prioritized=True).needs
-    assert (needs.source, needs.length, needs.fields) == ("prioritized", 4, ("cut.observation",))
+    assert (needs.source, needs.length, needs.fields) == ("prioritized", 3, ("cut.observation",))
     assert made().needs.source == "uniform"
 
 

@@ -113,9 +113,9 @@ def test_a_transition_of_nobody_has_no_weight() -> None:
     policy, valid = policy_of("mlp"), np.ones((1, SLOTS), bool)
     valid[0, 2] = False
     drawn = replace(trajectory_of(policy, valid), truncated=np.zeros((1, SLOTS), bool))
-    assert transitions(policy, [drawn], 0.9, 1).weights.tolist() == [1, 1, 0, 1, 1, 1]
+    assert transitions(policy, [drawn], 0.9).weights.tolist() == [1, 1, 0, 1, 1, 1]
     weighted = Batch([drawn], np.full(SLOTS, 0.5, np.float32))
-    assert transitions(policy, weighted, 0.9, 1).weights.tolist() == [0.5, 0.5, 0, 0.5, 0.5, 0.5]
+    assert transitions(policy, weighted, 0.9).weights.tolist() == [0.5, 0.5, 0, 0.5, 0.5, 0.5]
 
 
 def test_a_trajectory_counts_its_valid_steps_and_keeps_groups_apart_when_joined() -> None:

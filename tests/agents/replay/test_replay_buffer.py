@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from support.replay_streams import Streams, where
 
-from agents.replay import ReplayBuffer
+from agents.replay import ReplayBuffer, saving
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
 
@@ -213,14 +213,29 @@ def test_a_tree_of_observations_with_masks_is_drawn_as_it_was() -> None:
     assert np.array_equal(drawn.last["observation"]["b"][0], drawn.action[1] + 1) and drawn.cut_at is None
 
 
-def test_masks_of_the_moment_after_a_sequence_are_those_of_the_next_step() -> None:
+def masked_segments(count: int) -> list[Trajectory]:
+    """Segments of 4 steps with as many legal actions as the step's number says; where cut off one more than that."""
     source = Streams(2)
-    segments = [source.segment(4) for _ in range(2)]
-    for segment in segments:  # as many legal actions as the step's number says
-        segment.action_mask = np.arange(9) < segment.action[..., None]
-    drawn = filled(*segments, length=2).draw(200).trajectory
-    legal, step = drawn.last["action_mask"].sum(axis=1), drawn.action[1] + 1
-    assert np.array_equal(legal, np.where(step == 8, 9, step)), "nothing follows the last one: all are legal"
+    segments = [source.segment(4) for _ in range(count)]
+    for segment in segments:
+        segment.action_mask = np.arange(20) < segment.action[..., None]
+        segment.last["action_mask"] = np.arange(20) < segment.last["observation"][:, 1:]
+        segment.cut_action_mask = np.arange(20) < 1 - segment.cut_observation[:, 1:]
+    return segments
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_masks_after_a_sequence_and_where_episodes_were_cut_off_are_drawn(saved: bool, tmp_path: Path) -> None:
+    buffer = filled(*masked_segments(4), length=2)
+    if saved:
+        saving.save(tmp_path / "r.npz", buffer, {})
+        buffer = ReplayBuffer(1000, length=2)
+        saving.load(tmp_path / "r.npz", buffer)
+    drawn = buffer.draw(400).trajectory
+    step = drawn.action[1] + 1
+    assert np.array_equal(drawn.last["action_mask"].sum(axis=1), step) and 16 in step, "the newest step's, too"
+    at = drawn.cut_at
+    assert np.array_equal(drawn.cut_action_mask.sum(axis=1), drawn.action[at[:, 0], at[:, 1]] + 1) and len(at)
 
 
 def test_segments_that_do_not_fit_are_refused_with_the_setting() -> None:

@@ -113,7 +113,8 @@ def test_a_group_tells_the_last_decisions_outcome_again_until_the_next() -> None
     assert call["step"] == 2 and group.call()["observation"] is call["observation"]
     outcome = call["outcome"]
     assert outcome["truncated"].all() and outcome["reward"].tolist() == [1, 1, 1]
-    slots, last = outcome["cut"]
+    slots, last, legal = outcome["cut"]
+    assert legal is None
     assert slots.tolist() == [0, 1, 2] and not np.array_equal(last, call["observation"])
     assert outcome["episodes"].tolist() == [[2, 2]] * 3
     group.close()

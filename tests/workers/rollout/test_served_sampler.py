@@ -151,7 +151,7 @@ def test_an_episode_that_was_cut_off_ends_in_the_value_of_its_last_observation()
     sampler = sampler_of()
     sampler.act([call("a", 0)])
     outcome = call("a", 1)["outcome"] | {
-        "truncated": np.array([False, True]), "cut": (np.array([1]), np.array([[4.0, -4.0]], np.float32)),
+        "truncated": np.array([False, True]), "cut": (np.array([1]), np.array([[4.0, -4.0]], np.float32), None),
         "episodes": np.array([[8, 9]], np.float32),
     }  # fmt: skip
     sampler.act([call("a", 1, outcome=outcome)])

@@ -73,6 +73,7 @@ class RandomSampler:
             cut=zeros(spec.cut, shape),
             cut_at=None if spec.cut_observation is None else np.zeros((0, 2), np.int64),
             cut_observation=None if spec.cut_observation is None else empty(spec.cut_observation, (0,)),
+            cut_action_mask=None if spec.cut_action_mask is None else empty(spec.cut_action_mask, (0,)),
             version=np.full(self._slots, self.version),
             episodes=np.zeros((int(done.sum()), self._columns), np.float32),
             memory=before,

@@ -22,7 +22,6 @@ from dataclasses import replace
 import numpy as np
 
 from agents.trajectories import Trajectory, TrajectorySpec, TrajectoryWriter, concatenate
-from agents.trees import zeros
 from warren.trees import Tree, take
 
 NONE = -1  # no trajectory
@@ -47,7 +46,7 @@ class TrajectoryBuffer:
         self._partial = np.zeros(0, np.int64)  # trajectories of no seat that hold decisions, the longest waiting first
         self._empty = np.arange(seats)  # trajectories of no seat that hold none
         self._writer = TrajectoryWriter(spec, length, seats)
-        self._last = spec.last
+        self._spec = spec
         self._complete: list[Trajectory] = []
 
     def decide(self, seats: np.ndarray, decision: dict[str, Tree], memory: dict[str, np.ndarray], version: int) -> None:
@@ -61,8 +60,9 @@ class TrajectoryBuffer:
         trajectories = self._trajectory[seats]
         full = self._filled[trajectories] == self.length
         if full.any():
-            following = {"observation": decision["observation"], **decision["extras"]}
-            last = {name: following[name] for name in self._last}
+            following = {"observation": decision["observation"], "action_mask": decision["action_mask"]}
+            following |= decision["extras"]
+            last = {name: following[name] for name in self._spec.last}
             self._complete_trajectories(trajectories[full], take(last, full))
         rows = self._filled[trajectories]
         begins = rows == 0
@@ -88,7 +88,7 @@ class TrajectoryBuffer:
         full = self._filled[trajectories] == self.length
         if full.any():
             # Nothing follows a game's end.
-            self._complete_trajectories(trajectories[full], zeros(self._last, (int(full.sum()),)))
+            self._complete_trajectories(trajectories[full], self._spec.after_end((int(full.sum()),)))
             self._empty = np.concatenate([trajectories[full], self._empty])
         self._partial = np.concatenate([self._partial, trajectories[~full]])
 

@@ -56,10 +56,11 @@ class GroupTrajectory:
         if len(episodes):
             self._episodes.append(episodes)
 
-    def complete(self, observation: Tree, value: np.ndarray | None) -> Trajectory:
-        """Return the trajectory, followed by `observation` [N, ...] of this `value`, which the spec may not ask for.
+    def complete(self, observation: Tree, value: np.ndarray | None, action_mask: Tree = None) -> Trajectory:
+        """Return the trajectory, followed by `observation` [N, ...] of this `value` and `action_mask`, which the spec
+        may not ask for.
 
         Its arrays are handed over.
         """
-        last = {"observation": observation, "value": value}
+        last = {"observation": observation, "value": value, "action_mask": action_mask}
         return self._writer.trajectory(last, np.concatenate(self._episodes))

@@ -8,7 +8,8 @@ A call is what one group asks, a table:
     action_mask   tree of bool [N, A], of environments that say which actions are legal; else None
     outcome       what came of decision step - 1, None where step is 0:
         reward, terminated, truncated     float32, bool, bool [N]
-        cut       None, or slots int64 [K] and their last observation [K, ...], of episodes that ran out of time
+        cut       None, or of episodes that ran out of time slots int64 [K], their last observation [K, ...], and the
+                  mask there bool [K, A], None where there are none
         episodes  float32 [K, 2 + C], those that finished
     memory        name -> float32 [N, ...], the policy's after decision step - 1; None where this actor is to know it
 
@@ -173,8 +174,8 @@ class ServedSampler:
             memory = self.policy.initial_memory(slots) if known is None else known.memory
         cut = None
         if known is not None and outcome["cut"] is not None and self._spec.keeps_cuts:
-            rows, last = outcome["cut"]
-            cut = rows, {"observation": last}
+            rows, last, legal = outcome["cut"]
+            cut = rows, {"observation": last, "action_mask": legal}
             if self._spec.cut:
                 with self._weights:
                     cut[1]["value"] = self.policy.value(last, {name: part[rows] for name, part in memory.items()})
@@ -194,8 +195,10 @@ class ServedSampler:
             for name in ("terminated", "truncated"):
                 wrong += problems(FLAGS, outcome[name], (slots,), name)
             if outcome["cut"] is not None:
-                rows, last = outcome["cut"]
+                rows, last, legal = outcome["cut"]
                 wrong += problems(spec.observation, last, (len(rows),), "cut")
+                if spec.action_mask is not None:
+                    wrong += problems(spec.action_mask, legal, (len(rows),), "cut action_mask")
             if outcome["episodes"].shape[1:] != (self._columns,):
                 wrong.append(f"episodes must be [K, {self._columns}], is {list(outcome['episodes'].shape)}")
         if call["memory"] is not None:
@@ -244,7 +247,7 @@ class ServedSampler:
             )
             if not trajectory.full:
                 return trajectory
-            completed.append(trajectory.complete(one.call["observation"], value))
+            completed.append(trajectory.complete(one.call["observation"], value, one.call.get("action_mask")))
         return GroupTrajectory(self._spec, self._length, one.slots, _numbers(one.memory))
 
     def forget_idle(self) -> int:
