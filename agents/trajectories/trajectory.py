@@ -64,7 +64,7 @@ class Trajectory:
 
     @property
     def cuts(self) -> Cuts | None:
-        """Where episodes were cut off, and what is kept of it by name; None where that is not kept."""
+        """Return where episodes were cut off, and what is kept of it by name; None where that is not kept."""
         if self.cut_at is None:
             return None
         masks = {} if self.cut_action_mask is None else {"action_mask": self.cut_action_mask}

@@ -57,10 +57,11 @@ class TrainingRun(Launched):
         found: dict[str, Any] = json.loads((self.folder / "segments.json").read_text())
         assert found == json.loads((self.folder / "outcome.json").read_text())["segments"]
         for numbers in (found, found["steps"]):
-            assert numbers["made"] == sum(numbers[name] for name in ("learned", *REASONS, "in_flight")), found
+            assert numbers["made"] == sum(numbers[name] for name in ("learned", "stored", *REASONS, "in_flight")), found
         assert found["in_flight"] == found["unsent"] + found["waiting"] + found["lost"]
         assert found["lost"] == lost, found
-        assert f"segments: {found['made']:,} made = {found['learned']:,} learned" in self.output
+        used = "stored" if found["stored"] else "learned"
+        assert f"segments: {found['made']:,} made = {found[used]:,} {used}" in self.output
         return found
 
     def tracebacks(self) -> dict[str, str]:
