@@ -99,7 +99,7 @@ $(VENV)/.ready-games: $(VENV)/.ready-run
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready-run
-	@$(call quietly,what tests need,--editable '.[dev$(comma)games$(comma)atari$(comma)gateway$(comma)onnx]')
+	@$(call quietly,what tests need,--editable '.[dev$(comma)games$(comma)atari$(comma)gateway$(comma)dashboard$(comma)onnx]')
 	@touch $@
 
 SETUP_LOG := $(VENV)/setup.log

@@ -1,0 +1,201 @@
+"""workers.dashboard.server: what a browser is told, by whom it may be asked, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.asgi import ask, listen
+from support.recorded_leagues import BEGAN, small_league, write
+
+pytest.importorskip("starlette")
+
+from workers.dashboard import feed
+from workers.dashboard.catalogue import Catalogue, hyperparameters
+from workers.dashboard.server import Dashboard
+from workers.dashboard.views import NEVER
+
+TOKEN = "let-me-in"
+SHOWN = {"authorization": f"Bearer {TOKEN}"}
+PAGE = "/run?run=kuhn/one"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a league and a plain run."""
+    root = tmp_path_factory.mktemp("runs")
+    write(root / "kuhn/one/league", small_league().entries)
+    (root / "kuhn/one/config.yaml").write_text("league: {env: 'openspiel:kuhn_poker'}\nbroker: {url: amqp://a:b@c}\n")
+    (root / "kuhn/one/logs").mkdir()
+    (root / "kuhn/one/logs/actor-0.log").write_text('Traceback (most recent call last)\nValueError: <b>"x"</b>\n')
+    (root / "kuhn/one/evaluation.jsonl").write_text(json.dumps({"time": BEGAN, "mixture": 0.5}) + "\n" + '{"time": ')
+    (root / "cartpole/two").mkdir(parents=True)
+    (root / "cartpole/two/config.yaml").write_text("env: {id: CartPole-v1}\nseed: 3\n")
+    rows = [{"time": BEGAN + n, "steps": n, "mean_return": n / 2, "losses": {"entropy": 0.1}} for n in range(3000)]
+    (root / "cartpole/two/metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (root.parent / "outside.txt").write_text("not to be read")
+    return root
+
+
+@pytest.fixture(scope="module")
+def app(root: Path) -> Any:
+    return Dashboard(Catalogue(root)).app(TOKEN)
+
+
+def told(app: Any, address: str) -> Any:
+    answer = ask(app, address, headers=SHOWN)
+    assert answer.status == 200, answer.text
+    return answer.json()
+
+
+def test_runs_are_listed_with_their_kinds(app: Any) -> None:
+    found = {run["run"]: (run["kind"], run["game"], run["live"]) for run in told(app, "/api/runs")["runs"]}
+    assert found == {
+        "kuhn/one": ("league", "openspiel:kuhn_poker", False),
+        "cartpole/two": ("plain", "CartPole-v1", False),
+    }
+
+
+def test_the_state_of_a_moment_is_that_of_the_league_then(app: Any) -> None:
+    now = told(app, "/api/state?run=kuhn/one")
+    then = told(app, f"/api/state?run=kuhn/one&at={BEGAN + 5.5}")
+    assert now["time"] == now["until"] > then["time"] == BEGAN + 5.0
+    assert (now["counters"]["counted"], then["counters"]["counted"], now["counters"]["missing"]) == (30, 5, 0)
+    assert len(now["players"]) > len(then["players"]) == 3
+    first = now["players"][0]
+    assert first["elo_lower"] < first["elo"] < first["elo_upper"]
+    n = now["payoff"]["slots"]
+    rates = np.frombuffer(base64.b64decode(now["payoff"]["rates"]), "<u2").reshape(n, n)
+    games = np.frombuffer(base64.b64decode(now["payoff"]["games"]), "<f4").reshape(n, n)
+    assert ((rates == NEVER) == (games == 0)).all() and (rates != NEVER).any()
+
+
+def test_a_cell_has_its_games_its_interval_and_its_last_result(app: Any) -> None:
+    now = told(app, "/api/state?run=kuhn/one")
+    names = {row["slot"]: row["player"] for row in now["players"]}
+    games = np.frombuffer(base64.b64decode(now["payoff"]["games"]), "<f4").reshape(len(names), len(names))
+    home, away = (names[int(slot)] for slot in np.argwhere(games > 0)[0])
+    found = told(app, f"/api/cell?run=kuhn/one&home={home}&away={away}")
+    assert found["win_rate_lower"] <= found["win_rate"] <= found["win_rate_upper"]
+    assert found["last"]["time"] > BEGAN and found["games"] > 0
+    assert ask(app, "/api/cell?run=kuhn/one&home=nobody&away=main", headers=SHOWN).status == 404
+
+
+def test_what_goes_over_time_comes_with_the_evaluators_whole_lines(app: Any) -> None:
+    found = told(app, "/api/series?run=kuhn/one")
+    assert set(found["ratings"]) == {"main", "hunter"} and None in found["ratings"]["hunter"]["elo"]
+    assert [score["mixture"] for score in found["scores"]] == [0.5]
+    assert sum(found["throughput"]["matches"]) == 30
+
+
+def test_curves_are_thinned_and_settings_have_no_secrets(app: Any) -> None:
+    (found,) = told(app, "/api/curves?run=cartpole/two").values()
+    steps = found["learners"][""]["steps"]
+    assert len(steps) <= 500 and (steps[0], steps[-1]) == (0, 2999)
+    assert found["learners"][""]["losses.entropy"][0] == 0.1
+    assert found["settings"] == {"env.id": "CartPole-v1", "seed": "3"}
+    assert hyperparameters({"broker": {"url": "amqp://a:b@c"}, "redis_password": "x", "n": {"k": [1]}}) == {
+        "n.k": "[1]"
+    }
+
+
+def test_failures_are_told_with_their_cause(app: Any) -> None:
+    (failure,) = told(app, "/api/facts?run=kuhn/one")["failures"]
+    assert (failure["process"], failure["cause"]) == ("actor-0", 'ValueError: <b>"x"</b>')
+
+
+@pytest.mark.parametrize("address", ["/", PAGE, "/api/runs", "/static/index.html", "/api/events?run=kuhn/one"])
+def test_nothing_is_told_without_the_token(app: Any, address: str) -> None:
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "warren=let-me-in"}):
+        assert ask(app, address, headers=headers).status == 401
+
+
+def test_a_token_in_an_address_becomes_a_cookie(app: Any) -> None:
+    first = ask(app, f"{PAGE}&token={TOKEN}")
+    assert first.status == 303 and TOKEN not in first.headers["location"]
+    assert first.headers["location"].startswith("/run?run=kuhn")
+    cookie = first.headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite" in cookie
+    assert ask(app, PAGE, headers={"cookie": cookie.partition(";")[0]}).status == 200
+    assert ask(app, f"//elsewhere.example/?token={TOKEN}").headers["location"] == "/elsewhere.example/"
+
+
+def test_another_name_for_this_machine_is_refused(app: Any) -> None:
+    for host in ("evil.example", "evil.example:8050", "127.0.0.1.evil.example"):
+        assert ask(app, "/api/runs", headers={**SHOWN, "host": host}).status == 421
+
+
+@pytest.mark.parametrize("headers", [{"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}])
+def test_another_sites_page_begins_no_game(app: Any, headers: dict[str, str]) -> None:
+    asked = ask(app, "/api/play", "POST", b"{}", {**SHOWN, **headers})
+    assert asked.status == 403
+
+
+@pytest.mark.parametrize("address", ["/", "/api/runs", "/static/index.html", "/nothing", "/api/state?run=none"])
+def test_every_answer_says_what_a_browser_may_load(app: Any, address: str) -> None:
+    for headers in ({}, SHOWN):
+        answer = ask(app, address, headers=headers)
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("name", ["..", "../", "kuhn/one/../..", "/etc", "kuhn", "", "%2e%2e", "kuhn/one/league"])
+def test_a_run_that_is_not_of_the_list_is_refused(app: Any, name: str) -> None:
+    for kind in ("state", "series", "curves", "facts", "run", "matches"):
+        assert ask(app, f"/api/{kind}?run={name}", headers=SHOWN).status == 404
+
+
+@pytest.mark.parametrize("path", ["../server.py", "..%2fserver.py", "%2e%2e/server.py", "/etc/passwd"])
+def test_no_file_outside_the_pages_is_served(app: Any, path: str) -> None:
+    assert ask(app, f"/static/{path}", headers=SHOWN).status == 404
+
+
+@pytest.mark.parametrize("at", ["x", "nan", "inf", "-1e999"])
+def test_a_moment_that_is_none_is_refused(app: Any, at: str) -> None:
+    answer = ask(app, f"/api/state?run=kuhn/one&at={at}", headers=SHOWN)
+    assert answer.status == 400 and "at:" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"x" * 70_000])
+def test_a_game_that_is_not_asked_for_as_json_is_refused(app: Any, body: bytes) -> None:
+    assert ask(app, "/api/play", "POST", body, SHOWN).status == 400
+    assert ask(app, "/api/move", "POST", b'{"game": "none", "action": 0}', SHOWN).status == 404
+
+
+def test_a_damaged_folder_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "bad/league").mkdir(parents=True)
+    (tmp_path / "bad/league/league.jsonl").write_text('{"id": "1-0"}\n')
+    state = told(Dashboard(Catalogue(tmp_path)).app(TOKEN), "/api/state?run=bad")
+    assert "no event" in state["problem"] and state["players"] == []
+
+
+def test_an_event_is_told_to_every_page_that_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "EVERY", 0.02)
+    entries = small_league().entries
+    write(tmp_path / "one/league", entries[:-2])
+    app = Dashboard(Catalogue(tmp_path)).app(TOKEN)
+    messages: list[list[dict[str, Any]]] = [[], []]
+
+    async def page(heard: list[dict[str, Any]]) -> None:
+        async def take(part: bytes) -> bool:
+            if part.startswith(b"data: "):
+                heard.append(json.loads(part[6:]))
+                if all(messages):
+                    write(tmp_path / "one/league", entries)
+            return not (heard and heard[-1]["event"] == entries[-1][0])
+
+        await listen(app, "/api/events?run=one", SHOWN, take)
+
+    async def both() -> None:
+        await asyncio.wait_for(asyncio.gather(*(page(heard) for heard in messages)), 60)
+
+    asyncio.run(both())
+    for heard in messages:
+        assert heard[0]["anew"] and not heard[-1]["anew"]
+        assert len(heard[-1]["cells"]) == 2 and len(heard[-1]["players"]) == 2

@@ -1,0 +1,102 @@
+"""`python -m workers.dashboard`: leagues and plain runs in a browser, while they go on and after.
+
+python -m workers.dashboard                    # all runs below runs/
+python -m workers.dashboard runs/kuhn/TRIAL    # one; also the name of a run that goes on
+
+It prints the address to open, which has a token in it; WARREN_DASHBOARD_TOKEN sets one of your own. It listens on
+127.0.0.1 alone unless --host says otherwise. Runs are only read, never changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import socket
+import sys
+from pathlib import Path
+
+from warren.environment import secret
+from warren.errors import ConfigurationError
+from workers.config.command_line import guarded
+from workers.dashboard.access import LOOPBACK, TOKEN
+from workers.dashboard.catalogue import Catalogue
+from workers.servers import record
+
+PORT = 8050
+NEEDED = "python -m workers.dashboard needs starlette and uvicorn; install them with: pip install 'warren[dashboard]'"
+
+
+def catalogue_of(given: str) -> Catalogue:
+    """Return the runs that a command line names: a folder, or the name of a run that goes on."""
+    path = Path(given)
+    return Catalogue(path if path.is_dir() else record.folder_of(given))
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises ConfigurationError where the address is taken or none of this machine."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(128)
+    except (OSError, OverflowError) as error:
+        raise ConfigurationError(
+            f"--port: {host}:{port} cannot be used ({error}); choose another, or 0 for any"
+        ) from None
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Serve until Ctrl-C; return exit status 0."""
+    try:
+        import uvicorn
+
+        from workers.dashboard.server import Dashboard
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("starlette", "uvicorn", "anyio"):
+            raise
+        raise ConfigurationError(NEEDED) from None
+    dashboard = Dashboard(catalogue_of(given.place))
+    token = secret(TOKEN) or secrets.token_urlsafe(24)
+    place = listening(given.host, given.port)
+    port = place.getsockname()[1]
+    open_to_all = given.host in ("0.0.0.0", "::")
+    hosts = ("*",) if open_to_all and not given.name else (*LOOPBACK, given.host.lower(), *given.name)
+    shown = (given.name or [socket.gethostname() if open_to_all else given.host])[0]
+    print(f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/?token={token}", flush=True)
+    config = uvicorn.Config(
+        dashboard.app(token, hosts),
+        proxy_headers=False,
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        limit_concurrency=256,
+        timeout_graceful_shutdown=1,
+    )
+    uvicorn.Server(config).run(sockets=[place])
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return its exit status, 2 for an error."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.dashboard", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "place", nargs="?", default="runs", metavar="RUN or FOLDER", help="a run, or a folder of runs; default: runs"
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; default: 127.0.0.1, this machine alone"
+    )
+    parser.add_argument("--port", type=int, default=PORT, help=f"default: {PORT}; 0: any that is free")
+    parser.add_argument(
+        "--name", action="append", default=[], metavar="HOST", help="a name that browsers may call this machine by"
+    )
+    return guarded(lambda: run(parser.parse_args(argv)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""The runs below a folder, by names that lead nowhere else: what a page may ask for is one of these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from league.state.replay import STREAM
+from warren.errors import ConfigurationError, UnknownName
+from warren.files import read_json
+from workers.launch.processes.failure import failure_in, tail
+from workers.servers import record
+
+DEPTH = 4  # levels of folders that are searched for runs
+RUNS = 2000  # that are listed, at most
+SECRETS = ("password", "token", "secret", "url")  # parts of settings' names whose values are not shown
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, by the name that its address has."""
+
+    name: str
+    folder: Path
+
+    @property
+    def is_league(self) -> bool:
+        """Return True for a league's run, saved or about to be."""
+        return (self.folder / "league" / STREAM).exists() or bool(self.settings().get("league"))
+
+    @property
+    def league(self) -> Path:
+        """The folder that the league is saved in."""
+        return self.folder / "league"
+
+    def settings(self) -> dict[str, Any]:
+        """Return its configuration; {} where it has none that can be read."""
+        try:
+            found = yaml.safe_load((self.folder / "config.yaml").read_text())
+        except (OSError, ValueError, yaml.YAMLError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def goes_on(self) -> bool:
+        """Return True where its servers run."""
+        try:
+            return record.runs_on(record.read(self.folder))
+        except ConfigurationError:
+            return False
+
+    def summary(self) -> dict[str, Any]:
+        """Return a line of the list of runs."""
+        outcome, settings = read_json(self.folder / "outcome.json"), self.settings()
+        league = settings.get("league")
+        game = league.get("env") if isinstance(league, dict) else (settings.get("env") or {}).get("id")
+        live = self.goes_on()
+        return {
+            "run": self.name,
+            "kind": "league" if self.is_league else "plain",
+            "game": game,
+            "state": "running" if live else outcome.get("state", "stopped"),
+            "live": live,
+            "started": record.started_at(self.folder),
+            "steps": outcome.get("steps"),
+            "seconds": outcome.get("seconds"),
+        }
+
+
+class Catalogue:
+    """The runs below `root`, or the one that `root` is. Raises ConfigurationError where that is no folder."""
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise ConfigurationError(
+                f"{root}: is no folder; name a run's folder, or one with runs below it, as in runs"
+            )
+        self.root = root.resolve()
+
+    def runs(self) -> list[Run]:
+        """Return the runs, the one that was started last first."""
+        if (self.root / "config.yaml").is_file() or (self.root / "league" / STREAM).is_file():
+            return [Run(self.root.name, self.root)]
+        found = set[Path]()
+        for depth in range(1, DEPTH + 1):
+            for name in ("config.yaml", f"league/{STREAM}"):
+                found.update(path.parents[name.count("/")] for path in self.root.glob("*/" * depth + name))
+        runs = [Run(folder.relative_to(self.root).as_posix(), folder) for folder in found]
+        return sorted(runs, key=lambda run: (-(record.started_at(run.folder) or 0.0), run.name))[:RUNS]
+
+    def run(self, name: str) -> Run:
+        """Return the run of this name, which is one of the list, whatever else a path might say. Raises UnknownName."""
+        runs = {run.name: run for run in self.runs()}
+        if name not in runs:
+            raise UnknownName("run", name, list(runs)[:20], f"below {self.root}")
+        return runs[name]
+
+
+def hyperparameters(settings: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Return settings by dotted names, without those that may hold a secret."""
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        full = f"{before}{name}"
+        if isinstance(value, Mapping) and value:
+            found |= hyperparameters(value, f"{full}.")
+        elif value is not None and not any(part in str(name).lower() for part in SECRETS):
+            found[full] = value if isinstance(value, str) else json.dumps(value, default=str)
+    return found
+
+
+def failures(folder: Path) -> list[dict[str, Any]]:
+    """Return the last failure that each process's log tells of, the newest first."""
+    found = []
+    for log in sorted((folder / "logs").glob("*.log")):
+        try:
+            failure, when = failure_in(tail(log)), log.stat().st_mtime
+        except OSError:
+            continue
+        if failure is not None:
+            found.append({"process": log.stem, "cause": failure.error, "where": failure.where, "log_changed": when})
+    return sorted(found, key=lambda one: -float(one["log_changed"]))
+
+
+def account(folder: Path) -> dict[str, Any]:
+    """Return the account of segments that the run wrote at its end; {} before."""
+    found = read_json(folder / "segments.json")
+    return {name: value for name, value in found.items() if isinstance(value, int)}

@@ -1,0 +1,64 @@
+"""The streams of server-sent events: of each watched run one look for all pages, at a pace that leaves it alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+EVERY = 0.5  # s between looks
+SLOWEST = 1.5  # s between looks at a large league, each of which takes SHARE of that at most
+SHARE = 0.05
+QUIET = 15.0  # s after which a comment keeps a silent stream open
+WAITING = 8  # messages for a page that is slow; then it is told to read all again
+
+
+class Feed:
+    """The messages of one run, for any number of pages; `look` is called in a thread, only while somebody listens."""
+
+    def __init__(self, look: Callable[[], dict[str, Any] | None], encode: Callable[[dict[str, Any]], bytes]) -> None:
+        self._look, self._encode = look, encode
+        self._listeners: set[asyncio.Queue[bytes]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def listen(self) -> AsyncIterator[bytes]:
+        """Yield messages until the listener goes."""
+        queue: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
+        self._listeners.add(queue)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        try:
+            yield b": hello\n\n"
+            while True:
+                try:
+                    yield await asyncio.wait_for(queue.get(), QUIET)
+                except TimeoutError:
+                    yield b": still there\n\n"
+        finally:
+            self._listeners.discard(queue)
+
+    @property
+    def listeners(self) -> int:
+        """How many pages listen."""
+        return len(self._listeners)
+
+    async def _run(self) -> None:
+        while self._listeners:
+            began = time.monotonic()
+            message = await asyncio.to_thread(self._look)
+            if message is not None:
+                self._tell(message)
+            await asyncio.sleep(min(SLOWEST, max(EVERY, (time.monotonic() - began) / SHARE)))
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        data = self._encode(message)
+        for queue in self._listeners:
+            if queue.full():
+                with contextlib.suppress(asyncio.QueueEmpty):
+                    while True:
+                        queue.get_nowait()
+                queue.put_nowait(self._encode({**message, "anew": True, "cells": [], "players": []}))
+            else:
+                queue.put_nowait(data)
