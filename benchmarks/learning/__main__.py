@@ -1,9 +1,10 @@
 """Does it learn? Warren's whole distributed job beside a peer, several seeds, curves as a picture.
 
-`python -m benchmarks.learning NAME --peer [--seeds 5]`: environment steps until the mean return of the last 100
-training episodes reaches the goal, for Warren (launcher, learner, actors, broker, Redis) and for a peer on the same
-environment, one seed after the other in turn. Names and what they are: `--list`, benchmarks/learning/comparisons.py.
-With `--folder` every run that ended is kept, and the same command goes on after those; `--peer` may be added then.
+`python -m benchmarks.learning NAME --peer [--seeds 5]`: environment steps until the mean return of the last
+training episodes (env.goal_episodes, 100 if an experiment says nothing) reaches the goal, for Warren (launcher, learner,
+actors, broker, Redis) and for a peer on the same environment, one seed after the other in turn. Names and what they are:
+`--list`, benchmarks/learning/comparisons.py. With `--folder` every run that ended is kept, with `--keep` its figures in
+docs/curves, and the same command goes on after those; `--peer` may be added then.
 
 The last line is one JSON object: solved (of the seeds), steps_vs_peer (ratio of the medians, a run that did not reach
 the goal counting as its limit; below 1: fewer steps than the peer), p (how often chance sets the two apart as far:
@@ -15,7 +16,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import itertools
-import multiprocessing
 import os
 import statistics
 import sys
@@ -30,15 +30,16 @@ from benchmarks.apparatus.curves import Curve, draw
 from benchmarks.apparatus.points import Points
 from benchmarks.apparatus.report import finish
 from benchmarks.apparatus.seeds import EVERY_CHECKPOINT, composed, evaluated, train
-from benchmarks.learning import peers as learning_peers
 from benchmarks.learning.comparisons import COMPARISONS, Comparison
 from benchmarks.learning.mann_whitney import p_value
-from benchmarks.learning.peers import Peer
+from benchmarks.learning.peers import Run, run_peer
 from warren.errors import unknown_name
 from workers import servers
-from workers.config.schema import Config, from_yaml
+from workers.config.schema import from_yaml
 
-PICTURES = Path(__file__).resolve().parents[2] / "docs" / "images"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PICTURES, KEPT = DOCS / "images", DOCS / "curves"
+CURVE_POINTS = 30  # of a curve that is kept
 # Leagues and clones, which are measured otherwise than beside a peer: the module that measures it, and what it is.
 LEAGUES = {
     "connect-four": (
@@ -83,24 +84,6 @@ class Side:
         return statistics.median(self.steps)
 
 
-Run = tuple[int | None, float, Curve]  # steps to the goal or None, seconds, curve
-
-
-def run_peer(peer: Peer, config: Config, seed: int) -> Run:
-    """One run of the peer, in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_peer, (peer, config, seed))
-
-
-def _peer(peer: Peer, config: Config, seed: int) -> Run:
-    import torch
-
-    torch.set_num_threads(1)
-    curve: list[tuple[int, float]] = []
-    outcome = learning_peers.learn(peer, config, seed, on_rollout=lambda *point: curve.append(point))
-    return outcome.steps, outcome.seconds, curve
-
-
 class Measurement:
     """Runs both sides of a comparison, seed by seed in turn, so that what else the machine does falls on both."""
 
@@ -116,7 +99,8 @@ class Measurement:
         point = self.points.get(**key)
         if point is None:
             steps, seconds, curve = run()
-            point = self.points.add({"steps": steps, "seconds": seconds, "curve": list(curve)}, **key)
+            thin = thinned([(at, round(mean, 2)) for at, mean in curve])
+            point = self.points.add({"steps": steps, "seconds": round(seconds, 1), "curve": thin}, **key)
         side.add(point["steps"], point["seconds"], point["curve"])
 
     def warren(self, side: Side, overrides: Sequence[str], seed: int) -> Run:
@@ -176,6 +160,14 @@ class Measurement:
         return Side("Warren", limit), Side(comparison.peer.title, composed(comparison.of_peer).total_steps)
 
 
+def thinned(curve: Curve) -> Curve:
+    """Return at most about CURVE_POINTS of a curve, among them the last and the best."""
+    every = max(1, len(curve) // CURVE_POINTS)
+    best = max((mean for _, mean in curve), default=0.0)
+    at = {*range(len(curve) - 1, -1, -every), next((n for n, (_, mean) in enumerate(curve) if mean == best), 0)}
+    return [curve[n] for n in sorted(at) if n < len(curve)]
+
+
 def figures(comparison: Comparison, ours: Side, theirs: Side | None, goal: float) -> dict[str, Any]:
     """Return the figures of the last line."""
     sides = [ours] if theirs is None else [ours, theirs]
@@ -206,17 +198,18 @@ def compare(name: str, options: argparse.Namespace) -> None:
             if league is not None:
                 league.measure(folder, found.environment(), options)
                 return
-            points = Points(options.folder, f"learning_{name}")
+            points = Points(KEPT if options.keep else options.folder, f"learning_{name}")
             ours, theirs = Measurement(name, folder, found.environment(), points).measure(options.seeds, options.peer)
     comparison = COMPARISONS[name]
-    goal = composed([one for one in comparison.overrides if "{teacher}" not in one]).env.goal
-    assert goal is not None
+    env = composed([one for one in comparison.overrides if "{teacher}" not in one]).env
+    assert env.goal is not None
     if options.seeds >= SEEDS_OF_A_PICTURE and not options.no_picture:
         picture = options.picture or PICTURES / f"learning_{name.replace('-', '_')}.png"
         curves = {side.title: side.curves for side in (ours, theirs) if side is not None}
-        of = "20 episodes of each version" if comparison.evaluated else "the last 100 training episodes"
-        draw(picture, comparison.title, curves, goal, f"mean return of {of}")
-    finish(f"learning {name}", figures(comparison, ours, theirs, goal))
+        training = f"the last {env.goal_episodes} training episodes"
+        of = "20 episodes of each version" if comparison.evaluated else training
+        draw(picture, comparison.title, curves, env.goal, f"mean return of {of}")
+    finish(f"learning {name}", figures(comparison, ours, theirs, env.goal))
 
 
 def main() -> None:
@@ -230,6 +223,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="write the curves there; default: docs/images, from 3 seeds on")
     parser.add_argument("--no-picture", action="store_true")
     parser.add_argument("--folder", type=Path, help="keep the runs there, and go on after those that ended")
+    parser.add_argument("--keep", action="store_true", help="keep the runs' figures in docs/curves, and go on after those")
     parser.add_argument("--run", type=Path, help="a run folder: of a league that was trained already, only its games")
     options = parser.parse_args()
     if options.list or options.name is None:

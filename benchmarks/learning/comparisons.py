@@ -107,6 +107,9 @@ COMPARISONS: dict[str, Comparison] = {
         note="beside it the same run without a teacher; the teacher is such a run, and solved it; steps until 20 "
         "episodes of one version reach the goal",
     ),
+    "pendulum-sac": Comparison("Pendulum-v1, SAC", _experiment("pendulum_sac"), Peer("SAC"), minutes=30),
+    "pendulum-td3": Comparison("Pendulum-v1, TD3", _experiment("pendulum_td3"), Peer("TD3"), minutes=30),
+    "pendulum-ddpg": Comparison("Pendulum-v1, DDPG", _experiment("pendulum_ddpg"), Peer("DDPG"), minutes=30),
     "lunarlander-ppo": Comparison(
         "LunarLander-v3, PPO", _experiment("lunarlander"), Peer(source=ZOO.format("ppo")), minutes=60
     ),

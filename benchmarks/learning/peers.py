@@ -1,13 +1,15 @@
 """One run of a peer to the same goal: Stable-Baselines3, or sb3-contrib where the policy has a memory.
 
-The goal is reached when the mean return of the last 100 training episodes does, looked at after every rollout, as
-Warren's learner looks at it after every batch.
+The goal is reached when the mean return of the last `env.goal_episodes` training episodes does, looked at after every
+rollout, as Warren's learner looks at it after every batch.
 """
 
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,13 +19,15 @@ import numpy as np
 from agents.algorithms.a2c import A2CConfig
 from agents.algorithms.ppo import PPOConfig
 from agents.configuration import parse
+from benchmarks.apparatus.curves import Curve
+from benchmarks.learning.replay_peers import CONFIGS as OF_REPLAYS
+from benchmarks.learning.replay_peers import equal_replay
 from warren.errors import ConfigurationError
 from workers.config.schema import Config
 
 LIBRARIES = {
-    "A2C": "stable_baselines3",
-    "PPO": "stable_baselines3",
-    "RecurrentPPO": "sb3_contrib",
+    **dict.fromkeys(("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3"), "stable_baselines3"),
+    **dict.fromkeys(("QRDQN", "RecurrentPPO"), "sb3_contrib"),
 }
 
 
@@ -56,6 +60,24 @@ class Outcome:
     steps: int | None
     seconds: float  # from the first environment step to the goal
     sampling_seconds: float
+
+
+Run = tuple[int | None, float, Curve]  # steps to the goal or None, seconds, curve
+
+
+def run_peer(peer: Peer, config: Config, seed: int) -> Run:
+    """Train the peer in a process of its own, with one thread."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_run_peer, (peer, config, seed))
+
+
+def _run_peer(peer: Peer, config: Config, seed: int) -> Run:
+    import torch
+
+    torch.set_num_threads(1)
+    curve: list[tuple[int, float]] = []
+    outcome = learn(peer, config, seed, on_rollout=lambda *point: curve.append(point))
+    return outcome.steps, outcome.seconds, curve
 
 
 def equal_settings(algorithm: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,21 +122,34 @@ def equal_normalization(config: Config) -> dict[str, Any]:
     return {"norm_obs": observations, "norm_reward": rewards, "gamma": config.algorithm["gamma"]}
 
 
+def settings_of(config: Config) -> dict[str, Any]:
+    """Return the peer's keyword arguments that equal the settings of a run."""
+    algorithm = dict(config.algorithm)
+    if algorithm["name"] in OF_REPLAYS:
+        return equal_replay(config, config.actors * config.env.num_envs)
+    settings = {"n_steps": config.unroll_length, **equal_settings(algorithm)}
+    if algorithm.get("anneal_steps"):
+        settings["learning_rate"] = _annealed(algorithm, config.total_steps)
+    return settings
+
+
 def learn(
     peer: Peer, config: Config, seed: int, on_rollout: Callable[[int, float], None] = lambda steps, mean_return: None
 ) -> Outcome:
     """Train the peer on the environment of `config`, with its number of copies, its rollouts and its settings.
 
-    `on_rollout` is told of every rollout: steps so far, mean return of the last (up to) 100 training episodes.
+    `on_rollout` is told of every rollout: steps so far, mean return of the last (up to) `env.goal_episodes` episodes.
     """
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.noise import NormalActionNoise
     from stable_baselines3.common.vec_env import VecNormalize
 
     import envs
 
-    goal, limit, algorithm = config.env.goal, config.total_steps, dict(config.algorithm)
+    goal, limit = config.env.goal, config.total_steps
     assert goal is not None
+    returns: deque[float] = deque(maxlen=config.env.goal_episodes)
 
     class UntilGoal(BaseCallback):  # type: ignore[misc]
         began = sampling = 0.0
@@ -124,24 +159,24 @@ def learn(
             self.began = time.perf_counter()
 
         def _on_step(self) -> bool:
+            returns.extend(info["episode"]["r"] for info in self.locals["infos"] if "episode" in info)
             return not self.reached
 
         def _on_rollout_end(self) -> None:
             self.sampling += time.perf_counter() - self.began
-            returns = [episode["r"] for episode in self.model.ep_info_buffer]
             if returns:
                 on_rollout(self.num_timesteps, float(np.mean(returns)))
-            if len(returns) == 100 and np.mean(returns) >= goal:
+            if len(returns) == returns.maxlen and np.mean(returns) >= goal:
                 self.steps, self.end, self.reached = self.num_timesteps, time.perf_counter(), True
 
-    settings = equal_settings(algorithm)
-    if algorithm.get("anneal_steps"):
-        settings["learning_rate"] = _annealed(algorithm, limit)
-    chosen: dict[str, Any] = {"policy": "MlpPolicy", "n_steps": config.unroll_length, **settings, **peer.settings}
+    chosen: dict[str, Any] = {"policy": "MlpPolicy", **settings_of(config), **peer.settings}
     environment = config.env.settings()
     copies = make_vec_env(lambda: envs.make(environment), config.actors * config.env.num_envs, seed=1000 * seed)
     if normalization := equal_normalization(config):
         copies = VecNormalize(copies, **normalization)  # outside of what counts returns, which stay as they are
+    if (deviation := chosen.get("action_noise")) is not None:
+        size = copies.action_space.shape[0]
+        chosen["action_noise"] = NormalActionNoise(size * [0.0], size * [deviation])
     kind = getattr(importlib.import_module(LIBRARIES[peer.algorithm]), peer.algorithm)
     model = kind(env=copies, seed=seed, device="cpu", **chosen)
     callback = UntilGoal()

@@ -16,7 +16,9 @@ from benchmarks.learning import __main__ as learning
 from benchmarks.learning.__main__ import Measurement, Side, figures
 from benchmarks.learning.comparisons import COMPARISONS
 from benchmarks.learning.mann_whitney import p_value
-from benchmarks.learning.peers import LIBRARIES, Peer, equal_normalization, equal_settings
+from benchmarks.learning.peers import LIBRARIES, Peer, equal_normalization, equal_settings, settings_of
+from benchmarks.learning.replay_peers import equal_replay
+from warren.errors import ConfigurationError
 from workers.config.schema import Config
 
 composed_once = cache(composed)
@@ -32,7 +34,7 @@ def test_every_comparison_is_a_run_with_a_goal_and_a_limit(name: str) -> None:
         theirs = composed_once(comparison.of_peer)
         assert (theirs.env.id, theirs.env.goal) == (config.env.id, config.env.goal)
         assert comparison.peer.algorithm in LIBRARIES
-        assert {"learning_rate", "gamma"} <= equal_settings(theirs.algorithm).keys()
+        assert {"learning_rate", "gamma"} <= settings_of(theirs).keys()
 
 
 def test_a_run_that_does_not_reach_the_goal_counts_with_its_limit() -> None:
@@ -102,6 +104,25 @@ def test_settings_have_the_names_that_the_peer_knows() -> None:
     assert (a2c["learning_rate"], a2c["gamma"], a2c["gae_lambda"], a2c["ent_coef"]) == (1e-3, 0.9, 1.0, 0.0)
     ppo = equal_settings({"name": "ppo", "epochs": 3, "minibatch_size": 64, "clip_range": 0.1})
     assert (ppo["n_epochs"], ppo["batch_size"], ppo["clip_range"]) == (3, 64, 0.1)
+
+
+def test_a_replay_has_the_pace_and_the_networks_that_the_peer_is_given() -> None:
+    """Two actors of two environments: 4 copies whose 8 steps pay for 32 updates."""
+    td3 = equal_replay(composed_once(("experiment=pendulum_td3",)), 4)
+    assert (td3["train_freq"], td3["gradient_steps"], td3["policy_delay"], td3["action_noise"]) == (8, 32, 2, 0.1)
+    quarter = composed_once(("experiment=pendulum_td3", "replay.samples_per_insert=64"))
+    assert equal_replay(quarter, 4)["gradient_steps"] * 4 == td3["gradient_steps"]
+    with pytest.raises(ConfigurationError, match="pay for 1/4 updates"):
+        equal_replay(composed_once(("experiment=pendulum_td3", "replay.samples_per_insert=2")), 4)
+    with pytest.raises(ConfigurationError, match="no priorities"):
+        equal_replay(composed_once(("experiment=pendulum_td3", "algorithm.prioritized=true")), 4)
+
+
+def test_a_curve_that_is_kept_is_short_and_has_its_best_and_its_last_point() -> None:
+    curve = [(step, float(-abs(step - 701))) for step in range(1, 1001)]
+    kept = learning.thinned(curve)
+    assert len(kept) < 50 and kept[-1] == curve[-1] and (701, 0.0) in kept
+    assert learning.thinned([]) == [] and learning.thinned(curve[:2]) == curve[:2]
 
 
 def test_a_peer_normalises_what_warren_does() -> None:

@@ -29,6 +29,7 @@ COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # as workers/learning/allreduce
 LARGEST = 2**63 - 1  # steps, seeds and ids are stored in 64 bits with a sign
 LARGEST_SEED = 2**32 - 1  # limit of numpy and gymnasium
 MOST_ENVIRONMENTS = 1 << 20  # stepped by one process
+MOST_EPISODES = 1 << 20  # whose returns are kept for a mean
 LEAGUES = tuple((CONF / "league").glob("*.yaml"))
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _AT_LEAST = {
@@ -92,6 +93,8 @@ def _numbers(config: Config) -> Iterator[str]:
         yield f"env.num_envs: {config.env.num_envs} is too large; it must be at most {MOST_ENVIRONMENTS}"
     if config.env.goal is not None and not math.isfinite(config.env.goal):
         yield f"env.goal: {config.env.goal} is not a return; give a finite number, or null for a run without a goal"
+    if not 1 <= config.env.goal_episodes <= MOST_EPISODES:
+        yield f"env.goal_episodes: {config.env.goal_episodes} is not a number of episodes; give 1 to {MOST_EPISODES}"
     if config.event_rate is not None and not 0 <= config.event_rate <= 1:
         yield f"event_rate: {config.event_rate} is not a share of the calls; it must be from 0 to 1"
     for name in ("round_timeout", "checkpoint_every", "grace", "seconds"):

@@ -86,9 +86,9 @@ class EnvConfig:
     # Observations also hold the whole game's state, under the key `state`: for the value, network.privileged=[state]
     state: bool = fixed(False)
     team_reward: str | None = fixed(None)  # each agent's reward is the mean or the sum of all agents'; null: its own
-    # The run ends when the mean return of the last 100 training episodes reaches this; null: never. Default: the
-    # environment's own reward threshold, where it has one (conf/warren.yaml).
+    # The run ends at this mean return; null: never. Default: the environment's own reward threshold, if it has one.
     goal: float | None = None
+    goal_episodes: int = 100  # the last training episodes, over which a mean return is: few where these are long
 
     def settings(self) -> envs.EnvSettings:
         """Return the settings of the environment as the package of environments takes them."""

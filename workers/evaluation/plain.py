@@ -85,7 +85,7 @@ class PlainEvaluator(RoleProcess):
         if self._log is not None:
             self._log.close()
             try:
-                curve.draw(self.folder, curve.title_of(self.config), self.config.env.goal)
+                curve.draw(self.folder, self.config)
             except OSError as error:
                 logger.warning("no learning curve: %s", error)
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from workers.config.schema import Config
-from workers.learning.metrics import EVALUATIONS, WINDOW, read_metrics
+from workers.learning.metrics import EVALUATIONS, read_metrics
 
 
-def title_of(config: Config) -> str:
-    """Return the title of a plain run's curve."""
-    return f"{config.env.id}, {config.sampling.value}"
-
-
-def draw(folder: Path, title: str, goal: float | None) -> Path | None:
+def draw(folder: Path, config: Config) -> Path | None:
     """Draw mean return over environment steps into `learning_curve.png`; None when there is no point to draw.
 
     Evaluations, if any, are drawn beside it, with a standard deviation of their episodes.
     """
+    goal = config.env.goal
     points = [p for p in read_metrics(folder) if p["mean_return"] is not None]
     if not points:
         return None
@@ -37,9 +33,9 @@ def draw(folder: Path, title: str, goal: float | None) -> Path | None:
         axes.legend(loc="lower right")
     seconds = points[-1]["training_seconds"]
     axes.set(
-        title=f"{title}: {points[-1]['steps']:,} steps in {seconds:.0f} s",
+        title=f"{config.env.id}, {config.sampling.value}: {points[-1]['steps']:,} steps in {seconds:.0f} s",
         xlabel="environment steps",
-        ylabel=f"mean return of the last {WINDOW} training episodes",
+        ylabel=f"mean return of the last {config.env.goal_episodes} training episodes",
     )
     axes.grid(alpha=0.3)
     path = folder / "learning_curve.png"

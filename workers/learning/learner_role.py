@@ -169,11 +169,11 @@ class LearnerRole:
 
     def figures(self) -> str:
         """Return the figures of training as text."""
-        progress, goal = self.trainer.progress, self.config.env.goal
+        progress, env = self.trainer.progress, self.config.env
         mean = "no" if progress.mean_return is None else f"{returns.shown(progress.mean_return)} as"
         return (
-            f"{progress.steps:,} steps, {mean} mean return of the last 100 episodes"
-            f"{'' if goal is None else f' (goal {goal:g})'}, weight version {progress.version}"
+            f"{progress.steps:,} steps, {mean} mean return of the last {env.goal_episodes} episodes"
+            f"{'' if env.goal is None else f' (goal {env.goal:g})'}, weight version {progress.version}"
         )
 
     def round_failed(self, round_id: str) -> None:

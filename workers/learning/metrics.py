@@ -18,7 +18,7 @@ from warren.files import append_whole, drop_half_line
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-WINDOW = 100  # episodes in the mean return, as the environments' own solving criteria have it
+WINDOW = 100  # episodes in the mean return where nothing else is said, as environments' own solving criteria have it
 SPEED_WINDOW = 10.0  # s over which steps/s is taken
 METRICS, EVALUATIONS = "metrics", "evaluation"  # files of a run folder
 BOARD_AGAIN = 5.0  # s until TensorBoard gets a new file after one that could not be written
@@ -28,6 +28,7 @@ BOARD_AGAIN = 5.0  # s until TensorBoard gets a new file after one that could no
 class Progress:
     """The figures of one player's training. Times in seconds, returns undiscounted."""
 
+    window: int = WINDOW  # episodes in the means of returns and lengths
     steps: int = 0
     updates: int = 0
     episodes: int = 0
@@ -36,8 +37,8 @@ class Progress:
     reset_steps: int = 0  # dropped because the player of a league was reset since
     refused: int = 0  # damaged segments, and those that no update could be made with
     training_seconds: float = 0.0  # since the first environment step, pauses between a stop and a resume left out
-    returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    lengths: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    returns: deque[float] = field(default_factory=deque)
+    lengths: deque[float] = field(default_factory=deque)
     data_age: float = 0.0  # mean, from the end of collecting to the start of the update
     staleness: float = 0.0  # mean weight versions between the data and the update
     losses: dict[str, float] = field(default_factory=dict)
@@ -45,6 +46,10 @@ class Progress:
     _clock: float | None = None
     _resumed_at: float = 0.0
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=1000))
+
+    def __post_init__(self) -> None:
+        """Keep no more returns and lengths than the window takes."""
+        self.returns, self.lengths = deque(self.returns, self.window), deque(self.lengths, self.window)
 
     def start(self, first_step_at: float) -> None:
         """Start the clock at the first environment step (Unix time), but not before a resume."""
@@ -62,7 +67,7 @@ class Progress:
         self.returns.extend(float(r) for r in episodes[:, 0])
         self.lengths.extend(float(n) for n in episodes[:, 1])
         for column, name in enumerate(channels, 2):
-            self.of_channels.setdefault(name, deque(maxlen=WINDOW)).extend(map(float, episodes[:, column]))
+            self.of_channels.setdefault(name, deque(maxlen=self.window)).extend(map(float, episodes[:, column]))
         if self._clock is not None:
             self.training_seconds += now - self._clock
             self._clock = now
@@ -70,8 +75,8 @@ class Progress:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean return of the last 100 training episodes; None before there have been 100."""
-        return float(np.mean(self.returns)) if len(self.returns) == WINDOW else None
+        """Mean return of the last `window` training episodes; None before there have been so many."""
+        return float(np.mean(self.returns)) if len(self.returns) == self.window else None
 
     @property
     def steps_per_second(self) -> float:
@@ -83,7 +88,7 @@ class Progress:
         return (window[-1][1] - window[0][1]) / (window[-1][0] - window[0][0])
 
     def channel_returns(self) -> dict[str, float]:
-        """Return the mean return of each channel over the last (up to) 100 episodes, as "return_NAME"."""
+        """Return the mean return of each channel over the last (up to) `window` episodes, as "return_NAME"."""
         return {f"return_{name}": float(np.mean(returns)) for name, returns in self.of_channels.items() if returns}
 
     def figures(self) -> dict[str, Any]:
@@ -123,16 +128,16 @@ class Progress:
         }
 
     @classmethod
-    def from_meta(cls, meta: Mapping[str, Any]) -> Progress:
+    def from_meta(cls, meta: Mapping[str, Any], window: int = WINDOW) -> Progress:
         """Return the progress that `to_meta` was called on, with the clock stopped."""
         names = ("steps", "updates", "episodes", "version", "stale_steps", "training_seconds")
         later = {name: meta.get(name, 0) for name in ("refused", "reset_steps")}
-        progress = cls(**later, **{name: meta[name] for name in names})
+        progress = cls(window, **later, **{name: meta[name] for name in names})
         progress._resumed_at = time.time()
         progress.returns.extend(meta["returns"])
         progress.lengths.extend(meta["lengths"])
         for name, returns in meta.get("channels", {}).items():
-            progress.of_channels[name] = deque(returns, maxlen=WINDOW)
+            progress.of_channels[name] = deque(returns, maxlen=window)
         return progress
 
 

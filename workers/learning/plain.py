@@ -107,7 +107,7 @@ class PlainCourse:
         attempts.make(
             "write the outcome", lambda: write_whole(folder / "outcome.json", json.dumps(outcome, indent=1) + "\n")
         )
-        attempts.make("draw the learning curve", lambda: curve.draw(folder, curve.title_of(config), config.env.goal))
+        attempts.make("draw the learning curve", lambda: curve.draw(folder, config))
         outlets.fire_status(outcome["state"], always=True)
 
 

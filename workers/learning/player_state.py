@@ -55,7 +55,7 @@ class PlayerState:
         self.broken = False
         self._teacher: Policy | None = None
         self.rebuild()
-        self.progress = Progress()
+        self.progress = Progress(self.config.env.goal_episodes)
         self.schedules_from = 0  # steps at which the schedules began: those of the last reset
         self._saved_at = 0.0  # Unix time of the checkpoint that was restored
         self.first_version = self._restore_newest()
@@ -164,7 +164,7 @@ class PlayerState:
         self.read_stamp(moment.meta)
         checkpoints.restore(self.policy, self.algorithm, moment)
         self.averages.load_state(moment.averages, int(moment.meta.get("averaged_updates", 0)), self.policy)
-        self.progress = Progress.from_meta(moment.meta["progress"])
+        self.progress = Progress.from_meta(moment.meta["progress"], self.config.env.goal_episodes)
 
     def last_good(self) -> str:
         """Return, as a sentence, from which checkpoint training can be resumed."""

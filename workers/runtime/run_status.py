@@ -20,7 +20,7 @@ REMEMBERED = 24 * 3600  # s
 def verdict(config: Config, steps: int, mean_return: float | None) -> str | None:
     """Return "solved" when the goal is met, "finished" when all steps are done, None while there is more to do.
 
-    `mean_return`: of the last 100 training episodes, None before there have been 100.
+    `mean_return`: of the last `env.goal_episodes` training episodes, None before there have been so many.
     """
     goal = config.env.goal
     if goal is not None and mean_return is not None and mean_return >= goal:

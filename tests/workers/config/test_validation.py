@@ -55,12 +55,13 @@ def test_every_problem_is_reported_at_once(problems: Problems, tmp_path: Path) -
         taken.listen()
         port = taken.getsockname()[1]
         found = problems(
-            *("actors=0", "env.num_envs=0", "round_timeout=0", "log_level=LOUD", "run=a.b", "trial=../x"),
+            *("actors=0", "env.num_envs=0", "env.goal_episodes=0", "round_timeout=0", "log_level=LOUD", "run=a.b", "trial=../x"),
             *("env.id=CartPol-v1", f"flower_port={port}"),
         )
     for culprit, value, remedy in (
         ("actors:", "0", "at least 1"),
         ("env.num_envs:", "0", "at least 1"),
+        ("env.goal_episodes:", "0", "give 1 to"),
         ("round_timeout:", "0", "more than 0 seconds"),
         ("log_level:", "'LOUD'", "DEBUG, INFO"),
         ("run:", "'a.b'", "letters, digits"),
@@ -72,7 +73,7 @@ def test_every_problem_is_reported_at_once(problems: Problems, tmp_path: Path) -
         (line,) = [line for line in found if line.startswith(culprit)]
         assert value in line
         assert remedy in line
-    assert len(found) == 9
+    assert len(found) == 10
 
 
 @pytest.mark.parametrize(

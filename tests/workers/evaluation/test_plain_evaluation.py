@@ -158,9 +158,10 @@ def test_a_resumed_run_drops_evaluations_of_lost_weights_and_keeps_its_best(sess
 def test_the_learning_curve_shows_evaluations_beside_training(tmp_path: Path):
     point = {"steps": 10, "mean_return": 1.0, "training_seconds": 1.0}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(point) + "\n")
-    bare = curve.draw(tmp_path, "a run", None).read_bytes()
+    config = Config()
+    bare = curve.draw(tmp_path, config).read_bytes()
     (tmp_path / "evaluation.jsonl").write_text(json.dumps({**point, "deviation": 0.5}) + "\n")
-    assert curve.draw(tmp_path, "a run", None).read_bytes() != bare
+    assert curve.draw(tmp_path, config).read_bytes() != bare
 
 
 def test_wrong_evaluations_are_refused():

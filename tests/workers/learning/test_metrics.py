@@ -17,6 +17,7 @@ from tensorboard.summary.writer import event_file_writer
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from warren.files import append_whole
+from workers.config.schema import Config, EnvConfig
 from workers.learning import curve, metrics
 from workers.learning.metrics import WINDOW, MetricsLog, Progress, read_metrics
 
@@ -190,11 +191,20 @@ def test_a_line_without_room_on_the_disk_is_not_written_in_part(tmp_path: Path) 
     assert path.read_bytes() == b"whole\n"
 
 
+def test_a_mean_return_is_over_as_many_episodes_as_the_window_has() -> None:
+    progress = Progress(3)
+    progress.add(np.array([[9.0, 1.0], [1.0, 1.0]]), 2)
+    assert progress.mean_return is None
+    progress.add(np.array([[2.0, 1.0], [3.0, 1.0]]), 2)
+    assert progress.mean_return == 2.0
+    assert Progress.from_meta(progress.to_meta(), 2).mean_return == 2.5
+
+
 def test_a_folder_without_metrics_has_no_points_and_no_curve(tmp_path: Path) -> None:
     assert read_metrics(tmp_path) == []
-    assert curve.draw(tmp_path, "nothing", goal=1.0) is None
+    assert curve.draw(tmp_path, Config()) is None
     (tmp_path / "metrics.jsonl").write_text(json.dumps(point(10, None)) + "\n")
-    assert curve.draw(tmp_path, "no episode has ended yet", goal=1.0) is None
+    assert curve.draw(tmp_path, Config()) is None
     assert not (tmp_path / "learning_curve.png").exists()
 
 
@@ -204,7 +214,7 @@ def test_the_learning_curve_is_a_picture_with_a_line_in_it(tmp_path: Path, goal:
 
     lines = [json.dumps(point(steps, steps / 10)) for steps in range(0, 5000, 100)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    path = curve.draw(tmp_path, "CartPole-v1, gathered", goal)
+    path = curve.draw(tmp_path, Config(env=EnvConfig(goal=goal)))
     assert path == tmp_path / "learning_curve.png"
     picture = imread(path)[..., :3]
     height, width, _ = picture.shape

@@ -88,14 +88,15 @@ def report_end(folder: Path, outcome: Mapping[str, Any], status: int, config: Co
     state, steps, mean = outcome.get("state", "killed"), outcome.get("steps", 0), outcome.get("mean_return")
     if state == "solved":
         print(
-            f"solved: the mean return of the last 100 training episodes reached {config.env.goal:g} "
-            f"({returns.shown(mean)}) after {steps:,} steps, "
+            f"solved: the mean return of the last {config.env.goal_episodes} training episodes "
+            f"reached {config.env.goal:g} ({returns.shown(mean)}) after {steps:,} steps, "
             f"{outcome['seconds']:.1f} s after the first environment step"
         )
         return 0
     if state == "finished":
         short = "" if config.env.goal is None else f", short of the goal {config.env.goal:g}"
-        print(f"finished: {steps:,} steps done; mean return of the last 100 episodes {returns.shown(mean)}{short}")
+        told = f"mean return of the last {config.env.goal_episodes} episodes {returns.shown(mean)}{short}"
+        print(f"finished: {steps:,} steps done; {told}")
         return 0
     print(f"{state}; go on with: python -m workers.train resume={folder}", flush=True)
     return status or 1
