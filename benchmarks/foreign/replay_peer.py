@@ -1,8 +1,9 @@
-"""A peer's replay, for `benchmarks.replay`: `python replay_peer.py torchrl|sb3 CASE full|quick SECONDS`.
+"""A peer's replay, for `benchmarks.replay`: `python replay_peer.py torchrl|sb3|cpprb CASE full|quick SECONDS`.
 
-By the Python of an environment with torchrl and stable-baselines3. Prints a line of JSON: transitions per second that
-are inserted, drawn evenly, and (torchrl) drawn by priority with new priorities for what was drawn. Each library takes
-what it takes fastest: torchrl a segment's transitions at once, Stable-Baselines3 a step of all environments.
+By the Python of an environment with torchrl, stable-baselines3 and cpprb. Prints a line of JSON: transitions per second
+that are inserted, drawn evenly, and (torchrl, cpprb) drawn by priority with new priorities for what was drawn. Each
+library takes what it takes fastest: torchrl a segment's transitions at once, Stable-Baselines3 a step of all
+environments, cpprb the same as torchrl or, of images, a segment of one environment, whose observations it keeps once.
 """
 
 import itertools
@@ -45,6 +46,50 @@ if library == "sb3":
         insert()
     found["insert"] = rate(insert, case.slots, seconds)
     found["sample"] = rate(lambda: buffer.sample(case.batch), case.batch, seconds)
+elif library == "cpprb":
+    import cpprb
+
+    images = len(case.shape) == 3
+    kinds = {"act": {"dtype": np.int64}, "rew": {}, "done": {}}
+    seen_as = {"shape": case.shape, "dtype": np.dtype(case.dtype)}
+    if images:
+        names, once = {"obs": seen_as, **kinds}, {"next_of": "obs"}
+    else:
+        names, once = {"obs": seen_as, "next_obs": seen_as, **kinds}, {}
+    length = case.steps if images else at_once
+    act, rew = generator.integers(0, 4, length), generator.normal(size=length).astype(np.float32)
+    done = np.zeros(length, np.float32)
+
+    def parts(each):
+        if not images:
+            return [(each[:-1].reshape(-1, *case.shape), each[1:].reshape(-1, *case.shape))]
+        return [(each[:-1, slot].copy(), each[1:, slot].copy()) for slot in range(case.slots)]
+
+    segments = itertools.cycle([part for each in seen for part in parts(each)])
+
+    def insert(to):
+        before, after = next(segments)
+        to.add(obs=before, next_obs=after, act=act, rew=rew, done=done)
+        if images:
+            to.on_episode_end()  # the next segment is another environment's
+
+    def filled(buffer):
+        while buffer.get_stored_size() < case.capacity - length:
+            insert(buffer)
+        return buffer
+
+    even = filled(cpprb.ReplayBuffer(case.capacity, names, **once))
+    found["insert"] = rate(partial(insert, even), length, seconds)
+    found["sample"] = rate(lambda: even.sample(case.batch), case.batch, seconds)
+    even = None  # it makes room before the next is filled
+    ranked = filled(cpprb.PrioritizedReplayBuffer(case.capacity, names, alpha=0.6, **once))
+    priorities = generator.random(case.batch)
+
+    def by_priority():
+        drawn = ranked.sample(case.batch, beta=0.4)
+        ranked.update_priorities(drawn["indexes"], priorities)
+
+    found["prioritized"] = rate(by_priority, case.batch, seconds)
 else:
     from tensordict import TensorDict
     from torchrl.data import LazyTensorStorage, PrioritizedSampler, TensorDictReplayBuffer

@@ -1,10 +1,10 @@
 """Does it learn? Warren's whole distributed job beside a peer, several seeds, curves as a picture.
 
 `python -m benchmarks.learning NAME --peer [--seeds 5]`: environment steps until the mean return of the last
-training episodes (env.goal_episodes, 100 if an experiment says nothing) reaches the goal, for Warren (launcher, learner,
-actors, broker, Redis) and for a peer on the same environment, one seed after the other in turn. Names and what they are:
-`--list`, benchmarks/learning/comparisons.py. With `--folder` every run that ended is kept, with `--keep` its figures in
-docs/curves, and the same command goes on after those; `--peer` may be added then.
+training episodes (env.goal_episodes; 100 if an experiment says nothing) reaches the goal, for Warren (launcher,
+learner, actors, broker, Redis) and for a peer on the same environment, one seed after the other in turn. Names and what
+they are: `--list`, benchmarks/learning/comparisons.py. With `--folder` every run that ended is kept, with `--keep` its
+figures in docs/curves, and the same command goes on after those; `--peer` may be added then.
 
 The last line is one JSON object: solved (of the seeds), steps_vs_peer (ratio of the medians, a run that did not reach
 the goal counting as its limit; below 1: fewer steps than the peer), p (how often chance sets the two apart as far:
@@ -223,7 +223,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="write the curves there; default: docs/images, from 3 seeds on")
     parser.add_argument("--no-picture", action="store_true")
     parser.add_argument("--folder", type=Path, help="keep the runs there, and go on after those that ended")
-    parser.add_argument("--keep", action="store_true", help="keep the runs' figures in docs/curves, and go on after those")
+    parser.add_argument("--keep", action="store_true", help="keep figures in docs/curves, and go on after those")
     parser.add_argument("--run", type=Path, help="a run folder: of a league that was trained already, only its games")
     options = parser.parse_args()
     if options.list or options.name is None:

@@ -147,8 +147,8 @@ def learn(
 
     import envs
 
+    assert config.env.goal is not None
     goal, limit = config.env.goal, config.total_steps
-    assert goal is not None
     returns: deque[float] = deque(maxlen=config.env.goal_episodes)
 
     class UntilGoal(BaseCallback):  # type: ignore[misc]
@@ -164,9 +164,10 @@ def learn(
 
         def _on_rollout_end(self) -> None:
             self.sampling += time.perf_counter() - self.began
+            mean = float(np.mean(returns)) if returns else -np.inf
             if returns:
-                on_rollout(self.num_timesteps, float(np.mean(returns)))
-            if len(returns) == returns.maxlen and np.mean(returns) >= goal:
+                on_rollout(self.num_timesteps, mean)
+            if len(returns) == returns.maxlen and mean >= goal:
                 self.steps, self.end, self.reached = self.num_timesteps, time.perf_counter(), True
 
     chosen: dict[str, Any] = {"policy": "MlpPolicy", **settings_of(config), **peer.settings}

@@ -24,8 +24,8 @@ CONFIGS: dict[str, type[OffPolicyConfig]] = {"dqn": DQNConfig, "sac": SACConfig,
 def equal_replay(config: Config, copies: int) -> dict[str, Any]:
     """Return the peer's keyword arguments for a run with a replay, of `copies` environments.
 
-    Both sides make the updates that a rollout pays for when it has ended. `action_noise` is a deviation. Raises ConfigurationError for what the peer
-    does not have.
+    Both sides make the updates that a rollout pays for when it has ended. `action_noise` is a deviation. Raises
+    ConfigurationError for what the peer does not have.
     """
     settings = {key: value for key, value in config.algorithm.items() if key != "name"}
     algorithm = parse(CONFIGS[config.algorithm["name"]], config.algorithm["name"], settings)

@@ -1,9 +1,10 @@
-"""Transitions per second that a replay stores and draws, evenly and by priority, beside torchrl and Stable-Baselines3.
+"""Transitions per second that a replay stores and draws, evenly and by priority, beside three other libraries.
 
 `python -m benchmarks.replay --peers DIR [--rounds 3] [--seconds 3] [--quick]`: 1,000,000 transitions of 4 floats, from
 64 environments, 256 a draw; 100,000 of 4 x 84 x 84 bytes, from 8, 32 a draw. All have one thread and are measured in
-turns, each in a process of its own, when full. DIR/rl holds the peers' environment (torchrl, stable-baselines3). The
-ratios are of Warren's median to the better peer's, of the case where it is lowest; each case's own are beside them.
+turns, each in a process of its own, when full. DIR/rl holds the peers' environment (torchrl, stable-baselines3,
+cpprb; those that it has not are left out). The ratios are of Warren's median to the best peer's, of the case where it
+is lowest; each case's own are beside them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from benchmarks.replay.cases import CASES
 
 PEER = Path(__file__).resolve().parents[1] / "foreign" / "replay_peer.py"
 PATIENCE = 600.0  # s
+PEERS = {"torchrl": "torchrl", "sb3": "stable_baselines3", "cpprb": "cpprb"}  # and what they are imported as
 KINDS = ("insert", "sample", "prioritized")
 
 
@@ -38,6 +40,14 @@ def measured(command: list[str], own: bool) -> dict[str, float]:
     return rates
 
 
+def _has(python: str, module: str) -> bool:
+    """Return whether an environment has a module; say so where not."""
+    looked = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    if missing := subprocess.run([python, "-c", looked], timeout=PATIENCE).returncode:
+        print(f"{module} left out: {python} has none", flush=True)
+    return not missing
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=Path, help="folder of the peers' environments")
@@ -46,10 +56,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a fifth and a tenth of the transitions, 1 s each")
     given = parser.parse_args()
     size, seconds = ("quick", 1.0) if given.quick else ("full", given.seconds)
-    python = peer_python("torchrl and Stable-Baselines3", None, given.peers, "rl")
+    python = peer_python("torchrl, Stable-Baselines3 and cpprb", None, given.peers, "rl")
     sides = {"warren": [sys.executable, "-m", "benchmarks.replay.own"]}
     if python is not None:
-        sides |= {name: [python, str(PEER), name] for name in ("torchrl", "sb3")}
+        sides |= {name: [python, str(PEER), name] for name, module in PEERS.items() if _has(python, module)}
     found: dict[str, dict[str, dict[str, list[float]]]] = {case: {side: {} for side in sides} for case in CASES}
     for turn in range(given.rounds):
         for case in CASES:
