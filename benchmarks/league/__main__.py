@@ -1,4 +1,7 @@
-"""The league measured: `python -m benchmarks.league speed`, `growth`, `scores` or `strength`. The last line is JSON."""
+"""The league measured: `python -m benchmarks.league speed`, `growth`, `scores`, `strength` or `distributed`.
+
+The last line is JSON.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import redis
 import torch
 
 from benchmarks.apparatus.report import finish
+from benchmarks.league import distributed as league_distributed
 from benchmarks.league import growth as league_growth
 from benchmarks.league import picture, sides
 from benchmarks.league import scores as league_scores
@@ -63,6 +67,13 @@ def strength(given: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
+def distributed(given: argparse.Namespace) -> dict[str, Any]:
+    """Train leagues through servers and in this process."""
+    torch.set_num_threads(1)  # networks this small are faster so
+    given.folder.mkdir(parents=True, exist_ok=True)
+    return league_distributed.measure(given.game, given.seeds, given.decisions, given.folder)
+
+
 def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=(__doc__ or "").partition("\n")[0])
@@ -98,6 +109,12 @@ def main() -> None:
     part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
     part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
     part.set_defaults(measure=strength)
+    part = parts.add_parser("distributed", help="through RabbitMQ and Redis, beside the same league in one process")
+    part.add_argument("--game", choices=["kuhn", "leduc", "liars_dice"], default="kuhn")
+    part.add_argument("--seeds", type=int, default=5)
+    part.add_argument("--decisions", type=int, default=6_000_000, help="of all players together, each side and seed")
+    part.add_argument("--folder", type=Path, default=Path("runs/distributed"), help="for the runs, which stay")
+    part.set_defaults(measure=distributed)
     given = parser.parse_args()
     figures = given.measure(given)
     for name, value in figures.items():

@@ -1,0 +1,85 @@
+"""A league through RabbitMQ and Redis beside the same league in one process, after as many decisions of all players.
+
+Both are trained anew by each seed; exploitability of their Nash mixtures and of their main agents is exact. The
+distributed one is `python -m workers.train experiment=GAME` with servers of its own. They are alike where Welch's test
+finds no difference between the means.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from scipy import stats
+
+from benchmarks.league.curve import Meter
+from benchmarks.league.sides import LEAGUE, settings
+from envs import exploitability
+from workers.evaluation.saved_sides import SavedSide, league_in, mixture_of, player_of
+from workers.evaluation.scores import table
+from workers.leagues.local import LocalLeague
+from workers.runtime.trained import run_in
+
+MEASURES = ("nash_mixture", "main_agent")
+Ends = dict[str, float]  # exploitability by measure
+
+
+def measure(game: str, seeds: int, decisions: int, folder: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
+    """Train both `seeds` times for `decisions`, in `folder`; return their exploitabilities and how they differ."""
+    sides: dict[str, list[Ends]] = {"distributed": [], "local": []}
+    for seed in range(1, seeds + 1):
+        for side, train in (("distributed", distributed), ("local", local)):
+            sides[side].append(train(game, seed, decisions, folder))
+            say(f"{game}, seed {seed}, {side}: {sides[side][-1]}")
+    return {"game": game, "decisions": decisions, **dict(_figures(sides))}
+
+
+def distributed(game: str, seed: int, decisions: int, folder: Path) -> Ends:
+    """Return how exploitable a run of the whole system is at its end."""
+    trial = f"seed-{seed}"
+    command = [
+        *(sys.executable, "-m", "workers.train", f"experiment={game}", f"folder={folder}", f"trial={trial}"),
+        *(f"seed={seed}", f"total_steps={decisions}", "seconds=null", "league.goal=null", "broker=private"),
+    ]
+    log = folder / f"{trial}.log"
+    with log.open("w") as file:
+        status = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
+    if status:
+        raise SystemExit(f"error: {' '.join(command)} ended with status {status}; see {log}")
+    found, config = league_in(run_in(folder / game / trial))
+    form = exploitability.load(config.env, **config.env_kwargs)
+
+    def of(side: SavedSide) -> float:
+        tables = [table(form, policy) for policy in side.policies]
+        return round(exploitability.of(form, exploitability.mixture(form, tables, side.shares)), 5)
+
+    return dict(zip(MEASURES, (of(mixture_of(found, config)), of(player_of(found, "main"))), strict=True))
+
+
+def local(game: str, seed: int, decisions: int, folder: Path) -> Ends:
+    """Return how exploitable a league in this process is after its last evaluation; `folder` is not written to."""
+    league = LocalLeague(settings(game, seed, LEAGUE))
+
+    def made() -> int:
+        return sum(trainee.steps for trainee in league.trainees.values())
+
+    while made() < decisions:
+        league.progress = made() / decisions
+        league.round()
+    line = Meter(league).read(last=True)
+    return {name: round(float(line[name] or 0.0), 5) for name in MEASURES}
+
+
+def _figures(sides: dict[str, list[Ends]]) -> Iterator[tuple[str, Any]]:
+    for name in MEASURES:
+        values: dict[str, Sequence[float]] = {side: [ends[name] for ends in found] for side, found in sides.items()}
+        for side, found in values.items():
+            yield f"{side}_{name}", round(statistics.median(found), 5)
+            yield f"{side}_{name}_by_seed", found
+        if len(values["local"]) > 1:
+            test = stats.ttest_ind(values["distributed"], values["local"], equal_var=False)
+            yield f"{name}_p", round(float(test.pvalue), 4)
