@@ -1,4 +1,4 @@
-"""Checks of how a learner computes its network, in which precision and compiled or not, before a run starts."""
+"""Checks of how networks are computed, in which precision, compiled or not and by what, before a run starts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 
 import torch
+
+from agents.native.library import CHOICES, lacking
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -36,3 +38,21 @@ def problems(precision: str, compiled: bool, device: torch.device) -> Iterator[s
             f"compile=true needs a C++ compiler, and there is no {compiler}; install it (apt-get install g++), name "
             "another by the environment variable CXX, or leave compile=false"
         )
+
+
+def problems_of_perceptrons(choice: str, here: bool) -> Iterator[str]:
+    """Yield what is wrong with the setting `perceptrons`; `here`: it is for this machine, whose compiler counts."""
+    if choice not in CHOICES:
+        yield f"perceptrons={choice!r} is not a choice; use {', '.join(CHOICES[:-1])} or {CHOICES[-1]}"
+    elif choice == "native" and here and (why := lacking()) is not None:
+        yield (
+            f"perceptrons='native' needs a C compiler: {why}; install one (apt-get install gcc), name it by the "
+            "environment variable CC, or set perceptrons=auto"
+        )
+
+
+def slower(choice: str) -> str | None:
+    """Return one line for the user where `perceptrons=auto` means torch, since nothing could be compiled."""
+    if choice != "auto" or (why := lacking()) is None:
+        return None
+    return f"perceptrons=auto: torch computes small networks, in twice the time of compiled C, since {why}"

@@ -8,9 +8,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from agents.native.perceptron import Perceptron
 from agents.networks.core import Core
-from agents.networks.network import Heads, Memory, Network, Outputs, flatten_steps
-from agents.operators.blocks import orthogonal
+from agents.networks.network import Heads, Memory, Network, Outputs, Perceptrons, flatten_steps
+from agents.operators.blocks import MLP, orthogonal
 from agents.spaces import Leaves
 
 
@@ -21,6 +22,10 @@ class Encoder(nn.Module):
 
     def forward(self, observation: Leaves) -> Tensor:
         raise NotImplementedError
+
+    def perceptron(self) -> tuple[nn.Module, MLP] | None:
+        """Return (what flattens leaves, the layers after it) of an encoder that is no more than these."""
+        return None
 
 
 class Trunk(nn.Module):
@@ -66,6 +71,7 @@ class ActorCritic(Network):
         self.value_head = _linear(size, heads.values, 1.0, generator) if self.has_value else None
         self._heads = heads
         self.separate_value = not shared
+        self._native: Perceptron | None = None
         self.memory = {
             _named(name, part): shape for name in self.trunks for part, shape in self._trunk(name).memory.items()
         }
@@ -88,6 +94,27 @@ class ActorCritic(Network):
 
     def value_layer(self) -> nn.Linear | None:
         return self.value_head
+
+    def perceptrons(self, value: bool) -> Perceptrons | None:
+        encoder = self._perceptron()
+        if encoder is None:
+            return None
+        if self._native is None:
+            self._native = Perceptron(encoder[1].activation, 2 if self.has_value else 1)
+        heads = [(head.weight, head.bias) for head in (self.policy_head, self.value_head) if head is not None]
+        of_both = encoder[1].weights() + heads
+        return Perceptrons(self._native, of_both, self._native if value and self.has_value else None, of_both)
+
+    def flattened(self, observation: Leaves) -> Tensor:
+        encoder = self._perceptron()
+        assert encoder is not None
+        flat: Tensor = encoder[0](observation)
+        return flat
+
+    def _perceptron(self) -> tuple[nn.Module, MLP] | None:
+        """Return the encoder of a shared trunk without a core, for one action, where it is a perceptron."""
+        trunk = self._trunk(self._policy_trunk)
+        return trunk.encoder.perceptron() if len(self.trunks) == 1 and trunk.core is None and self._heads.bare else None
 
     def _run(self, run: Callable[[Trunk, Memory], tuple[Tensor, Memory]], memory: Memory) -> tuple[Outputs, Memory]:
         features: dict[str, Tensor] = {}

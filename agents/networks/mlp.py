@@ -14,7 +14,7 @@ from agents.configuration import parse
 from agents.networks.actor_critic import ActorCritic, Encoder, Trunk
 from agents.networks.core import build_core
 from agents.networks.flat import Flat
-from agents.networks.network import Heads, Memory, Network, Outputs
+from agents.networks.network import Heads, Memory, Network, Outputs, Perceptrons
 from agents.networks.registry import NETWORKS
 from agents.operators.blocks import HIDDEN_LAYERS, MLP
 from agents.spaces import Leaves, SpaceTree
@@ -62,24 +62,32 @@ class MLPActorCritic(Network):
         self.flat, self._plain, self._heads = flat, flat.plain, heads
 
     def step(self, observation: Leaves, memory: Memory) -> tuple[Outputs, Memory]:
-        flat = self._flatten(observation)
+        flat = self.flattened(observation)
         if self.value_trunk is None:
             policy = self._heads.split(self.policy_trunk(flat))
             return Outputs(policy, self._heads.nothing(policy)), memory
         return self._heads.outputs(self.policy_trunk(flat), self.value_trunk(flat)), memory
 
     def act(self, observation: Leaves, memory: Memory) -> tuple[Leaves, Memory]:
-        return self._heads.split(self.policy_trunk(self._flatten(observation))), memory
+        return self._heads.split(self.policy_trunk(self.flattened(observation))), memory
 
     def value(self, observation: Leaves, memory: Memory) -> Tensor:
         if self.value_trunk is None:
             return self.step(observation, memory)[0].value
-        return self._heads.squeeze(self.value_trunk(self._flatten(observation)))
+        return self._heads.squeeze(self.value_trunk(self.flattened(observation)))
 
     def value_layer(self) -> nn.Linear | None:
         return None if self.value_trunk is None else cast(nn.Linear, self.value_trunk.layers[-1])
 
-    def _flatten(self, observation: Leaves) -> Tensor:
+    def perceptrons(self, value: bool) -> Perceptrons | None:
+        if not self._heads.bare:
+            return None
+        policy, other = self.policy_trunk, self.value_trunk
+        if not value or other is None:
+            return Perceptrons(policy.native, policy.weights(), None, [])
+        return Perceptrons(policy.native, policy.weights(), other.native, other.weights())
+
+    def flattened(self, observation: Leaves) -> Tensor:
         # A module's call costs as much as a layer of so small a network: none where numbers come as they are.
         if self._plain and isinstance(observation, Tensor):
             return observation.flatten(1)
@@ -101,6 +109,9 @@ class MLPEncoder(Encoder):
     def forward(self, observation: Leaves) -> Tensor:
         flat: Tensor = self.flat(observation)
         return flat if self.layers is None else self.layers.features(flat)
+
+    def perceptron(self) -> tuple[nn.Module, MLP] | None:
+        return None if self.layers is None else (self.flat, self.layers)
 
 
 @NETWORKS.register("mlp")

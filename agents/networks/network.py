@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from agents.native.perceptron import Layer, Perceptron
 from agents.spaces import Leaves
 
 Memory = dict[str, Tensor]  # name -> float32 [N, ...]; empty for a feed-forward network
@@ -60,6 +61,15 @@ class Outputs(NamedTuple):
     value: Tensor  # float32 [N]; [N, C] of C reward channels
 
 
+class Perceptrons(NamedTuple):
+    """A network that is perceptrons over its flat observation, and one Discrete, MultiDiscrete or Box action."""
+
+    policy: Perceptron
+    of_policy: list[Layer]
+    value: Perceptron | None  # `policy` itself: its second head; None: no value
+    of_value: list[Layer]
+
+
 class Network(nn.Module):
     """Base of networks. A feed-forward one implements `step`; one with a memory also `unroll`, and sets `memory`."""
 
@@ -91,6 +101,18 @@ class Network(nn.Module):
     def value_layer(self) -> nn.Linear | None:
         """Return the linear layer that outputs the value, for `normalize_values`; None if there is none."""
         return None
+
+    def perceptrons(self, value: bool) -> Perceptrons | None:
+        """Return the perceptrons that this network is, with its value or without; None where it is anything else."""
+        return None
+
+    def flattened(self, observation: Leaves) -> Tensor:
+        """Return what `perceptrons` take, float32 [N, inputs]."""
+        raise NotImplementedError
+
+    def in_units(self, value: Tensor) -> Tensor:
+        """Return values [N] or [N, C] of `perceptrons` in the reward's units."""
+        return value
 
     def unroll(self, observation: Leaves, memory: Memory, begins: Tensor) -> tuple[Outputs, Memory]:
         """Take T steps at once: leaves [T, N, ...], `memory` before the first -> outputs [T, N, ...], memory after.

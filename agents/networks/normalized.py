@@ -14,7 +14,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from agents.networks.network import Memory, Network, Outputs
+from agents.networks.network import Memory, Network, Outputs, Perceptrons
 from agents.operators.normalization import RunningMoments, popart
 from agents.spaces import Leaves, SpaceTree, is_image
 from warren.errors import ConfigurationError
@@ -73,7 +73,7 @@ class Normalized(Network):
         return self.network.act(self.normalized(observation), memory)
 
     def value(self, observation: Leaves, memory: Memory) -> Tensor:
-        return self._in_units(self.network.value(self.normalized(observation), memory))
+        return self.in_units(self.network.value(self.normalized(observation), memory))
 
     def unroll(self, observation: Leaves, memory: Memory, begins: Tensor) -> tuple[Outputs, Memory]:
         outputs, memory = self.network.unroll(self.normalized(observation), memory, begins)
@@ -112,10 +112,16 @@ class Normalized(Network):
             if name in observation  # an actor has no privileged leaves
         }
 
-    def _denormalized(self, outputs: Outputs) -> Outputs:
-        return outputs if self.values is None else Outputs(outputs.policy, self._in_units(outputs.value))
+    def perceptrons(self, value: bool) -> Perceptrons | None:
+        return self.network.perceptrons(value)
 
-    def _in_units(self, value: Tensor) -> Tensor:
+    def flattened(self, observation: Leaves) -> Tensor:
+        return self.network.flattened(self.normalized(observation))
+
+    def _denormalized(self, outputs: Outputs) -> Outputs:
+        return outputs if self.values is None else Outputs(outputs.policy, self.in_units(outputs.value))
+
+    def in_units(self, value: Tensor) -> Tensor:
         """Turn values [...] of one channel, or [..., C], into the reward's units."""
         if self.values is None:
             return value

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agents.native.perceptron import Perceptron, computed
+
 
 class _TanhLayer(torch.autograd.Function):
     @staticmethod
@@ -84,20 +86,29 @@ class MLP(nn.Module):
             for inputs, outputs, gain in zip(sizes, sizes[1:], gains, strict=False)
         )
         self._hidden = HIDDEN_LAYERS[activation]
+        self.activation = activation
+        self.native, self._native_features = Perceptron(activation), Perceptron(activation, heads=0)
 
     def forward(self, x: Tensor) -> Tensor:
-        *hidden, last = self._weights()
-        for weights in hidden:
-            x = self._hidden(x, *weights)
+        layers = self.weights()
+        if (native := computed(self.native, layers, x)) is not None:
+            return native
+        *hidden, last = layers
+        for pair in hidden:
+            x = self._hidden(x, *pair)
         return functional.linear(x, *last)
 
     def features(self, x: Tensor) -> Tensor:
         """Return [N, sizes[-1]] as `forward` does, with the activation after the last layer too."""
-        for weights in self._weights():
-            x = self._hidden(x, *weights)
+        layers = self.weights()
+        if (native := computed(self._native_features, layers, x)) is not None:
+            return native
+        for pair in layers:
+            x = self._hidden(x, *pair)
         return x
 
-    def _weights(self) -> list[tuple[Tensor, Tensor]]:
+    def weights(self) -> list[tuple[Tensor, Tensor]]:
+        """Return weight and bias of each layer."""
         # For a batch of 8, module calls and attribute look-ups cost more than the arithmetic: none of either here.
         parameters = [cast("dict[str, Tensor]", layer._parameters) for layer in self.layers]
         return [(own["weight"], own["bias"]) for own in parameters]

@@ -21,6 +21,7 @@ from agents.networks import Memory, Network
 from agents.policies.categorical import Categorical
 from agents.policies.distribution import Distribution
 from agents.policies.explorers import Explorer, explorer_of
+from agents.policies.one_pass import OnePass
 from agents.spaces import Leaves, SpaceTree
 from warren.errors import ConfigurationError
 
@@ -147,6 +148,10 @@ class ActingPolicy(nn.Module):
         """
         with torch.inference_mode():
             leaves, memory = self._inputs(observation, memory, value)
+            at_once = OnePass.of(self, value) if mode in ("sample", "greedy") else None
+            if at_once is not None:
+                action, extras = at_once(leaves, action_mask, generator or self.generator, mode, noise)
+                return ActionBatch(action, extras, memory)
             if value:
                 (output, values), memory = self.network.step(leaves, memory)
             else:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from agents.networks import Memory
 from agents.networks.network import flatten_steps
+from agents.policies.one_pass import OnePass
 from agents.policies.policy import Policy
 from warren.trees import map_tree, take
 
@@ -32,7 +33,9 @@ class Segment:
         self._alone = later and not network.memory
         # Looked up once: what explores changes only between segments.
         self._draw = policy.distribution.sample if policy.explorer is None else policy.draw
+        self._at_once = None if network.memory else OnePass.of(policy, not self._alone)
         self._outputs: list[Any] = []
+        self._log_probs: list[np.ndarray] = []
         self._values: list[Tensor] = []
 
     def act(self, observation: Any, memory: Memory, action_mask: Any = None) -> tuple[Any, Memory]:
@@ -40,6 +43,12 @@ class Segment:
         policy = self._policy
         with torch.inference_mode():
             leaves = policy.leaves(observation)
+            if self._at_once is not None:
+                action, extras = self._at_once(leaves, action_mask, self._generator)
+                self._log_probs.append(extras["log_prob"])
+                if "value" in extras:
+                    self._values.append(torch.from_numpy(extras["value"]))
+                return action, memory
             if self._alone:
                 output, memory = policy.network.act(leaves, memory)
             else:
@@ -55,7 +64,9 @@ class Segment:
         """Return `ActionBatch.extras` of all steps, [T, N, ...], for `observations` and `actions` of that shape."""
         policy, extras = self._policy, {}
         with torch.inference_mode():
-            if "log_prob" in self._names:
+            if "log_prob" in self._names and self._log_probs:
+                extras["log_prob"] = np.stack(self._log_probs)
+            elif "log_prob" in self._names:
                 output = map_tree(lambda *parts: torch.stack(parts), *self._outputs)
                 action = map_tree(lambda part: torch.as_tensor(part, device=policy.device), actions)
                 extras["log_prob"] = policy.distribution.log_prob(output, action).cpu().numpy()

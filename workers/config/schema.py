@@ -162,6 +162,7 @@ class Config:
     learner_threads: int = 1  # torch threads of each learner
     device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
     precision: str = "float32"  # of a learner's network; or bfloat16, with losses and weights in float32
+    perceptrons: str = "auto"  # native: layers up to 512 wide by compiled C; torch; auto: native if there is a compiler
     compile: bool = False  # a learner's network by torch.compile, in its first update: needs a C++ compiler
     actor_device: str = "cpu"  # device of actors' policies, in a run without a league and in a served league
 

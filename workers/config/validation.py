@@ -49,6 +49,7 @@ def problems_of_building(config: Config, role: str, elsewhere: bool = False) -> 
         config = replace(config, seed=0)  # plain_checks reports the seed; everything else is checked all the same
     yield from _learning(config, role, elsewhere)
     yield from middleware.problems(config.middleware)
+    yield from computing.problems_of_perceptrons(config.perceptrons, here=not elsewhere)
     if not elsewhere:
         yield from _devices(config, role)
 

@@ -65,10 +65,14 @@ def _built(config: Config, folder: Path, forks: Forks | None) -> list[str]:
 
 def main() -> None:
     """Verify in the separate process and write the answer."""
-    from workers.config import validation  # and with it torch
+    from agents import computing  # and with it torch
+    from workers.config import validation
 
     question, answer = map(Path, sys.argv[1:])
-    answer.write_text(json.dumps([*validation.problems_of_building(from_yaml(question), "train")]))
+    config = from_yaml(question)
+    answer.write_text(json.dumps([*validation.problems_of_building(config, "train")]))
+    if (line := computing.slower(config.perceptrons)) is not None:
+        print(line, file=sys.stderr)
 
 
 if __name__ == "__main__":

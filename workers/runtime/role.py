@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from agents.native.library import choose
 from league.models.pool import CACHE_BYTES
 from tasks.middleware import install
 from tasks.worker.celery_worker import log_to_stderr
@@ -73,6 +74,7 @@ def enter(config: Config, role: Role, *, torch_threads: int | None = None, cache
     if config.middleware:
         install(*middleware.made(config.middleware))
     log_to_stderr(config.log_level)
+    choose(config.perceptrons)
     if torch_threads is not None:
         torch.set_num_threads(torch_threads)
     return Session(config, *connect(config), cache_bytes=cache_bytes)

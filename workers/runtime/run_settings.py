@@ -20,8 +20,9 @@ from workers.runtime.session import Session
 # What each process has for itself, and what it has for itself where its command line says so.
 OWN = ("actor_id", "env_runner_id", "learner_id", "league_id", "evaluator_id", "player", "run", "broker")
 LOCAL = (
-    "folder", "project", "trial", "device", "actor_device", "learner_threads", "compile", "gateway", "flower_port",
-    "flower_address", "log_level", "restarts", "fork", "grace", "restore", "host", "task_events", "event_rate",
+    "folder", "project", "trial", "device", "actor_device", "learner_threads", "compile", "perceptrons", "gateway",
+    "flower_port", "flower_address", "log_level", "restarts", "fork", "grace", "restore", "host", "task_events",
+    "event_rate",
 )  # fmt: skip
 MISSING = "nothing"  # what a setting is that is not there
 

@@ -48,7 +48,7 @@ def problems(*overrides: str, role: str = "train") -> list[str]:
 # some runs alone, such as `env`, the table itself does.
 ALWAYS = {
     "project", "trial", "folder", "resume", "run", "seed", "sampling", "actors", "total_steps", "seconds", "learners",
-    "learner_threads", "device", "precision", "compile", "restarts", "fork", "grace", "round_timeout",
+    "learner_threads", "device", "precision", "compile", "perceptrons", "restarts", "fork", "grace", "round_timeout",
     "checkpoint_every", "checkpoints_kept", "flower_port", "task_events", "event_rate", "log_level", "hosts", "host",
     "league", "broker", "network", "algorithm",
 }  # fmt: skip

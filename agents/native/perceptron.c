@@ -1,0 +1,449 @@
+// Perceptrons in blocks of rows that stay in the processor's cache: forward, backward, and draws of Discrete actions.
+//
+// Within a block numbers lie by unit and then by row, [units][PLACES], so that every loop goes over rows: weights are
+// read as torch keeps them, and layers of any width need no padding. Vectors are the compiler's own extension (GCC,
+// Clang); their width is that of the machine compiled for.
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define LANES 16
+#define TALL 6 // a tile of a product that stays in registers: TALL units by WIDE vectors of rows
+#define WIDE 4
+#elif defined(__AVX__)
+#define LANES 8
+#define TALL 6
+#define WIDE 2
+#elif defined(__aarch64__)
+#define LANES 4
+#define TALL 6
+#define WIDE 4
+#else
+#define LANES 4
+#define TALL 4
+#define WIDE 2
+#endif
+
+#define PLACES 64 // rows of a block
+#define LAYERS 16 // at most: hidden layers
+#define HEADS 2   // at most
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias)); // where alignment is unknown
+
+enum { TANH, RELU, ELU, SILU, NONE };
+
+typedef struct {
+  int64_t inputs, layers, heads, activation;
+  int64_t units[LAYERS];
+  const float *weight[LAYERS], *bias[LAYERS]; // [units][units before]
+  int64_t outputs[HEADS];                     // of each head, linear layers side by side after the last hidden one
+  const float *head_weight[HEADS], *head_bias[HEADS];
+} Net;
+
+INLINE vec load(const float *from) { return *(const loose *)from; }
+INLINE void store(float *to, vec x) { *(loose *)to = x; }
+INLINE vec all(float x) { return (vec){0} + x; }
+INLINE vec choose(ints where, vec yes, vec no) { return (vec)((where & (ints)yes) | (~where & (ints)no)); }
+INLINE vec least(vec x, float most) { return choose(x > all(most), all(most), x); } // NaN stays NaN
+INLINE vec most(vec x, float least) { return choose(x < all(least), all(least), x); }
+
+INLINE vec inverse(vec x) {
+#if defined(__AVX512F__)
+  vec r = (vec)_mm512_rcp14_ps((__m512)x);
+  return r * (2.0f - x * r);
+#else
+  return 1.0f / x;
+#endif
+}
+
+// Of 1 + r + r^2 (EXP2 + EXP3 r + ...), fitted to e^r where |r| <= log(2) / 2: the error is below 4e-9.
+#define EXP2 4.999999343e-01f
+#define EXP3 1.666652040e-01f
+#define EXP4 4.166839077e-02f
+#define EXP5 8.368745131e-03f
+#define EXP6 1.381454072e-03f
+
+// e^x within 2e-7 of itself, for x cut to [-87, 88], as 2^n e^r.
+INLINE vec exponential(vec x) {
+  x = most(least(x, 88.0f), -87.0f);
+  const float magic = 12582912.0f; // 1.5 * 2^23: rounds to a whole number by being added
+  vec shifted = x * 1.44269504088896341f + magic;
+  vec n = shifted - magic;
+  vec r = x - n * 0.693145751953125f; // log 2 in two parts, the first exact in few bits
+  r = r - n * 1.42860682030941723e-06f;
+  vec p = all(EXP6);
+  p = p * r + EXP5;
+  p = p * r + EXP4;
+  p = p * r + EXP3;
+  p = p * r + EXP2;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  return (vec)((ints)p + (((ints)shifted - (ints)all(magic)) << 23));
+}
+
+INLINE vec activated(vec z, int kind) {
+  switch (kind) {
+  case TANH: {
+    vec e = exponential(2.0f * most(least(z, 9.0f), -9.0f));
+    return 1.0f - 2.0f * inverse(e + 1.0f);
+  }
+  case RELU: return most(z, 0.0f);
+  case ELU: return choose(z > all(0.0f), z, exponential(least(z, 0.0f)) - 1.0f);
+  case SILU: return z * inverse(1.0f + exponential(-z));
+  default: return z;
+  }
+}
+
+// A tile of C = A B: `tall` x `wide` vectors, over `depth`; A(m, k) stands at a[m * am + k * ak].
+#define TILE(tall, wide)                                                                                               \
+  {                                                                                                                    \
+    vec sum[tall][wide];                                                                                               \
+    _Pragma("GCC unroll 8") for (int m = 0; m < tall; m++) _Pragma("GCC unroll 8") for (int n = 0; n < wide; n++)      \
+        sum[m][n] = added ? load(c + m * width + n * LANES) : bias ? all(bias[m]) : all(0.0f);                         \
+    for (int64_t k = 0; k < depth; k++) {                                                                              \
+      vec row[wide];                                                                                                   \
+      _Pragma("GCC unroll 8") for (int n = 0; n < wide; n++) row[n] = load(b + k * across + n * LANES);                \
+      _Pragma("GCC unroll 8") for (int m = 0; m < tall; m++) {                                                         \
+        float x = a[m * am + k * ak];                                                                                  \
+        _Pragma("GCC unroll 8") for (int n = 0; n < wide; n++) sum[m][n] += x * row[n];                                \
+      }                                                                                                                \
+    }                                                                                                                  \
+    _Pragma("GCC unroll 8") for (int m = 0; m < tall; m++) _Pragma("GCC unroll 8") for (int n = 0; n < wide; n++)      \
+        store(c + m * width + n * LANES, activated(sum[m][n], kind));                                                  \
+    return;                                                                                                            \
+  }
+
+INLINE void tile(int tall, int wide, int64_t depth, const float *a, int64_t am, int64_t ak, const float *b,
+                 int64_t across, float *c, int64_t width, const float *bias, int added, int kind) {
+  if (wide == WIDE) {
+    switch (tall) {
+#if TALL == 6
+    case 6: TILE(6, WIDE)
+    case 5: TILE(5, WIDE)
+#endif
+    case 4: TILE(4, WIDE)
+    case 3: TILE(3, WIDE)
+    case 2: TILE(2, WIDE)
+    default: TILE(1, WIDE)
+    }
+  }
+  switch (tall) {
+#if TALL == 6
+  case 6: TILE(6, 1)
+  case 5: TILE(5, 1)
+#endif
+  case 4: TILE(4, 1)
+  case 3: TILE(3, 1)
+  case 2: TILE(2, 1)
+  default: TILE(1, 1)
+  }
+}
+
+// C [height][length] = activation(A B + bias), or C += A B; `length` is a multiple of LANES.
+static void product(int64_t height, int64_t length, int64_t depth, const float *a, int64_t am, int64_t ak,
+                    const float *b, int64_t across, float *c, int64_t width, const float *bias, int added, int kind) {
+  for (int64_t n = 0; n < length;) {
+    int wide = n + WIDE * LANES <= length ? WIDE : 1;
+    for (int64_t m = 0; m < height; m += TALL) {
+      int tall = height - m < TALL ? height - m : TALL;
+      tile(tall, wide, depth, a + m * am, am, ak, b + n, across, c + m * width + n, width, bias ? bias + m : 0, added,
+           kind);
+    }
+    n += wide * LANES;
+  }
+}
+
+INLINE int64_t padded(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
+
+// x [rows][inputs] by row -> [inputs][PLACES] by input; places behind the rows repeat the last one.
+static void take_in(const Net *net, const float *x, int64_t rows, float *to) {
+  int64_t places = padded(rows), n = net->inputs;
+  for (int64_t i = 0; i < n; i++) {
+    float *into = to + i * PLACES;
+    for (int64_t r = 0; r < rows; r++) into[r] = x[r * n + i];
+    for (int64_t r = rows; r < places; r++) into[r] = x[(rows - 1) * n + i];
+  }
+}
+
+
+// The hidden layers of one block, each [units][PLACES], the first at `layers`; returns the last, or the inputs.
+static const float *hidden(const Net *net, const float *inputs, int64_t rows, float *layers) {
+  const float *from = inputs;
+  int64_t before = net->inputs;
+  for (int64_t l = 0; l < net->layers; l++) {
+    product(net->units[l], padded(rows), before, net->weight[l], before, 1, from, PLACES, layers, PLACES, net->bias[l],
+            0, net->activation);
+    from = layers, before = net->units[l], layers += before * PLACES;
+  }
+  return from;
+}
+
+static void head(const Net *net, int64_t h, const float *last, int64_t rows, float *y) {
+  int64_t before = net->layers ? net->units[net->layers - 1] : net->inputs;
+  product(net->outputs[h], padded(rows), before, net->head_weight[h], before, 1, last, PLACES, y, PLACES,
+          net->head_bias[h], 0, NONE);
+}
+
+static void by_row(const float *y, int64_t units, int64_t rows, float *to) {
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t u = 0; u < units; u++) to[r * units + u] = y[u * PLACES + r];
+}
+
+static void by_unit(const float *y, int64_t units, int64_t rows, float *to) {
+  for (int64_t u = 0; u < units; u++)
+    for (int64_t r = 0; r < padded(rows); r++) to[u * PLACES + r] = r < rows ? y[r * units + u] : 0.0f;
+}
+
+static float *aligned(float *work) { return (float *)(((uintptr_t)work + 63) & ~(uintptr_t)63); }
+
+static int64_t units(const Net *net) {
+  int64_t n = 0;
+  for (int64_t l = 0; l < net->layers; l++) n += net->units[l];
+  return n;
+}
+
+// Numbers that `work` is to have room for, in the functions below.
+int64_t work_size(const Net *net) {
+  int64_t wide = net->inputs, outputs = 0;
+  for (int64_t l = 0; l < net->layers; l++) wide = net->units[l] > wide ? net->units[l] : wide;
+  for (int64_t h = 0; h < net->heads; h++) outputs = net->outputs[h] > outputs ? net->outputs[h] : outputs;
+  return (net->inputs + units(net) + 2 * outputs + 3 * wide + 3 * LANES + 8) * PLACES;
+}
+
+// Numbers that `kept` is to have room for.
+int64_t kept_size(const Net *net, int64_t rows) { return ((rows + PLACES - 1) / PLACES * units(net) + 1) * PLACES; }
+
+// y[h] [rows][outputs] of x [rows][inputs], of no head the last hidden layer itself, as y[0]; `kept`, if it is not null,
+// is what `backward` needs.
+void forward(const Net *net, const float *x, int64_t rows, float *const *y, float *kept, float *work) {
+  float *inputs = aligned(work), *layers = inputs + net->inputs * PLACES, *out = layers + units(net) * PLACES;
+  kept = kept ? aligned(kept) : 0;
+  for (int64_t first = 0; first < rows; first += PLACES) {
+    int64_t n = rows - first < PLACES ? rows - first : PLACES;
+    take_in(net, x + first * net->inputs, n, inputs);
+    const float *last = hidden(net, inputs, n, kept ? kept + first * units(net) : layers);
+    if (!net->heads) by_row(last, net->units[net->layers - 1], n, y[0] + first * net->units[net->layers - 1]);
+    for (int64_t h = 0; h < net->heads; h++) {
+      if (!y[h]) continue;
+      head(net, h, last, n, out);
+      by_row(out, net->outputs[h], n, y[h] + first * net->outputs[h]);
+    }
+  }
+}
+
+#if defined(__clang__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (ints){__VA_ARGS__})
+#endif
+#if LANES == 16
+#define LOWER(a, b) SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define UPPER(a, b) SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif LANES == 8
+#define LOWER(a, b) SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define UPPER(a, b) SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define LOWER(a, b) SHUFFLE(a, b, 0, 4, 1, 5)
+#define UPPER(a, b) SHUFFLE(a, b, 2, 6, 3, 7)
+#endif
+
+// x [n][PLACES] -> [PLACES][padded(n)], of the first `rows` places at least.
+static void transposed(const float *x, int64_t n, int64_t rows, float *to) {
+  int64_t across = padded(n);
+  for (int64_t u = 0; u < n; u += LANES)
+    for (int64_t r = 0; r < rows; r += LANES) {
+      vec a[LANES], b[LANES];
+      for (int i = 0; i < LANES; i++) a[i] = u + i < n ? load(x + (u + i) * PLACES + r) : all(0.0f);
+      for (int size = 1; size < LANES; size *= 2) { // each pass interleaves the first half of the vectors with the second
+        for (int i = 0; i < LANES / 2; i++) b[2 * i] = LOWER(a[i], a[i + LANES / 2]), b[2 * i + 1] = UPPER(a[i], a[i + LANES / 2]);
+        for (int i = 0; i < LANES; i++) a[i] = b[i];
+      }
+      for (int i = 0; i < LANES; i++) store(to + (r + i) * across + u, a[i]);
+    }
+}
+
+INLINE float total(vec x) {
+  float sum = 0;
+  for (int i = 0; i < LANES; i++) sum += x[i];
+  return sum;
+}
+
+// gradient [units][padded(before)], then [units] of the biases, += those of d [units][PLACES] at the outputs of a layer.
+static void weigh(const float *d, int64_t n, int64_t inputs, int64_t rows, float *turned,
+                    float *gradient) {
+  product(n, padded(inputs), rows, d, PLACES, 1, turned, padded(inputs), gradient, padded(inputs), 0, 1, NONE);
+  gradient += n * padded(inputs);
+  for (int64_t u = 0; u < n; u++) {
+    vec sum = all(0.0f);
+    for (int64_t r = 0; r < padded(rows); r += LANES) sum += load(d + u * PLACES + r);
+    gradient[u] += total(sum);
+  }
+}
+
+static void slope(const float *y, float *d, int64_t numbers, int kind) {
+  for (int64_t i = 0; i < numbers; i += LANES) {
+    vec h = load(y + i), g = load(d + i);
+    switch (kind) {
+    case TANH: g = g * (1.0f - h * h); break;
+    case RELU: g = choose(h > all(0.0f), g, all(0.0f)); break;
+    case ELU: g = choose(h > all(0.0f), g, g * (h + 1.0f)); break;
+    }
+    store(d + i, g);
+  }
+}
+
+static int64_t layer_size(int64_t n, int64_t before) { return n * padded(before) + padded(n); }
+
+// Numbers that `gradient` is to have room for.
+int64_t gradient_size(const Net *net) {
+  int64_t size = 0, before = net->inputs;
+  for (int64_t l = 0; l < net->layers; l++) size += layer_size(net->units[l], before), before = net->units[l];
+  for (int64_t h = 0; h < net->heads; h++) size += layer_size(net->outputs[h], before);
+  return size + 16;
+}
+
+// The gradient of a sum whose derivatives at the outputs are dy[h] [rows][outputs] (null: 0), by what `forward` kept;
+// and dx [rows][inputs], that at the inputs, unless it is null. `collect` takes the gradient on.
+void backward(const Net *net, const float *x, int64_t rows, const float *kept, const float *const *dy, float *dx,
+              float *gradient, float *work) {
+  int64_t n = units(net), wide = net->inputs, outputs = 0;
+  for (int64_t l = 0; l < net->layers; l++) wide = net->units[l] > wide ? net->units[l] : wide;
+  for (int64_t h = 0; h < net->heads; h++) outputs = net->outputs[h] > outputs ? net->outputs[h] : outputs;
+  float *inputs = aligned(work), *out = inputs + net->inputs * PLACES, *turned = out + outputs * PLACES;
+  float *d = turned + padded(wide) * PLACES, *next = d + wide * PLACES;
+  memset(gradient, 0, sizeof(float) * gradient_size(net));
+  kept = aligned((float *)kept), gradient = aligned(gradient);
+  for (int64_t first = 0; first < rows; first += PLACES) {
+    int64_t m = rows - first < PLACES ? rows - first : PLACES, places = padded(m), l = net->layers;
+    const float *layers = kept + first * n;
+    take_in(net, x + first * net->inputs, m, inputs);
+    int64_t of_last = l ? net->units[l - 1] : net->inputs;
+    const float *last = l ? layers + (n - of_last) * PLACES : inputs;
+    transposed(last, of_last, m, turned);
+    float *to = gradient, *heads = gradient;
+    for (int64_t i = 0, before = net->inputs; i < l; i++) heads += layer_size(net->units[i], before), before = net->units[i];
+    int added = 0;
+    if (!net->heads) by_unit(dy[0] + first * of_last, of_last, m, d);
+    for (int64_t h = 0; h < net->heads; h++) {
+      if (dy[h]) {
+        by_unit(dy[h] + first * net->outputs[h], net->outputs[h], m, out);
+        weigh(out, net->outputs[h], of_last, m, turned, heads);
+        product(of_last, places, net->outputs[h], net->head_weight[h], 1, of_last, out, PLACES, d, PLACES, 0, added, NONE);
+        added = 1;
+      }
+      heads += layer_size(net->outputs[h], of_last);
+    }
+    to = heads;
+    for (int64_t h = net->heads - 1; h >= 0; h--) to -= layer_size(net->outputs[h], of_last);
+    for (; l > 0; l--) {
+      int64_t here = net->units[l - 1], before = l > 1 ? net->units[l - 2] : net->inputs;
+      to -= layer_size(here, before);
+      for (int64_t u = 0; u < here; u++) slope(last + u * PLACES, d + u * PLACES, places, net->activation);
+      const float *below = l > 1 ? last - before * PLACES : inputs;
+      transposed(below, before, m, turned);
+      weigh(d, here, before, m, turned, to);
+      last = below;
+      if (l == 1 && !dx) break;
+      product(before, places, here, net->weight[l - 1], 1, before, d, PLACES, next, PLACES, 0, 0, NONE);
+      float *done = d;
+      d = next, next = done;
+    }
+    if (dx) by_row(d, net->inputs, m, dx + first * net->inputs);
+  }
+}
+
+// The sum of `parts` gradients of `backward`, `apart` numbers from each other, as torch lays out parameters: weight and
+// bias of each layer, then of each head.
+void collect(const Net *net, float *gradient, int64_t parts, int64_t apart, float *to) {
+  for (int64_t p = 0; p < parts; p++) {
+    const float *from = aligned(gradient + p * apart);
+    int64_t before = net->inputs;
+    float *into = to;
+    for (int64_t l = 0; l < net->layers + net->heads; l++) {
+      int64_t n = l < net->layers ? net->units[l] : net->outputs[l - net->layers];
+      for (int64_t u = 0; u <= n; u++) { // the last of these is the bias
+        int64_t length = u < n ? before : n;
+        for (int64_t i = 0; i < length; i++) into[i] = (p ? into[i] : 0.0f) + from[i];
+        into += length, from += padded(length);
+      }
+      if (l < net->layers) before = n;
+    }
+  }
+}
+
+enum { LIKELIEST, UNIFORM, EXPONENTIAL };
+#define ILLEGAL -1e8f
+
+// Draw one block's actions of logits z [actions][PLACES], which are masked in place, by a number for each row or, of
+// EXPONENTIAL, for each row and action.
+static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by, const float *chance, int64_t *action,
+                 float *log_prob, float *p) {
+  int64_t places = padded(rows);
+  float uniform[PLACES] = {0}, sums[PLACES], tops[PLACES], chosen[PLACES];
+  if (mask)
+    for (int64_t a = 0; a < n; a++)
+      for (int64_t r = 0; r < rows; r++)
+        if (!mask[r * n + a]) z[a * PLACES + r] = ILLEGAL;
+  if (by == UNIFORM) memcpy(uniform, chance, sizeof(float) * rows);
+  for (int64_t r = 0; r < places; r += LANES) {
+    vec top = load(z + r), sum = all(0.0f);
+    for (int64_t a = 1; a < n; a++) {
+      vec x = load(z + a * PLACES + r);
+      top = choose(x > top, x, top);
+    }
+    for (int64_t a = 0; a < n; a++) {
+      vec x = load(z + a * PLACES + r);
+      vec e = choose((x < all(ILLEGAL / 2)) & (top > all(ILLEGAL / 2)), all(0.0f), exponential(x - top));
+      store(p + a * PLACES + r, e);
+      sum += e;
+    }
+    vec limit = load(uniform + r) * sum, before = all(0.0f), found = all(0.0f);
+    if (by == LIKELIEST) // from the last on, so that of equal ones the first is taken
+      for (int64_t a = n - 1; a >= 0; a--) found = choose(load(z + a * PLACES + r) == top, all((float)a), found);
+    if (by == UNIFORM)
+      for (int64_t a = 0; a < n; a++) {
+        vec e = load(p + a * PLACES + r);
+        found = choose((e > all(0.0f)) & (before <= limit), all((float)a), found);
+        before += e;
+      }
+    store(chosen + r, found);
+    store(tops + r, top);
+    store(sums + r, sum);
+  }
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t a = chosen[r];
+    float best = -1.0f;
+    for (int64_t i = 0; by == EXPONENTIAL && i < n; i++) { // argmax(log p - log E), without the logarithms
+      float score = p[i * PLACES + r] / chance[r * n + i];
+      if (score > best) best = score, a = i;
+    }
+    action[r] = a;
+    log_prob[r] = z[a * PLACES + r] - tops[r] - logf(sums[r]);
+  }
+}
+
+// Actions int64 [rows] and their log-probabilities [rows], by logits of the first head, and the value [rows][values] if
+// `value` is not null: of `other`, or of the second head where that is null. `mask` [rows][actions] may be null.
+void act(const Net *net, const Net *other, const float *x, int64_t rows, const uint8_t *mask, int64_t by,
+         const float *chance, int64_t *action, float *log_prob, float *value, float *work) {
+  int64_t n = net->outputs[0];
+  float *inputs = aligned(work), *layers = inputs + net->inputs * PLACES, *out = layers + units(net) * PLACES;
+  for (int64_t first = 0; first < rows; first += PLACES) {
+    int64_t m = rows - first < PLACES ? rows - first : PLACES;
+    take_in(net, x + first * net->inputs, m, inputs);
+    const float *last = hidden(net, inputs, m, layers);
+    head(net, 0, last, m, out);
+    draw(out, n, m, mask ? mask + first * n : 0, by, chance ? chance + first * (by == EXPONENTIAL ? n : 1) : 0, action + first,
+         log_prob + first, out + n * PLACES);
+    if (value && !other) {
+      head(net, 1, last, m, out);
+      by_row(out, net->outputs[1], m, value + first * net->outputs[1]);
+    }
+  }
+  if (value && other) forward(other, x, rows, &value, 0, work);
+}

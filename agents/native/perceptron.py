@@ -1,0 +1,266 @@
+"""Perceptrons with torch's weights, computed by the library: `Net` of perceptron.c, and the calls that take one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self, cast
+
+import torch
+from torch import Tensor
+
+from agents.native.library import library
+
+LAYERS, HEADS, BLOCK = 16, 2, 64  # of perceptron.c, where BLOCK is PLACES
+ACTIVATIONS = {"tanh": 0, "relu": 1, "elu": 2, "silu": 3}
+DIFFERENTIATED = frozenset({"tanh", "relu", "elu"})  # those whose output gives their derivative
+WIDEST = 512  # inputs and units; the products of wider layers are BLAS's
+A_THREAD = 8 * BLOCK  # rows at least, or a thread costs more than it saves
+
+Layer = tuple[Tensor, Tensor]  # weight [units, units before], bias [units]
+LIKELIEST, UNIFORM, EXPONENTIAL = range(3)  # how `act` draws
+
+
+class _Net(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("inputs", "layers", "heads", "activation")),
+        ("units", ctypes.c_int64 * LAYERS),
+        ("weight", ctypes.c_void_p * LAYERS),
+        ("bias", ctypes.c_void_p * LAYERS),
+        ("outputs", ctypes.c_int64 * HEADS),
+        ("head_weight", ctypes.c_void_p * HEADS),
+        ("head_bias", ctypes.c_void_p * HEADS),
+    ]
+
+
+_Pointers = ctypes.c_void_p * HEADS
+
+
+class Perceptron:
+    """Hidden layers and up to two linear heads on the last of them; without a head, the last layer's outputs.
+
+    It has no weights: each call is given them, and reads them where they are.
+    """
+
+    def __init__(self, activation: str, heads: int = 1) -> None:
+        self.activation, self.heads = activation, heads
+        self._net = _Net(heads=heads, activation=ACTIVATIONS[activation])
+        self._pointers: list[int] = []
+        self._spare: list[Tensor] = []  # what `backward` needed, to be written again
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return type(self)(self.activation, self.heads)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.activation, self.heads)
+
+    def takes(self, layers: Sequence[Layer]) -> bool:
+        """Return True for layers, the heads last, that the library is to compute: float32 on the CPU, not too wide."""
+        hidden = len(layers) - self.heads
+        return (
+            0 <= hidden <= LAYERS
+            and len(layers) > 0
+            and all(weight.shape[1] <= WIDEST and weight.shape[0] <= WIDEST for weight, _ in layers)
+            and all(
+                part.dtype is torch.float32 and part.is_cpu and part.is_contiguous() for pair in layers for part in pair
+            )
+        )
+
+    def forward(self, layers: Sequence[Layer], x: Tensor, keep: bool = False) -> tuple[list[Tensor], Tensor | None]:
+        """Return (outputs [N, units] of each head, what `backward` needs if `keep`) of x float32 [N, inputs]."""
+        loaded, net = self._loaded(), self._pointed(layers)
+        rows = len(x)
+        outputs = [x.new_empty(rows, len(bias)) for _, bias in layers[len(layers) - max(1, self.heads) :]]
+        kept = self._kept(loaded.kept_size(net, ctypes.c_int64(rows))) if keep else None
+        units = sum(len(bias) for _, bias in layers[: len(layers) - self.heads])
+
+        def part(first: int, last: int, _: int) -> None:
+            loaded.forward(
+                net,
+                _at(x, first * x.shape[1]),
+                ctypes.c_int64(last - first),
+                _Pointers(*(_at(y, first * y.shape[1]).value for y in outputs)),
+                None if kept is None else _at(kept, first * units),
+                _work(loaded.work_size(net)),
+            )
+
+        _in_parts(part, rows)
+        return outputs, kept
+
+    def backward(
+        self, layers: Sequence[Layer], x: Tensor, kept: Tensor, derivatives: Sequence[Tensor | None], inputs: bool
+    ) -> tuple[Tensor | None, list[Tensor]]:
+        """Return (derivatives [N, inputs] at x if `inputs`, those by weight and bias of each layer).
+
+        `derivatives` [N, units]: those at the outputs of each head; None: zeros. `kept`: of `forward`, for this alone.
+        """
+        loaded, net = self._loaded(), self._pointed(layers)
+        rows, parts = len(x), _parts(len(x))
+        units = sum(len(bias) for _, bias in layers[: len(layers) - self.heads])
+        at_x = torch.empty_like(x) if inputs else None
+        apart = loaded.gradient_size(net)
+        gradients = torch.empty(parts, apart)
+        given = [None if part is None else part.contiguous() for part in derivatives]
+
+        def part(first: int, last: int, number: int) -> None:
+            loaded.backward(
+                net,
+                _at(x, first * x.shape[1]),
+                ctypes.c_int64(last - first),
+                _at(kept, first * units),
+                _Pointers(*(None if y is None else _at(y, first * y.shape[1]).value for y in given)),
+                None if at_x is None else _at(at_x, first * x.shape[1]),
+                _at(gradients, number * apart),
+                _work(loaded.work_size(net)),
+            )
+
+        _in_parts(part, rows)
+        self._spare.append(kept)
+        parameters = [one for layer in layers for one in layer]
+        gradient = torch.empty(sum(one.numel() for one in parameters))
+        loaded.collect(net, _at(gradients, 0), ctypes.c_int64(parts), ctypes.c_int64(apart), _at(gradient, 0))
+        split = torch.split(gradient, [one.numel() for one in parameters])
+        return at_x, [part.view(one.shape) for part, one in zip(split, parameters, strict=True)]
+
+    def act(
+        self,
+        layers: Sequence[Layer],
+        x: Tensor,
+        mask: Tensor | None,
+        by: int,
+        chance: Tensor | None,
+        value: tuple[Perceptron, Sequence[Layer]] | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return (actions int64 [N], log-probabilities [N], values [N, channels]) by the logits of the first head.
+
+        `mask` bool [N, A]: the legal ones; None: all. `chance`: float32 [N] in [0, 1) where `by` is UNIFORM, [N, A]
+        exponentially distributed where EXPONENTIAL, None where LIKELIEST. `value`: what computes it; this perceptron
+        itself if it is its second head; None: nothing does.
+        """
+        loaded, net, rows = self._loaded(), self._pointed(layers), len(x)
+        action, log_prob = torch.empty(rows, dtype=torch.int64), torch.empty(rows)
+        values, other, work = None, None, loaded.work_size(net)
+        if value is not None:
+            values = torch.empty(rows, len(value[1][-1][1]))
+            if value[0] is not self:
+                other = value[0]._pointed(value[1])
+                work = max(work, loaded.work_size(other))
+        loaded.act(
+            net,
+            other,
+            _at(x, 0),
+            ctypes.c_int64(rows),
+            None if mask is None else _at(mask, 0),
+            ctypes.c_int64(by),
+            None if chance is None else _at(chance, 0),
+            _at(action, 0),
+            _at(log_prob, 0),
+            None if values is None else _at(values, 0),
+            _work(work),
+        )
+        return action, log_prob, values
+
+    def _loaded(self) -> ctypes.CDLL:
+        return cast(ctypes.CDLL, library())
+
+    def _pointed(self, layers: Sequence[Layer]) -> Any:
+        """Return Net with the present places of these weights."""
+        net, pointers = self._net, [part.data_ptr() for layer in layers for part in layer]
+        if pointers != self._pointers:
+            hidden = len(layers) - self.heads
+            net.inputs, net.layers = layers[0][0].shape[1], hidden
+            for place, (_, bias) in enumerate(layers):
+                weight_at, bias_at = pointers[2 * place : 2 * place + 2]
+                if place < hidden:
+                    net.units[place], net.weight[place], net.bias[place] = len(bias), weight_at, bias_at
+                else:
+                    head = place - hidden
+                    net.outputs[head], net.head_weight[head], net.head_bias[head] = len(bias), weight_at, bias_at
+            self._pointers = pointers
+        return ctypes.byref(net)
+
+    def _kept(self, size: int) -> Tensor:
+        # New memory costs as much as the layers: the kernel clears each page of it.
+        while self._spare:
+            spare = self._spare.pop()
+            if size <= spare.numel() <= 2 * size:
+                return spare
+        return torch.empty(size)
+
+
+class _Differentiated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, perceptron: Perceptron, x: Tensor, *parameters: Tensor) -> Tensor:
+        layers = list(zip(parameters[::2], parameters[1::2], strict=True))
+        (y,), ctx.kept = perceptron.forward(layers, x, keep=True)
+        ctx.perceptron = perceptron
+        ctx.save_for_backward(x, *parameters)
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
+        x, *parameters = ctx.saved_tensors
+        layers = list(zip(parameters[::2], parameters[1::2], strict=True))
+        at_x, gradients = ctx.perceptron.backward(layers, x, ctx.kept, [derivative], ctx.needs_input_grad[1])
+        return None, at_x, *gradients
+
+
+def computed(perceptron: Perceptron, layers: Sequence[Layer], x: Tensor) -> Tensor | None:
+    """Return the one output [N, units] of x [N, inputs], with gradients where torch has them; None: torch is to do it.
+
+    Equal to torch's within 1e-6 of the largest number in the sums.
+    """
+    if torch.compiler.is_compiling() or library() is None or torch.is_autocast_enabled("cpu"):
+        return None
+    if x.dim() != 2 or not len(x) or x.dtype is not torch.float32 or not x.is_cpu or not perceptron.takes(layers):
+        return None
+    parameters = [one for layer in layers for one in layer]
+    x = x.contiguous()
+    if torch.is_grad_enabled() and (x.requires_grad or any(one.requires_grad for one in parameters)):
+        if perceptron.activation not in DIFFERENTIATED:
+            return None
+        return cast(Tensor, _Differentiated.apply(perceptron, x, *parameters))  # type: ignore[no-untyped-call]
+    return perceptron.forward(layers, x)[0][0]
+
+
+def _at(tensor: Tensor, offset: int) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr() + 4 * offset)
+
+
+_own = threading.local()  # of each thread: numbers that the library works with
+
+
+def _work(size: int) -> ctypes.c_void_p:
+    work: Tensor | None = getattr(_own, "work", None)
+    if work is None or work.numel() < size:
+        work = _own.work = torch.empty(size)
+    return _at(work, 0)
+
+
+def _parts(rows: int) -> int:
+    return max(1, min(torch.get_num_threads(), rows // A_THREAD))
+
+
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, since a fork has no threads
+
+
+def _in_parts(part: Any, rows: int) -> None:
+    """Call part(first row, last row, number), each of the parts in a thread of its own."""
+    parts = _parts(rows)
+    if parts == 1:
+        part(0, rows, 0)
+        return
+    blocks = -(-rows // BLOCK)
+    bounds = [min(rows, blocks * number // parts * BLOCK) for number in range(parts + 1)]
+    key = os.getpid(), parts
+    pool = _pools.get(key)
+    if pool is None:
+        pool = _pools[key] = ThreadPoolExecutor(parts - 1, "perceptron")
+    others = [pool.submit(part, bounds[n], bounds[n + 1], n) for n in range(1, parts)]
+    part(bounds[0], bounds[1], 0)
+    for other in others:
+        other.result()
