@@ -1,7 +1,6 @@
 """The schema of every setting, and the conversion of Hydra's composition into it.
 
-The launcher composes and converts once; other processes read the resolved YAML of the run folder. No hot loop sees a
-DictConfig.
+The launcher composes and converts once; other processes read the run folder's YAML. No hot loop sees a DictConfig.
 """
 
 from __future__ import annotations
