@@ -148,7 +148,7 @@ class ActingPolicy(nn.Module):
         """
         with torch.inference_mode():
             leaves, memory = self._inputs(observation, memory, value)
-            at_once = OnePass.of(self, value) if mode in ("sample", "greedy") else None
+            at_once = self.one_pass(value) if mode in ("sample", "greedy") else None
             if at_once is not None:
                 action, extras = at_once(leaves, action_mask, generator or self.generator, mode, noise)
                 return ActionBatch(action, extras, memory)
@@ -162,6 +162,10 @@ class ActingPolicy(nn.Module):
             if value:
                 extras["value"] = values.cpu().numpy()
             return ActionBatch(self.distribution.numpy(action), extras, memory)
+
+    def one_pass(self, value: bool) -> OnePass | None:
+        """Return what makes steps, with or without a `value`, in one call of the library; None where torch does."""
+        return OnePass.of(self.network, self.distribution, self.explorer is not None, value)
 
     def act(
         self,

@@ -5,7 +5,7 @@ Draws take one number a row of the generator, and so differ from torch's, which 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +15,8 @@ from agents.native.perceptron import EXPONENTIAL, LIKELIEST, UNIFORM
 from agents.networks import Network
 from agents.networks.network import Perceptrons
 from agents.policies.categorical import Categorical
+from agents.policies.distribution import Distribution
 from agents.spaces import Leaves
-
-if TYPE_CHECKING:
-    from agents.policies.acting import ActingPolicy
 
 
 class OnePass:
@@ -29,21 +27,20 @@ class OnePass:
         self._valued = None if found.value is None else (found.value, found.of_value)
 
     @classmethod
-    def of(cls, policy: ActingPolicy, value: bool) -> OnePass | None:
-        """Return it for steps with or without a `value`; None where torch is to act.
+    def of(cls, network: Network, distribution: Distribution, explores: bool, value: bool) -> OnePass | None:
+        """Return it for steps of a policy of these, with or without a `value`; None where torch is to act.
 
         That is: actions that are not one Discrete, an explorer, other networks than perceptrons, a value that the
         network has not, weights that are not float32 on the CPU, too wide layers, no library.
         """
-        distribution = policy.distribution
-        if type(distribution) is not Categorical or policy.explorer is not None or library() is None:
+        if type(distribution) is not Categorical or explores or library() is None:
             return None
-        found = policy.network.perceptrons(value)
+        found = network.perceptrons(value)
         if found is None or (value and found.value is None) or not found.policy.takes(found.of_policy):
             return None
         if found.value is not None and not found.value.takes(found.of_value):
             return None
-        return cls(policy.network, found, distribution.size)
+        return cls(network, found, distribution.size)
 
     def __call__(
         self,

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from agents.networks import Memory
 from agents.networks.network import flatten_steps
-from agents.policies.one_pass import OnePass
 from agents.policies.policy import Policy
 from warren.trees import map_tree, take
 
@@ -33,7 +32,7 @@ class Segment:
         self._alone = later and not network.memory
         # Looked up once: what explores changes only between segments.
         self._draw = policy.distribution.sample if policy.explorer is None else policy.draw
-        self._at_once = None if network.memory else OnePass.of(policy, not self._alone)
+        self._at_once = None if network.memory else policy.one_pass(not self._alone)
         self._outputs: list[Any] = []
         self._log_probs: list[np.ndarray] = []
         self._values: list[Tensor] = []

@@ -28,6 +28,7 @@ REMEDIES = (
     (r"optuna", EXTRA("optuna")),
     (r"Horovod", "make horovod"),
     (r"pyftg", "a virtual environment of its own, with pip install -e . pyftg (it pins an old protobuf)"),
+    (r"no C compiler", "a C compiler: cc, gcc or clang"),
     (r"no GPU", "a machine with a GPU and torch's build for it"),
     (r"docker", "Docker with its plugin for Compose"),
     (r"kubectl", "kubectl"),

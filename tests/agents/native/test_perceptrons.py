@@ -20,7 +20,6 @@ from agents.native import library
 from agents.native.perceptron import A_THREAD, WIDEST, Perceptron
 from agents.operators.blocks import HIDDEN_LAYERS, MLP
 from agents.policies import Policy
-from agents.policies.one_pass import OnePass
 from agents.policies.segment import Segment
 
 LARGEST_ERROR = 1e-6  # beside the largest number of the same kind
@@ -30,7 +29,7 @@ OBSERVATIONS = Box(-5, 5, (5,), np.float32)
 @pytest.fixture(autouse=True)
 def compiled() -> Iterator[None]:
     if library.library() is None:
-        pytest.skip(f"a C compiler: {library.lacking()}")
+        pytest.skip("no C compiler")
     yield
     library.choose("auto")
 
@@ -216,12 +215,12 @@ def test_steps_at_once_are_those_of_torch(network: dict[str, object], masked: bo
         mask[:, 1] |= ~mask.any(1)
     noise = torch.empty(70, 4).exponential_(generator=torch.Generator().manual_seed(1)).numpy()
     value = policy.has_value
-    assert OnePass.of(policy, value) is not None
+    assert policy.one_pass(value) is not None
     by_mode = {"greedy": {"mode": "greedy"}, "noise": {"noise": noise}}
     found = {name: policy.step(x, action_mask=mask, value=value, **given) for name, given in by_mode.items()}
     drawn = policy.step(x, action_mask=mask, value=value)
     library.choose("torch")
-    assert OnePass.of(policy, value) is None
+    assert policy.one_pass(value) is None
     for name, given in by_mode.items():
         expected = policy.step(x, action_mask=mask, value=value, **given)
         np.testing.assert_array_equal(found[name].action, expected.action)
@@ -266,10 +265,10 @@ def test_a_segment_gives_the_actions_of_its_steps_and_torch_their_extras(network
 def test_torch_acts_where_actions_are_not_one_discrete_or_an_explorer_draws_them() -> None:
     policy = policy_of()
     policy.behaviour = {"epsilon": 0.5}
-    assert OnePass.of(policy, True) is None
+    assert policy.one_pass(True) is None
     for actions in (MultiDiscrete([2, 3]), Box(-1, 1, (2,)), Dict(a=Discrete(2), b=Discrete(3))):
         other = build_policy({}, OBSERVATIONS, actions, 1)
-        assert OnePass.of(other, True) is None
+        assert other.one_pass(True) is None
         assert other.step(np.zeros((3, 5), np.float32)).extras["value"].shape == (3,)
 
 
