@@ -113,8 +113,10 @@ class ActorCritic(Network):
 
     def _perceptron(self) -> tuple[nn.Module, MLP] | None:
         """Return the encoder of a shared trunk without a core, for one action, where it is a perceptron."""
+        if len(self.trunks) > 1 or not self._heads.bare or not self._is_just(ActorCritic):
+            return None
         trunk = self._trunk(self._policy_trunk)
-        return trunk.encoder.perceptron() if len(self.trunks) == 1 and trunk.core is None and self._heads.bare else None
+        return trunk.encoder.perceptron() if trunk.core is None else None
 
     def _run(self, run: Callable[[Trunk, Memory], tuple[Tensor, Memory]], memory: Memory) -> tuple[Outputs, Memory]:
         features: dict[str, Tensor] = {}

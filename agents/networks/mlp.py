@@ -80,9 +80,11 @@ class MLPActorCritic(Network):
         return None if self.value_trunk is None else cast(nn.Linear, self.value_trunk.layers[-1])
 
     def perceptrons(self, value: bool) -> Perceptrons | None:
-        if not self._heads.bare:
+        if not self._heads.bare or not self._is_just(MLPActorCritic):
             return None
         policy, other = self.policy_trunk, self.value_trunk
+        if type(policy) is not MLP or type(other) not in (MLP, type(None)):  # put there by somebody
+            return None
         if not value or other is None:
             return Perceptrons(policy.native, policy.weights(), None, [])
         return Perceptrons(policy.native, policy.weights(), other.native, other.weights())

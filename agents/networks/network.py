@@ -106,6 +106,10 @@ class Network(nn.Module):
         """Return the perceptrons that this network is, with its value or without; None where it is anything else."""
         return None
 
+    def _is_just(self, kind: type[Network]) -> bool:
+        """Return True for one of this very class, none of whose methods somebody has replaced."""
+        return type(self) is kind and not {"step", "act", "value"} & self.__dict__.keys()
+
     def flattened(self, observation: Leaves) -> Tensor:
         """Return what `perceptrons` take, float32 [N, inputs]."""
         raise NotImplementedError
