@@ -17,6 +17,7 @@ from typing import Any
 import redis
 from celery import Celery
 from celery.app.trace import build_tracer
+from celery.apps import worker as worker_app
 from celery.backends.base import COMPRESSED_PAYLOAD_MAGIC
 from celery.backends.redis import RedisBackend, ResultConsumer
 from celery.concurrency.base import BasePool
@@ -78,6 +79,12 @@ def use_transport(scheme: str, path: str) -> None:
 
 
 # celery
+
+
+def log_shutdowns(log: Callable[[str], object]) -> None:
+    """Have Celery's worker give what it would print when it is told to stop to `log`, in this process."""
+    worker_app.safe_say = lambda message, *_: log(message)
+
 
 CONFIRMED_WITHIN = 30.0  # s that Redis has to confirm subscriptions to results; later they are taken for confirmed
 COMPRESSED_RESULT: bytes = COMPRESSED_PAYLOAD_MAGIC  # the first bytes of a stored result that is compressed

@@ -13,7 +13,9 @@ from celery import signals
 from celery.exceptions import CPendingDeprecationWarning, Reject, SecurityWarning
 
 from tasks.app import RunApp
+from tasks.compat import log_shutdowns
 from tasks.worker.pool import OneThreadPool, stop_worker
+from warren import log_fields
 
 # Celery warns of root and pickle, which no Warren app accepts, and at each lost connection of changes in its version 6.
 SILENCED = (SecurityWarning, CPendingDeprecationWarning)
@@ -72,11 +74,18 @@ def run_worker(worker: Any, on_ready: Callable[[], object], on_stopping: Callabl
     return int(worker.exitcode or 0)
 
 
-def log_to_stderr(level: str) -> None:
-    """Write one line a log record to standard error, which the launcher sends to the process's log file."""
+def log_to_stderr(level: str, log_format: str = "text") -> None:
+    """Write one line a log record to standard error, which the launcher sends to the process's log file.
+
+    `log_format`: "text", or "json": an object a line (see warren.log_fields).
+    """
     logging.basicConfig(
         stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
     )
+    if log_format == "json":
+        logging.getLogger().handlers[0].setFormatter(log_fields.JsonFormatter())
+        log_fields.log_uncaught()
+        log_shutdowns(logging.getLogger("celery.apps.worker").info)
     for noisy in NOISY:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("celery.app.trace").addFilter(without_traceback_of_reject)

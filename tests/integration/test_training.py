@@ -1,8 +1,10 @@
 """The main job from end to end, on real servers."""
 
 import json
+import re
 import signal
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,8 +77,13 @@ def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
     tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
 ) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
-    with TrainingRun(tmp_path, "env.goal=null", **urls) as run:
+    with TrainingRun(tmp_path, "env.goal=null", "metrics.port=0", "log_format=json", **urls) as run:
         run.after_updates(3)
+        (url,) = re.findall(r"metrics for Prometheus: (\S+)", run.output)
+        with urllib.request.urlopen(url, timeout=30) as reply:
+            told = reply.read().decode()
+        assert 'warren_process_answers{process="actor-1"} 1.0' in told and "warren_dead_letters 0.0" in told
+        assert re.search(r'warren_learner_updates_total{player="main",process="learner"} [1-9]', told)
         name, processes = run.name, [run.role(role) for role in ("learner", "actor-0", "actor-1")]
         run.process.send_signal(signal.SIGINT)
         assert run.wait(30) == 130
@@ -86,6 +93,10 @@ def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
     stopped = json.loads((run.folder / "outcome.json").read_text())
     updates = run.metrics()
     assert stopped["state"] == "stopped"
+    for name in ("learner", "actor-0"):
+        lines = [json.loads(line) for line in (run.folder / "logs" / f"{name}.log").read_text().splitlines()]
+        assert lines and {line["run"] for line in lines[1:]} == {run.name}, lines
+        assert {line["role"] for line in lines[1:]} == {name.partition("-")[0]} and lines[-1]["version"] >= 3
     assert stopped["steps"] == updates[-1]["steps"]
 
     with TrainingRun(tmp_path, f"resume={run.folder}", f"total_steps={stopped['steps'] + 5_000}", **urls) as again:

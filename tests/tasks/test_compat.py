@@ -20,6 +20,7 @@ import redis
 from amqp.transport import TCPTransport
 from celery import Celery
 from celery.app.control import Control
+from celery.apps import worker as worker_app
 from celery.concurrency.base import BasePool, apply_target
 from celery.worker import loops
 from celery.worker import state as worker_state
@@ -40,6 +41,18 @@ from tasks.topology import Topology
 def test_kombu_a_scheme_is_opened_by_the_transport_that_was_named_for_it():
     compat.use_transport("amqp-of-a-test", "kombu.transport.memory:Transport")
     assert type(Connection("amqp-of-a-test://").transport).__module__ == "kombu.transport.memory"
+
+
+# celery
+
+
+def test_celery_what_a_worker_prints_at_its_stop_is_logged(monkeypatch):
+    assert "safe_say(f'worker: {how} shutdown (MainProcess)'" in inspect.getsource(worker_app)
+    monkeypatch.setattr(worker_app, "safe_say", worker_app.safe_say)
+    said: list[str] = []
+    compat.log_shutdowns(said.append)
+    worker_app.safe_say("worker: Warm shutdown (MainProcess)", sys.__stdout__)
+    assert said == ["worker: Warm shutdown (MainProcess)"]
 
 
 # py-amqp

@@ -60,7 +60,8 @@ def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
     schema = of_file(PLACE / "schema.py")
     found = dict(schema["Config"])
     tables = [("broker", schema["BrokerConfig"]), ("env", schema["EnvConfig"]), ("gateway", schema["GatewayConfig"])]
-    tables.append(("evaluation", schema["EvaluationConfig"]))
+    watching = of_file(PLACE / "watching.py")
+    tables += [("evaluation", watching["EvaluationConfig"]), ("metrics", watching["MetricsConfig"])]
     tables.append(("replay", of_file(PLACE / "replay_settings.py")["ReplayConfig"]))
     tables.append(("imitation", of_file(PLACE / "imitation.py")["ImitationConfig"]))
     tables.append(("league", of_file(PLACE / "league.py")["LeagueConfig"]))

@@ -16,7 +16,7 @@ from workers.config.overrides import options_of_group
 from workers.config.schema import CONF
 
 # Settings that a role reads from its own command line, beside its number and device. All others are the run's.
-EVERY_ROLE = ("run", "broker.*", "log_level", "grace")
+EVERY_ROLE = ("run", "broker.*", "log_level", "log_format", "metrics.*", "grace")
 OF_FOLDER = ("folder", "project", "trial")
 OF_ROLE = {
     "learner": ("player", "learner_threads", "compile", "restore"),

@@ -17,7 +17,8 @@ NOT_READ = (
     "total_steps", "seconds", "learners", "allreduce", "compression", "top_k", "on_rank_loss", "actor_device",
     "deterministic", "restarts", "fork", "grace", "round_timeout", "flower_*", "event_rate", "task_events",
     "middleware", "hosts", "hosts.*", "host", "league_workers", "evaluators", "restore", "broker", "broker.*", "run",
-    "gateway.*", "evaluation.*", "replay", "replay.*", "env.goal", "env.goal_episodes", "league.goal",
+    "gateway.*", "evaluation.*", "replay", "replay.*", "env.goal", "env.goal_episodes", "league.goal", "metrics.*",
+    "log_format",
 )  # fmt: skip
 
 

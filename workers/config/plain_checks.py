@@ -17,7 +17,7 @@ from envs.one_agent import gamecore_actors
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
 from warren.user_code import builder
-from workers.config import applicable, hosts, imitation, roles
+from workers.config import applicable, hosts, imitation, roles, watching
 from workers.config.flower_login import missing_login
 from workers.config.gateway_checks import missing_packages, wrong_values
 from workers.config.roles import Keeps, Role
@@ -74,6 +74,8 @@ def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str
         yield from _folder(config)
     if role == "train":
         yield from _servers(config)
+    if config.metrics.port and config.metrics.port < 65536 and role == "train":
+        yield from _port("metrics.port", config.metrics.port, config.metrics.address)
     if config.flower_port is not None and role == "train":
         yield from _port("flower_port", config.flower_port, config.flower_address)
         if problem := missing_login(config.flower_address):
@@ -107,6 +109,7 @@ def _numbers(config: Config) -> Iterator[str]:
         yield from _learners(config)
     if config.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         yield f"log_level: {config.log_level!r} is not one of DEBUG, INFO, WARNING, ERROR"
+    yield from watching.problems(config.metrics, config.log_format)
 
 
 def _learners(config: Config) -> Iterator[str]:

@@ -20,6 +20,7 @@ from workers.config import groups
 from workers.config.imitation import ImitationConfig
 from workers.config.replay_settings import ReplayConfig
 from workers.config.roles import ROLES
+from workers.config.watching import EvaluationConfig, MetricsConfig
 
 if TYPE_CHECKING:
     import envs
@@ -120,15 +121,6 @@ class GatewayConfig:
 
 
 @dataclass
-class EvaluationConfig:
-    """Settings of the evaluator of a run without a league, which plays whole episodes beside training."""
-
-    every: int | None = None  # environment steps between two evaluations of the newest weights; null: none
-    episodes: int = 10  # of each evaluation: by the likeliest actions, from the same seeds every time
-    keep_best: bool = False  # keep the weights of the best evaluation in the run's folder `best`
-
-
-@dataclass
 class Config:
     """The settings of one run. Defaults here are for any environment; conf/ sets the rest."""
 
@@ -185,6 +177,7 @@ class Config:
     event_rate: float | None = None
     task_events: bool = False  # task events, for Flower; on by itself when flower_port is set
     log_level: str = "INFO"  # of the logs of all processes: DEBUG, INFO, WARNING, ERROR
+    log_format: str = "text"  # of the logs of all processes: text; or json, an object a line with run, role, version
 
     # Your code around each call of the run's services (served sampling, leagues): file.py:NAME or module:NAME each.
     middleware: list[str] = field(default_factory=list)
@@ -212,6 +205,7 @@ class Config:
     algorithm: dict[str, Any] = fixed(default_factory=dict)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from workers.launch.monitor import Health, Monitor
@@ -20,6 +21,8 @@ class HealthCheck:
         self._monitor, self._supervisor, self._watch = monitor, supervisor, watch
         self._stalls, self._answering = Stalls(), Answering(app, self._expected_to_answer)
         self._newest, self._due = Health(""), 0.0
+        self.steps: Mapping[str, int] = {}  # player -> steps, at the newest check
+        self.excused: Mapping[str, str] = {}  # players that rightly make none
 
     def start(self) -> None:
         """Start to ask roles for a sign of life during stalls."""
@@ -38,6 +41,7 @@ class HealthCheck:
 
     def _check(self, note: str) -> Health:
         steps, excused = self._monitor.steps(), self._monitor.excused()
+        self.steps, self.excused = steps, excused
         standing = self._stalls.poll(steps)
         troubles = [*self._watch.away(), *self._supervisor.troubles()]
         self._answering.want(any(player not in excused for player in standing))

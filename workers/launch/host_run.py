@@ -26,6 +26,7 @@ from workers.launch.processes.failure_log import Entry, FailureLog
 from workers.launch.processes.interrupts import KILLED, Interrupts
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import RunSpec
+from workers.launch.watching.host_metrics import HostMetrics
 from workers.launch.watching.server_watch import ServerWatch
 from workers.servers.forks import Forks
 from workers.servers.process import Child
@@ -66,6 +67,10 @@ class HostRun:
         self.depths = Depths(app, topology)
         self.watch = ServerWatch(app, found.redis_url, self.depths)
         environment = {**found.environment(), "WARREN_RUN": spec.run}
+        self._metrics: HostMetrics | None = None
+        if spec.metrics is not None:
+            self._metrics = HostMetrics(folder.path, app, topology)
+            environment |= self._metrics.environment
         self.failures = FailureLog(folder.path, say)
         self.supervisor = Supervisor(
             folder.path, environment, spec.restarts, say, self.watch.excuses, lambda: bool(self.watch.away()), forks,
@@ -123,6 +128,9 @@ class HostRun:
             self._scaling.start()
         self.watch.start()
         self.health.start()
+        if self._metrics is not None and self.spec.metrics is not None:
+            url = self._metrics.start(*self.spec.metrics, self.supervisor, self.watch, self.health)
+            self.say(f"metrics for Prometheus: {url}")
 
     def _start_phase(self, phase: int) -> None:
         for spec in self.spec.processes:
@@ -208,6 +216,8 @@ class HostRun:
         """Stop all processes, tell the other hosts, remove the run; the outcome is written whatever fails."""
         try:
             self.health.stop()
+            if self._metrics is not None:
+                self._metrics.stop()
             if outcome.state != "superseded":
                 self._quietly("the end was not announced", lambda: self._announce(outcome))
             if self._scaling is not None:

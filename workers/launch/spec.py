@@ -74,6 +74,7 @@ class RunSpec:
     `hosts`: all hosts, the leader first. `waits_for_hosts`: phase 1 starts only when all of them have joined.
     `join_command`: the command for another host, with {host} for its name. `card`: facts of the run for hosts that
     join and for `python -m workers.runs`. `sweep`: the name may be that of an earlier run.
+    `metrics`: the address and port of this launcher's endpoint for Prometheus.
     """
 
     kind: str  # "training", "league" or "services"
@@ -91,6 +92,7 @@ class RunSpec:
     join_command: str = ""
     card: Mapping[str, object] = field(default_factory=dict)
     sweep: bool = False
+    metrics: tuple[str, int] | None = None
 
     @property
     def finite(self) -> bool:

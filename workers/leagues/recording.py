@@ -83,7 +83,12 @@ class MatchRecorder:
         try:
             return expected_score(*self._ratings(match.home, match.away))
         except (redis.RedisError, LeagueError) as error:
-            logger.warning("could not read ratings to see whether match %s is an upset: %s", match.id, error)
+            logger.warning(
+                "could not read ratings to see whether match %s is an upset: %s",
+                match.id,
+                error,
+                extra={"match": match.id},
+            )
             return None
 
     def counted(self, match: Match, result: MatchResult, outcomes: str, expected: float | None) -> None:

@@ -104,6 +104,9 @@ class LeagueService(Worker):
             reports = self.store.report_many([calls[index][:2] for index in alike], by)
             for index, found in zip(alike, reports, strict=True):
                 answers[index] = list(found)
+        if logger.isEnabledFor(logging.DEBUG):
+            for (match, *_), answer in zip(calls, answers, strict=True):
+                logger.debug("match %s: %s", match, answer, extra={"match": match})
         return answers
 
     @service

@@ -148,12 +148,12 @@ class LeagueStream:
             turn.failures += 1
             if turn.failures >= FAILURES:
                 raise
-            logger.error("%s; making the games of %s anew, once", error, name)
+            logger.error("%s; making the games of %s anew, once", error, name, extra={"player": name})
             self._host.leave_matches(home)
             return
         except (WarrenError, redis.RedisError) as error:
             if not self._stopping.is_set():
-                logger.warning("could not play for %s, trying again: %s", name, error)
+                logger.warning("could not play for %s, trying again: %s", name, error, extra={"player": name})
             return
         turn.play_at, turn.failures, turn.deferred = 0.0, 0, ""
         self._turns.had(name, payload["trajectory"]["terminated"].size)
@@ -162,4 +162,4 @@ class LeagueStream:
     def _defer(self, name: str, why: str) -> None:
         if why != self._turn_states[name].deferred:
             self._turn_states[name].deferred = why
-            logger.info("player %s: waiting: %s", name, why)
+            logger.info("player %s: waiting: %s", name, why, extra={"player": name})

@@ -11,16 +11,18 @@ import torch
 
 from agents.trajectories import requested
 from tasks.worker.pool import stop_worker
+from warren.log_fields import tell
 from workers.config import roles
 from workers.config.run_names import run_folder
 from workers.config.schema import Config, to_yaml
 from workers.learning.allreduce.ranks import Ranks
 from workers.learning.learner_role import LearnerRole
-from workers.learning.place import lease_of, ranks_of
+from workers.learning.place import lease_of, name_of, ranks_of
 from workers.learning.plain import plain_trainer
 from workers.learning.trainer import Trainer
 from workers.runtime import run_settings
 from workers.runtime.facts import publish_run_facts
+from workers.runtime.metrics_endpoint import served
 from workers.runtime.role import enter
 from workers.runtime.run_status import Ending, verdict
 from workers.runtime.session import PLAYER, Session
@@ -71,7 +73,10 @@ def train(config: Config, session: Session, player: str, make: Callable[[Ranks |
     publish_run_facts(session, requested(learner.trainer.algorithm.needs.fields))
     lease.hold(learner.ended, learner.give_up)
     try:
-        status = learner.work()
+        name = name_of(config, "learner" if config.league is None else f"learner-{player}")
+        tell(process=name, player=player, version=learner.trainer.progress.version)
+        with served(config, roles.LEARNER.name, name, learner.trainer.outlets.samples, session.app):
+            status = learner.work()
     finally:
         learner.end()
         learner.trainer.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from agents import checkpoints
 from agents.trajectories import Trajectory
 from tasks.worker.running import acknowledge_after
 from warren.errors import BrokerError
+from warren.log_fields import tell
 from workers.config.schema import Sampling
 from workers.learning.attempts import Attempts
 from workers.learning.metrics import MetricsLog
@@ -21,6 +22,7 @@ from workers.learning.publisher import Publisher
 from workers.learning.recorder import Recorder
 from workers.learning.replay_source import ReplaySource
 from workers.learning.settlement import Settlement
+from workers.runtime.metrics_endpoint import Sample, of_learner, of_stages
 from workers.runtime.observation_sample import FILE as RECORDED
 from workers.runtime.observation_sample import ObservationSample
 from workers.runtime.session import Session
@@ -46,6 +48,7 @@ class Outlets:
         self.recorder = Recorder(self.timing)
         self.settlement = Settlement(session)
         self._metrics: MetricsLog | None = None
+        self.newest: tuple[dict[str, Any], dict[str, float]] | None = None  # figures and losses of the last update
         self._checkpoint_at = time.monotonic() + self._config.checkpoint_every
         self._status_at = 0.0
         self._replay: ReplaySource | None = None
@@ -135,12 +138,20 @@ class Outlets:
     def write_metrics(self) -> None:
         """Write a line of metrics, soon."""
         figures, losses = self._state.progress.figures(), self._state.progress.losses
+        self.newest = figures, dict(losses)
+        tell(version=figures["version"])
 
         def write() -> None:
             if self._metrics is not None:
                 self._metrics.write(figures, losses)
 
         self.recorder.do("write the metrics", write, may_fail=True)
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield this learner's metrics for Prometheus; may be called from any thread."""
+        yield from of_stages(self.timing.shares())
+        if (newest := self.newest) is not None:
+            yield from of_learner(self._state.recipe.player, *newest, self.recorder.trouble)
 
     def fire_status(self, state: str = "training", always: bool = False, waiting: str | None = None) -> None:
         """Tell whoever watches how far training is, a few times per second at most, and what it waits for."""

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,7 @@ from agents import Policy, build_policy, devices
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import WEIGHTS
 from warren.errors import ConfigurationError, WarrenError
+from warren.log_fields import tell
 from workers.config import roles
 from workers.config.schema import Config
 from workers.rollout.actor_process import ActorProcess, live_as_actor
@@ -37,6 +38,7 @@ from workers.rollout.separate_samplers import SeparateSamplers
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
 from workers.runtime.connect import servers_are_remote
+from workers.runtime.metrics_endpoint import Sample
 from workers.runtime.role import enter
 from workers.runtime.session import PLAYER, Session, source_name
 from workers.runtime.timing import Timing
@@ -77,6 +79,10 @@ class ActorRole(ActorProcess):
         self._bound = SegmentsWaiting(session)
         self.pace = Pace(self._bound.share)
         session.app.task(self.rollout, name="actor.rollout")
+
+    def samples(self) -> Iterator[Sample]:
+        yield from super().samples()
+        yield Sample("warren_weights_version", self.weights.version, {"player": PLAYER})
 
     def _make_sampler(self) -> ClosableSampler:
         if self.config.deterministic:
@@ -173,6 +179,7 @@ class ActorRole(ActorProcess):
         if newest is not None:
             stamp, tensors = newest
             self.sampler.load(tensors, stamp["version"], stamp.get("behaviour"))
+            tell(version=stamp["version"])
 
     def on_weights(self, payload: dict[str, Any]) -> None:
         """Take weights that were published."""

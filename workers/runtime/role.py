@@ -8,7 +8,7 @@ def run(config: Config) -> int:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,12 +19,14 @@ from tasks.middleware import install
 from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError
+from warren.log_fields import tell
 from workers.config import middleware
 from workers.config.roles import Role
 from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.runtime.connect import connect
 from workers.runtime.ended import follow_run
+from workers.runtime.metrics_endpoint import Sample, of_stages, served
 from workers.runtime.run_status import OVER
 from workers.runtime.session import Session
 from workers.runtime.standing import standing
@@ -47,6 +49,12 @@ class RoleProcess:
     def handlers(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
         """Return a handler for each event to subscribe to, besides the status of the run."""
         return {}
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield this role's own metrics; may be called from any thread."""
+        timing = getattr(self, "timing", None)
+        if timing is not None:
+            yield from of_stages(timing.shares())
 
     def catch_up(self) -> None:
         """Read what events told while this process was not subscribed; called after each connection to the broker."""
@@ -73,7 +81,8 @@ def enter(config: Config, role: Role, *, torch_threads: int | None = None, cache
     verify(config, role=role.name)
     if config.middleware:
         install(*middleware.made(config.middleware))
-    log_to_stderr(config.log_level)
+    log_to_stderr(config.log_level, config.log_format)
+    tell(run=config.run, role=role.name)
     choose(config.perceptrons)
     if torch_threads is not None:
         torch.set_num_threads(torch_threads)
@@ -95,11 +104,13 @@ def live(
     session.declare()
     with standing(session, role, stopping) as config:
         process, name = make(config), f"{role.name}-{getattr(config, role.id)}"
+        tell(process=name)
         subscription = follow_run(
             session, name, process.stop, process.over_at, handlers=process.handlers(), catch_up=process.catch_up
         )
         try:
-            status = process.work(name)
+            with served(config, role.name, name, process.samples, session.app):
+                status = process.work(name)
         finally:
             process.leave()
             subscription.stop()

@@ -21,8 +21,8 @@ from workers.runtime.session import Session
 OWN = ("actor_id", "env_runner_id", "learner_id", "league_id", "evaluator_id", "player", "run", "broker")
 LOCAL = (
     "folder", "project", "trial", "device", "actor_device", "learner_threads", "compile", "perceptrons", "gateway",
-    "flower_port", "flower_address", "log_level", "restarts", "fork", "grace", "restore", "host", "task_events",
-    "event_rate",
+    "flower_port", "flower_address", "log_level", "log_format", "metrics", "restarts", "fork", "grace", "restore",
+    "host", "task_events", "event_rate",
 )  # fmt: skip
 MISSING = "nothing"  # what a setting is that is not there
 
@@ -55,7 +55,7 @@ def joined(role: str, config: Config, said: Collection[str]) -> Config:
     """
     if config.run is None or None in given_urls(config):
         return config  # the role says so, with all else that is wrong
-    log_to_stderr(config.log_level)
+    log_to_stderr(config.log_level, config.log_format)
     _, redis_url = connect(config)
     client = lease.connect(redis_url)
     try:

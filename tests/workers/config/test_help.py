@@ -11,7 +11,8 @@ import pytest
 
 from workers.config import described, help, roles
 from workers.config.league import LeagueConfig
-from workers.config.schema import BrokerConfig, Config, EnvConfig, EvaluationConfig, GatewayConfig
+from workers.config.schema import BrokerConfig, Config, EnvConfig, GatewayConfig
+from workers.config.watching import EvaluationConfig, MetricsConfig
 
 
 def said(role: str, *overrides: str) -> dict[str, str]:
@@ -20,11 +21,12 @@ def said(role: str, *overrides: str) -> dict[str, str]:
     return {line.split()[0]: line for line in text.splitlines() if line.strip()}
 
 
-@pytest.mark.parametrize("kind", [Config, BrokerConfig, EnvConfig, EvaluationConfig, GatewayConfig])
+@pytest.mark.parametrize("kind", [Config, BrokerConfig, EnvConfig, EvaluationConfig, GatewayConfig, MetricsConfig])
 def test_every_setting_of_the_schema_says_what_it_means(kind: type) -> None:
-    texts = described.of_file(Path(described.PLACE / "schema.py"))[kind.__name__]
+    file = f"{kind.__module__.rpartition('.')[2]}.py"
+    texts = described.of_file(Path(described.PLACE / file))[kind.__name__]
     # Tables, whose settings are listed one by one:
-    tables = {"broker", "env", "network", "algorithm", "gateway", "evaluation", "imitation", "replay"}
+    tables = {"broker", "env", "network", "algorithm", "gateway", "evaluation", "imitation", "metrics", "replay"}
     assert [one.name for one in fields(kind) if not texts[one.name] and one.name not in tables] == []
 
 

@@ -143,6 +143,7 @@ def _join(config: Config, forks: Forks | None) -> int:
         except (KeyError, ValueError, TypeError) as error:
             raise ConfigurationError(f"run: {config.run} is not a training run or a league: {error}") from None
         led = replace(led, host=config.host, grace=config.grace, log_level=config.log_level, fork=config.fork)
+        led = replace(led, log_format=config.log_format, metrics=config.metrics)
         if config.host not in led.hosts:
             listed = ", ".join(led.hosts) or "none"
             raise ConfigurationError(

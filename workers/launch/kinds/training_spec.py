@@ -41,6 +41,7 @@ def compiled(config: Config, folder: Path) -> RunSpec:
         join_command=f"python -m workers.train run={config.run} host={{host}}",
         card={"kind": kind, "config": to_yaml(replace(config, host=None)), "folder": str(folder.resolve())},
         sweep=bool(config.hosts),
+        metrics=None if config.metrics.port is None else (config.metrics.address, config.metrics.port),
     )
 
 

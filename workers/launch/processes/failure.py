@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from warren.log_fields import as_text
 from warren.user_code import is_users
 from workers.servers.process import READ
 
@@ -44,7 +45,7 @@ def failure_in(text: str) -> Failure | None:
     found: Failure | None = None
     in_traceback = False
     remote = ""  # the failure of a called service, whose traceback follows
-    for line in text.splitlines():
+    for line in as_text(text).splitlines():
         if line.startswith("Traceback (most recent call last)"):
             frames, in_traceback = frames if remote else [], True
         elif match := _FRAME.fullmatch(line):

@@ -99,6 +99,10 @@ class ServerWatch:
         """Return a text for each server that is away, with the time since then."""
         return [f"{server.name} is away for {server.away_for:.0f} s" for server in self._servers if server.away_for]
 
+    def away_for(self) -> dict[str, float]:
+        """Return server -> s for which it has been away, 0 while it answers."""
+        return {server.name: server.away_for for server in self._servers}
+
     def depths_now(self) -> dict[str, int]:
         """Return the present lengths of the queues; empty if unknown. Call `stop` before."""
         broker = self._servers[1]

@@ -1,0 +1,33 @@
+"""Settings of what watches a run: evaluations beside it, metrics for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LOG_FORMATS = ("text", "json")
+
+
+@dataclass
+class EvaluationConfig:
+    """Settings of the evaluator of a run without a league, which plays whole episodes beside training."""
+
+    every: int | None = None  # environment steps between two evaluations of the newest weights; null: none
+    episodes: int = 10  # of each evaluation: by the likeliest actions, from the same seeds every time
+    keep_best: bool = False  # keep the weights of the best evaluation in the run's folder `best`
+
+
+@dataclass
+class MetricsConfig:
+    """Settings of the endpoint for Prometheus, of a launcher with all of its processes or of a role by itself."""
+
+    port: int | None = None  # of /metrics for Prometheus; 0: any that is free; null: nothing listens
+    address: str = "127.0.0.1"  # what it listens on; 0.0.0.0: whoever reaches this machine can read it
+
+
+def problems(metrics: MetricsConfig, log_format: str) -> Iterator[str]:
+    """Yield a sentence for each value that is none."""
+    if metrics.port is not None and not 0 <= metrics.port < 65536:
+        yield f"metrics.port: {metrics.port} is not a port; it must be from 1 to 65535, 0 for any that is free, or null"
+    if log_format not in LOG_FORMATS:
+        yield f"log_format: {log_format!r} is not one of {', '.join(LOG_FORMATS)}"
