@@ -160,9 +160,16 @@ class TurnVectorEnv(ABC):
 
     def by_team(self, returns: np.ndarray) -> np.ndarray:
         """Return what each team got a player on average, float32 [K, teams], of `returns` float32 [K, P]."""
-        if len(self.teams) == self.players:
-            return returns
-        return np.stack([returns[:, team].mean(axis=1) for team in self.teams], axis=1)
+        return team_returns(returns, self.teams)
+
+    def gained(self, returns: np.ndarray, team: int = 0) -> np.ndarray:
+        """Return what `team` got a player, float32 [K], of `returns` float32 [K, P].
+
+        Where two teams' returns do not cancel, half of what it got more than the other.
+        """
+        by_team = np.roll(self.by_team(returns), -team, axis=1)
+        gained: np.ndarray = decided_by(by_team, self.zero_sum)[:, 0]
+        return gained
 
     def text(self, index: int) -> str:
         """Return the knowledge of the player to move in game `index`, as text; by default the observation array."""
@@ -231,6 +238,24 @@ class TurnVectorEnv(ABC):
         self.__finished.append(FinishedGames(ended, returns, self.__steps - self.__began[ended]))
         self.__returns[ended] = 0
         self.__began[ended] = self.__steps
+
+
+def team_returns(returns: np.ndarray, teams: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return what each of `teams` got a player on average, float32 [K, teams], of `returns` float32 [K, P]."""
+    if len(teams) == returns.shape[1]:  # each player is a team of its own, in their order
+        return returns
+    return np.stack([returns[:, list(team)].mean(axis=1) for team in teams], axis=1)
+
+
+def decided_by(returns: np.ndarray, zero_sum: bool) -> np.ndarray:
+    """Return what says who won, of the returns of teams float32 [K, T], the home one's first.
+
+    Of two teams float32 [K, 1], what it gained: its return, or half of the difference where that is not zero-sum. Of
+    more teams all returns, by which they are placed.
+    """
+    if returns.shape[1] != PLAYERS:
+        return returns
+    return returns[:, :1] if zero_sum else (returns[:, :1] - returns[:, 1:]) / 2
 
 
 TwoPlayerVectorEnv = TurnVectorEnv  # its name since there were games of two players alone

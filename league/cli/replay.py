@@ -30,13 +30,21 @@ from league.state.replay import Comparison, Entries, before, fold, read_file, re
 from warren.errors import LeagueError
 from warren.progress import shown
 
-COLUMNS = ("player", "kind", "elo", "skill", "games", "win_rate", "steps", "state", "provisional")
+STRENGTH = ("strength", "strength_lower", "strength_upper")
+COLUMNS = ("player", "kind", "elo", "skill", *STRENGTH, "games", "win_rate", "steps", "state", "provisional")
 
 
 def standings(state: LeagueState, skills: Skills) -> list[dict[str, Any]]:
-    """Return the standings of league.show with each player's skill, without removed players."""
+    """Return the standings of league.show, without removed players, with skills: strengths and their intervals."""
     rows = [row for row in overview.standings(state) if row["state"] != "removed"]
-    skilled = [{**row, "skill": round(skills[row["player"]].ordinal, 2)} for row in rows]
+    skilled = []
+    for row in rows:
+        skill = skills[row["player"]]
+        lower, upper = skill.interval()
+        skilled.append(
+            {**row, "skill": round(skill.ordinal, 2), "strength": round(skill.mu, 2)}
+            | {"strength_lower": round(lower, 2), "strength_upper": round(upper, 2)}
+        )
     return [{name: row[name] for name in COLUMNS} for row in skilled]
 
 
@@ -119,6 +127,9 @@ def _standings_table(rows: list[dict[str, Any]], width: int) -> Table:
         ">win rate": ["" if row["win_rate"] is None else f"{row['win_rate']:.3f}" for row in rows],
         ">Elo": [f"{row['elo']:.0f}{'?' if row['provisional'] else ' '}" for row in rows],
         ">skill": [f"{row['skill']:.2f}" for row in rows],
+        ">strength, 95 %": [
+            f"{row['strength']:.1f} ({row['strength_lower']:.1f} to {row['strength_upper']:.1f})" for row in rows
+        ],
         ">steps": [f"{row['steps']:,}" if row["steps"] else "" for row in rows],
     }
     return table(columns, width, ("kind", ">games", ">steps"))

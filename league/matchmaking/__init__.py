@@ -15,6 +15,7 @@ from league.matchmaking.base import (
     Target,
     by_pfsp,
     choose,
+    choose_all,
     distribution,
     in_seat,
     kind_of,
@@ -27,6 +28,7 @@ from league.matchmaking.base import (
 from league.matchmaking.best_response import BestResponse
 from league.matchmaking.pbt import PbtElo, PbtPsro
 from league.matchmaking.psro import Psro
+from league.matchmaking.sides import facing, side_of
 from league.matchmaking.simple import Champion, Fixed, Pfsp, Random, SelfPlay, Softmax
 
 __all__ = [
@@ -53,12 +55,15 @@ __all__ = [
     "Target",
     "by_pfsp",
     "choose",
+    "choose_all",
     "distribution",
+    "facing",
     "in_seat",
     "kind_of",
     "names_of",
     "only",
     "rivals_of",
     "seat_of",
+    "side_of",
     "weighted",
 ]

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from league.matchmaking.sides import facing, side_of
 from league.matchmaking.view import Player, View
 from league.rules.pfsp import NEGLIGIBLE, pfsp
 from league.rules.run_share import RunShare, Steps, parse_steps, reached
@@ -105,6 +106,9 @@ class Kind:
     # Whether it chooses by the returns of evaluators' games, which are not in the stream.
     needs_returns: ClassVar[bool] = False
 
+    # Whether its players may take one side alone (sides.py): not where all players are measured against each other.
+    takes_a_side: ClassVar[bool] = True
+
     # Its options that are steps; each may be a share of the run instead: "2%".
     counted_in_steps: ClassVar[tuple[str, ...]] = ("snapshot_every",)
 
@@ -114,6 +118,9 @@ class Kind:
     # The unit of the shares of opponents: "decisions" that the player learns from, or "matches", as most publications
     # have it. A match against itself gives twice as many decisions as another, since it learns from both seats.
     shares: str = DECISIONS
+
+    # The team that it takes in each game, and learns for alone; None: every one in turn.
+    side: int | None = None
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         """Yield the ways in which `me` finds its next opponent; their probabilities, in `shares`, sum to 1.
@@ -174,9 +181,25 @@ def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
     problems = made.problems()
     if made.shares not in (DECISIONS, MATCHES):
         problems.append(f"shares={made.shares!r} is not {DECISIONS!r} or {MATCHES!r}")
+    problems += _side_problems(made)
     if problems:
         raise ConfigurationError([f"{name}: {problem}" for problem in problems])
     return made
+
+
+def _side_problems(kind: Kind) -> list[str]:
+    """Return why players of `kind` cannot take one side alone, as its option `side` says."""
+    if kind.side is None:
+        return []
+    found = [] if type(kind.side) is int and kind.side >= 0 else [f"side={kind.side!r} is not the number of a team"]
+    if not kind.takes_a_side or kind.needs_returns or kind.wants_looks:
+        found.append(
+            f"side={kind.side} is for kinds that choose by win rates, as main_agent does; a player of this one, or "
+            "with freeze: returns, takes every side"
+        )
+    if getattr(kind, "self_share", 0.0):
+        found.append(f"side={kind.side}: a player of one side cannot meet itself; leave self_share at 0")
+    return found
 
 
 def names_of(kind: type[Kind]) -> frozenset[str]:
@@ -184,8 +207,21 @@ def names_of(kind: type[Kind]) -> frozenset[str]:
     return frozenset(name for name in KINDS if issubclass(KINDS[name], kind))
 
 
-def choose(kind: Kind, view: View, me: Player, rng: np.random.Generator) -> Choice:
-    """Draw the next opponent of `me`. Raises MatchmakingError when there is none."""
+def choose_all(kind: Kind, view: View, me: Player, rng: np.random.Generator, opponents: int) -> list[Choice]:
+    """Draw so many opponents of `me`, each by itself, for the teams after its own. Raises as `choose` does.
+
+    Where `me` takes one side alone the first one's branch says which that opponent takes.
+    """
+    teams, mine = opponents + 1, side_of(me)
+    first, *others = (choose(kind, view, me, rng, place, teams) for place in range(1, teams))
+    if mine is not None:
+        first = first._replace(branch=in_seat(first.branch, (mine + 1) % teams))
+    return [first, *others]
+
+
+def choose(kind: Kind, view: View, me: Player, rng: np.random.Generator, place: int = 1, teams: int = 2) -> Choice:
+    """Draw the next opponent of `me`, for `place` among the teams. Raises MatchmakingError when there is none."""
+    view = facing(view, me, place, teams)
     while True:
         choice = _drawn(kind, view, me, rng)
         # Half of the matches against itself teach as much as all against another would.
@@ -212,6 +248,7 @@ def _drawn(kind: Kind, view: View, me: Player, rng: np.random.Generator) -> Choi
 def distribution(kind: Kind, view: View, me: Player) -> NDArray[np.float64]:
     """Return the probability of each slot to be the opponent in the next match of `me`, (slots,) float64."""
     total = np.zeros(view.roster.slots)
+    view = facing(view, me)
     for branch in kind.branches(view, me):
         if branch.probability <= 0.0:
             continue
@@ -252,6 +289,8 @@ def rivals_of(view: View, me: Player) -> Slots:
         others: Slots = group[group != me.slot]
         if len(others):
             return others
+    if me.slot not in view.roster.by_slot:
+        raise MatchmakingError(f"player {me.name!r} has nobody on another side to play; add a player there")
     return np.array([me.slot], dtype=np.intp)
 
 

@@ -30,6 +30,8 @@ class BestResponse(Psro):
     The gain of each is the evaluators' return of its snapshot.
     """
 
+    takes_a_side: ClassVar[bool] = False
+
     begins_frozen: ClassVar[bool] = False
     counted_in_steps: ClassVar[tuple[str, ...]] = ("snapshot_every", "budget")
 

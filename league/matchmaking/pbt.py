@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,8 @@ class PbtElo(Kind):
     p proportional to the normal density of the expected score around 1/2. At the end of a period one fellow is drawn;
     a player that Elo expects to score below `exploit_below` against it takes over its weights.
     """
+
+    takes_a_side: ClassVar[bool] = False
 
     snapshot_every: int | None = None
     sigma: float = 1.0 / 6.0

@@ -20,6 +20,8 @@ from warren.errors import MatchmakingError, unknown_name
 class SelfPlay(Kind):
     """Always itself, at its newest."""
 
+    takes_a_side: ClassVar[bool] = False
+
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         yield Branch("self_play", 1.0, lambda: only(me.slot))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -79,6 +79,7 @@ class Roster:
         self.version = version
         self._by_name = {player.name: player for player in sorted(players, key=lambda player: player.slot)}
         self._groups: dict[Any, Slots] = {}
+        self._parts: dict[Any, Roster] = {}
 
     def __getitem__(self, name: str) -> Player:
         try:
@@ -94,6 +95,12 @@ class Roster:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def part(self, key: Any, belongs: Callable[[Player], bool]) -> Roster:
+        """Return the players that `belong`, as a roster of their own that is kept by `key`."""
+        if key not in self._parts:
+            self._parts[key] = Roster(filter(belongs, self), self.version)
+        return self._parts[key]
 
     @cached_property
     def by_slot(self) -> dict[int, Player]:

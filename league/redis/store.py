@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from league.matchmaking import choose, kind_of
+from league.matchmaking import choose_all, kind_of
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.event_stream import EventStream
+from league.redis.issued import issued
 from league.redis.reader import RedisView, load
 from league.redis.scripts import Scripts, texts
 from league.redis.texts import pairs, text
@@ -38,7 +39,6 @@ from warren.errors import (
     LeagueError,
     MatchmakingError,
     PlayerError,
-    PlayerUnavailable,
 )
 
 EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog goes quickly, no request waits long
@@ -53,29 +53,9 @@ class Report(NamedTuple):
 
 
 def check_outcomes(match: str, outcomes: str) -> None:
-    """Raise LeagueError for anything that is not one or more of "w", "d" and "l"."""
-    if not outcomes or set(outcomes) - set(OUTCOMES):
+    """Raise LeagueError for anything that is not one or more of "w", "d" and "l", or of places from 0 to 9."""
+    if not outcomes or (set(outcomes) - set(OUTCOMES) and not (outcomes.isascii() and outcomes.isdigit())):
         raise LeagueError(f"outcomes {outcomes!r} of match {match!r}: write one or more of {', '.join(OUTCOMES)}")
-
-
-def issued(match: str, home: str, holder: str, answer: list[str]) -> Match | None:
-    """Return the match that a script's answer tells of; None when the opponent is gone and another may be chosen.
-
-    Raises PlayerUnavailable while `home` is paused, PlayerError when it is gone, LeagueError for a match that ended.
-    """
-    if answer[0] == "issued":
-        home, away, branch, home_generation, away_generation, home_frozen, away_frozen, deadline = answer[1:]
-        return Match(
-            *(match, home, away, branch, holder, int(home_generation), int(away_generation)),
-            *(home_frozen == "1", away_frozen == "1", int(deadline)),
-        )
-    if answer[0] == "paused":
-        raise PlayerUnavailable(f"player {home!r} is paused; ask again once it is resumed")
-    if answer[0] == "ended":
-        raise LeagueError(f"match {match!r} has ended; ask for another with a new id")
-    if answer[1] == home:
-        raise PlayerError(f"player {home!r} does not exist or was removed; ask for matches of another")
-    return None
 
 
 class Store(EventStream):
@@ -217,8 +197,8 @@ class Store(EventStream):
         """Return the league as it is now, as `Views.now` does."""
         return self._views.now(home)
 
-    def request(self, home: str, holder: str, lease: float, match: str | None = None) -> Match:
-        """Issue the next match of `home`: its kind chooses the opponent, `holder` has `lease` s to report or extend.
+    def request(self, home: str, holder: str, lease: float, match: str | None = None, opponents: int = 1) -> Match:
+        """Issue the next match of `home`: its kind chooses the opponents, `holder` has `lease` s to report or extend.
 
         `match` makes a repeated request idempotent: the same id gets the same match. Raises PlayerError when `home`
         does not exist, PlayerUnavailable while it is paused, MatchmakingError when it has nobody to play.
@@ -226,15 +206,18 @@ class Store(EventStream):
         match = match or secrets.token_hex(8)
         for attempt in range(ATTEMPTS):
             view = self._views.recent(home) if attempt == 0 else self.view(home)
-            me = view.roster[home]
-            choice = choose(kind_of(me.kind, me.config), view, me, self.rng)
-            found = self._issue(match, home, choice.opponent.name, choice.branch, holder, lease)
+            found = self._issue(self._chosen(view, match, home, holder, lease, opponents))
             if found is not None:
                 return found
         raise MatchmakingError(f"player {home!r}: {ATTEMPTS} opponents in turn were removed while chosen; ask again")
 
     def request_many(
-        self, homes: Sequence[str], holder: str, lease: float, matches: Sequence[str] | None = None
+        self,
+        homes: Sequence[str],
+        holder: str,
+        lease: float,
+        matches: Sequence[str] | None = None,
+        opponents: int = 1,
     ) -> list[Match]:
         """Issue a match for each of `homes`, with a view for each different player and one round trip for all matches.
 
@@ -243,14 +226,13 @@ class Store(EventStream):
         """
         ids = matches or [secrets.token_hex(8) for _ in homes]
         views = {home: self._views.recent(home) for home in dict.fromkeys(homes)}
-        calls = []
-        for home, match in zip(homes, ids, strict=True):
-            me = views[home].roster[home]
-            choice = choose(kind_of(me.kind, me.config), views[home], me, self.rng)
-            calls.append(Issue(match, home, choice.opponent.name, choice.branch, holder, milliseconds(lease)))
+        calls = [
+            self._chosen(views[home], match, home, holder, lease, opponents)
+            for home, match in zip(homes, ids, strict=True)
+        ]
         answers = self.execute_all(Expire(EXPIRED_AT_ONCE), *calls)[1:]
         return [
-            issued(match, home, holder, answer) or self.request(home, holder, lease, match)
+            issued(match, home, holder, answer) or self.request(home, holder, lease, match, opponents)
             for home, match, answer in zip(homes, ids, answers, strict=True)
         ]
 
@@ -265,17 +247,22 @@ class Store(EventStream):
 
     def issue(self, home: str, away: str, holder: str, lease: float, match: str | None = None) -> Match:
         """Issue a match between two players by name, for an evaluation. Raises PlayerError when either is gone."""
-        found = self._issue(match or secrets.token_hex(8), home, away, "asked", holder, lease)
+        found = self._issue(Issue(match or secrets.token_hex(8), home, away, "asked", holder, milliseconds(lease)))
         if found is None:
             raise PlayerError(f"players {home!r} and {away!r} cannot play: one does not exist or was removed")
         return found
 
-    def _issue(self, match: str, home: str, away: str, branch: str, holder: str, lease: float) -> Match | None:
-        issue = Issue(match, home, away, branch, holder, milliseconds(lease))
-        return issued(match, home, holder, self.execute_all(Expire(EXPIRED_AT_ONCE), issue)[1])
+    def _chosen(self, view: RedisView, match: str, home: str, holder: str, lease: float, opponents: int) -> Issue:
+        me = view.roster[home]
+        first, *others = choose_all(kind_of(me.kind, me.config), view, me, self.rng, opponents)
+        rest = tuple(choice.opponent.name for choice in others)
+        return Issue(match, home, first.opponent.name, first.branch, holder, milliseconds(lease), rest)
+
+    def _issue(self, issue: Issue) -> Match | None:
+        return issued(issue.match, issue.home, issue.holder, self.execute_all(Expire(EXPIRED_AT_ONCE), issue)[1])
 
     def report(self, match: str, outcomes: str, by: str = "") -> Report:
-        """Count the games of a match: "w", "d" or "l" of its home player, oldest first. Safe to repeat.
+        """Count the games of a match: "w", "d" or "l" of its home player, oldest first, or places. Safe to repeat.
 
         Raises LeagueError for anything else as an outcome; the match stays open then.
         """

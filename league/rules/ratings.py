@@ -68,6 +68,10 @@ class Skill:
     mu: float = 25.0
     sigma: float = 25.0 / 3.0
 
+    def interval(self) -> tuple[float, float]:
+        """Return (lower, upper): the strength is within with 95 % certainty."""
+        return self.mu - 1.96 * self.sigma, self.mu + 1.96 * self.sigma
+
     @property
     def ordinal(self) -> float:
         """mu - 3 sigma: with 99.7 % certainty the player is at least this strong; 0 at the start."""
@@ -75,7 +79,7 @@ class Skill:
 
 
 class Skills:
-    """Skills of all players, a fold over results, by the Plackett-Luce model of Weng and Lin 2011 for two players.
+    """Skills of all players, a fold over results, by the Plackett-Luce model of Weng and Lin 2011.
 
     A game's step is that of openskill 6 (tests hold the two equal), written out for two players: a replay takes a
     million of them.
@@ -103,6 +107,36 @@ class Skills:
             sigma = math.sqrt(variance * max(1.0 - known * variance**1.5, KAPPA))
             other_sigma = math.sqrt(other_variance * max(1.0 - known * other_variance**1.5, KAPPA))
         self.skills[home], self.skills[away] = Skill(mu, sigma), Skill(other_mu, other_sigma)
+
+    def record_placements(self, names: Sequence[str], placements: str) -> None:
+        """Count games of more than two players by `placements`, a digit a player (win_rates.placements_of).
+
+        Of a player that is in a game twice the first place counts.
+        """
+        seats = [names.index(name) for name in dict.fromkeys(names)]
+        if len(seats) > 1:
+            for begin in range(0, len(placements), len(names)):
+                self._place([names[seat] for seat in seats], [int(placements[begin + seat]) for seat in seats])
+
+    def _place(self, names: Sequence[str], places: Sequence[int]) -> None:
+        known = [self[name] for name in names]
+        variances = [skill.sigma**2 + TAU**2 for skill in known]
+        c = math.sqrt(sum(variance + BETA**2 for variance in variances))
+        most = max(skill.mu for skill in known)
+        powers = [math.exp(max(-600.0, (skill.mu - most) / c)) for skill in known]
+        # Of those that a place is won from, what they sum to; and how many share the place.
+        sums = [sum(power for power, other in zip(powers, places, strict=True) if other >= place) for place in places]
+        shared = [places.count(place) for place in places]
+        for i, (name, variance) in enumerate(zip(names, variances, strict=True)):
+            won, told = 0.0, 0.0
+            for q, place in enumerate(places):
+                if place <= places[i]:
+                    share = powers[i] / sums[q]
+                    won += ((q == i) - share) / shared[q]
+                    told += share * (1.0 - share) / shared[q]
+            told *= variance / c**2 * math.sqrt(variance) / c
+            sigma = math.sqrt(variance * max(1.0 - told, KAPPA))
+            self.skills[name] = Skill(known[i].mu + won * variance / c, sigma)
 
     def copy(self, source: str, target: str) -> None:
         """Give `target`, which has taken over the weights of `source`, its skill."""

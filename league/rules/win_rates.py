@@ -9,6 +9,7 @@ are their sum, which decays alike. Cells have the same bytes here and in Redis: 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,3 +129,33 @@ def outcomes_of(returns: NDArray[np.float64], series: int = 1) -> str:
     """
     gains = [part.sum(dtype=np.float64) for part in np.array_split(returns, max(1, len(returns) // series))]
     return "".join(np.array([LOSS, DRAW, WIN])[np.sign(gains).astype(np.int64) + 1])
+
+
+def placements_of(returns: NDArray[np.float32], series: int = 1) -> str:
+    """Return a digit a player for every `series` games of `returns` (games, players), oldest first: its place, from 0.
+
+    A player's place is how many gained more over the series; equals share one. Series as of `outcomes_of`.
+    """
+    parts = np.array_split(returns, max(1, len(returns) // series))
+    gains = np.array([part.sum(axis=0, dtype=np.float64) for part in parts])
+    return "".join(map(str, (gains[:, None, :] > gains[:, :, None]).sum(axis=2).ravel()))
+
+
+def pairs_of(outcomes: str, players: int) -> list[tuple[int, int, str]]:
+    """Return (one, other, "w", "d" or "l" of one in each game) for each pair of the `players` of a match, by place.
+
+    `outcomes` are of the home player, or the digits of `placements_of`. Raises ValueError for any other text.
+    """
+    if players == 2:
+        if not outcomes or set(outcomes) - set(OUTCOMES):
+            raise ValueError(outcomes)
+        return [(0, 1, outcomes)]
+    if not outcomes or len(outcomes) % players or not set(outcomes) <= set("0123456789"[:players]):
+        raise ValueError(outcomes)
+    placed = [outcomes[player::players] for player in range(players)]
+    return [(one, other, _compared(placed[one], placed[other])) for one, other in combinations(range(players), 2)]
+
+
+def _compared(one: str, other: str) -> str:
+    """Return "w", "d" or "l" of a player with the places `one` against one with the places `other`."""
+    return "".join(WIN if a < b else LOSS if a > b else DRAW for a, b in zip(one, other, strict=True))

@@ -62,7 +62,10 @@ class TakeSnapshot(Command):
 
 @dataclass(frozen=True)
 class Issue(Command):
-    """A match -> "issued" and what it is, "ended", "gone" and who, or "paused" and who."""
+    """A match -> "issued" and what it is, "ended", "gone" and who, or "paused" and who.
+
+    `others`: more opponents than `away`, of games of more than two teams.
+    """
 
     script = "issue"
     match: str
@@ -71,11 +74,15 @@ class Issue(Command):
     branch: str
     holder: str
     lease: int
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Count(Command):
-    """Games of a match, of the home player, oldest first -> "counted", or "aborted" or "refused" and why."""
+    """Games of a match, oldest first -> "counted", or "aborted" or "refused" and why.
+
+    `outcomes` are "w", "d" or "l" of the home player; of more than two the place of each player in the match's order.
+    """
 
     script = "report"
     match: str

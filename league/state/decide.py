@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 from league.rules.ratings import elo_update
 from league.rules.settings import DROP
+from league.rules.win_rates import pairs_of
 from league.state import commands
 from league.state.fields import to_json
 from league.state.league_state import Event, LeagueState, Match
-from league.state.records import player_fields
+from league.state.records import match_fields, others_fields, player_fields
 
 
 class Consequence(NamedTuple):
@@ -102,25 +103,31 @@ def _issue(state: LeagueState, command: commands.Issue, now: int) -> Consequence
         return _nothing(*_invitation(state.matches[command.match]))
     if command.match in state.ended:
         return _nothing("ended")
-    home, away = state.players.get(command.home), state.players.get(command.away)
-    if home is None or home.removed:
-        return _nothing("gone", command.home)
-    if away is None or away.removed:
-        return _nothing("gone", command.away)
+    found = []
+    for name in (command.home, command.away, *command.others):
+        player = state.players.get(name)
+        if player is None or player.removed:
+            return _nothing("gone", name)
+        found.append(player)
+    home, away, *others = found
     if home.paused:
         return _nothing("paused", command.home)
     match = Match(
         *(command.match, command.home, command.away, command.branch, command.holder),
         *(home.generation, away.generation, home.frozen, away.frozen, now + command.lease),
+        others=command.others,
+        other_generations=tuple(one.generation for one in others),
+        other_frozen=tuple(one.frozen for one in others),
     )
-    fields = {name: value for name, value in vars(match).items() if name != "id" and not name.endswith("_frozen")}
+    fields = {name: value for name, value in match_fields(match).items() if not name.endswith("_frozen")}
     return Consequence([_event("issued", match=match.id, **fields)], _invitation(match))
 
 
 def _invitation(match: Match) -> list[str]:
     generations = str(match.home_generation), str(match.away_generation)
     frozen = str(int(match.home_frozen)), str(int(match.away_frozen))
-    return ["issued", match.home, match.away, match.branch, *generations, *frozen, str(match.deadline)]
+    told = match.home, match.away, match.branch, *generations, *frozen, str(match.deadline)
+    return ["issued", *told, *others_fields(match).values()]
 
 
 def _count(state: LeagueState, command: commands.Count, now: int) -> Consequence:
@@ -130,24 +137,31 @@ def _count(state: LeagueState, command: commands.Count, now: int) -> Consequence
     reason = _dropped(state, match)
     if reason:
         return _aborted(command.match, reason, command.by)
-    home, away = state.players[match.home].slot, state.players[match.away].slot
-    ratings = state.ratings[home], state.ratings[away]
-    if home != away:
-        ratings = elo_update(*ratings, command.outcomes, state.settings.elo_k)
-    elo = {"home_elo": exact(ratings[0]), "away_elo": exact(ratings[1])}
+    slots = [state.players[name].slot for name in match.names]
+    try:
+        pairs = pairs_of(command.outcomes, len(slots))
+    except ValueError:
+        return _aborted(command.match, "malformed", command.by)
+    ratings = {slot: state.ratings[slot] for slot in slots}
+    for one, other, outcomes in pairs:  # each with its part of what is at stake
+        if slots[one] != slots[other]:
+            k = state.settings.elo_k / (len(slots) - 1)
+            before = ratings[slots[one]], ratings[slots[other]]
+            ratings[slots[one]], ratings[slots[other]] = elo_update(*before, outcomes, k)
+    home_elo, away_elo, *others = (exact(ratings[slot]) for slot in slots)
+    elo = {"home_elo": home_elo, "away_elo": away_elo} | ({"other_elos": ",".join(others)} if others else {})
     ended = _event("ended", match=match.id, outcomes=command.outcomes, by=command.by, **elo, **{"as": "counted"})
     return Consequence([ended], ["counted"])
 
 
 def _dropped(state: LeagueState, match: Match) -> str:
     """Return why a result does not count, since a player has changed since the match was issued; "" if it counts."""
-    home, away = state.players[match.home], state.players[match.away]
-    if home.removed or away.removed:
+    then = [(state.players[name], generation, frozen) for name, generation, frozen in match.standing]
+    if any(player.removed for player, _, _ in then):
         return "removed"
-    generations = match.home_generation, match.away_generation
-    if state.settings.on_reset == DROP and (home.generation, away.generation) != generations:
+    if state.settings.on_reset == DROP and any(player.generation != generation for player, generation, _ in then):
         return "reset"
-    if state.settings.on_frozen == DROP and (home.frozen, away.frozen) != (match.home_frozen, match.away_frozen):
+    if state.settings.on_frozen == DROP and any(player.frozen != frozen for player, _, frozen in then):
         return "frozen"
     return ""
 

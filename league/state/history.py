@@ -185,8 +185,8 @@ class History:
         match = self.state.matches.get(event["match"])
         self.state.apply(event)
         if match is not None and event["as"] == "counted":
-            self._rate(match.home)
-            self._rate(match.away)
+            for name in match.names:
+                self._rate(name)
 
     def _on_reset(self, event: Event) -> None:
         self._restarted(event, "")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from league.matchmaking import Decision, choose, kind_of
+from league.matchmaking import Decision, choose_all, kind_of
 from league.matchmaking.view import ModelRef, Player
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.settings import Settings
@@ -83,17 +83,18 @@ class MemoryLeague:
         self.execute(TakeSnapshot(name, model, HERE))
         return self.state.roster[model]
 
-    def request(self, home: str) -> Match:
-        """Issue the next match of `home`: its kind chooses the opponent. Raises MatchmakingError when there is none."""
+    def request(self, home: str, opponents: int = 1) -> Match:
+        """Issue the next match of `home`: its kind chooses the opponents. Raises MatchmakingError for none."""
         me = self.state.roster[home]
-        choice = choose(kind_of(me.kind, me.config), self.state, me, self.rng)
+        first, *others = choose_all(kind_of(me.kind, me.config), self.state, me, self.rng, opponents)
         self._matches += 1
         match = f"{self._matches:x}"
-        self.execute(Issue(match, home, choice.opponent.name, choice.branch, HERE, NEVER))
+        rest = tuple(choice.opponent.name for choice in others)
+        self.execute(Issue(match, home, first.opponent.name, first.branch, HERE, NEVER, rest))
         return self.state.matches[match]
 
     def report(self, match: Match, outcomes: str) -> str:
-        """Count results of a match, "w", "d" or "l" of its home player: "counted", or "aborted" by a rule."""
+        """Count the outcomes of a match, as commands.Count has them: "counted", or "aborted" by a rule."""
         return self.execute(Count(match.id, outcomes, HERE))[0]
 
     def abort(self, match: Match, reason: str = "actor") -> None:

@@ -25,7 +25,7 @@ from league.empirical_game.returns import Returns
 from league.matchmaking.view import Player, Roster
 from league.rules.plateau import Look, since
 from league.rules.settings import Settings
-from league.rules.win_rates import Payoff, Slots
+from league.rules.win_rates import Payoff, Slots, pairs_of
 from league.state.ended_matches import EndedMatches
 from league.state.fields import to_json
 from league.state.records import (
@@ -34,6 +34,7 @@ from league.state.records import (
     match_fields,
     match_from,
     model_of,
+    others_from,
     player_fields,
     player_from,
     progress_fields,
@@ -225,8 +226,13 @@ class LeagueState:
             self.players[event["home"]].frozen,
             self.players[event["away"]].frozen,
             int(event["deadline"]),
+            *self._others(event),
         )
         self.counters["issued"] += 1
+
+    def _others(self, event: Event) -> tuple[tuple[str, ...], tuple[int, ...], tuple[bool, ...]]:
+        names, generations, _ = others_from(event.get("others", ""), event.get("other_generations", ""), "")
+        return names, generations, tuple(self.players[name].frozen for name in names)
 
     def _on_extended(self, event: Event) -> None:
         match = self._open(event["match"])
@@ -240,10 +246,13 @@ class LeagueState:
         if event["as"] == "aborted":
             self.counters[f"aborted:{event['reason']}"] += 1
         if event["as"] == "counted":
-            home, away = self.players[match.home].slot, self.players[match.away].slot
-            self.payoff.record(home, away, event["outcomes"])
-            self.ratings[home], self.ratings[away] = float(event["home_elo"]), float(event["away_elo"])
-            self.counters["games"] += len(event["outcomes"])
+            slots, outcomes = [self.players[name].slot for name in match.names], event["outcomes"]
+            for one, other, between in pairs_of(outcomes, len(slots)):
+                self.payoff.record(slots[one], slots[other], between)
+            elos = [event["home_elo"], event["away_elo"], *filter(None, event.get("other_elos", "").split(","))]
+            for slot, elo in zip(slots, elos, strict=True):
+                self.ratings[slot] = float(elo)
+            self.counters["games"] += len(outcomes) // (len(slots) if match.others else 1)
 
     def _open(self, match: str) -> Match:
         if match not in self.matches:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from league.matchmaking import Decision, kind_of
+from league.matchmaking import Decision, facing, kind_of
 from league.matchmaking.view import ModelRef
 from league.rules.hyperparameters import Hyperparameters
 from league.state.commands import ClosePeriod, OpenPeriod, TellProgress
@@ -136,7 +136,7 @@ class Periods:
         decision = Decision()
         if not asked_again:
             kind, since = kind_of(me.kind, me.config).within(run), steps - progress.snapshot_steps
-            decision = kind.period_end(view, me, since, rng)
+            decision = kind.period_end(facing(view, me), me, since, rng)
         source = source_model = mutated = ""
         if decision.exploit is not None:
             stronger = view.roster[decision.exploit]

@@ -10,6 +10,7 @@ from league.matchmaking.view import ModelRef, Player
 from league.state.fields import to_field
 
 Fields = Mapping[str, str]
+OTHERS = ("others", "other_generations", "other_frozen")  # fields of matches of more than two players
 
 
 @dataclass
@@ -45,6 +46,21 @@ class Match:
     home_frozen: bool
     away_frozen: bool
     deadline: int
+    others: tuple[str, ...] = ()  # more opponents than `away`, of games of more than two teams
+    other_generations: tuple[int, ...] = ()
+    other_frozen: tuple[bool, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the players by place, the home player first."""
+        return (self.home, self.away, *self.others)
+
+    @property
+    def standing(self) -> list[tuple[str, int, bool]]:
+        """Return (name, generation, whether frozen) of each player by place, as they were when it was issued."""
+        generations = self.home_generation, self.away_generation, *self.other_generations
+        frozen = self.home_frozen, self.away_frozen, *self.other_frozen
+        return list(zip(self.names, generations, frozen, strict=True))
 
 
 def model_of(text: str) -> ModelRef | None:
@@ -112,9 +128,26 @@ def match_from(match: str, fields: Fields) -> Match:
         fields["home_frozen"] == "1",
         fields["away_frozen"] == "1",
         int(fields["deadline"]),
+        *others_from(*(fields.get(name, "") for name in OTHERS)),
     )
 
 
 def match_fields(match: Match) -> dict[str, str]:
     """Return the fields that `match_from` reads."""
-    return {name: to_field(value) for name, value in vars(match).items() if name != "id"}
+    fields = {name: to_field(value) for name, value in vars(match).items() if name not in ("id", *OTHERS)}
+    return fields | others_fields(match)
+
+
+def others_fields(match: Match) -> dict[str, str]:
+    """Return the fields of a match that those of two players do not have; {} for these."""
+    if not match.others:
+        return {}
+    return {name: ",".join(map(to_field, getattr(match, name))) for name in OTHERS}
+
+
+def others_from(names: str, generations: str, frozen: str) -> tuple[tuple[str, ...], tuple[int, ...], tuple[bool, ...]]:
+    """Read what `others_fields` wrote."""
+    if not names:
+        return (), (), ()
+    flags = tuple(flag == "1" for flag in frozen.split(","))
+    return tuple(names.split(",")), tuple(map(int, generations.split(","))), flags

@@ -47,7 +47,10 @@ def follow(skills: Skills, state: LeagueState, event: Event) -> None:
     """
     match event["event"]:
         case "ended" if event["as"] == "counted" and (played := state.matches.get(event["match"])) is not None:
-            skills.record(played.home, played.away, event["outcomes"])
+            if played.others:
+                skills.record_placements(played.names, event["outcomes"])
+            else:
+                skills.record(played.home, played.away, event["outcomes"])
         case "added" if event["parent"]:
             skills.copy(event["parent"], event["name"])
         case "reset":

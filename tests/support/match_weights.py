@@ -19,8 +19,8 @@ from agents.networks import Memory
 from agents.policies import ActionBatch, Policy
 from league.state.league_state import Match
 from workers.leagues.player_host import PlayerHost
-from workers.rollout.games.games_in_play import Opponent
 from workers.rollout.games.match_result import MatchResult
+from workers.rollout.games.seat_map import Opponent
 
 FOLDER = "WARREN_TEST_MATCHES"
 

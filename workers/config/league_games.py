@@ -2,26 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from envs import exploitability
 from envs.sources import most_at_once
 from envs.two_player.vector_env import PLAYERS, TurnVectorEnv
 from league.empirical_game.mixture import EXACT, GAMES, PAIRS
+from league.matchmaking import kind_of
+from league.matchmaking.sides import SIDE
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 
+MOST_SIDES = 10  # a place is one digit
 
-def unfit(league: LeagueConfig, games: TurnVectorEnv) -> Iterator[str]:
-    """Yield which settings ask for what the game does not give."""
-    if games.players != PLAYERS:
-        yield f"env={league.env!r} is for {games.players} players; leagues play games of two"
+
+def unfit(league: LeagueConfig, games: TurnVectorEnv, served: bool) -> Iterator[str]:
+    """Yield which settings ask for what the game does not give; `served`: whether env runners step it."""
+    sides = {name: player.config.get(SIDE) for name, player in league.players.items()}
+    one_each = any(side is not None for side in sides.values())
+    if one_each:
+        yield from _wrong_sides(sides, len(games.teams))
+    if len(games.teams) > PLAYERS:
+        yield from _of_two_sides(league, f"{league.env!r} has {len(games.teams)} sides")
+    elif one_each:
+        yield from _of_two_sides(league, "its players take one side each (config.side)")
+    if games.players > PLAYERS:
+        yield from _of_two_players(league, games, served)
     if league.records and games.chance is None:
         yield (
             f"games of {league.env!r} cannot be recorded, as replay_every, replay_upsets or "
             "replay_evaluations ask: they cannot begin from a seed each; draw all chance of your own game from "
             "self.chance = envs.Chance(num_envs, seed) (docs/replays.md), or set these to 0 and null"
         )
+
+
+def _wrong_sides(sides: Mapping[str, Any], teams: int) -> Iterator[str]:
+    """Yield what is wrong with the sides that players take, where one of them takes a side alone."""
+    for name, side in sides.items():
+        if side is None:
+            yield f"player {name!r} has no config.side, and others have; give each player one, from 0 to {teams - 1}"
+        elif side not in range(teams):
+            yield f"config.side={side} of player {name!r}: the game has {teams} sides, from 0 to {teams - 1}"
+    for side in set(range(teams)) - set(sides.values()):
+        yield f"no player takes side {side}; add one with config.side={side}"
+
+
+def _of_two_sides(league: LeagueConfig, why: str) -> Iterator[str]:
+    """Yield which settings are of a game of two sides that every player takes in turn, which this is not: `why`."""
+    if league.goal is not None:
+        yield f"goal={league.goal} is of two sides that every player takes, and {why}; use goal=null"
+    if league.evaluation != GAMES or league.evaluation_share > 0:
+        yield (
+            f"evaluation={league.evaluation}, evaluation_share={league.evaluation_share}: payoffs between frozen "
+            f"players are of two sides that all take, and {why}; use evaluation=games and evaluation_share=0"
+        )
+    for name, player in league.players.items():
+        kind = kind_of(player.kind, player.config)
+        if kind.needs_returns or kind.wants_looks:
+            yield (
+                f"player {name!r}: kind {player.kind} goes by returns of two sides that every player takes, and {why}; "
+                "use kinds that go by win rates, as main_agent, pfsp or main_exploiter with freeze: win_rate"
+            )
+
+
+def _of_two_players(league: LeagueConfig, games: TurnVectorEnv, served: bool) -> Iterator[str]:
+    """Yield which settings are of games of two players, where `games` are of more."""
+    why = f"of games of two players, and {league.env!r} has {games.players}"
+    if len(games.teams) > MOST_SIDES:
+        yield f"env={league.env!r} has {len(games.teams)} sides; a league's games have at most {MOST_SIDES}"
+    if served:
+        yield f"sampling=served is {why}; use gathered or streaming"
+    if league.records:
+        yield f"replay_every, replay_upsets and replay_evaluations are {why}; set them to 0 and null"
+    for name, player in league.players.items():
+        if player.minimax:
+            yield f"minimax={player.minimax} of player {name!r} is {why}; use 0"
 
 
 def engines(league: LeagueConfig) -> Iterator[str]:

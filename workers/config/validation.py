@@ -156,7 +156,8 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
             yield from too_many
             return
         games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
-        yield from (f"league: {problem}" for problem in league_games.unfit(league, games))
+        unfit = list(league_games.unfit(league, games, config.sampling is Sampling.served))
+        yield from (f"league: {problem}" for problem in unfit)
         if role == "train":
             check(league.env, league.env_kwargs, two_player=True)
         if league.earned_share and config.seconds is None:
@@ -164,7 +165,7 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
                 f"league: earned_share={league.earned_share} changes how many decisions each player makes; give "
                 "seconds=, by which they then tell how far the run is"
             )
-        if role in ("train", "evaluator"):
+        if role in ("train", "evaluator") and not unfit:
             yield from league_games.needing_the_whole_game(league)
         games.close()
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)

@@ -28,7 +28,7 @@ from envs.two_player.vector_env import FinishedGames, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.evaluation.duplicate_deals import SEATS, Side
-from workers.rollout.games.games_in_play import Opponent
+from workers.rollout.games.seat_map import Opponent
 from workers.rollout.games.selfplay_sampler import MatchSampler
 
 PROGRESS = (0.0, 0.3, 0.8)  # parts of the budget, and the entropy bonus at each, level after the last
@@ -47,18 +47,17 @@ class ResponseSampler(MatchSampler):
         super().__init__(games, policy, seed, tables=1, **settings)
         self._target, self._seat = target, seat
         self._drawing = torch.Generator().manual_seed(seed + 1)
-        self._opponents |= {1 + place: Opponent(place, player) for place, player in enumerate(target.players)}  # type: ignore[arg-type]
-        self._home[:] = seat
-        self._met = self._drawn(len(self._home))
+        drawn = {1 + place: Opponent(place, player, seat=1 - seat) for place, player in enumerate(target.players)}  # type: ignore[arg-type]
+        self.seating.known |= drawn
+        self._seat_drawn(np.arange(games.num_envs))
 
     def _finish(self, finished: FinishedGames) -> None:
         super()._finish(finished)
         self._results.clear()  # kept for matches of a league, of which there are none
-        self._home[finished.index] = self._seat
-        self._met[finished.index] = self._drawn(len(finished.index))
+        self._seat_drawn(finished.index)
 
-    def _drawn(self, games: int) -> np.ndarray:
-        return 1 + self._target.draw(1 - self._seat, games, self._drawing)
+    def _seat_drawn(self, slots: np.ndarray) -> None:
+        self.seating.put(slots, 1 + self._target.draw(1 - self._seat, len(slots), self._drawing))
 
 
 class Responder:

@@ -66,8 +66,9 @@ def play(
     generator: torch.Generator,
     recording: Recording | None = None,
     seeds: np.ndarray | None = None,
+    side: int = 0,
 ) -> np.ndarray:
-    """Play, and return the returns of `first`, in seat 0, against `second`, in seat 1: float32 [rounds * N].
+    """Play, and return what `first`, which is team `side`, gained against `second`, all others: float32 [rounds * N].
 
     Each slot plays a fixed number of games: stopping at a number of games in all would favour short ones. The returns
     are in the order of rounds, and of slots within each. `recording`: all games are added to it. `seeds` int64 [N]: of
@@ -77,11 +78,12 @@ def play(
     returns = np.zeros((rounds, games.num_envs), np.float32)
     turn = games.reset(seeds)
     games.pop_finished()
-    memories = [SlotMemory(player.initial_memory(games.num_envs)) for player in (first, second)]
+    players = [first if team == side else second for team in games.team_of]
+    memories = [SlotMemory(player.initial_memory(games.num_envs)) for player in players]
     log = None if recording is None else GameLog(games, recording.seed)
     while left.any():
         action = turn.action_mask.argmax(axis=1)  # any legal move, in slots that have played all their games
-        for seat, player in enumerate((first, second)):
+        for seat, player in enumerate(players):
             rows = np.flatnonzero((left > 0) & (turn.to_move == seat))
             if rows.size:
                 observation, mask = turn.observation[rows], turn.action_mask[rows]
@@ -99,7 +101,7 @@ def play(
                 memory.begin(finished.index)
             counted = left[finished.index] > 0
             slots = finished.index[counted]
-            returns[rounds - left[slots], slots] = finished.returns[counted, 0]
+            returns[rounds - left[slots], slots] = games.gained(finished.returns[counted], side)
             left[slots] -= 1
             if log is not None and recording is not None:
                 kept = log.pop(finished, np.zeros(len(counted), np.int64), counted)

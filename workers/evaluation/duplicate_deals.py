@@ -45,28 +45,29 @@ class Side:
 
 
 class Seated:
-    """A side in one seat of the N games of a batch."""
+    """A side that is one team of the N games of a batch, all of it by the player that is drawn; `seats` are P."""
 
-    def __init__(self, side: Side, seat: int, games: int, generator: torch.Generator) -> None:
-        self._side, self._generator = side, generator
-        self._drawn = side.draw(seat, games, generator)
-        self._memory = SeatMemories(games)
+    def __init__(self, side: Side, team: int, games: int, generator: torch.Generator, seats: int = SEATS) -> None:
+        self._side, self._generator, self._games = side, generator, games
+        self._drawn = side.draw(team, games, generator)
+        self._memory = SeatMemories(seats * games)
 
     def act(self, turn: Turn, rows: np.ndarray, action: np.ndarray) -> None:
         """Write the moves of the games `rows` int64 [K] into `action` int64 [N]."""
+        places = turn.to_move.astype(np.int64) * self._games + np.arange(self._games)
         for place in np.unique(self._drawn[rows]).tolist():
             mine = rows[self._drawn[rows] == place]
             player = self._side.players[place]
             acted = player.step(
                 turn.observation[mine],
-                self._memory.of(player, mine),
+                self._memory.of(player, places[mine]),
                 "greedy" if self._side.greedy else "sample",
                 turn.action_mask[mine],
                 generator=self._generator,
                 value=False,
             )
             action[mine] = acted.action
-            self._memory.keep(player, mine, acted.memory)
+            self._memory.keep(player, places[mine], acted.memory)
 
 
 def play_deals(
@@ -76,6 +77,7 @@ def play_deals(
 
     Where games have no seeds of their own, chance decides anew in the second seat.
     """
+    require_two_sides(games)
     found: list[np.ndarray] = []
     for _ in range(-(-deals // games.num_envs)):
         turn = games.reset()
@@ -89,23 +91,33 @@ def play_deals(
 def _play_once(
     games: TwoPlayerVectorEnv, turn: Turn, sides: tuple[Side, Side], generator: torch.Generator
 ) -> np.ndarray:
-    """Play one game in each slot from its first `turn` on; return what seat 0 got, float64 [N]."""
+    """Play one game in each slot from its first `turn` on; return what team 0 gained, float64 [N]."""
     games.pop_finished()
-    seated = [Seated(side, seat, games.num_envs, generator) for seat, side in enumerate(sides)]
+    seated = [Seated(side, team, games.num_envs, generator, games.players) for team, side in enumerate(sides)]
     returns, left = np.zeros(games.num_envs), np.ones(games.num_envs, np.bool_)
     while left.any():
         action = turn.action_mask.argmax(axis=1)  # any legal move, in slots whose game has ended
-        for seat, player in enumerate(seated):
-            rows = np.flatnonzero(left & (turn.to_move == seat))
+        team_to_move = games.team_of[turn.to_move]
+        for team, player in enumerate(seated):
+            rows = np.flatnonzero(left & (team_to_move == team))
             if rows.size:
                 player.act(turn, rows, action)
         turn = games.step(action)
         if turn.done.any():
             finished = games.pop_finished()
             counted = left[finished.index]
-            returns[finished.index[counted]] = finished.returns[counted, 0]
+            returns[finished.index[counted]] = games.gained(finished.returns[counted])
             left[finished.index] = False
     return returns
+
+
+def require_two_sides(games: TwoPlayerVectorEnv) -> None:
+    """Raise ConfigurationError for games of more than two sides."""
+    if len(games.teams) != SEATS:
+        raise ConfigurationError(
+            f"environment {games.name!r} has {len(games.teams)} sides; games of two can be measured so, and players of "
+            "more are rated by their placements: python -m league.replay"
+        )
 
 
 @dataclass(frozen=True)

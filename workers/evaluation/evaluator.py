@@ -22,8 +22,9 @@ import envs
 from agents.checkpoints import weights_from_bytes
 from agents.policies import Policy
 from league.empirical_game.earned import Earned
-from league.matchmaking import names_of
+from league.matchmaking import names_of, side_of
 from league.matchmaking.alphastar import MainAgent
+from league.matchmaking.sides import SIDE
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.cell_leases import CellLeases
 from league.redis.shared_earnings import SharedEarnings
@@ -41,6 +42,7 @@ from workers.config.schema import Config
 from workers.evaluation.batch_recorder import BatchRecorder
 from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.composition import frozen_by_kind, ranking, shares_by_kind
+from workers.evaluation.duplicate_deals import SEATS
 from workers.evaluation.looks import Looking
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
@@ -88,6 +90,8 @@ class EvaluatorRole(RoleProcess):
             lambda slot: self._roster.by_slot[slot],
             self._policy_at,
         )
+        self._one_each = any(SIDE in player.config for player in league.players.values())  # sides of players
+        self._cells = len(games.teams) == SEATS and not self._one_each  # whether frozen players have a mixture
         self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims, recorder)
         self.returns.refresh()  # refused where they are of another source
         self.scores = Scores(league, run_folder(config), seed) if not config.evaluator_id else None
@@ -150,16 +154,11 @@ class EvaluatorRole(RoleProcess):
         main = next(iter(self._main_agents()), None)
         newest = None if main is None else self._newest(main)
         policy = None if newest is None else newest[0]
-        shares = self.evaluator.mixture(slots) if len(slots) else None
+        shares = self.evaluator.mixture(slots) if len(slots) and self._cells else None
         models = [self._model_at(int(slot)) for slot in slots]
         mixture = None if shares is None else self.scores.of_mixture(models, self._frozen.__getitem__, shares)
         gain = None if shares is None else self.evaluator.gain_within(slots, shares)
-        references = {}
-        if policy is not None:
-            for name in self.league.references:
-                if name == UNIFORM or (name in self._roster and self._roster[name].frozen):
-                    other = None if name == UNIFORM else self._policy_at(self._roster[name].slot)
-                    references[name] = self.scores.against(policy, other)
+        references = self._references(self._main_agents() if self._one_each else self._main_agents()[:1])
         learning = [self._roster.by_slot[int(slot)] for slot in self._roster.learning]
         frozen = [self._roster.by_slot[int(slot)] for slot in slots]
         composed: dict[str, Any] = {}
@@ -171,7 +170,7 @@ class EvaluatorRole(RoleProcess):
             {player.name: self._steps(player) for player in learning},
             len(slots),
             int(self.returns.total_games),
-            self.scores.of_policy(policy),
+            self.scores.of_policy(policy) if self._cells else None,
             mixture,
             references,
             gain,
@@ -184,6 +183,21 @@ class EvaluatorRole(RoleProcess):
         except BrokerError as error:
             logger.warning("%s", error)
         return score
+
+    def _references(self, mains: list[Player]) -> dict[str, float]:
+        """Return what main agents gain against the league's references, by reference, and by player where it is one."""
+        assert self.scores is not None
+        found = {}
+        for main in mains:
+            newest, side = self._newest(main), side_of(main)
+            if newest is None:
+                continue
+            for name in self.league.references:
+                if name == UNIFORM or (name in self._roster and self._roster[name].frozen):
+                    other = None if name == UNIFORM else self._policy_at(self._roster[name].slot)
+                    gained = self.scores.against(newest[0], other, side)
+                    found[name if side is None else f"{main.name} against {name}"] = gained
+        return found
 
     def draw(self) -> None:
         """Draw the league's pictures, in the run folder and in TensorBoard."""

@@ -99,12 +99,14 @@ class Scores:
         tables = [self._tables[members[place]] for place in held]
         return exploitability.of(self._form, exploitability.mixture(self._form, tables, shares[:, held]))
 
-    def against(self, policy: Policy, reference: Policy | None) -> float:
-        """Return the mean return of `policy` against `reference` (None: uniform), half of the games in either seat."""
+    def against(self, policy: Policy, reference: Policy | None, side: int | None = None) -> float:
+        """Return the mean gain of `policy` against `reference` (None: uniform), which has all other seats.
+
+        It plays as many games for each side, or for `side` alone.
+        """
         other: Player = reference or Uniform()
-        first = play(self._games, policy, other, 1, self._generator).mean()
-        second = -play(self._games, other, policy, 1, self._generator).mean()
-        return float(first + second) / 2.0
+        sides = range(len(self._games.teams)) if side is None else [side]
+        return float(np.mean([play(self._games, policy, other, 1, self._generator, side=one).mean() for one in sides]))
 
     def record(
         self,

@@ -1,4 +1,4 @@
-"""Two sides at a table: a game for people, move by move, each side a person at the keyboard or a player."""
+"""Sides at a table: a game for people, move by move, each side a person at the keyboard or a player."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def play(
 ) -> Iterator[float]:
     """Play `number` games, and yield the return of the first of `sides` after each. Moves are said as they are made.
 
-    The first sits in `seat`; None: in seats 0 and 1 in turn.
+    The first takes team `seat`; None: each team in turn. The second takes all others.
     """
     turn = games.reset()
     for game in range(number):
-        mine = game % 2 if seat is None else seat
-        at_table = sides if mine == 0 else sides[::-1]
-        say(f"game {game + 1}: {_is(at_table[0], 0)}, {_is(at_table[1], 1)}")
+        mine = game % len(games.teams) if seat is None else seat
+        at_table = [sides[0 if team == mine else 1] for team in games.team_of]
+        say(f"game {game + 1}: {', '.join(_is(side, player) for player, side in enumerate(at_table))}")
         while True:
             player = int(turn.to_move[0])
             action = at_table[player].choose(games, turn)
@@ -41,14 +41,16 @@ def play(
             turn = games.step(np.array([action]))
             if turn.done[0]:
                 break
-        (returns,) = games.pop_finished().returns
+        finished = games.pop_finished()
+        (returns,) = finished.returns
         if text := games.last_text(0):
             say(text)
-        won = _result(sides, float(returns[mine]))
-        say(f"game {game + 1} is over: player 0 {returns[0]:+g}, player 1 {returns[1]:+g}; {won}")
+        gained = np.roll(games.by_team(finished.returns)[0], -mine)
+        got = ", ".join(f"player {player} {returned:+g}" for player, returned in enumerate(returns))
+        say(f"game {game + 1} is over: {got}; {_result(sides, float(gained[0] - gained[1:].max()))}")
         for side in sides:
             side.begin()
-        yield float(returns[mine])
+        yield float(gained[0])
 
 
 def person(ask: Callable[[str], str], say: Callable[[str], None]) -> Side:

@@ -23,7 +23,7 @@ from warren.files import write_whole
 from warren.progress import shown
 from workers.config.command_line import STOPPED, guarded
 from workers.evaluation import heat_maps
-from workers.evaluation.duplicate_deals import Estimate, Side, estimate, play_deals
+from workers.evaluation.duplicate_deals import Estimate, Side, estimate, play_deals, require_two_sides
 from workers.evaluation.saved_sides import MIXTURE, league_in, mixture_of, player_of
 from workers.evaluation.scores import UNIFORM
 
@@ -48,6 +48,7 @@ class Tournament:
     """Games between `entrants`, so many deals of each pair at a time."""
 
     def __init__(self, games: envs.TwoPlayerVectorEnv, entrants: Sequence[Entrant], seed: int) -> None:
+        require_two_sides(games)
         self.games, self.entrants = games, entrants
         self.bound = games.max_return or max((entrant.bound or 0.0 for entrant in entrants), default=0.0) or None
         self.pairs = list(combinations(range(len(entrants)), 2))

@@ -171,16 +171,17 @@ class LeagueActorRole(ActorProcess):
                 minimax=self.league.minimax_of(home.name),
             )
             home.sampler.load(home.policy.state_dict(), home.version, home.policy.behaviour)
-            home.matches = Matches(home.sampler, self.league.match_games, self.host(home))
+            home.matches = Matches(home.sampler, self.league.match_games, self.host(home, len(games.teams) - 1))
         assert isinstance(home.matches, Matches)
         return home.matches
 
-    def host(self, home: Learning) -> PlayerHost:
-        """Return the host of the matches of `home`."""
+    def host(self, home: Learning, opponents: int = 1) -> PlayerHost:
+        """Return the host of the matches of `home`, against so many opponents each."""
         if home.name not in self._hosts:
             self._hosts[home.name] = PlayerHost(
-                home.name, self.league, self.client, self.players, self.recorder, lambda: self.keep_matches(home)
-            )
+                home.name, self.league, self.client, self.players, self.recorder, lambda: self.keep_matches(home),
+                opponents,
+            )  # fmt: skip
         return self._hosts[home.name]
 
     def keep_matches(self, home: Learning) -> None:

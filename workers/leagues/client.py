@@ -47,12 +47,13 @@ class LeagueClient:
         self.holder, self._stopping, self._patience = holder, stopping, patience
         self._solver = Solver(session.app, session.topology)
 
-    def request(self, player: str, lease: float) -> Invitation:
-        """Return the next match of `player`, leased for `lease` s."""
-        return invitation_from_wire(self._ask("league.request", player, self.holder, lease, secrets.token_hex(8)))
+    def request(self, player: str, lease: float, opponents: int = 1) -> Invitation:
+        """Return the next match of `player` against so many opponents, leased for `lease` s."""
+        asked = player, self.holder, lease, secrets.token_hex(8), *([opponents] if opponents > 1 else [])
+        return invitation_from_wire(self._ask("league.request", *asked))
 
     def report(self, match: Match, outcomes: str) -> str:
-        """Report the games of a match; return "counted", "aborted" or "refused"."""
+        """Report the outcomes of a match; return "counted", "aborted" or "refused"."""
         status: str = self._ask("league.report", match.id, outcomes, self.holder)[0]
         return status
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -136,20 +136,23 @@ class KnownPlayers:
         Right after a reset it may still hold the old weights, whose games would count for the new generation. So it
         waits for the new ones, for GENERATION_PATIENCE s. Raises PlayerUnavailable for a player without any weights.
         """
-        return self._holds(match.home, match.home_generation, match.home_frozen) and (
-            match.away == match.home or self._holds(match.away, match.away_generation, match.away_frozen)
-        )
+        home, *opponents = match.standing
+        return self._holds(*home) and all(one[0] == match.home or self._holds(*one) for one in opponents)
 
-    def opponent(self, match: Match, model: ModelRef | None) -> Policy | None:
-        """Return the policy of the away side of `match`; None for self-play with the learning policy itself.
+    def opponents(self, match: Match, models: Sequence[ModelRef | None]) -> tuple[Policy | None, ...]:
+        """Return the policies of the opponents in `match`; None for self-play with the learning policy itself.
 
-        `model`: of a frozen player, else None. Raises PlayerUnavailable when the player has published no weights.
+        `models`: of frozen players, else None. Raises PlayerUnavailable when a player has published no weights.
         """
-        if match.away == match.home:
+        names = match.names[1:]
+        return tuple(self._opponent(match.home, name, model) for name, model in zip(names, models, strict=True))
+
+    def _opponent(self, home: str, away: str, model: ModelRef | None) -> Policy | None:
+        if away == home:
             return None
         if model is not None:
             return self._frozen[model]
-        learning = self._begun(match.away)
+        learning = self._begun(away)
         key = (learning.name, learning.version)
         copy = self._copies.get(key)
         if copy is None:

@@ -40,9 +40,9 @@ from workers.config.league import LeagueConfig
 from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.looks import look_here
 from workers.leagues.turns import CREDIT, Turns, shares_of
-from workers.rollout.games.games_in_play import Opponent
 from workers.rollout.games.match_result import MatchResult
 from workers.rollout.games.match_scheduler import Matches, MatchHost
+from workers.rollout.games.seat_map import Opponent
 from workers.rollout.games.selfplay_sampler import MatchSampler
 
 
@@ -70,12 +70,12 @@ class LocalHost(MatchHost):
 
     def request(self) -> Match:
         """Return the next match."""
-        return self._local.league.request(self._home)
+        return self._local.league.request(self._home, self._local.opponents)
 
     def opponent(self, match: Match) -> Opponent:
         """Return the player itself, a frozen one, or another as it is now: its updates change nothing in the match."""
-        policy = None if match.away == self._home else self._local.opponent(match.away)
-        return Opponent(match.id, policy, seat=seat_of(match.branch))
+        policy, *others = (None if name == self._home else self._local.opponent(name) for name in match.names[1:])
+        return Opponent(match.id, policy, seat=seat_of(match.branch), others=tuple(others))
 
     def report(self, match: Match, result: MatchResult) -> None:
         """Count the outcomes, or give the match back where nothing was played."""
@@ -99,9 +99,9 @@ class LocalLeague:
         self._copies: dict[str, tuple[tuple[int, int], Policy]] = {}  # of learning ones: (version, generation), model
         games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
         self._spaces = games.single_observation_space, games.single_action_space
-        if problems := list(
-            initial_weights.misfits(config, {name: self._new_policy(name, 0) for name in config.players})
-        ):
+        self.opponents = len(games.teams) - 1  # of a player in a game
+        policies = {name: self._new_policy(name, 0) for name in config.players}
+        if problems := list(initial_weights.misfits(config, policies)):
             raise ConfigurationError(problems)
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
         self._progress: tuple[float, dict[str, int]] = 0.0, {}

@@ -16,9 +16,9 @@ from workers.leagues.client import LeagueClient
 from workers.leagues.known_players import KnownPlayers
 from workers.leagues.recording import MatchRecorder
 from workers.rollout.games.game_log import Weights
-from workers.rollout.games.games_in_play import Opponent
 from workers.rollout.games.match_result import MatchResult
 from workers.rollout.games.match_scheduler import MatchHost
+from workers.rollout.games.seat_map import Opponent
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +36,13 @@ class PlayerHost(MatchHost):
         players: KnownPlayers,
         recorder: MatchRecorder,
         between_moves: Callable[[], None],
+        opponents: int = 1,
     ) -> None:
+        """Make the host of `home` in games against so many `opponents`."""
         self._home, self._league, self._client = home, league, client
         self._players, self._recorder, self._between_moves = players, recorder, between_moves
-        self._models: dict[str, ModelRef | None] = {}  # of matches that were issued and have not begun
+        self._opponents = opponents
+        self._models: dict[str, tuple[ModelRef | None, ...]] = {}  # of matches that were issued and have not begun
         self._refused = 0  # games whose result the league refused
 
     def request(self) -> Match:
@@ -50,7 +53,8 @@ class PlayerHost(MatchHost):
         """
         absent = 0
         while True:
-            match, model = self._client.request(self._home, self._league.lease)
+            invitation = self._client.request(self._home, self._league.lease, self._opponents)
+            match = invitation.match
             try:
                 fits = self._players.fits(match)
             except PlayerUnavailable:  # the opponent's learner cannot start, say; the others go on
@@ -61,16 +65,17 @@ class PlayerHost(MatchHost):
                 continue
             if not fits:
                 self._client.abort(match)
-                raise PlayerUnavailable(f"{match.home} or {match.away} was reset; its new weights have not arrived yet")
-            self._models[match.id] = model
+                names = " or ".join(dict.fromkeys(match.names))
+                raise PlayerUnavailable(f"{names} was reset; its new weights have not arrived yet")
+            self._models[match.id] = invitation.models
             return match
 
     def opponent(self, match: Match) -> Opponent:
-        """Return the away side of a match that was requested: the same weights to its end."""
-        model = self._models.pop(match.id)
-        policy = self._players.opponent(match, model)
-        self._recorder.begins(match, lambda: self._away(match, model, policy))
-        return Opponent(match.id, policy, self._recorder.wants(match), seat_of(match.branch))
+        """Return the other sides of a match that was requested: the same weights to its end."""
+        models = self._models.pop(match.id)
+        policy, *others = self._players.opponents(match, models)
+        self._recorder.begins(match, lambda: self._away(match, models[0], policy))
+        return Opponent(match.id, policy, self._recorder.wants(match), seat_of(match.branch), tuple(others))
 
     def report(self, match: Match, result: MatchResult) -> None:
         """Tell the league of a match that is over, and the recorder where its result counts."""

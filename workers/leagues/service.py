@@ -61,32 +61,35 @@ class LeagueService(Worker):
         self.store, self.pool, self.periods = store, pool, Periods(store)
 
     @service(batch=64)
-    def request(self, calls: Sequence[tuple[str, str, float, str]]) -> list[Any]:
-        """Issue matches: (player, holder, lease in s, id of the match) -> the match, and the model of its away side."""
+    def request(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Issue matches: (player, holder, lease in s, id of the match) -> the match, and the models of its opponents.
+
+        A fifth argument is the number of opponents where there are more than one.
+        """
         answers: list[Any] = [None] * len(calls)
         try:
-            for holder, lease in {call[1:3] for call in calls}:
-                alike = [index for index, call in enumerate(calls) if call[1:3] == (holder, lease)]
+            for holder, lease, *more in {(*call[1:3], *call[4:]) for call in calls}:
+                alike = [index for index, call in enumerate(calls) if (*call[1:3], *call[4:]) == (holder, lease, *more)]
                 homes, ids = [calls[index][0] for index in alike], [calls[index][3] for index in alike]
-                for index, match in zip(alike, self.store.request_many(homes, holder, lease, ids), strict=True):
+                for index, match in zip(alike, self.store.request_many(homes, holder, lease, ids, *more), strict=True):
                     answers[index] = match
         except LeagueError:  # one of them is at fault: ask for each by itself, under its own id
             answers = [self._request(*call) for call in calls]
         return [answer if isinstance(answer, Exception) else self._invite(answer) for answer in answers]
 
-    def _request(self, player: str, holder: str, lease: float, match: str) -> Any:
+    def _request(self, player: str, holder: str, lease: float, match: str, opponents: int = 1) -> Any:
         try:
-            return self.store.request(player, holder, lease, match)
+            return self.store.request(player, holder, lease, match, opponents)
         except LeagueError as error:
             return error
 
     def _invite(self, match: Match) -> dict[str, Any]:
-        if not match.away_frozen:
-            return invitation_to_wire(Invitation(match, None))
+        frozen = [name for name, _, is_frozen in match.standing[1:] if is_frozen]
         roster = self.store.last_roster
-        if match.away not in roster or not roster[match.away].frozen:  # frozen since: a repeated request
+        if any(name not in roster or not roster[name].frozen for name in frozen):  # frozen since: a repeated request
             roster = self.store.view().roster
-        return invitation_to_wire(Invitation(match, roster[match.away].model))
+        model, *others = (roster[name].model if is_frozen else None for name, _, is_frozen in match.standing[1:])
+        return invitation_to_wire(Invitation(match, model, tuple(others)))
 
     @service(batch=256)
     def report(self, calls: Sequence[tuple[str, str, str]]) -> list[Any]:

@@ -10,25 +10,39 @@ from league.matchmaking import Decision
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from league.state.periods import LearningPeriod, Outcome
+from league.state.records import OTHERS
 
 
 class Invitation(NamedTuple):
-    """A match, and the frozen model of its away side, or None for the newest weights of that player."""
+    """A match, and the frozen model of its away side, or None for the newest weights of that player.
+
+    `others`: those of its other opponents, where it has more.
+    """
 
     match: Match
     model: ModelRef | None
+    others: tuple[ModelRef | None, ...] = ()
+
+    @property
+    def models(self) -> tuple[ModelRef | None, ...]:
+        """Return the models of all opponents by place."""
+        return (self.model, *self.others)
 
 
 def invitation_to_wire(invitation: Invitation) -> dict[str, Any]:
     """Return the answer of `league.request`."""
-    fields = asdict(invitation.match)
-    return {"match": {"match": fields.pop("id"), **fields}, "model": str(invitation.model or "")}
+    match = invitation.match
+    kept = () if match.others else OTHERS
+    fields = {name: value for name, value in asdict(match).items() if name not in ("id", *kept)}
+    told = {"match": {"match": match.id, **fields}, "model": str(invitation.model or "")}
+    return told | ({"others": [str(model or "") for model in invitation.others]} if match.others else {})
 
 
 def invitation_from_wire(given: Mapping[str, Any]) -> Invitation:
     """Return the invitation that `invitation_to_wire` was given."""
-    fields = dict(given["match"])
-    return Invitation(Match(fields.pop("match"), **fields), model_from_wire(given["model"]))
+    fields = dict(given["match"]) | {name: tuple(given["match"].get(name, ())) for name in OTHERS}
+    others = tuple(map(model_from_wire, given.get("others", ())))
+    return Invitation(Match(fields.pop("match"), **fields), model_from_wire(given["model"]), others)
 
 
 def period_to_wire(period: LearningPeriod, kind: str) -> dict[str, Any]:

@@ -1,59 +1,99 @@
--- ARGV: match, outcomes of home ("w", "d", "l", oldest first), by.
+-- ARGV: match, outcomes of home ("w", "d", "l", oldest first; of more than two players the place of each), by.
 local id, outcomes, by = ARGV[1], ARGV[2], ARGV[3]
 local match = hash(P .. 'match:' .. id)
 if not match then return refuse(id, by) end
+local names = { match.home, match.away }
+local generations = { match.home_generation, match.away_generation }
+local frozen = { match.home_frozen, match.away_frozen }
+for name in (match.others or ''):gmatch('[^,]+') do names[#names + 1] = name end
+for generation in (match.other_generations or ''):gmatch('[^,]+') do generations[#generations + 1] = generation end
+for flag in (match.other_frozen or ''):gmatch('[^,]+') do frozen[#frozen + 1] = flag end
 
 -- By rule: a result of a player that is not what it was when the match was issued.
-local rules = {}
-for _, side in ipairs({ 'home', 'away' }) do
-  local player = redis.call('HMGET', player_key(match[side]), 'removed', 'generation', 'frozen', 'slot')
-  match[side .. '_slot'] = tonumber(player[4])
+local rules, slot_of = {}, {}
+for place, name in ipairs(names) do
+  local player = redis.call('HMGET', player_key(name), 'removed', 'generation', 'frozen', 'slot')
+  slot_of[place] = tonumber(player[4])
   if player[1] == '1' then rules.removed = 'drop' end
-  if player[2] ~= match[side .. '_generation'] then rules.reset = setting('on_reset') end
-  if player[3] ~= match[side .. '_frozen'] then rules.frozen = setting('on_frozen') end
+  if player[2] ~= generations[place] then rules.reset = setting('on_reset') end
+  if player[3] ~= frozen[place] then rules.frozen = setting('on_frozen') end
 end
-for _, reason in ipairs({ 'removed', 'reset', 'frozen' }) do
+local places = #names > 2 and '[0-' .. (#names - 1) .. ']' or '[wdl]'
+if outcomes == '' or outcomes:gsub(places, '') ~= '' or #names > 2 and #outcomes % #names > 0 then
+  rules.malformed = 'drop'
+end
+for _, reason in ipairs({ 'removed', 'reset', 'frozen', 'malformed' }) do
   if rules[reason] == 'drop' then
     abort(id, reason, by)
     return { 'aborted', reason }
   end
 end
 
-local one, other = match.home_slot, match.away_slot
-local decay = tonumber(setting('decay'))
-local wins, draws, losses = read_cell(one, other)
-local back_wins, back_draws, back_losses = read_cell(other, one)
-local rating, rival = elo_of(one), elo_of(other)
-local k = tonumber(setting('elo_k'))
-for i = 1, #outcomes do
-  local outcome = outcomes:sub(i, i)
-  wins, draws, losses = wins * decay, draws * decay, losses * decay
-  back_wins, back_draws, back_losses = back_wins * decay, back_draws * decay, back_losses * decay
-  if one == other then -- it won and lost each game against itself: half of each
-    if outcome == 'd' then draws = draws + 0.5 + 0.5 else wins, losses = wins + 0.5, losses + 0.5 end
-  else
-    local score = 0.5
-    if outcome == 'w' then
-      wins, back_losses, score = wins + 1, back_losses + 1, 1
-    elseif outcome == 'l' then
-      losses, back_wins, score = losses + 1, back_wins + 1, 0
+local decay, k = tonumber(setting('decay')), tonumber(setting('elo_k')) / (#names - 1)
+local ratings = {}
+for _, slot in ipairs(slot_of) do ratings[slot] = elo_of(slot) end
+
+-- Count games between two players; `outcomes` are of `one`.
+local function count_games(one, other, outcomes)
+  local wins, draws, losses = read_cell(one, other)
+  local back_wins, back_draws, back_losses = read_cell(other, one)
+  local rating, rival = ratings[one], ratings[other]
+  for i = 1, #outcomes do
+    local outcome = outcomes:sub(i, i)
+    wins, draws, losses = wins * decay, draws * decay, losses * decay
+    back_wins, back_draws, back_losses = back_wins * decay, back_draws * decay, back_losses * decay
+    if one == other then -- it won and lost each game against itself: half of each
+      if outcome == 'd' then draws = draws + 0.5 + 0.5 else wins, losses = wins + 0.5, losses + 0.5 end
     else
-      draws, back_draws = draws + 1, back_draws + 1
+      local score = 0.5
+      if outcome == 'w' then
+        wins, back_losses, score = wins + 1, back_losses + 1, 1
+      elseif outcome == 'l' then
+        losses, back_wins, score = losses + 1, back_wins + 1, 0
+      else
+        draws, back_draws = draws + 1, back_draws + 1
+      end
+      local exponent = math.max(-ELO_RANGE, math.min(ELO_RANGE, (rival - rating) / ELO_SCALE))
+      local change = k * (score - 1 / (1 + 10 ^ exponent))
+      rating, rival = rating + change, rival - change
     end
-    local exponent = math.max(-ELO_RANGE, math.min(ELO_RANGE, (rival - rating) / ELO_SCALE))
-    local change = k * (score - 1 / (1 + 10 ^ exponent))
-    rating, rival = rating + change, rival - change
+  end
+  write_cell(one, other, wins, draws, losses)
+  if one ~= other then
+    write_cell(other, one, back_wins, back_draws, back_losses)
+    ratings[one], ratings[other] = rating, rival
+    set_elo(one, rating)
+    set_elo(other, rival)
   end
 end
-write_cell(one, other, wins, draws, losses)
-if one ~= other then
-  write_cell(other, one, back_wins, back_draws, back_losses)
-  set_elo(one, rating)
-  set_elo(other, rival)
+
+-- Of games of more than two players, who of two was placed better.
+local function between(one, other)
+  local found = {}
+  for begin = 0, #outcomes - 1, #names do
+    local mine, theirs = outcomes:byte(begin + one), outcomes:byte(begin + other)
+    found[#found + 1] = mine < theirs and 'w' or mine > theirs and 'l' or 'd'
+  end
+  return table.concat(found)
+end
+
+if #names == 2 then
+  count_games(slot_of[1], slot_of[2], outcomes)
+else
+  for one = 1, #names - 1 do
+    for other = one + 1, #names do count_games(slot_of[one], slot_of[other], between(one, other)) end
+  end
 end
 finish(id, 'counted')
-count('games', #outcomes)
+count('games', #names == 2 and #outcomes or #outcomes / #names)
 -- The ratings go along, so that a replay is exact wherever it runs: pow differs between C libraries.
-emit('ended', 'match', id, 'as', 'counted', 'outcomes', outcomes, 'home_elo', exact(rating),
-  'away_elo', exact(one == other and rating or rival), 'by', by)
+local ended = { 'match', id, 'as', 'counted', 'outcomes', outcomes, 'home_elo', exact(ratings[slot_of[1]]),
+  'away_elo', exact(ratings[slot_of[2]]), 'by', by }
+if #names > 2 then
+  local elos = {}
+  for place = 3, #names do elos[#elos + 1] = exact(ratings[slot_of[place]]) end
+  ended[#ended + 1] = 'other_elos'
+  ended[#ended + 1] = table.concat(elos, ',')
+end
+emit('ended', unpack(ended))
 return { 'counted' }

@@ -73,6 +73,35 @@ def test_skills_are_openskills(mu: float, sigma: float, other_mu: float, other_s
         assert skills[name].sigma == pytest.approx(theirs.sigma, rel=1e-9)
 
 
+PLACED = st.lists(st.tuples(MU, SIGMA, st.integers(0, 3)), min_size=3, max_size=5)
+
+
+@given(PLACED)
+def test_skills_by_placements_are_openskills(players: list[tuple[float, float, int]]) -> None:
+    places = sorted({place for _, _, place in players})
+    names = [f"player {number}" for number in range(len(players))]
+    skills = Skills({name: Skill(mu, sigma) for name, (mu, sigma, _) in zip(names, players, strict=True)})
+    placed = [sum(other < place for _, _, other in players) for _, _, place in players]
+    skills.record_placements(names, "".join(map(str, placed)))
+    model = PlackettLuce()
+    teams = [[model.rating(mu=mu, sigma=sigma)] for mu, sigma, _ in players]
+    ranked = model.rate(teams, ranks=[float(places.index(place)) for _, _, place in players])
+    for name, (theirs,) in zip(names, ranked, strict=True):
+        assert skills[name].mu == pytest.approx(theirs.mu, rel=1e-6, abs=1e-6)
+        assert skills[name].sigma == pytest.approx(theirs.sigma, rel=1e-6)
+
+
+def test_who_is_in_a_game_twice_is_rated_by_its_first_place() -> None:
+    twice, once = Skills(), Skills()
+    twice.record_placements(["a", "a", "b"], "021" + "012")
+    once.record("a", "b", "ww")
+    for name in ("a", "b"):
+        assert twice[name].mu == pytest.approx(once[name].mu) and twice[name].sigma == pytest.approx(once[name].sigma)
+    alone = Skills()
+    alone.record_placements(["a", "a", "a"], "012")
+    assert not alone.skills
+
+
 def test_skills_order_players_by_their_strength_and_grow_certain() -> None:
     strength = {"weak": 0.0, "middle": 150.0, "strong": 300.0}
     rng, skills = np.random.default_rng(0), Skills()

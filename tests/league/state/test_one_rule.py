@@ -34,7 +34,8 @@ LEARNERS = st.sampled_from(["main", "hunter", "left"])
 MATCHES = st.sampled_from([f"m{number}" for number in range(6)])
 LEASES = st.sampled_from([1, 50, 1000])
 WORKERS = st.sampled_from(["a", "b"])
-OUTCOMES = st.text("wdl", min_size=1, max_size=4)
+OUTCOMES = st.one_of(st.text("wdl", min_size=1, max_size=4), st.text("0123", min_size=3, max_size=8))
+OTHERS = st.one_of(st.just(()), st.lists(PLAYERS, max_size=2).map(tuple))
 MODELS = st.sampled_from(["main@1", "main@2", "hunter@1"])
 VALUES = st.sampled_from([to_json({}), to_json({"lr": 0.1}), to_json({"lr": 3, "text": '\u00e4 "quoted"'})])
 FIELDS = st.one_of(
@@ -47,7 +48,7 @@ CHANGES = st.lists(FIELDS, max_size=2).map(lambda pairs: tuple(item for pair in 
 
 # Most of what is asked is possible: a league in which nothing happens tells nothing.
 MATCH_COMMANDS = (
-    st.builds(commands.Issue, MATCHES, LEARNERS, PLAYERS, st.just("pfsp"), WORKERS, LEASES),
+    st.builds(commands.Issue, MATCHES, LEARNERS, PLAYERS, st.just("pfsp"), WORKERS, LEASES, OTHERS),
     st.builds(commands.Count, MATCHES, OUTCOMES, WORKERS),
     st.builds(commands.Abort, MATCHES, st.sampled_from(["actor", "model"]), WORKERS),
     st.builds(commands.Extend, MATCHES, LEASES),

@@ -22,6 +22,7 @@ from workers.config.league import LeagueConfig, PlayerConfig
 from workers.leagues import known_players as module
 from workers.leagues.known_players import KnownPlayers
 from workers.leagues.player_host import OTHERS, PlayerHost
+from workers.leagues.wire import Invitation
 from workers.rollout.games.match_result import MatchResult
 from workers.runtime.league_policies import LeaguePolicies, Network
 
@@ -126,15 +127,15 @@ def test_a_reset_player_begins_its_games_anew(pool: Pool) -> None:
 
 def test_an_opponent_that_learns_plays_a_match_with_one_set_of_weights(pool: Pool) -> None:
     players = players_of(pool)
-    first = players.opponent(match(), None)
+    first = players.opponents(match(), (None,))[0]
     assert first is not None
     assert checksum(first) == checksum(build(7))
-    assert players.opponent(match(), None) is first, "matches against the same weights share a forward pass"
+    assert players.opponents(match(), (None,))[0] is first, "matches against the same weights share a forward pass"
     pool.put("rival", 8)
     players["rival"].weights.fetch()
     players["rival"].refresh()
     assert checksum(first) == checksum(build(7)), "the match under way"
-    second = players.opponent(match(), None)
+    second = players.opponents(match(), (None,))[0]
     assert second is not None
     assert checksum(second) == checksum(build(8)), "the next match"
 
@@ -143,14 +144,14 @@ def test_an_opponent_without_weights_is_named(pool: Pool, monkeypatch: pytest.Mo
     players = players_of(pool)
     players._patience = 0.1
     with pytest.raises(PlayerUnavailable, match="'nobody' is to be played and has published no weights"):
-        players.opponent(match("nobody"), None)
+        players.opponents(match("nobody"), (None,))[0]
 
 
 def host_of(players: KnownPlayers, *opponents: str) -> tuple[PlayerHost, list[str]]:
     """Return a host whose league issues a match against each of `opponents` in turn, and the matches given back."""
     left, aborted = iter(opponents), list[str]()
     client: Any = SimpleNamespace(
-        request=lambda player, lease: (match(next(left)), None), abort=lambda match: aborted.append(match.away)
+        request=lambda *_: Invitation(match(next(left)), None), abort=lambda match: aborted.append(match.away)
     )
     league: Any = SimpleNamespace(lease=60.0)
     recorder: Any = None
@@ -182,7 +183,7 @@ def test_watched_weights_that_change_within_a_match_are_told(tmp_path: Any, monk
     monkeypatch.setenv(FOLDER, str(tmp_path))
     policy, result = build(1), MatchResult("m", np.ones(1, np.float32))
     client = SimpleNamespace(report=lambda match, outcomes: "counted")
-    players = SimpleNamespace(opponent=lambda match, model: policy)
+    players = SimpleNamespace(opponents=lambda match, models: (policy,))
     recorder = SimpleNamespace(
         begins=lambda match, away: None, wants=lambda match: False, expected=lambda match: None,
         counted=lambda *_: None,
@@ -191,7 +192,7 @@ def test_watched_weights_that_change_within_a_match_are_told(tmp_path: Any, monk
     host = WatchingHost("main", *parts)
     observation = np.zeros((4, 3), np.float32)
     for changes in (False, True):
-        host._models[match().id] = None
+        host._models[match().id] = (None,)
         opponent = host.opponent(match())
         for _ in range(2):
             assert opponent.policy is not None

@@ -14,6 +14,7 @@ from workers.config.schema import Config, EnvConfig
 from workers.leagues import actor as module
 from workers.leagues.actor import LeagueActorRole
 from workers.leagues.known_players import Learning
+from workers.leagues.wire import Invitation
 from workers.runtime.league_policies import LeaguePolicies
 
 
@@ -26,8 +27,8 @@ class Client:
         self.away = False
         self.given_back = 0
 
-    def request(self, player: str, lease: float) -> Any:
-        return self.league.request(player), None
+    def request(self, player: str, lease: float, opponents: int = 1) -> Any:
+        return Invitation(self.league.request(player, opponents), None)
 
     def report(self, match: Any, outcomes: str) -> str:
         self._answer()
@@ -63,8 +64,8 @@ class Players:
     def fits(self, match: Any) -> bool:
         return True
 
-    def opponent(self, match: Any, model: Any) -> None:
-        return None
+    def opponents(self, match: Any, models: Any) -> tuple[None, ...]:
+        return (None,)
 
 
 @pytest.fixture

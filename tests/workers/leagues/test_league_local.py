@@ -210,7 +210,7 @@ def test_an_opponent_that_learns_stays_what_it_was_until_its_match_ends():
     league = LocalLeague(config(match_games=10_000))
     main, exploiter = league.trainees["main"], league.trainees["exploiter"]
     league.learn(exploiter)
-    (met,) = {opponent.policy for opponent in exploiter.sampler._opponents.values() if opponent.policy}
+    (met,) = {opponent.policy for opponent in exploiter.sampler.seating.known.values() if opponent.policy}
     before = weights(main.policy)
     for _ in range(2):
         league.learn(main)
@@ -406,8 +406,10 @@ def test_every_league_of_the_configuration_plays(path):
         assert kinds == ["psro", "psro"]
     elif path.stem in ("connect_four", "pong", "slimevolley"):
         assert kinds == ["pfsp"]
-    elif path.stem == "engines":
+    elif path.stem in ("engines", "kuhn_of_three"):
         assert kinds == ["main_agent", "main_exploiter"]
+    elif path.stem in ("teams", "roles"):
+        assert set(kinds) == {"main_agent"}
     elif path.stem != "mine":
         assert kinds == ["league_exploiter", "league_exploiter", "main_agent", "main_exploiter"]
     for module in NEEDED.get(path.stem, ()):

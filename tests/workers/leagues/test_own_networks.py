@@ -236,7 +236,7 @@ def test_player_that_joined_later_has_the_network_its_weights_name(monkeypatch: 
     monkeypatch.setattr(known_players, "Subscription", lambda *_, **__: SimpleNamespace(start=lambda: None))
     known = KnownPlayers(session, "actor-0", made, threading.Event(), patience=20.0)
     match = Match("m", "main", "hunter", "pfsp", "actor", 0, 0, False, False, 0)
-    opponent = known.opponent(match, None)
+    opponent = known.opponents(match, (None,))[0]
     assert opponent is not None and width(opponent) == width(known["hunter"].policy) == 16
     assert same(opponent, began)
 

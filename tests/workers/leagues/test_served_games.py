@@ -27,8 +27,9 @@ from workers.leagues import served as module
 from workers.leagues.known_players import Learning
 from workers.leagues.served import ServedLeagueRole
 from workers.leagues.served_games import GamesElsewhere
+from workers.leagues.wire import Invitation
 from workers.rollout.games.decisions import decide
-from workers.rollout.games.games_in_play import Opponent
+from workers.rollout.games.seat_map import Opponent
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sampler import SamplerClosed
 from workers.runtime.league_policies import LeaguePolicies
@@ -47,10 +48,10 @@ class Client:
             self.league.snapshot(name, 0)
         self.away = False
 
-    def request(self, player: str, lease: float) -> Any:
+    def request(self, player: str, lease: float, opponents: int = 1) -> Any:
         if self.away:
             raise LeagueError("the league did not answer")
-        return self.league.request(player), None
+        return Invitation(self.league.request(player, opponents), None)
 
     def report(self, match: Any, outcomes: str) -> str:
         self.league.report(match, outcomes)
@@ -96,8 +97,8 @@ class Players:
     def fits(self, match: Any) -> bool:
         return True
 
-    def opponent(self, match: Any, model: Any) -> Policy | None:
-        return None if match.away == match.home else self.rivals[match.away]
+    def opponents(self, match: Any, models: Any) -> tuple[Policy | None, ...]:
+        return (None if match.away == match.home else self.rivals[match.away],)
 
 
 @pytest.fixture

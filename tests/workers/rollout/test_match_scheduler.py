@@ -64,7 +64,7 @@ def test_the_share_of_decisions_learned_from_is_the_one_that_is_written():
 
     def count(request, *decisions):
         if request.learns:
-            learned.update(sampler._is_mirror(sampler._met[request.rows]).tolist())
+            learned.update(sampler.seating.known[n].policy is None for n in sampler.seating.met[request.rows].tolist())
         take(request, *decisions)
 
     sampler.take_decisions = count

@@ -197,10 +197,10 @@ def test_returns_against_an_opponent_are_those_that_the_exact_payoff_expects():
 def test_both_seats_are_played_equally_at_every_table():
     watched = Watched(envs.make_two_player(KUHN, 16, 3))
     sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, tables=4)
-    assert all(sorted(sampler._home[sampler.table == table]) == [0, 0, 1, 1] for table in range(4))
+    assert all(sorted(sampler.seating.home[sampler.seating.table == table]) == [0, 0, 1, 1] for table in range(4))
     seats = np.zeros(2)
     for _ in range(200):
-        before = sampler._home.copy()
+        before = sampler.seating.home.copy()
         sampler.advance()
         np.add.at(seats, before[watched.turns[-1].done], 1)
     assert abs(seats[0] - seats[1]) <= 16
@@ -216,14 +216,14 @@ def test_an_opponent_that_comes_for_a_seat_has_it_in_all_games_of_its_table():
     for step in range(200):
         if step == 100:  # one for the other seat is next at the last table: its games begin as those under way end
             sampler.seat(3, Opponent("later", rival, seat=1))
-        before = sampler._home.copy()
+        before = sampler.seating.home.copy()
         sampler.advance()
         done = watched.turns[-1].done
-        np.add.at(seats, (sampler.table[done], before[done]), 1)
+        np.add.at(seats, (sampler.seating.table[done], before[done]), 1)
     assert seats[0, 0] == 0 < seats[0, 1] and seats[1, 1] == 0 < seats[1, 0]
     assert abs(seats[2, 0] - seats[2, 1]) <= 4 and seats[3].min() > 50
     sampler.restart()
-    assert sorted(sampler._home[sampler.table == 3]) == [0, 0, 0, 0]
+    assert sorted(sampler.seating.home[sampler.seating.table == 3]) == [0, 0, 0, 0]
 
 
 def test_a_table_plays_on_with_whom_it_began_and_results_are_kept_apart():

@@ -7,13 +7,12 @@
         turn = games.step(action)
         ended = play.follow(turn, games.pop_finished())
 
-The N game slots are split into tables, each with one opponent at a time. In each slot the learning policy takes the two
-seats in turn, half of a table's slots begin in either; except against opponents that come for one seat.
+The N game slots are split into tables, each with one opponent at a time, or one for each other team: seat_map.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,20 +23,11 @@ from agents.networks import Memory
 from agents.policies import Policy, SeatMemories
 from agents.trajectories import Trajectory
 from envs import Turn
-from envs.two_player.vector_env import FinishedGames
+from envs.two_player.vector_env import PLAYERS, FinishedGames, decided_by, team_returns
 from workers.rollout.games.game_log import GameLog, PlayedGame, Weights
 from workers.rollout.games.match_result import MatchResult
+from workers.rollout.games.seat_map import TWO, Opponent, SeatMap
 from workers.rollout.games.trajectory_buffer import TrajectoryBuffer
-
-
-@dataclass(frozen=True)
-class Opponent:
-    """The opponent of a table. `policy` None is the learning policy itself: it learns from both seats then."""
-
-    tag: Hashable  # comes back with the results
-    policy: Policy | None = None
-    recorded: bool = False  # whether results against it hold the games themselves
-    seat: int | None = None  # the one that it takes, 0 or 1; None: either in turn
 
 
 @dataclass(slots=True)
@@ -48,7 +38,7 @@ class DecisionRequest:
     learns: bool
     value: bool
     rows: np.ndarray  # int64 [K]: of which games
-    seats: np.ndarray  # int64 [K]: 2 * game + seat
+    seats: np.ndarray  # int64 [K]: P * game + player
     observation: np.ndarray  # [K, ...]
     action_mask: np.ndarray  # bool [K, A]
     memory: Memory  # [K, ...]
@@ -69,6 +59,8 @@ class GamesInPlay:
         player: str = "",
         fields: Collection[str] | None = None,
         minimax: float = 0.0,
+        teams: Sequence[Sequence[int]] = TWO,
+        zero_sum: bool = True,
     ) -> None:
         """`reward_scale` multiplies the rewards in trajectories, not the results. `log` of the games where they are
         recorded, under the name of `player`. `fields`: what the algorithm asks for, as its Needs say.
@@ -76,27 +68,21 @@ class GamesInPlay:
         Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
 
         `minimax`: each of the policy's decisions is also rewarded by -minimax V, with V the value that its opponent
-        gives to its own next position (Bairamian et al. 2023: alpha gamma). Not in mirror matches, and not in results.
+        gives to its own next position (Bairamian et al. 2023: alpha gamma). Not in mirror matches, and not in results;
+        for games of two players. `teams`, `zero_sum`: as the games have them.
         """
         self.policy = policy
         self.version = -1
         self.decisions = 0  # of the learning policy, since the start
         self.num_tables = tables
-        slots = np.arange(num_games)
-        self.table = slots % tables  # [N]
-        self._turns = (slots // tables % 2).astype(np.int64)  # [N]: the seat that is its turn
-        self._home = self._turns.copy()  # [N]: the seat of the learning policy
-        self._slots = slots
+        self.seating = SeatMap(num_games, tables, teams)
+        self._teams, self._zero_sum = teams, zero_sum
         self._reward_scale = np.float32(reward_scale)
-        mirror = Opponent("self")
-        self._opponents: dict[int, Opponent] = {0: mirror}  # those in play, by a number of their own
-        self._numbers = 1
-        self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
-        self._met = np.zeros(num_games, np.int64)  # [N]: the opponent of the game under way
         spec = policy.spec(True, fields=fields)
         self._values_steps = spec.values_steps
-        self._buffer = TrajectoryBuffer(2 * num_games, unroll_length, spec, max_age)
-        self._memory = SeatMemories(2 * num_games)
+        seats = self.seating.players * num_games
+        self._buffer = TrajectoryBuffer(seats, unroll_length, spec, max_age)
+        self._memory = SeatMemories(seats)
         self._results: dict[int, list[np.ndarray]] = {}
         self._games: dict[int, list[PlayedGame]] = {}  # of opponents that are recorded
         self._episodes: list[np.ndarray] = []
@@ -122,12 +108,9 @@ class GamesInPlay:
 
     def seat(self, table: int, opponent: Opponent) -> None:
         """Let `table` play `opponent`: its games under way are played to their end first."""
-        number = next((n for n, known in self._opponents.items() if known == opponent), self._numbers)
-        self._numbers = max(self._numbers, number + 1)
-        self._opponents[number] = opponent
-        self._invited[table] = number
+        self.seating.invite(table, opponent)
         if self._fresh:
-            self._meet(np.flatnonzero(self.table == table))
+            self._meet(np.flatnonzero(self.seating.table == table))
 
     def restart(self) -> None:
         """Drop all games and experience, but no results: the policy has become another one. `begin` follows."""
@@ -135,7 +118,7 @@ class GamesInPlay:
         self._memory.begin()
         self._unanswered[:] = False
         self._turn = None
-        self._meet(self._slots)
+        self._meet(np.arange(len(self._action)))
         self._fresh = True
 
     @property
@@ -162,31 +145,33 @@ class GamesInPlay:
 
     def pop_results(self) -> list[MatchResult]:
         """Return the games that ended since the last call, one result per opponent met."""
+        known = self.seating.known
         results = [
-            MatchResult(self._opponents[number].tag, np.concatenate(returns), tuple(self._games.get(number, ())))
-            for number, returns in self._results.items()
+            MatchResult(known[number].tag, found[:, 0], tuple(self._games.get(number, ())), found[:, 1:])
+            for number, parts in self._results.items()
+            for found in [np.concatenate(parts)]
         ]
         self._results.clear()
         self._games.clear()
-        in_play = {*self._met.tolist(), *self._invited.tolist()}
-        self._opponents = {n: opponent for n, opponent in self._opponents.items() if n in in_play}
+        self.seating.forget()
         return results
 
     def in_play(self) -> set[Hashable]:
         """Return the tags of opponents that are met now, or in the next games."""
-        return {self._opponents[number].tag for number in {*self._met.tolist(), *self._invited.tolist()}}
+        return self.seating.tags()
 
     # A move in every game.
 
     def requests(self) -> Iterator[DecisionRequest]:
         """Yield the pending decisions, by model."""
         assert self._turn is not None
-        mine = (self._turn.to_move == self._home) | self._is_mirror(self._met)
+        to_move = self._turn.to_move
+        mine = self.seating.mine(to_move)
         rows = np.flatnonzero(mine)
         if rows.size:
             yield self._request(self.policy, rows, learns=True)
         if rows.size < len(mine):
-            for policy, rows in self._by_model(np.flatnonzero(~mine)):
+            for policy, rows in self.seating.by_model(np.flatnonzero(~mine), to_move):
                 yield self._request(policy, rows, learns=False)
 
     def take_decisions(
@@ -210,7 +195,7 @@ class GamesInPlay:
     def _reward_by_value(self, request: DecisionRequest, value: np.ndarray) -> None:
         """Reward decisions by the `value` [K] that the opponents' next positions have for them, once for each."""
         answers = self._unanswered[request.rows]
-        reward = np.zeros(2 * len(self._slots), np.float32)
+        reward = np.zeros(PLAYERS * len(self._action), np.float32)
         reward[request.seats[answers] ^ 1] = -self._minimax * value[answers]
         self._buffer.earn(reward)
         self._unanswered[request.rows] = False
@@ -243,7 +228,7 @@ class GamesInPlay:
     def _request(self, policy: Policy, rows: np.ndarray, learns: bool) -> DecisionRequest:
         turn = self._turn
         assert turn is not None
-        seats = 2 * rows + turn.to_move[rows]
+        seats = self.seating.players * rows + turn.to_move[rows]
         value = self._values_steps if learns else self._minimax != 0.0
         memory = self._memory.of(policy, seats)
         return DecisionRequest(
@@ -251,46 +236,26 @@ class GamesInPlay:
         )
 
     def _finish(self, finished: FinishedGames) -> None:
-        slots, home = finished.index, self._home[finished.index]
-        seats = np.concatenate([2 * slots, 2 * slots + 1])
+        slots, home = finished.index, self.seating.home[finished.index]
+        seats = self.seating.seats(slots)
         self._buffer.end(seats)
         self._unanswered[slots] = False
         self._memory.begin(seats)
-        returns = finished.returns[np.arange(len(slots)), home]
-        met = self._met[slots]
+        by_team = team_returns(finished.returns, self._teams)
+        places = (home[:, None] + np.arange(len(self._teams))) % len(self._teams)
+        by_place = np.take_along_axis(by_team, places, axis=1)  # float32 [K, teams]: home's first
+        gained, met = decided_by(by_place, self._zero_sum), self.seating.met[slots]
         for number in np.unique(met):
-            self._results.setdefault(int(number), []).append(returns[met == number])
+            self._results.setdefault(int(number), []).append(gained[met == number])
         if self._log is not None:
             for number, game in zip(met.tolist(), self._log.pop(finished, home, self._kept[slots]), strict=True):
                 if game is not None:
                     self._games.setdefault(number, []).append(game)
-        self._episodes.append(np.stack([returns, finished.length.astype(np.float32)], axis=1))
-        self._turns[slots] = 1 - self._turns[slots]
+        self._episodes.append(np.stack([by_place[:, 0], finished.length.astype(np.float32)], axis=1))
+        self.seating.turn(slots)
         self._meet(slots)
 
-    def _meet(self, slots: np.ndarray) -> None:  # the opponents that their tables have now, in their seats
-        self._met[slots] = self._invited[self.table[slots]]
-        self._home[slots] = self._turns[slots]
-        for number, opponent in self._opponents.items():
-            if opponent.seat is not None:
-                self._home[slots[self._met[slots] == number]] = 1 - opponent.seat
-        self._look_what_is_kept()
-
-    def _look_what_is_kept(self) -> None:
+    def _meet(self, slots: np.ndarray) -> None:
+        self.seating.meet(slots)
         if self._log is not None:
-            self._kept = np.isin(self._met, [n for n, opponent in self._opponents.items() if opponent.recorded])
-
-    def _by_model(self, rows: np.ndarray) -> Iterator[tuple[Policy, np.ndarray]]:
-        """Yield `rows` by the model that plays them: opponents with the same weights share a forward pass."""
-        met = self._met[rows]
-        models: dict[int, tuple[Policy, list[int]]] = {}
-        for number in np.unique(met).tolist():
-            policy = self._opponents[number].policy
-            assert policy is not None  # else the rows would be the learning policy's
-            models.setdefault(id(policy), (policy, []))[1].append(number)
-        for policy, numbers in models.values():
-            yield policy, rows[np.isin(met, numbers)] if len(models) > 1 else rows
-
-    def _is_mirror(self, numbers: np.ndarray) -> np.ndarray:
-        mirrors = [number for number, opponent in self._opponents.items() if opponent.policy is None]
-        return np.isin(numbers, mirrors)
+            self._kept = self.seating.recorded()

@@ -1,13 +1,13 @@
-"""MatchResult: returns of games against one opponent."""
+"""MatchResult: returns of games against one opponent, or several."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from league.rules.win_rates import outcomes_of
+from league.rules.win_rates import outcomes_of, placements_of
 from workers.rollout.games.game_log import PlayedGame
 
 
@@ -22,7 +22,22 @@ class MatchResult:
     opponent: Hashable  # the opponent's tag
     returns: np.ndarray  # float32 [K], of the home player
     games: tuple[PlayedGame, ...] = ()  # in the same order, where the match is recorded
+    others: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # [K, T - 1], of more than two
+
+    @classmethod
+    def joined(cls, opponent: Hashable, results: Sequence[MatchResult]) -> MatchResult:
+        """Return all games of `results` as one result; without any it holds none."""
+        if not results:
+            return cls(opponent, np.zeros(0, np.float32))
+        returns, others = ([getattr(one, name) for one in results] for name in ("returns", "others"))
+        games = tuple(game for one in results for game in one.games)
+        return cls(opponent, np.concatenate(returns), games, np.concatenate(others))
 
     def outcomes(self, series: int = 1) -> str:
-        """Return "w", "d" or "l" of the home player per `series` games, as the league's payoff counts them."""
+        """Return "w", "d" or "l" of the home player per `series` games, as the league's payoff counts them.
+
+        Of more than two teams, the place of each, from 0, in the order of the match.
+        """
+        if self.others.shape[1]:
+            return placements_of(np.column_stack([self.returns, self.others]), series)
         return outcomes_of(self.returns, series)

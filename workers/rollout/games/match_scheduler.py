@@ -6,15 +6,15 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
-import numpy as np
 from torch import Tensor
 
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 from league.state.league_state import Match
 from warren.errors import PlayerUnavailable
-from workers.rollout.games.games_in_play import GamesInPlay, Opponent
+from workers.rollout.games.games_in_play import GamesInPlay
 from workers.rollout.games.match_result import MatchResult
+from workers.rollout.games.seat_map import Opponent
 from workers.rollout.games.selfplay_sampler import MatchSampler
 
 
@@ -120,9 +120,7 @@ class MatchTables:
     def _close(self, match: str) -> None:
         issued, results = self._open[match]
         if match not in self._lost:
-            returns = np.concatenate([*(result.returns for result in results), np.zeros(0, np.float32)])
-            games = tuple(game for result in results for game in result.games)
-            self.host.report(issued, MatchResult(match, returns, games))
+            self.host.report(issued, MatchResult.joined(match, results))
         self._lost.discard(match)
         del self._open[match]  # not before: a report that failed is made again
 

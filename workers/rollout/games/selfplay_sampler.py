@@ -18,7 +18,8 @@ from agents.trajectories import Trajectory
 from envs import TwoPlayerVectorEnv
 from workers.rollout.games.decisions import decide
 from workers.rollout.games.game_log import GameLog
-from workers.rollout.games.games_in_play import GamesInPlay, Opponent
+from workers.rollout.games.games_in_play import GamesInPlay
+from workers.rollout.games.seat_map import Opponent
 from workers.rollout.sampler import load_into
 
 __all__ = ["MatchSampler", "Opponent"]
@@ -49,7 +50,8 @@ class MatchSampler(GamesInPlay):
         first = games.reset()
         log = GameLog(games, seed) if player is not None else None
         super().__init__(
-            games.num_envs, policy, unroll_length, tables, reward_scale, max_age, log, player or "", fields, minimax
+            *(games.num_envs, policy, unroll_length, tables, reward_scale, max_age, log, player or "", fields, minimax),
+            *(games.teams, games.zero_sum),
         )
         self._turn = first
 
