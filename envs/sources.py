@@ -2,9 +2,9 @@
 
 | id                                     | what it is                                                              |
 |----------------------------------------|-------------------------------------------------------------------------|
-| `openspiel:leduc_poker`                | any two-player zero-sum game of OpenSpiel                               |
+| `openspiel:leduc_poker`                | any game of OpenSpiel: of two players zero-sum, or of more              |
 | `openspiel:goofspiel?num_cards=4`      | with parameters of the game; `openspiel:goofspiel(num_cards=4)` also    |
-| `pettingzoo:connect_four_v3`           | any two-player game of PettingZoo, parallel or turn-based               |
+| `pettingzoo:connect_four_v3`           | any game of PettingZoo of two players or more, parallel or turn-based   |
 | `matrix:rps`, `matrix:spinning_top`    | one-shot games with exactly known payoffs                               |
 | `football:1_vs_1_easy`                 | Google Research Football, an agent on either side                       |
 | `fightingice:zen`                      | FightingICE, an agent each                                              |

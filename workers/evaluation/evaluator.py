@@ -196,7 +196,7 @@ class EvaluatorRole(RoleProcess):
                 if name == UNIFORM or (name in self._roster and self._roster[name].frozen):
                     other = None if name == UNIFORM else self._policy_at(self._roster[name].slot)
                     gained = self.scores.against(newest[0], other, side)
-                    found[name if side is None else f"{main.name} against {name}"] = gained
+                    found[name if side is None else f"{name} ({main.name})"] = gained
         return found
 
     def draw(self) -> None:

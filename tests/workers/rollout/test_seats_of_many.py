@@ -58,7 +58,7 @@ def test_an_opponent_for_one_side_leaves_the_side_before_to_the_home_player():
 
 
 @pytest.mark.parametrize(("env_id", "teams"), [(KUHN, [[0], [1], [2]]), (TOKENS, [[0, 2], [1, 3]])])
-def test_each_seat_is_decided_by_its_policy_and_learned_from_by_the_home_player_alone(env_id, teams):
+def test_each_seat_is_decided_by_its_policy_and_only_home_learns(env_id, teams):
     games = envs.make_two_player(env_id, 12, 3)
     home, *others = (Noted(policy_for(games, seed)) for seed in range(len(teams)))
     sampler = MatchSampler(games, home, seed=5, unroll_length=4, tables=2)
