@@ -122,7 +122,7 @@ def open_matches(state: LeagueState, now: int) -> list[Row]:
             "match": match.id,
             "holder": match.holder,
             "home": match.home,
-            "away": match.away,
+            "away": ", ".join(match.names[1:]),
             "branch": match.branch,
             "lease_left": (match.deadline - now) / 1000.0,
         }
