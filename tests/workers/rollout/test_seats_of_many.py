@@ -1,4 +1,4 @@
-"""Who plays which seat, learns from it and is counted for it, in games of three players and of teams."""
+"""Seats of games of three players and of teams: who plays, learns and is counted."""
 
 import numpy as np
 import pytest
