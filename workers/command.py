@@ -33,6 +33,7 @@ PROGRAMS = {
     },
     "Use what was trained": {
         "play": Program("workers.play", "watch what was trained, or play against it"),
+        "dashboard": Program("workers.dashboard", "show leagues and runs in a browser, while they go on and after"),
         "deploy": Program("workers.deploy", "serve a trained policy to games over HTTP and TCP"),
         "export": Program("workers.export", "write a trained policy as an ONNX model, and verify it"),
         "clone": Program("workers.clone", "put a trained policy into a league as an opponent"),

@@ -204,6 +204,9 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.play runs/connect_four/TRIAL --player main@0 --seat alternate": Run(
         typed=ENTER, says="game 1 is over"
     ),
+    # docs/dashboard.md
+    "python -m workers.dashboard": Run(more="--port 0", until="token="),
+    "python -m workers.dashboard runs/kuhn/TRIAL": Run(more="--port 0", until="token="),
     # docs/scaling.md
     "export WARREN_REDIS_URL=sentinel://:PASSWORD@one:26379,two:26379,three:26379/SERVICE/0": NAMED,
     'export WARREN_BROKER_URL="amqp://user:PASSWORD@one:5672//;amqp://user:PASSWORD@two:5672//;'

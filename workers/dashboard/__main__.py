@@ -34,6 +34,8 @@ def catalogue_of(given: str) -> Catalogue:
 
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises ConfigurationError where the address is taken or none of this machine."""
+    if not 0 <= port <= 65535:
+        raise ConfigurationError(f"--port: {port} is no port; use one from 1 to 65535, or 0 for any")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, kind, protocol)

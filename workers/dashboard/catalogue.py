@@ -13,11 +13,13 @@ import yaml
 from league.state.replay import STREAM
 from warren.errors import ConfigurationError, UnknownName
 from warren.files import read_json
+from workers.launch.processes import failure_log
 from workers.launch.processes.failure import failure_in, tail
 from workers.servers import record
 
 DEPTH = 4  # levels of folders that are searched for runs
 RUNS = 2000  # that are listed, at most
+FAILURES = 500  # that are told, the newest
 SECRETS = ("password", "token", "secret", "url")  # parts of settings' names whose values are not shown
 
 
@@ -113,7 +115,11 @@ def hyperparameters(settings: Mapping[str, Any], before: str = "") -> dict[str, 
 
 
 def failures(folder: Path) -> list[dict[str, Any]]:
-    """Return the last failure that each process's log tells of, the newest first."""
+    """Return the failures that the run keeps, the newest first; where it keeps none, the last one of each log."""
+    kept = list(failure_log.read(folder))[-FAILURES:]
+    names = ("time", "cause", "where", "then", "status")
+    if kept:
+        return [{"process": one.get("name"), **{name: one.get(name) for name in names}} for one in reversed(kept)]
     found = []
     for log in sorted((folder / "logs").glob("*.log")):
         try:
@@ -121,8 +127,9 @@ def failures(folder: Path) -> list[dict[str, Any]]:
         except OSError:
             continue
         if failure is not None:
-            found.append({"process": log.stem, "cause": failure.error, "where": failure.where, "log_changed": when})
-    return sorted(found, key=lambda one: -float(one["log_changed"]))
+            cause = {"process": log.stem, "time": when, "cause": failure.error, "where": failure.where}
+            found.append({**cause, "then": "the last one that its log tells of", "status": None})
+    return sorted(found, key=lambda one: -float(one["time"]))
 
 
 def account(folder: Path) -> dict[str, Any]:

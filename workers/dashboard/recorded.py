@@ -12,12 +12,15 @@ import numpy as np
 from warren.errors import UnknownName
 from workers.dashboard.boards import board_of
 from workers.dashboard.catalogue import Run
+from workers.replays import folder as records
+from workers.replays.match_record import RecordedMatch
 
 if TYPE_CHECKING:
     from workers.replays.recorded_run import RecordedRun
 
 LISTED = 200  # matches of a pair, the newest ones
 LOADED = 2  # runs
+FILES = 64  # of records, whose lists are kept
 
 
 class Recorded:
@@ -26,35 +29,33 @@ class Recorded:
     def __init__(self) -> None:
         self._lock = Lock()
         self._runs: OrderedDict[Path, RecordedRun] = OrderedDict()
+        self._files: dict[Path, tuple[int, list[dict[str, Any]]]] = {}
 
     @staticmethod
     def count(run: Run) -> int:
         """Return how many files of records a run has; 0: it recorded nothing."""
-        return len(list((run.folder / "replays").glob("*.matches")))
+        return len(records.files(run.folder / records.FOLDER))
 
     def matches(self, run: Run, home: str | None = None, away: str | None = None) -> list[dict[str, Any]]:
         """Return the newest recorded matches, of a pair in either order if it is given, the newest first."""
-        if not self.count(run):
-            return []
-        found = []
+        found: dict[str, dict[str, Any]] = {}
         with self._lock:
-            for record in self._of(run).matches():
-                if home is None or away is None or {record.home, record.away} == {home, away}:
-                    mean = float(record.returns.mean()) if record.games else None
-                    found.append(
-                        {
-                            "match": record.match,
-                            "home": record.home,
-                            "away": record.away,
-                            "games": len(record.games),
-                            "mean_return": mean,
-                            "outcomes": record.outcomes,
-                            "recorded as": ", ".join(record.rules),
-                            "time": record.ended_at,
-                        }
-                    )
-                    del found[:-LISTED]
-        return found[::-1]
+            for path in records.files(run.folder / records.FOLDER):
+                for row in self._summaries(path):
+                    if home is None or away is None or {row["home"], row["away"]} == {home, away}:
+                        found.setdefault(row["match"], row)
+        return list(found.values())[: -LISTED - 1 : -1]
+
+    def _summaries(self, path: Path) -> list[dict[str, Any]]:
+        """Return a row for each match in a file, which is read once for each length that it has."""
+        size = path.stat().st_size
+        known = self._files.get(path)
+        if known is None or known[0] != size:
+            rows = [_summary(RecordedMatch.from_bytes(entry)) for entry in records.entries(path.read_bytes())]
+            known = self._files[path] = size, rows
+            while len(self._files) > FILES:
+                self._files.pop(next(iter(self._files)))
+        return known[1]
 
     def game(self, run: Run, match: str, number: int) -> dict[str, Any]:
         """Return one game of a match, from 1, with the board before each move. Raises UnknownName, ReplayError."""
@@ -105,3 +106,15 @@ class Recorded:
                 self._runs.popitem(last=False)
         self._runs.move_to_end(run.folder)
         return self._runs[run.folder]
+
+
+def _summary(record: RecordedMatch) -> dict[str, Any]:
+    return {
+        "match": record.match,
+        "home": record.home,
+        "away": record.away,
+        "games": len(record.games),
+        "mean_return": float(record.returns.mean()) if record.games else None,
+        "recorded as": ", ".join(record.rules),
+        "time": record.ended_at,
+    }

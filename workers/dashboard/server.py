@@ -21,6 +21,7 @@ from warren.errors import UnknownName, WarrenError
 from workers.dashboard import curves, views
 from workers.dashboard.access import LOOPBACK, Access, App
 from workers.dashboard.catalogue import Catalogue, Run, failures, hyperparameters
+from workers.dashboard.dead import dead_letters
 from workers.dashboard.feed import Feed
 from workers.dashboard.playing import Tables
 from workers.dashboard.recorded import Recorded
@@ -59,6 +60,7 @@ class Dashboard:
             Route("/api/lineage", self.lineage),
             Route("/api/cell", self.cell),
             Route("/api/facts", self.facts),
+            Route("/api/dead", self.dead),
             Route("/api/curves", self.curves),
             Route("/api/matches", self.matches),
             Route("/api/match", self.match),
@@ -141,6 +143,10 @@ class Dashboard:
     def facts(self, request: Request) -> Response:
         watched, _ = self._watch(request)
         return JSONResponse({**watched.facts(), "failures": failures(watched.run.folder)})
+
+    def dead(self, request: Request) -> Response:
+        watched, _ = self._watch(request)
+        return JSONResponse(dead_letters(watched.run))
 
     async def events(self, request: Request) -> Response:
         _, feed = self._watch(request)
