@@ -70,10 +70,13 @@ class Descent:
     ) -> Tensor:
         """Make one step down the gradient of all learners' losses; return its norm before it is clipped.
 
-        See `GradientAlgorithm.descend`. It is not clipped where `max_grad_norm` is None.
+        See `GradientAlgorithm.descend`. It is not clipped where `max_grad_norm` is None. The gradient of a `loss` that
+        requires none is in `parameters.gradient` already.
         """
-        gradient = self.parameters.gradient.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
+        gradient = self.parameters.gradient
+        if loss.requires_grad:
+            gradient.zero_()
+            loss.backward()  # type: ignore[no-untyped-call]
         loss_of_all = peers.average(gradient, loss.detach(), steps)
         grad_norm: Tensor = torch.linalg.vector_norm(gradient)
         number = loss_of_all + grad_norm  # NaN and infinity outlive a sum

@@ -207,19 +207,11 @@ static int64_t units(const Net *net) {
   return n;
 }
 
-// Numbers that `work` is to have room for, in the functions below.
-int64_t work_size(const Net *net) {
-  int64_t wide = net->inputs, outputs = 0;
-  for (int64_t l = 0; l < net->layers; l++) wide = net->units[l] > wide ? net->units[l] : wide;
-  for (int64_t h = 0; h < net->heads; h++) outputs = net->outputs[h] > outputs ? net->outputs[h] : outputs;
-  return (net->inputs + units(net) + 2 * outputs + 3 * wide + 3 * LANES + 8) * PLACES;
-}
-
 // Numbers that `kept` is to have room for.
 int64_t kept_size(const Net *net, int64_t rows) { return ((rows + PLACES - 1) / PLACES * units(net) + 1) * PLACES; }
 
-// y[h] [rows][outputs] of x [rows][inputs], of no head the last hidden layer itself, as y[0]; `kept`, if it is not null,
-// is what `backward` needs.
+// y[h] [rows][outputs] of x [rows][inputs]; without a head y[0] is the last hidden layer itself. `kept`, if it is not
+// null, is what `backward` needs.
 void forward(const Net *net, const float *x, int64_t rows, float *const *y, float *kept, float *work) {
   float *inputs = aligned(work), *layers = inputs + net->inputs * PLACES, *out = layers + units(net) * PLACES;
   kept = kept ? aligned(kept) : 0;
@@ -259,8 +251,11 @@ static void transposed(const float *x, int64_t n, int64_t rows, float *to) {
     for (int64_t r = 0; r < rows; r += LANES) {
       vec a[LANES], b[LANES];
       for (int i = 0; i < LANES; i++) a[i] = u + i < n ? load(x + (u + i) * PLACES + r) : all(0.0f);
-      for (int size = 1; size < LANES; size *= 2) { // each pass interleaves the first half of the vectors with the second
-        for (int i = 0; i < LANES / 2; i++) b[2 * i] = LOWER(a[i], a[i + LANES / 2]), b[2 * i + 1] = UPPER(a[i], a[i + LANES / 2]);
+      for (int size = 1; size < LANES; size *= 2) { // each pass interleaves the first half of the vectors and the second
+        for (int i = 0; i < LANES / 2; i++) {
+          b[2 * i] = LOWER(a[i], a[i + LANES / 2]);
+          b[2 * i + 1] = UPPER(a[i], a[i + LANES / 2]);
+        }
         for (int i = 0; i < LANES; i++) a[i] = b[i];
       }
       for (int i = 0; i < LANES; i++) store(to + (r + i) * across + u, a[i]);
@@ -273,7 +268,7 @@ INLINE float total(vec x) {
   return sum;
 }
 
-// gradient [units][padded(before)], then [units] of the biases, += those of d [units][PLACES] at the outputs of a layer.
+// Add to the gradient of a layer, [units][padded(before)] and [units] of the biases, that of d [units][PLACES] at it.
 static void weigh(const float *d, int64_t n, int64_t inputs, int64_t rows, float *turned,
                     float *gradient) {
   product(n, padded(inputs), rows, d, PLACES, 1, turned, padded(inputs), gradient, padded(inputs), 0, 1, NONE);
@@ -307,53 +302,84 @@ int64_t gradient_size(const Net *net) {
   return size + 16;
 }
 
+// Where `backward_block` works: [outputs][PLACES] of each head, and the rest.
+typedef struct {
+  float *out[HEADS], *turned, *d, *next;
+} Space;
+
+static int64_t widest(const Net *net) {
+  int64_t wide = net->inputs;
+  for (int64_t l = 0; l < net->layers; l++) wide = net->units[l] > wide ? net->units[l] : wide;
+  return wide;
+}
+
+static Space space(const Net *net, float *at) {
+  Space s;
+  for (int64_t h = 0; h < HEADS; h++) s.out[h] = at, at += (h < net->heads ? net->outputs[h] : 0) * PLACES;
+  s.turned = at, at += padded(widest(net)) * PLACES;
+  s.d = at, s.next = at + widest(net) * PLACES;
+  return s;
+}
+
+// Add a block's part of the gradient, by the inputs and the hidden layers of the block. Derivatives are in s.out of the
+// heads that `given` names, without heads in s.d; 0 behind the rows. Returns those at the inputs, if `at_inputs`.
+static const float *backward_block(const Net *net, const float *inputs, const float *layers, int64_t m, Space s,
+                                   const int *given, int at_inputs, float *gradient) {
+  int64_t l = net->layers, places = padded(m), of_last = l ? net->units[l - 1] : net->inputs;
+  const float *last = l ? layers + (units(net) - of_last) * PLACES : inputs;
+  float *to = gradient;
+  for (int64_t i = 0, before = net->inputs; i < l; i++) to += layer_size(net->units[i], before), before = net->units[i];
+  transposed(last, of_last, m, s.turned);
+  float *of_head = to;
+  for (int64_t h = 0, added = 0; h < net->heads; h++) {
+    if (given[h]) {
+      weigh(s.out[h], net->outputs[h], of_last, m, s.turned, of_head);
+      product(of_last, places, net->outputs[h], net->head_weight[h], 1, of_last, s.out[h], PLACES, s.d, PLACES, 0,
+              added, NONE);
+      added = 1;
+    }
+    of_head += layer_size(net->outputs[h], of_last);
+  }
+  for (; l > 0; l--) {
+    int64_t here = net->units[l - 1], before = l > 1 ? net->units[l - 2] : net->inputs;
+    to -= layer_size(here, before);
+    for (int64_t u = 0; u < here; u++) slope(last + u * PLACES, s.d + u * PLACES, places, net->activation);
+    last = l > 1 ? last - before * PLACES : inputs;
+    transposed(last, before, m, s.turned);
+    weigh(s.d, here, before, m, s.turned, to);
+    if (l == 1 && !at_inputs) break;
+    product(before, places, here, net->weight[l - 1], 1, before, s.d, PLACES, s.next, PLACES, 0, 0, NONE);
+    float *done = s.d;
+    s.d = s.next, s.next = done;
+  }
+  return s.d;
+}
+
+// Numbers that `work` is to have room for, in functions of this network.
+int64_t work_size(const Net *net) {
+  int64_t outputs = 0;
+  for (int64_t h = 0; h < net->heads; h++) outputs += net->outputs[h];
+  return (net->inputs + units(net) + 2 * outputs + 3 * widest(net) + LANES + 8) * PLACES;
+}
+
 // The gradient of a sum whose derivatives at the outputs are dy[h] [rows][outputs] (null: 0), by what `forward` kept;
 // and dx [rows][inputs], that at the inputs, unless it is null. `collect` takes the gradient on.
 void backward(const Net *net, const float *x, int64_t rows, const float *kept, const float *const *dy, float *dx,
               float *gradient, float *work) {
-  int64_t n = units(net), wide = net->inputs, outputs = 0;
-  for (int64_t l = 0; l < net->layers; l++) wide = net->units[l] > wide ? net->units[l] : wide;
-  for (int64_t h = 0; h < net->heads; h++) outputs = net->outputs[h] > outputs ? net->outputs[h] : outputs;
-  float *inputs = aligned(work), *out = inputs + net->inputs * PLACES, *turned = out + outputs * PLACES;
-  float *d = turned + padded(wide) * PLACES, *next = d + wide * PLACES;
+  int64_t n = units(net);
+  float *inputs = aligned(work);
+  Space s = space(net, inputs + net->inputs * PLACES);
   memset(gradient, 0, sizeof(float) * gradient_size(net));
   kept = aligned((float *)kept), gradient = aligned(gradient);
+  int given[HEADS] = {dy[0] != 0, dy[1] != 0};
   for (int64_t first = 0; first < rows; first += PLACES) {
-    int64_t m = rows - first < PLACES ? rows - first : PLACES, places = padded(m), l = net->layers;
-    const float *layers = kept + first * n;
+    int64_t m = rows - first < PLACES ? rows - first : PLACES;
     take_in(net, x + first * net->inputs, m, inputs);
-    int64_t of_last = l ? net->units[l - 1] : net->inputs;
-    const float *last = l ? layers + (n - of_last) * PLACES : inputs;
-    transposed(last, of_last, m, turned);
-    float *to = gradient, *heads = gradient;
-    for (int64_t i = 0, before = net->inputs; i < l; i++) heads += layer_size(net->units[i], before), before = net->units[i];
-    int added = 0;
-    if (!net->heads) by_unit(dy[0] + first * of_last, of_last, m, d);
-    for (int64_t h = 0; h < net->heads; h++) {
-      if (dy[h]) {
-        by_unit(dy[h] + first * net->outputs[h], net->outputs[h], m, out);
-        weigh(out, net->outputs[h], of_last, m, turned, heads);
-        product(of_last, places, net->outputs[h], net->head_weight[h], 1, of_last, out, PLACES, d, PLACES, 0, added, NONE);
-        added = 1;
-      }
-      heads += layer_size(net->outputs[h], of_last);
-    }
-    to = heads;
-    for (int64_t h = net->heads - 1; h >= 0; h--) to -= layer_size(net->outputs[h], of_last);
-    for (; l > 0; l--) {
-      int64_t here = net->units[l - 1], before = l > 1 ? net->units[l - 2] : net->inputs;
-      to -= layer_size(here, before);
-      for (int64_t u = 0; u < here; u++) slope(last + u * PLACES, d + u * PLACES, places, net->activation);
-      const float *below = l > 1 ? last - before * PLACES : inputs;
-      transposed(below, before, m, turned);
-      weigh(d, here, before, m, turned, to);
-      last = below;
-      if (l == 1 && !dx) break;
-      product(before, places, here, net->weight[l - 1], 1, before, d, PLACES, next, PLACES, 0, 0, NONE);
-      float *done = d;
-      d = next, next = done;
-    }
-    if (dx) by_row(d, net->inputs, m, dx + first * net->inputs);
+    if (!net->heads) by_unit(dy[0] + first * net->units[net->layers - 1], net->units[net->layers - 1], m, s.d);
+    for (int64_t h = 0; h < net->heads; h++)
+      if (dy[h]) by_unit(dy[h] + first * net->outputs[h], net->outputs[h], m, s.out[h]);
+    const float *at_inputs = backward_block(net, inputs, kept + first * n, m, s, given, dx != 0, gradient);
+    if (dx) by_row(at_inputs, net->inputs, m, dx + first * net->inputs);
   }
 }
 
@@ -379,16 +405,19 @@ void collect(const Net *net, float *gradient, int64_t parts, int64_t apart, floa
 enum { LIKELIEST, UNIFORM, EXPONENTIAL };
 #define ILLEGAL -1e8f
 
+static void forbid(float *z, int64_t n, int64_t rows, const uint8_t *mask) {
+  for (int64_t a = 0; a < n; a++)
+    for (int64_t r = 0; r < rows; r++)
+      if (!mask[r * n + a]) z[a * PLACES + r] = ILLEGAL;
+}
+
 // Draw one block's actions of logits z [actions][PLACES], which are masked in place, by a number for each row or, of
 // EXPONENTIAL, for each row and action.
 static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by, const float *chance, int64_t *action,
                  float *log_prob, float *p) {
   int64_t places = padded(rows);
   float uniform[PLACES] = {0}, sums[PLACES], tops[PLACES], chosen[PLACES];
-  if (mask)
-    for (int64_t a = 0; a < n; a++)
-      for (int64_t r = 0; r < rows; r++)
-        if (!mask[r * n + a]) z[a * PLACES + r] = ILLEGAL;
+  if (mask) forbid(z, n, rows, mask);
   if (by == UNIFORM) memcpy(uniform, chance, sizeof(float) * rows);
   for (int64_t r = 0; r < places; r += LANES) {
     vec top = load(z + r), sum = all(0.0f);
@@ -438,12 +467,116 @@ void act(const Net *net, const Net *other, const float *x, int64_t rows, const u
     take_in(net, x + first * net->inputs, m, inputs);
     const float *last = hidden(net, inputs, m, layers);
     head(net, 0, last, m, out);
-    draw(out, n, m, mask ? mask + first * n : 0, by, chance ? chance + first * (by == EXPONENTIAL ? n : 1) : 0, action + first,
-         log_prob + first, out + n * PLACES);
+    draw(out, n, m, mask ? mask + first * n : 0, by, chance ? chance + first * (by == EXPONENTIAL ? n : 1) : 0,
+         action + first, log_prob + first, out + n * PLACES);
     if (value && !other) {
       head(net, 1, last, m, out);
       by_row(out, net->outputs[1], m, value + first * net->outputs[1]);
     }
   }
   if (value && other) forward(other, x, rows, &value, 0, work);
+}
+
+typedef struct {
+  double rows, clip, clip_value, value_coefficient, entropy_coefficient; // rows: of the minibatch; clip_value < 0: none
+} Surrogate;
+
+enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIPPED, TERMS };
+
+// The derivatives of PPO's loss at one block's logits z [actions][PLACES] and values v [PLACES], which they replace. The
+// loss's terms, times the rows, are added to `terms`.
+static void surrogate(float *z, int64_t n, float *v, int64_t rows, const uint8_t *mask, const int64_t *action,
+                      const float *log_prob, const float *advantage, const float *target, const float *old_value,
+                      const Surrogate *of, double *terms, float *p) {
+  int64_t places = padded(rows);
+  float share = 1.0 / of->rows, tops[PLACES], logs[PLACES], entropies[PLACES], of_log_prob[PLACES] = {0};
+  float clip = of->clip, bonus = of->entropy_coefficient * share;
+  if (mask) forbid(z, n, rows, mask);
+  for (int64_t r = 0; r < places; r += LANES) {
+    vec top = load(z + r), sum = all(0.0f);
+    for (int64_t a = 1; a < n; a++) {
+      vec x = load(z + a * PLACES + r);
+      top = choose(x > top, x, top);
+    }
+    for (int64_t a = 0; a < n; a++) {
+      vec e = exponential(load(z + a * PLACES + r) - top);
+      store(p + a * PLACES + r, e);
+      sum += e;
+    }
+    store(tops + r, top);
+    store(logs + r, sum);
+  }
+  for (int64_t r = 0; r < places; r++) logs[r] = tops[r] + logf(logs[r]);
+  for (int64_t r = 0; r < places; r += LANES) {
+    vec entropy = all(0.0f), log = load(logs + r);
+    for (int64_t a = 0; a < n; a++) {
+      vec l = load(z + a * PLACES + r) - log, e = exponential(l);
+      e = choose(l < all(ILLEGAL / 2), all(0.0f), e);
+      store(z + a * PLACES + r, l);
+      store(p + a * PLACES + r, e);
+      entropy -= e * l;
+    }
+    store(entropies + r, entropy);
+  }
+  for (int64_t r = 0; r < rows; r++) {
+    float change = z[action[r] * PLACES + r] - log_prob[r], ratio = expf(change), a = advantage[r];
+    float cut = ratio < 1 - clip ? 1 - clip : ratio > 1 + clip ? 1 + clip : ratio;
+    float gain = ratio * a <= cut * a ? ratio * a : cut * a;
+    if (ratio != ratio) gain = ratio;
+    of_log_prob[r] = ratio * a <= cut * a ? -a * ratio * share : 0.0f;
+    float error = v[r] - target[r], worst = error, slope = 1.0f;
+    if (of->clip_value >= 0) {
+      float limit = of->clip_value, moved = v[r] - old_value[r];
+      float held = moved < -limit ? -limit : moved > limit ? limit : moved;
+      float other = old_value[r] + held - target[r];
+      if (other * other > error * error) worst = other, slope = held == moved ? 1.0f : 0.0f;
+    }
+    v[r] = 2 * worst * slope * (float)of->value_coefficient * share;
+    terms[POLICY_LOSS] -= gain, terms[VALUE_LOSS] += worst * worst, terms[ENTROPY] += entropies[r];
+    terms[KL] += ratio - 1 - change, terms[CLIPPED] += fabsf(ratio - 1) > clip;
+  }
+  for (int64_t r = rows; r < places; r++) v[r] = 0;
+  for (int64_t a = 0; a < n; a++)
+    for (int64_t r = 0; r < places; r++) {
+      float e = p[a * PLACES + r], l = z[a * PLACES + r];
+      float d = bonus * e * (l + entropies[r]) - of_log_prob[r] * e;
+      z[a * PLACES + r] = r < rows ? d : 0.0f;
+    }
+  for (int64_t r = 0; r < rows; r++)
+    if (!mask || mask[r * n + action[r]]) z[action[r] * PLACES + r] += of_log_prob[r];
+}
+
+// The gradient of PPO's loss over some rows of a minibatch, and the sums of its terms over them. `value` is null where
+// it is the second head of `policy`. `work` is for both, one behind the other.
+void ppo(const Net *policy, const Net *value, const float *x, int64_t rows, const uint8_t *mask, const int64_t *action,
+         const float *log_prob, const float *advantage, const float *target, const float *old_value,
+         const Surrogate *of, double *terms, float *of_policy, float *of_value, float *work) {
+  int64_t n = policy->outputs[0];
+  const int both[HEADS] = {1, 1};
+  float *inputs = aligned(work), *layers = inputs + policy->inputs * PLACES;
+  Space s = space(policy, layers + units(policy) * PLACES), t = s;
+  float *p = s.next + widest(policy) * PLACES, *others = aligned(work + work_size(policy)), *v = s.out[1];
+  memset(of_policy, 0, sizeof(float) * gradient_size(policy));
+  of_policy = aligned(of_policy);
+  if (value) {
+    memset(of_value, 0, sizeof(float) * gradient_size(value));
+    of_value = aligned(of_value);
+    t = space(value, others + units(value) * PLACES);
+    v = t.out[0];
+  }
+  memset(terms, 0, sizeof(double) * TERMS);
+  for (int64_t first = 0; first < rows; first += PLACES) {
+    int64_t m = rows - first < PLACES ? rows - first : PLACES;
+    take_in(policy, x + first * policy->inputs, m, inputs);
+    const float *last = hidden(policy, inputs, m, layers);
+    head(policy, 0, last, m, s.out[0]);
+    if (value)
+      head(value, 0, hidden(value, inputs, m, others), m, v);
+    else
+      head(policy, 1, last, m, v);
+    surrogate(s.out[0], n, v, m, mask ? mask + first * n : 0, action + first, log_prob + first, advantage + first,
+              target + first, old_value ? old_value + first : 0, of, terms, p);
+    backward_block(policy, inputs, layers, m, s, both, 0, of_policy);
+    if (value) backward_block(value, inputs, others, m, t, both, 0, of_value);
+  }
 }

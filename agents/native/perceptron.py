@@ -71,7 +71,7 @@ class Perceptron:
 
     def forward(self, layers: Sequence[Layer], x: Tensor, keep: bool = False) -> tuple[list[Tensor], Tensor | None]:
         """Return (outputs [N, units] of each head, what `backward` needs if `keep`) of x float32 [N, inputs]."""
-        loaded, net = self._loaded(), self._pointed(layers)
+        loaded, net = self.loaded(), self.pointed(layers)
         rows = len(x)
         outputs = [x.new_empty(rows, len(bias)) for _, bias in layers[len(layers) - max(1, self.heads) :]]
         kept = self._kept(loaded.kept_size(net, ctypes.c_int64(rows))) if keep else None
@@ -80,14 +80,14 @@ class Perceptron:
         def part(first: int, last: int, _: int) -> None:
             loaded.forward(
                 net,
-                _at(x, first * x.shape[1]),
+                at(x, first * x.shape[1]),
                 ctypes.c_int64(last - first),
-                _Pointers(*(_at(y, first * y.shape[1]).value for y in outputs)),
-                None if kept is None else _at(kept, first * units),
-                _work(loaded.work_size(net)),
+                _Pointers(*(at(y, first * y.shape[1]).value for y in outputs)),
+                None if kept is None else at(kept, first * units),
+                work_of(loaded.work_size(net)),
             )
 
-        _in_parts(part, rows)
+        in_parts(part, rows)
         return outputs, kept
 
     def backward(
@@ -97,8 +97,8 @@ class Perceptron:
 
         `derivatives` [N, units]: those at the outputs of each head; None: zeros. `kept`: of `forward`, for this alone.
         """
-        loaded, net = self._loaded(), self._pointed(layers)
-        rows, parts = len(x), _parts(len(x))
+        loaded, net = self.loaded(), self.pointed(layers)
+        rows, parts = len(x), parts_of(len(x))
         units = sum(len(bias) for _, bias in layers[: len(layers) - self.heads])
         at_x = torch.empty_like(x) if inputs else None
         apart = loaded.gradient_size(net)
@@ -108,20 +108,20 @@ class Perceptron:
         def part(first: int, last: int, number: int) -> None:
             loaded.backward(
                 net,
-                _at(x, first * x.shape[1]),
+                at(x, first * x.shape[1]),
                 ctypes.c_int64(last - first),
-                _at(kept, first * units),
-                _Pointers(*(None if y is None else _at(y, first * y.shape[1]).value for y in given)),
-                None if at_x is None else _at(at_x, first * x.shape[1]),
-                _at(gradients, number * apart),
-                _work(loaded.work_size(net)),
+                at(kept, first * units),
+                _Pointers(*(None if y is None else at(y, first * y.shape[1]).value for y in given)),
+                None if at_x is None else at(at_x, first * x.shape[1]),
+                at(gradients, number * apart),
+                work_of(loaded.work_size(net)),
             )
 
-        _in_parts(part, rows)
+        in_parts(part, rows)
         self._spare.append(kept)
         parameters = [one for layer in layers for one in layer]
         gradient = torch.empty(sum(one.numel() for one in parameters))
-        loaded.collect(net, _at(gradients, 0), ctypes.c_int64(parts), ctypes.c_int64(apart), _at(gradient, 0))
+        loaded.collect(net, at(gradients, 0), ctypes.c_int64(parts), ctypes.c_int64(apart), at(gradient, 0))
         split = torch.split(gradient, [one.numel() for one in parameters])
         return at_x, [part.view(one.shape) for part, one in zip(split, parameters, strict=True)]
 
@@ -140,33 +140,34 @@ class Perceptron:
         exponentially distributed where EXPONENTIAL, None where LIKELIEST. `value`: what computes it; this perceptron
         itself if it is its second head; None: nothing does.
         """
-        loaded, net, rows = self._loaded(), self._pointed(layers), len(x)
+        loaded, net, rows = self.loaded(), self.pointed(layers), len(x)
         action, log_prob = torch.empty(rows, dtype=torch.int64), torch.empty(rows)
         values, other, work = None, None, loaded.work_size(net)
         if value is not None:
             values = torch.empty(rows, len(value[1][-1][1]))
             if value[0] is not self:
-                other = value[0]._pointed(value[1])
+                other = value[0].pointed(value[1])
                 work = max(work, loaded.work_size(other))
         loaded.act(
             net,
             other,
-            _at(x, 0),
+            at(x, 0),
             ctypes.c_int64(rows),
-            None if mask is None else _at(mask, 0),
+            None if mask is None else at(mask, 0),
             ctypes.c_int64(by),
-            None if chance is None else _at(chance, 0),
-            _at(action, 0),
-            _at(log_prob, 0),
-            None if values is None else _at(values, 0),
-            _work(work),
+            None if chance is None else at(chance, 0),
+            at(action, 0),
+            at(log_prob, 0),
+            None if values is None else at(values, 0),
+            work_of(work),
         )
         return action, log_prob, values
 
-    def _loaded(self) -> ctypes.CDLL:
+    def loaded(self) -> ctypes.CDLL:
+        """Return the library, which is there where `takes` was asked."""
         return cast(ctypes.CDLL, library())
 
-    def _pointed(self, layers: Sequence[Layer]) -> Any:
+    def pointed(self, layers: Sequence[Layer]) -> Any:
         """Return Net with the present places of these weights."""
         net, pointers = self._net, [part.data_ptr() for layer in layers for part in layer]
         if pointers != self._pointers:
@@ -227,30 +228,33 @@ def computed(perceptron: Perceptron, layers: Sequence[Layer], x: Tensor) -> Tens
     return perceptron.forward(layers, x)[0][0]
 
 
-def _at(tensor: Tensor, offset: int) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr() + 4 * offset)
+def at(tensor: Tensor, number: int = 0) -> ctypes.c_void_p:
+    """Return where a number of a contiguous tensor stands."""
+    return ctypes.c_void_p(tensor.data_ptr() + tensor.element_size() * number)
 
 
 _own = threading.local()  # of each thread: numbers that the library works with
 
 
-def _work(size: int) -> ctypes.c_void_p:
+def work_of(size: int) -> ctypes.c_void_p:
+    """Return room for `size` numbers, this thread's own."""
     work: Tensor | None = getattr(_own, "work", None)
     if work is None or work.numel() < size:
         work = _own.work = torch.empty(size)
-    return _at(work, 0)
+    return at(work, 0)
 
 
-def _parts(rows: int) -> int:
+def parts_of(rows: int) -> int:
+    """Return among how many threads rows are divided."""
     return max(1, min(torch.get_num_threads(), rows // A_THREAD))
 
 
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, since a fork has no threads
 
 
-def _in_parts(part: Any, rows: int) -> None:
+def in_parts(part: Any, rows: int) -> None:
     """Call part(first row, last row, number), each of the parts in a thread of its own."""
-    parts = _parts(rows)
+    parts = parts_of(rows)
     if parts == 1:
         part(0, rows, 0)
         return

@@ -82,7 +82,7 @@ class Policy(ActingPolicy):
         bfloat16 is computed by autocast: weights and their gradients stay float32. `compiled`: by torch.compile, at
         the first use, for batches of any size.
         """
-        self._precision = precision
+        self._precision, self._compiled = precision, compiled
         self._forward, self._unrolled = self.network.step, self.network.unroll
         if compiled:
             for module in self.network.modules():  # one call between two graphs: how it is cut depends on the data
@@ -91,6 +91,11 @@ class Policy(ActingPolicy):
             self._forward, self._unrolled = (
                 torch.compile(function, dynamic=True) for function in (self._forward, self._unrolled)
             )
+
+    @property
+    def computes_plainly(self) -> bool:
+        """Return True where `evaluate` computes in float32, uncompiled."""
+        return self._precision is torch.float32 and not self._compiled
 
     def frozen_copy(self) -> Policy:
         """Return a policy with a copy of these weights, which learns no more; it computes as this one, uncompiled."""

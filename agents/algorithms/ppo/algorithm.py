@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.algorithms.batches import Batch
+from agents.algorithms.batches import Batch, Minibatch
 from agents.algorithms.contract import Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.ppo.config import PPOConfig
+from agents.algorithms.ppo.one_pass import gradient_at_once
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
 from agents.operators.advantages import generalized_advantage
@@ -70,45 +71,52 @@ class PPO(GradientAlgorithm[PPOConfig]):
         self, batch: Batch, columns: dict[str, Tensor], history: list[dict[str, Tensor]], cuts: Sequence[slice]
     ) -> bool:
         """Make one pass over the batch; return False once the policy has moved further than target_kl allows."""
-        config, scale = self.config, self.policy.value_scale
+        config = self.config
         for minibatch in batch.minibatches(cuts, self._permutation(len(batch)), columns):
             recorded = minibatch.columns
             advantage = recorded["advantage"]
-            log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
-            log_ratio = log_prob - recorded["log_prob"]
-            ratio = log_ratio.exp()
             if config.normalize_advantage:
                 advantage = self.standardize(advantage)
-
-            policy_term = clipped_surrogate(ratio, advantage, config.clip_range)
-            value_term = value_loss(value, recorded["target"], recorded["value"], config.clip_range_value, scale)
-            entropy_term = entropy.mean()
-            loss = policy_term + config.value_coefficient * value_term - self.entropy_coefficient * entropy_term
-
-            with torch.no_grad():
-                kl = approximate_kl(log_ratio, ratio)
-                if config.target_kl is not None:
-                    kl = self.mean(kl, log_ratio.numel())
-                clip_fraction = ((ratio - 1).abs() > config.clip_range).float().mean()
-            terms = {
-                "policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term,
-                "approx_kl": kl, "clip_fraction": clip_fraction,
-            }  # fmt: skip
-            loss = self.with_teacher(loss, terms, output, recorded)
+            inputs: dict[str, Tensor] = {}
+            at_once = gradient_at_once(
+                self.policy, self.descent.parameters.gradient, minibatch, advantage, config, self.entropy_coefficient
+            )
+            loss, terms = at_once or self._loss(minibatch, advantage, inputs)
+            steps = len(advantage) if at_once else inputs["ratio"].numel()
+            kl = terms["approx_kl"]
+            if config.target_kl is not None:
+                kl = terms["approx_kl"] = self.mean(kl, steps)
             if config.target_kl is not None and kl.item() > 1.5 * config.target_kl:
                 if not history:  # too far already, as data of older weights may be: nothing is learned from it
                     history.append(_detached(terms | {"grad_norm": torch.zeros_like(kl)}))
                 return False
-
-            grad_norm = self.descend(
-                loss,
-                terms,
-                recorded | {"new log_prob": log_prob, "new value": value, "ratio": ratio},
-                len(history) + 1,
-                log_ratio.numel(),
-            )
+            grad_norm = self.descend(loss, terms, recorded | inputs, len(history) + 1, steps)
             history.append(_detached(terms | {"grad_norm": grad_norm}))
         return True
+
+    def _loss(
+        self, minibatch: Minibatch, advantage: Tensor, inputs: dict[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return (loss with a gradient, its terms); what it was computed from is added to `inputs`."""
+        config, recorded = self.config, minibatch.columns
+        log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
+        log_ratio = log_prob - recorded["log_prob"]
+        ratio = log_ratio.exp()
+        inputs |= {"new log_prob": log_prob, "new value": value, "ratio": ratio}
+        policy_term = clipped_surrogate(ratio, advantage, config.clip_range)
+        value_term = value_loss(
+            value, recorded["target"], recorded["value"], config.clip_range_value, self.policy.value_scale
+        )
+        entropy_term = entropy.mean()
+        loss = policy_term + config.value_coefficient * value_term - self.entropy_coefficient * entropy_term
+        with torch.no_grad():
+            kl = approximate_kl(log_ratio, ratio)
+            clip_fraction = ((ratio - 1).abs() > config.clip_range).float().mean()
+        terms = {
+            "policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term,
+            "approx_kl": kl, "clip_fraction": clip_fraction,
+        }  # fmt: skip
+        return self.with_teacher(loss, terms, output, recorded), terms
 
     def _permutation(self, size: int) -> Tensor:
         return torch.randperm(size, generator=self.generator)
