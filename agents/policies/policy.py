@@ -94,8 +94,9 @@ class Policy(ActingPolicy):
 
     @property
     def computes_plainly(self) -> bool:
-        """Return True where `evaluate` computes in float32, uncompiled."""
-        return self._precision is torch.float32 and not self._compiled
+        """Return True where `evaluate` is that of this class, in float32 and uncompiled."""
+        replaced = "evaluate" in self.__dict__ or type(self).evaluate is not Policy.evaluate
+        return self._precision is torch.float32 and not self._compiled and not replaced
 
     def frozen_copy(self) -> Policy:
         """Return a policy with a copy of these weights, which learns no more; it computes as this one, uncompiled."""
