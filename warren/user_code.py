@@ -25,7 +25,7 @@ EXTRAS = {
     "pettingzoo": "games", "pyspiel": "games", "open_spiel": "games", "ale_py": "atari", "cv2": "atari",
     "envpool": "envpool", "vizdoom": "vizdoom", "mpe2": "mpe", "slimevolleygym": "slimevolley",
     "multi_agent_ale_py": "atari-two", "uvicorn": "gateway", "httptools": "gateway", "onnx": "onnx",
-    "onnxruntime": "onnx", "onnxscript": "onnx", "h5py": "minari",
+    "onnxruntime": "onnx", "onnxscript": "onnx", "h5py": "minari", "opentelemetry": "otel",
 }  # fmt: skip
 BUILT = ("gfootball", "gfootball_engine")  # on this machine, by `gfootball` of make or warren: it has no wheels
 OURS = ("agents", "conf", "envs", "league", "tasks", "warren", "workers")  # top-level names

@@ -26,6 +26,7 @@ REMEDIES = (
     (r"kubernetes-validate|kubernetes_validate|mypy", EXTRA("dev")),
     (r"gfootball", "make gfootball"),
     (r"optuna", EXTRA("optuna")),
+    (r"opentelemetry", EXTRA("otel")),
     (r"Horovod", "make horovod"),
     (r"pyftg", "a virtual environment of its own, with pip install -e . pyftg (it pins an old protobuf)"),
     (r"no C compiler", "a C compiler: cc, gcc or clang"),

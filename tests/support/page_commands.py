@@ -249,6 +249,10 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.actor run=NAME": BY_HAND,
     "python -m workers.env run=NAME": BY_HAND,
     "python -m workers.flower run=NAME flower_port=5555": BY_HAND,
+    # docs/watching.md
+    "pip install '.[otel]'": INSTALLS,
+    "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 python -m workers.train experiment=kuhn "
+    '"middleware=[tasks.tracing:Tracing]"': NotRun("it needs a collector; tests/tasks/test_tracing.py keeps the spans"),
     # docs/your_game.md
     "python -m workers.play runs/nim/TRIAL": Run(typed=ENTER, says="game 1 is over"),
 }  # fmt: skip
