@@ -30,7 +30,7 @@ class PlayerConfig:
     network: Mapping[str, Any] = field(default_factory=dict)  # `name` and settings in place of the league's
     averages: tuple[float, ...] = ()  # rates per update of moving averages of its weights, frozen with each snapshot
     averages_alone: bool = False  # in place of the snapshot, not beside it
-    minimax: float = 0.0  # part of the opponents' values of their next positions that is taken from its rewards
+    minimax: float = 0.0  # times the fall of its opponents' values of their positions: added to its rewards
     updates: float = 1.0  # its share of the decisions learned from, in relation to the other players'
     initial: str | None = None  # weights to which a reset returns (workers.config.initial_weights); null: fresh ones
     learners: int | None = None  # learners that share its updates; null: as many as the run's `learners`
@@ -169,7 +169,7 @@ class LeagueConfig:
             if not NAME.fullmatch(name):
                 yield f"player {name!r}: its name must be {ALLOWED}"
             if not 0 <= player.minimax < inf:
-                yield f"minimax={player.minimax} of player {name!r} must be at least 0, and finite; 1 is the paper's"
+                yield f"minimax={player.minimax} of player {name!r} must be at least 0, and finite"
             if not all(0 < rate <= 1 for rate in player.averages) or len({*player.averages}) < len(player.averages):
                 yield (
                     f"averages={list(player.averages)} of player {name!r} must be different rates, each above 0 and at "
@@ -230,9 +230,8 @@ class LeagueConfig:
         return averages if alone else [ModelRef(player, version), *averages]
 
     def minimax_of(self, player: str) -> float:
-        """Return the discounted part of its opponents' values that the player's rewards lose: alpha gamma."""
-        alpha = self.players[player].minimax if player in self.players else 0.0
-        return alpha * float(self.algorithm_of(player).get("gamma", 0.99))
+        """Return what the fall of its opponents' values is multiplied by in the player's rewards."""
+        return self.players[player].minimax if player in self.players else 0.0
 
     def share_of(self, player: str) -> float:
         """Return the part of the decisions that the player learns from, by `updates`; 1 / n if it joins later.

@@ -462,7 +462,7 @@ def test_a_minimax_player_earns_more_or_less_in_its_trajectories_but_not_in_resu
     for minimax in (0.0, 1.0):
         players = {"main": {"kind": "main_agent"}, "exploiter": {"kind": "main_exploiter", "minimax": minimax}}
         league = LocalLeague(config(players=players))
-        assert [league.config.minimax_of(name) for name in players] == [0.0, minimax]  # gamma is 1
+        assert [league.config.minimax_of(name) for name in players] == [0.0, minimax]
         exploiter = league.trainees["exploiter"]
         with torch.no_grad():
             for parameter in league.frozen["main@0"].parameters():

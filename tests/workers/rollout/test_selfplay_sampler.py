@@ -111,7 +111,7 @@ def tuple_of(steps):
 
 
 @pytest.mark.parametrize("env_id", [KUHN, LEDUC])
-def test_a_minimax_player_is_also_rewarded_by_what_its_opponents_next_positions_lack(env_id):
+def test_a_minimax_player_is_also_rewarded_by_how_far_its_opponents_positions_fall(env_id):
     watched = Watched(envs.make_two_player(env_id, 4, 3))
     options = {"unroll_length": 6, "reward_scale": 0.5, "minimax": 0.9}
     sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, **options)
@@ -120,20 +120,22 @@ def test_a_minimax_player_is_also_rewarded_by_what_its_opponents_next_positions_
     trajectory = sampler.collect(40)
     expected = []  # (observation, action, reward, end) of each decision of the learning side, from the games themselves
     for slot in range(4):
-        home, last = slot % 2, None
+        home, last, worth = slot % 2, None, 0.0
         for turn, action, after in zip(watched.turns, watched.actions, watched.turns[1:], strict=False):
             if turn.to_move[slot] == home:
                 last = [turn.observation[slot], action[slot], 0.0, False]
                 expected.append(last)
-                unanswered = True
-            elif last is not None and unanswered:
-                last[2] -= 0.9 * float(rival.value(turn.observation[slot][None])[0])
-                unanswered = False
+            else:
+                now = float(rival.value(turn.observation[slot][None])[0])
+                if last is not None:
+                    last[2] += 0.9 * (worth - now)
+                worth = now
             if last is not None:
                 last[2] += 0.5 * after.reward[slot, home]
                 last[3] = bool(after.done[slot])
             if after.done[slot]:
-                home, last = 1 - home, None
+                last[2] += 0.9 * worth
+                home, last, worth = 1 - home, None, 0.0
     lived = [
         (trajectory.observation[t, n], trajectory.action[t, n], trajectory.reward[t, n], trajectory.terminated[t, n])
         for n in range(40)

@@ -67,9 +67,10 @@ class GamesInPlay:
 
         Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
 
-        `minimax`: each of the policy's decisions is also rewarded by -minimax V, with V the value that its opponent
-        gives to its own next position (Bairamian et al. 2023: alpha gamma). Not in mirror matches, and not in results;
-        for games of two players. `teams`, `zero_sum`: as the games have them.
+        `minimax`: each of the policy's decisions is also rewarded by what its opponent's value of its own positions
+        has fallen by since the one before, times `minimax` (after Bairamian et al. 2023); before the first and after
+        the last position it is 0, so that a whole game's sum is. Not in mirror matches, and not in results; for games
+        of two players. `teams`, `zero_sum`: as the games have them.
         """
         self.policy = policy
         self.version = -1
@@ -89,7 +90,7 @@ class GamesInPlay:
         self._turn: Turn | None = None  # None: all games are to begin
         self._action = np.zeros(num_games, np.int64)
         self._minimax = minimax
-        self._unanswered = np.zeros(num_games, np.bool_)  # [N]: whether the opponent has not moved since our decision
+        self._expected = np.zeros(num_games, np.float32)  # [N]: the value of the opponent's last position to it
         self._player, self._log = player, log
         self._weights = Weights(player, self.version, 0)
         self._kept = np.zeros(num_games, np.bool_)  # [N]: whether the game under way is recorded
@@ -116,7 +117,7 @@ class GamesInPlay:
         """Drop all games and experience, but no results: the policy has become another one. `begin` follows."""
         self._buffer.clear()
         self._memory.begin()
-        self._unanswered[:] = False
+        self._expected[:] = 0.0
         self._turn = None
         self._meet(np.arange(len(self._action)))
         self._fresh = True
@@ -182,7 +183,7 @@ class GamesInPlay:
         self._action[request.rows] = action
         if not request.learns:
             if self._minimax:
-                self._reward_by_value(request, extras["value"])
+                self._reward_by_value(request.rows, extras["value"])
             return
         decision = {
             "observation": request.observation, "action": action, "action_mask": request.action_mask, "extras": extras
@@ -190,15 +191,16 @@ class GamesInPlay:
         remembered = {name: part.cpu().numpy() for name, part in request.memory.items()}
         self._buffer.decide(request.seats, decision, remembered, self.version)
         self.decisions += request.rows.size
-        self._unanswered[request.rows] = True
 
-    def _reward_by_value(self, request: DecisionRequest, value: np.ndarray) -> None:
-        """Reward decisions by the `value` [K] that the opponents' next positions have for them, once for each."""
-        answers = self._unanswered[request.rows]
+    def _reward_by_value(self, rows: np.ndarray, value: np.ndarray | float) -> None:
+        """Reward the decisions in games `rows` by how far their opponents' positions have fallen, to `value` [K].
+
+        Differences of a potential change no best response (Ng et al. 1999), while values alone add up over a game.
+        """
         reward = np.zeros(PLAYERS * len(self._action), np.float32)
-        reward[request.seats[answers] ^ 1] = -self._minimax * value[answers]
+        reward[PLAYERS * rows + self.seating.home[rows]] = self._minimax * (self._expected[rows] - value)
         self._buffer.earn(reward)
-        self._unanswered[request.rows] = False
+        self._expected[rows] = value
 
     def moves(self) -> np.ndarray:
         """Return the move in every game, int64 [N], once all are decided."""
@@ -238,8 +240,9 @@ class GamesInPlay:
     def _finish(self, finished: FinishedGames) -> None:
         slots, home = finished.index, self.seating.home[finished.index]
         seats = self.seating.seats(slots)
+        if self._minimax:
+            self._reward_by_value(slots, 0.0)
         self._buffer.end(seats)
-        self._unanswered[slots] = False
         self._memory.begin(seats)
         by_team = team_returns(finished.returns, self._teams)
         places = (home[:, None] + np.arange(len(self._teams))) % len(self._teams)
