@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod gfootball train league football test test-without-servers test-rabbitmq4 test-python3.13 try-wheel try-wheel-python3.13 check compiled lint format servers compose clean
+.PHONY: help setup horovod gfootball train league football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 try-wheel try-wheel-python3.13 check compiled lint format servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ test: $(VENV)/.ready-dev servers ## run the tests and tell what the optional one
 
 test-without-servers: $(VENV)/.ready-dev ## those tests that need neither RabbitMQ nor Redis
 	@$(PYTHON) -m pytest -m "not servers" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+dashboard-test: $(VENV)/.ready-dev ## the dashboard's pages in the distribution's Chromium
+	@$(call quietly,Playwright,--editable '.[dashboard$(comma)browser]')
+	@$(PYTHON) -m pytest tests/workers/dashboard $(ARGS)
 
 test-python3.13: ## the same on Python 3.13: this machine's, or Debian 13's in a container
 	@docker/python3.13.sh $(ARGS)

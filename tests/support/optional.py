@@ -21,6 +21,7 @@ REMEDIES = (
     (r"box2d|Box2D|pygame", EXTRA("box2d")),
     (r"pyspiel|open_spiel|pettingzoo", EXTRA("games")),
     (r"onnx", EXTRA("onnx")),
+    (r"playwright|chromium", "make dashboard-test, and the package chromium of the distribution"),
     (r"starlette", EXTRA("dashboard")),
     (r"h5py", EXTRA("minari")),
     (r"kubernetes-validate|kubernetes_validate|mypy", EXTRA("dev")),

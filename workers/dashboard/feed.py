@@ -18,8 +18,14 @@ WAITING = 8  # messages for a page that is slow; then it is told to read all aga
 class Feed:
     """The messages of one run, for any number of pages; `look` is called in a thread, only while somebody listens."""
 
-    def __init__(self, look: Callable[[], dict[str, Any] | None], encode: Callable[[dict[str, Any]], bytes]) -> None:
-        self._look, self._encode = look, encode
+    def __init__(
+        self,
+        look: Callable[[], dict[str, Any] | None],
+        hello: Callable[[], dict[str, Any]],
+        encode: Callable[[dict[str, Any]], bytes],
+    ) -> None:
+        """`hello`: what each page is told first, by which it knows whether it has missed anything since it was read."""
+        self._look, self._hello, self._encode = look, hello, encode
         self._listeners: set[asyncio.Queue[bytes]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -30,7 +36,7 @@ class Feed:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
-            yield b": hello\n\n"
+            yield self._encode(self._hello())
             while True:
                 try:
                     yield await asyncio.wait_for(queue.get(), QUIET)

@@ -202,7 +202,7 @@ class Dashboard:
         with self._lock:
             if name not in self._watched:
                 watched = Watched(self._catalogue.run(name))
-                self._watched[name] = watched, Feed(watched.look, as_event)
+                self._watched[name] = watched, Feed(watched.look, watched.hello, as_event)
                 idle = [known for known, (_, feed) in self._watched.items() if not feed.listeners and known != name]
                 for known in idle[: max(0, len(self._watched) - WATCHED)]:
                     del self._watched[known]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -103,17 +103,24 @@ class Timeline:
                     self._marks.clear()
                 self._first = first
                 file.seek(self._place)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    entry, last = json.loads(line), self._now.history.last_event
-                    if last == "0" or event_order(entry["id"]) > event_order(last):  # else Redis told it before
-                        self._now.take([(entry["id"], entry["fields"])])
-                    self._place += len(line)
+                self._now.take(self._new(file))
         except FileNotFoundError:
             return
         except (ValueError, KeyError) as error:
             raise LeagueError(f"{self.path}: a line is no event ({error}); restore the file from a backup") from None
+
+    def _new(self, lines: Iterable[bytes]) -> Iterator[tuple[str, Event]]:
+        """Yield (id, event) of whole lines that Redis has not told before; a line counts as read once it is folded."""
+        last = self._now.history.last_event
+        known: Position | None = (-1, 0) if last == "0" else event_order(last)
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            entry = json.loads(line)
+            if known is None or event_order(entry["id"]) > known:
+                known = None  # so are all that follow
+                yield entry["id"], entry["fields"]
+            self._place += len(line)
 
     def _continues(self, first: bytes) -> bool:
         """Return True where a file begins with the checkpoint of the very event that was read last."""

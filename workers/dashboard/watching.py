@@ -35,6 +35,7 @@ class Watched:
         self._url = ""
         self._name = ""
         self._told: dict[str, Any] = {}
+        self._event = ""  # the last one that `look` told of
 
     def refresh(self) -> bool:
         """Take in what is new; return True if anything was. What is wrong is in `state` and `problem`."""
@@ -59,7 +60,7 @@ class Watched:
             return None
         self._told = newest
         fold = self.timeline.now()
-        changes = fold.changes()
+        changes, self._event = fold.changes(), fold.history.last_event
         return {
             "state": self.state,
             "problem": self.problem,
@@ -69,6 +70,10 @@ class Watched:
             **views.moving(fold),
             **newest,
         }
+
+    def hello(self) -> dict[str, Any]:
+        """Return the event up to which all pages were told of changes."""
+        return {"hello": self._event}
 
     def facts(self) -> dict[str, Any]:
         """Return what the servers of a run that goes on tell beside the league: processes and segments."""

@@ -194,6 +194,11 @@ export async function leaguePage(main, run) {
   // Live: one stream for all of the page.
   let seriesAt = 0;
   function hear(message) {
+    if (message.hello !== undefined) { // what this page was told of first may be newer than what it has read, or older
+      document.body.dataset.event = message.hello;
+      if (message.hello && message.hello !== state.event && at === null) load().catch(() => {});
+      return;
+    }
     until = Math.max(until, message.time);
     Object.assign(state, { store: message.state, problem: message.problem });
     if (at === null) {

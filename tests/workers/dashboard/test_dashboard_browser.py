@@ -1,0 +1,168 @@
+"""The dashboard's pages in headless Chromium: they load, follow a league that goes on, and obey the keyboard.
+
+Needs Playwright's Python package and a Chromium that is installed: `make dashboard-test`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.recorded_leagues import BEGAN, RecordedLeague, small_league, write
+from support.saved_league import save_league
+
+pytest.importorskip("starlette")
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip("chromium is not installed", allow_module_level=True)
+
+TOKEN = "let-me-in"
+RPS = {
+    "env": "matrix:rps",
+    "players": {"main": {"kind": "self_play"}},
+    "network": {"name": "mlp", "hidden_sizes": [4]},
+    "games": 8,
+    "match_games": 8,
+    "unroll_length": 4,
+    "lanes": 8,
+    "period_steps": 64,
+}
+
+
+@pytest.fixture(scope="module")
+def league() -> RecordedLeague:
+    return small_league()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, league: RecordedLeague) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    write(folder / "kuhn/one/league", league.entries)
+    (folder / "rps").mkdir()
+    save_league(folder / "rps", RPS, 2)
+    (folder / "plain").mkdir()
+    (folder / "plain/config.yaml").write_text("env: {id: '<img src=x onerror=alert(1)>'}\n")
+    (folder / "plain/metrics.jsonl").write_text('{"steps": 1, "mean_return": 1.0}\n{"steps": 2, "mean_return": 3.0}\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "workers.dashboard", str(folder), "--port", "0"]
+    environment = {**os.environ, "WARREN_DASHBOARD_TOKEN": TOKEN}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    yield process.stdout.readline().partition("/?")[0]
+    process.terminate()
+    process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, served: str) -> Iterator[Any]:
+    """A page without troubles: whatever the console says of scripts, styles or policies fails the test."""
+    context = browser.new_context(base_url=served, extra_http_headers={"authorization": f"Bearer {TOKEN}"})
+    page, troubles = context.new_page(), []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", lambda said: troubles.append(said.text) if said.type in ("error", "warning") else None)
+    page.set_default_timeout(60_000)
+    yield page
+    context.close()
+    assert troubles == []
+
+
+def opened(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("body[data-ready]")
+
+
+def test_the_token_of_an_address_lets_a_browser_in_and_leaves_the_address(browser: Any, served: str) -> None:
+    context = browser.new_context(base_url=served)
+    page = context.new_page()
+    assert page.goto("/").status == 401
+    page.goto(f"/?token={TOKEN}")
+    page.wait_for_selector("text=kuhn/one")
+    assert TOKEN not in page.url
+    context.close()
+
+
+def test_what_a_run_says_is_text(page: Any) -> None:
+    opened(page, "/")
+    assert page.inner_text("tr:has-text('plain') >> nth=0").count("<img src=x onerror=alert(1)>") == 1
+    opened(page, "/run?run=plain")
+    assert page.locator("img").count() == 0 and page.locator("path.line").count() >= 1
+
+
+def test_the_slider_shows_the_league_at_another_moment(page: Any) -> None:
+    opened(page, "/run?run=kuhn/one")
+    assert "30 counted" in page.inner_text(".figures >> nth=0")
+    page.focus("#moment")
+    page.keyboard.press("Home")
+    page.wait_for_selector(".figures:has-text('= 0 counted')")
+    assert "at=" in page.url
+    opened(page, f"/run?run=kuhn/one&at={BEGAN + 5.5}&player=main")
+    assert "5 counted" in page.inner_text(".figures >> nth=0")
+    assert page.inner_text("#p-chosen") == "main"
+
+
+def test_a_cell_is_reached_and_opened_by_the_keyboard(page: Any) -> None:
+    opened(page, "/run?run=kuhn/one")
+    page.focus("canvas")
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    page.wait_for_selector(".tall .said:not(:empty)")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open] dl")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog[open]", state="detached")
+
+
+def test_numbers_come_as_a_table_and_as_csv(page: Any) -> None:
+    opened(page, "/run?run=kuhn/one")
+    with page.expect_download() as download:
+        page.click("button[aria-label='Ratings as CSV']")
+    rows = Path(download.value.path()).read_text().splitlines()
+    assert rows[0] == "series,time,seconds since the beginning,value" and len(rows) > 20
+    page.click("figure:has-text('Ratings') >> text=table")
+    page.wait_for_selector("figure:has-text('Ratings') .numbers td")
+
+
+def test_a_phone_needs_no_sideways_scrolling(page: Any) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    for address in ("/", "/run?run=kuhn/one", "/run?run=plain", "/play?run=rps"):
+        opened(page, address)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+
+
+def test_a_person_plays_a_game_to_its_end(page: Any) -> None:
+    opened(page, "/play?run=rps&player=main")
+    page.check("#views")
+    page.click("text=begin a game")
+    page.wait_for_selector("text=would do in your place")
+    assert page.locator(".move").count() == 3
+    page.keyboard.press("Enter")  # the first legal move has the focus
+    page.wait_for_selector("text=The game is over")
+    assert page.locator(".move").count() == 0
+
+
+def test_matches_are_on_the_page_as_they_end(page: Any, folder: Path, league: RecordedLeague) -> None:
+    opened(page, "/run?run=kuhn/one")
+    page.wait_for_selector("body[data-event]", state="attached")
+    league.play("main", "w")
+    write(folder / "kuhn/one/league", league.entries)
+    page.wait_for_selector(".figures:has-text('31 counted')")
+    assert page.get_attribute("body", "data-event") == league.entries[-1][0]
