@@ -16,11 +16,12 @@ from agents.networks.core import build_core
 from agents.networks.flat import Flat
 from agents.networks.network import Heads, Memory, Network, Outputs, Perceptrons
 from agents.networks.registry import NETWORKS
-from agents.operators.blocks import HIDDEN_LAYERS, MLP
+from agents.operators.blocks import HIDDEN_LAYERS, MLP, ORTHOGONAL, UNIFORM
 from agents.spaces import Leaves, SpaceTree
 from warren.errors import ConfigurationError, unknown_name
 
 OWNER = "network 'mlp'"
+INITIALIZATIONS = (ORTHOGONAL, UNIFORM)
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class MLPConfig:
     shared: bool = False  # one trunk for policy and value
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 128}: a memory, after the hidden layers
     policy_gain: float = 0.01  # of the policy's last layer at the start; large ones begin far from uniform
+    initialization: str | None = None  # of hidden layers: orthogonal, uniform; null: uniform for values of actions
 
     def __post_init__(self) -> None:
         problems = []
@@ -41,6 +43,8 @@ class MLPConfig:
             problems.append(f"policy_gain={self.policy_gain} of {OWNER} must be at least 0")
         if self.activation not in HIDDEN_LAYERS:
             problems.append(unknown_name("activation", self.activation, HIDDEN_LAYERS))
+        if self.initialization not in (None, *INITIALIZATIONS):
+            problems.append(unknown_name("initialization", self.initialization, INITIALIZATIONS))
         if problems:
             raise ConfigurationError(problems)
 
@@ -56,9 +60,12 @@ class MLPActorCritic(Network):
     def __init__(self, flat: Flat, heads: Heads, config: MLPConfig, generator: torch.Generator) -> None:
         super().__init__()
         sizes = [flat.size, *config.hidden_sizes]
-        self.policy_trunk = MLP([*sizes, heads.policy], config.activation, config.policy_gain, generator)
+        begins = config.initialization or ORTHOGONAL
+        self.policy_trunk = MLP([*sizes, heads.policy], config.activation, config.policy_gain, generator, begins)
         self.has_value = heads.values > 0
-        self.value_trunk = MLP([*sizes, heads.values], config.activation, 1.0, generator) if heads.values else None
+        self.value_trunk = (
+            MLP([*sizes, heads.values], config.activation, 1.0, generator, begins) if heads.values else None
+        )
         self.flat, self._plain, self._heads = flat, flat.plain, heads
 
     def step(self, observation: Leaves, memory: Memory) -> tuple[Outputs, Memory]:
@@ -105,7 +112,8 @@ class MLPEncoder(Encoder):
         self.flat, self.layers = flat, None
         self.size = flat.size
         if config.hidden_sizes:
-            self.layers = MLP([flat.size, *config.hidden_sizes], config.activation, 2**0.5, generator)
+            begins = config.initialization or ORTHOGONAL
+            self.layers = MLP([flat.size, *config.hidden_sizes], config.activation, None, generator, begins)
             self.size = config.hidden_sizes[-1]
 
     def forward(self, observation: Leaves) -> Tensor:

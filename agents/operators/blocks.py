@@ -64,6 +64,9 @@ HIDDEN_LAYERS: dict[str, Layer] = {
 }
 
 
+ORTHOGONAL, UNIFORM = "orthogonal", "uniform"
+
+
 def orthogonal(layer: nn.Linear, gain: float, generator: torch.Generator) -> nn.Linear:
     """Set orthogonal weights (Saxe et al. 2013) and a bias of 0, as PPO implementations do; return `layer`."""
     nn.init.orthogonal_(layer.weight, gain, generator)
@@ -71,20 +74,40 @@ def orthogonal(layer: nn.Linear, gain: float, generator: torch.Generator) -> nn.
     return layer
 
 
+def uniform(layer: nn.Linear, generator: torch.Generator) -> nn.Linear:
+    """Draw weights and biases within 1 / sqrt(inputs) of 0, as PyTorch does by default; return `layer`."""
+    bound = layer.in_features**-0.5
+    for parameter in (layer.weight, layer.bias):
+        nn.init.uniform_(parameter, -bound, bound, generator)
+    return layer
+
+
 class MLP(nn.Module):
     """Linear layers with an activation between them: [N, sizes[0]] -> [N, sizes[-1]].
 
-    Hidden layers start orthogonal with gain sqrt(2), the last with `output_gain`.
+    Hidden layers start orthogonal with gain sqrt(2), or, if asked for, uniform; the last orthogonal with `output_gain`,
+    or as hidden layers where that is None.
     """
 
-    def __init__(self, sizes: Sequence[int], activation: str, output_gain: float, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        activation: str,
+        output_gain: float | None,
+        generator: torch.Generator,
+        initialization: str = ORTHOGONAL,
+    ) -> None:
         super().__init__()
-        gains = [2**0.5] * (len(sizes) - 2) + [output_gain]
-        # skip_init: the layers' own initialisation would draw from torch's global generator.
-        self.layers = nn.ModuleList(
-            orthogonal(nn.utils.skip_init(nn.Linear, inputs, outputs), gain, generator)  # type: ignore[no-untyped-call]
-            for inputs, outputs, gain in zip(sizes, sizes[1:], gains, strict=False)
-        )
+
+        def made(inputs: int, outputs: int, gain: float | None) -> nn.Linear:
+            # skip_init: the layer's own initialisation would draw from torch's global generator.
+            layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+            if gain is None and initialization == UNIFORM:
+                return uniform(layer, generator)
+            return orthogonal(layer, 2**0.5 if gain is None else gain, generator)
+
+        gains = [None] * (len(sizes) - 2) + [output_gain]
+        self.layers = nn.ModuleList(made(*layer) for layer in zip(sizes[:-1], sizes[1:], gains, strict=True))
         self._hidden = HIDDEN_LAYERS[activation]
         self.activation = activation
         self.native, self._native_features = Perceptron(activation), Perceptron(activation, heads=0)

@@ -23,6 +23,7 @@ from agents.networks import (
 )
 from agents.networks.images import divide_images
 from agents.networks.normalized import IMAGES
+from agents.operators.blocks import UNIFORM
 from agents.policies.bounded import Deterministic, StateGaussian
 from agents.policies.categorical import Categorical, MultiCategorical
 from agents.policies.distribution import Distribution
@@ -118,6 +119,8 @@ def build_policy(
         )
     values = reward_channels if isinstance(reward_channels, int) else max(1, len(reward_channels))
     heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, values if valued else 0)
+    if discrete.greedy and settings.get("name", "mlp") == "mlp" and settings.get("initialization") is None:
+        settings["initialization"] = UNIFORM  # as peers begin; DQN learned far slower from orthogonal layers
     generator = torch.Generator().manual_seed(seed)
     visible = acting_space(observation_space, privileged)
     if visible is observation_space:

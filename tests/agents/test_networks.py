@@ -346,3 +346,20 @@ def test_heads_are_split_and_squeezed():
     assert outputs.value.shape == (5, 2) and memory == {}
     outputs, _ = network.unroll(torch.zeros(7, 5, 4), {}, torch.zeros(7, 5, dtype=torch.bool))
     assert outputs.policy["aim"].shape == (7, 5, 2) and outputs.value.shape == (7, 5, 2)
+
+
+@pytest.mark.parametrize("core", [None, {"name": "gru", "size": 8}])
+def test_hidden_layers_of_values_of_actions_begin_uniform(core):
+    def biases(**settings):
+        config = {"hidden_sizes": [32, 32], "core": core, **settings}
+        named = build_policy(config, Box(-1, 1, (4,), np.float32), Discrete(2), 1).state_dict().items()
+        hidden = [name for name, tensor in named if name.endswith("bias") and len(tensor) == 32]
+        return [tensor for name, tensor in named if name in hidden and "core" not in name]
+
+    values = {"discrete_actions": {"greedy": True}, "value": False}
+    first, second = biases(**values)
+    assert 0.4 < first.abs().max() <= 0.5 and 0.1 < second.abs().max() <= 32**-0.5, "1 / sqrt(inputs)"
+    assert not any(bias.any() for bias in biases() + biases(initialization="orthogonal", **values))
+    assert all(bias.any() for bias in biases(initialization="uniform"))
+    with pytest.raises(ConfigurationError, match="initialization 'unifrom'"):
+        biases(initialization="unifrom")
