@@ -167,9 +167,7 @@ class TurnVectorEnv(ABC):
 
         Where two teams' returns do not cancel, half of what it got more than the other.
         """
-        by_team = np.roll(self.by_team(returns), -team, axis=1)
-        gained: np.ndarray = decided_by(by_team, self.zero_sum)[:, 0]
-        return gained
+        return decided_by(self.by_team(returns), np.full(len(returns), team), self.zero_sum)[:, 0]
 
     def text(self, index: int) -> str:
         """Return the knowledge of the player to move in game `index`, as text; by default the observation array."""
@@ -247,15 +245,18 @@ def team_returns(returns: np.ndarray, teams: Sequence[Sequence[int]]) -> np.ndar
     return np.stack([returns[:, list(team)].mean(axis=1) for team in teams], axis=1)
 
 
-def decided_by(returns: np.ndarray, zero_sum: bool) -> np.ndarray:
-    """Return what says who won, of the returns of teams float32 [K, T], the home one's first.
+def decided_by(returns: np.ndarray, home: np.ndarray, zero_sum: bool) -> np.ndarray:
+    """Return what says who won, of the `returns` of teams float32 [K, T], from the view of the teams `home` int64 [K].
 
     Of two teams float32 [K, 1], what it gained: its return, or half of the difference where that is not zero-sum. Of
-    more teams all returns, by which they are placed.
+    more teams all returns, its own first, then those of the teams that follow in turn.
     """
-    if returns.shape[1] != PLAYERS:
-        return returns
-    return returns[:, :1] if zero_sum else (returns[:, :1] - returns[:, 1:]) / 2
+    games, teams = np.arange(len(home)), returns.shape[1]
+    if teams == PLAYERS and zero_sum:
+        gained: np.ndarray = returns[games, home][:, None]
+        return gained
+    by_place: np.ndarray = returns[games[:, None], (home[:, None] + np.arange(teams)) % teams]
+    return by_place if teams != PLAYERS else (by_place[:, :1] - by_place[:, 1:]) / 2
 
 
 TwoPlayerVectorEnv = TurnVectorEnv  # its name since there were games of two players alone

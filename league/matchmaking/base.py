@@ -213,6 +213,8 @@ def choose_all(kind: Kind, view: View, me: Player, rng: np.random.Generator, opp
     Where `me` takes one side alone the first one's branch says which that opponent takes.
     """
     teams, mine = opponents + 1, side_of(me)
+    if mine is None and opponents == 1:
+        return [choose(kind, view, me, rng)]
     first, *others = (choose(kind, view, me, rng, place, teams) for place in range(1, teams))
     if mine is not None:
         first = first._replace(branch=in_seat(first.branch, (mine + 1) % teams))

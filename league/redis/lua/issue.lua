@@ -1,48 +1,40 @@
 -- ARGV: match, home, away, branch, holder, lease in ms, then more opponents, of games of more than two teams.
 local match, home, away = ARGV[1], ARGV[2], ARGV[3]
 local key = P .. 'match:' .. match
-local function told(open)
-  local answer = { 'issued', open.home, open.away, open.branch, open.home_generation, open.away_generation,
-    open.home_frozen, open.away_frozen, open.deadline }
-  if open.others then
-    for _, field in ipairs({ 'others', 'other_generations', 'other_frozen' }) do answer[#answer + 1] = open[field] end
-  end
-  return answer
-end
 local open = hash(key)
-if open then return told(open) end -- the request came twice: the same answer
-if ended_as(match) then return { 'ended' } end
-local found, others = {}, { home, away }
-for i = 7, #ARGV do others[#others + 1] = ARGV[i] end
-for place, name in ipairs(others) do
-  found[place] = player_of(name)
-  if not found[place] or found[place].removed == '1' then return { 'gone', name } end
+if open then -- the request came twice: the same answer
+  return { 'issued', open.home, open.away, open.branch, open.home_generation, open.away_generation, open.home_frozen,
+    open.away_frozen, open.deadline, open.others, open.other_generations, open.other_frozen }
 end
-local one, other = found[1], found[2]
+if ended_as(match) then return { 'ended' } end
+local one, other = player_of(home), player_of(away)
+if not one or one.removed == '1' then return { 'gone', home } end
+if not other or other.removed == '1' then return { 'gone', away } end
+local names, generations, frozen
+if #ARGV > 6 then
+  names, generations, frozen = {}, {}, {}
+  for i = 7, #ARGV do
+    local more = player_of(ARGV[i])
+    if not more or more.removed == '1' then return { 'gone', ARGV[i] } end
+    names[i - 6], generations[i - 6], frozen[i - 6] = ARGV[i], more.generation, more.frozen
+  end
+  names, generations, frozen = table.concat(names, ','), table.concat(generations, ','), table.concat(frozen, ',')
+end
 if one.paused == '1' then return { 'paused', home } end
 local deadline = whole(now() + tonumber(ARGV[6]))
-open = { home = home, away = away, branch = ARGV[4], home_generation = one.generation,
-  away_generation = other.generation, home_frozen = one.frozen, away_frozen = other.frozen, deadline = deadline }
 redis.call('HSET', key, 'home', home, 'away', away, 'branch', ARGV[4], 'holder', ARGV[5],
   'home_generation', one.generation, 'away_generation', other.generation,
   'home_frozen', one.frozen, 'away_frozen', other.frozen, 'deadline', deadline)
 redis.call('ZADD', P .. 'leases', deadline, match)
 count('issued')
-local issued = { 'match', match, 'home', home, 'away', away, 'branch', ARGV[4], 'holder', ARGV[5],
-  'home_generation', one.generation, 'away_generation', other.generation, 'deadline', deadline }
-if #found > 2 then
-  local names, generations, frozen = {}, {}, {}
-  for place = 3, #found do
-    names[place - 2], generations[place - 2], frozen[place - 2] = others[place], found[place].generation, found[place].frozen
-  end
-  open.others, open.other_generations = table.concat(names, ','), table.concat(generations, ',')
-  open.other_frozen = table.concat(frozen, ',')
-  redis.call('HSET', key, 'others', open.others, 'other_generations', open.other_generations,
-    'other_frozen', open.other_frozen)
-  for _, field in ipairs({ 'others', 'other_generations' }) do
-    issued[#issued + 1] = field
-    issued[#issued + 1] = open[field]
-  end
+if names then
+  redis.call('HSET', key, 'others', names, 'other_generations', generations, 'other_frozen', frozen)
+  emit('issued', 'match', match, 'home', home, 'away', away, 'branch', ARGV[4], 'holder', ARGV[5],
+    'home_generation', one.generation, 'away_generation', other.generation, 'deadline', deadline,
+    'others', names, 'other_generations', generations)
+else
+  emit('issued', 'match', match, 'home', home, 'away', away, 'branch', ARGV[4], 'holder', ARGV[5],
+    'home_generation', one.generation, 'away_generation', other.generation, 'deadline', deadline)
 end
-emit('issued', unpack(issued))
-return told(open)
+return { 'issued', home, away, ARGV[4], one.generation, other.generation, one.frozen, other.frozen, deadline, names,
+  generations, frozen }

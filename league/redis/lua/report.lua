@@ -5,9 +5,11 @@ if not match then return refuse(id, by) end
 local names = { match.home, match.away }
 local generations = { match.home_generation, match.away_generation }
 local frozen = { match.home_frozen, match.away_frozen }
-for name in (match.others or ''):gmatch('[^,]+') do names[#names + 1] = name end
-for generation in (match.other_generations or ''):gmatch('[^,]+') do generations[#generations + 1] = generation end
-for flag in (match.other_frozen or ''):gmatch('[^,]+') do frozen[#frozen + 1] = flag end
+if match.others then
+  for name in match.others:gmatch('[^,]+') do names[#names + 1] = name end
+  for generation in match.other_generations:gmatch('[^,]+') do generations[#generations + 1] = generation end
+  for flag in match.other_frozen:gmatch('[^,]+') do frozen[#frozen + 1] = flag end
+end
 
 -- By rule: a result of a player that is not what it was when the match was issued.
 local rules, slot_of = {}, {}
@@ -18,10 +20,8 @@ for place, name in ipairs(names) do
   if player[2] ~= generations[place] then rules.reset = setting('on_reset') end
   if player[3] ~= frozen[place] then rules.frozen = setting('on_frozen') end
 end
-local places = #names > 2 and '[0-' .. (#names - 1) .. ']' or '[wdl]'
-if outcomes == '' or outcomes:gsub(places, '') ~= '' or #names > 2 and #outcomes % #names > 0 then
-  rules.malformed = 'drop'
-end
+local strange = match.others and '[^0-' .. (#names - 1) .. ']' or '[^wdl]'
+if outcomes == '' or outcomes:find(strange) or match.others and #outcomes % #names > 0 then rules.malformed = 'drop' end
 for _, reason in ipairs({ 'removed', 'reset', 'frozen', 'malformed' }) do
   if rules[reason] == 'drop' then
     abort(id, reason, by)
@@ -29,9 +29,8 @@ for _, reason in ipairs({ 'removed', 'reset', 'frozen', 'malformed' }) do
   end
 end
 
-local decay, k = tonumber(setting('decay')), tonumber(setting('elo_k')) / (#names - 1)
-local ratings = {}
-for _, slot in ipairs(slot_of) do ratings[slot] = elo_of(slot) end
+local decay, k, ratings = tonumber(setting('decay')), tonumber(setting('elo_k')) / (#names - 1), {}
+for _, slot in ipairs(slot_of) do ratings[slot] = ratings[slot] or elo_of(slot) end
 
 -- Count games between two players; `outcomes` are of `one`.
 local function count_games(one, other, outcomes)
@@ -67,33 +66,30 @@ local function count_games(one, other, outcomes)
   end
 end
 
--- Of games of more than two players, who of two was placed better.
-local function between(one, other)
-  local found = {}
-  for begin = 0, #outcomes - 1, #names do
-    local mine, theirs = outcomes:byte(begin + one), outcomes:byte(begin + other)
-    found[#found + 1] = mine < theirs and 'w' or mine > theirs and 'l' or 'd'
-  end
-  return table.concat(found)
-end
-
-if #names == 2 then
+if not match.others then
   count_games(slot_of[1], slot_of[2], outcomes)
 else
   for one = 1, #names - 1 do
-    for other = one + 1, #names do count_games(slot_of[one], slot_of[other], between(one, other)) end
+    for other = one + 1, #names do
+      local between = {} -- of each game, who of the two was placed better
+      for begin = 0, #outcomes - 1, #names do
+        local mine, theirs = outcomes:byte(begin + one), outcomes:byte(begin + other)
+        between[#between + 1] = mine < theirs and 'w' or mine > theirs and 'l' or 'd'
+      end
+      count_games(slot_of[one], slot_of[other], table.concat(between))
+    end
   end
 end
 finish(id, 'counted')
 count('games', #names == 2 and #outcomes or #outcomes / #names)
 -- The ratings go along, so that a replay is exact wherever it runs: pow differs between C libraries.
-local ended = { 'match', id, 'as', 'counted', 'outcomes', outcomes, 'home_elo', exact(ratings[slot_of[1]]),
-  'away_elo', exact(ratings[slot_of[2]]), 'by', by }
-if #names > 2 then
+local home_elo, away_elo = exact(ratings[slot_of[1]]), exact(ratings[slot_of[2]])
+if not match.others then
+  emit('ended', 'match', id, 'as', 'counted', 'outcomes', outcomes, 'home_elo', home_elo, 'away_elo', away_elo, 'by', by)
+else
   local elos = {}
   for place = 3, #names do elos[#elos + 1] = exact(ratings[slot_of[place]]) end
-  ended[#ended + 1] = 'other_elos'
-  ended[#ended + 1] = table.concat(elos, ',')
+  emit('ended', 'match', id, 'as', 'counted', 'outcomes', outcomes, 'home_elo', home_elo, 'away_elo', away_elo, 'by', by,
+    'other_elos', table.concat(elos, ','))
 end
-emit('ended', unpack(ended))
 return { 'counted' }

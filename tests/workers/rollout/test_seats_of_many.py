@@ -39,7 +39,7 @@ def test_the_home_player_takes_each_team_in_turn_and_its_opponents_those_that_fo
     assert seating.home.tolist() == [0, 1, 2, 0, 1, 2]
     for turns in range(3):
         for to_move in range(3):
-            moving = np.full(6, to_move)
+            moving = seating.at(np.full(6, to_move))
             played = np.full(6, None, object)
             for policy, rows in seating.by_model(np.flatnonzero(~seating.mine(moving)), moving):
                 played[rows] = policy
@@ -54,7 +54,7 @@ def test_an_opponent_for_one_side_leaves_the_side_before_to_the_home_player():
     seating.invite(0, Opponent("match", object(), seat=0, others=(None,)))
     seating.meet(np.arange(4))
     assert seating.home.tolist() == [2] * 4
-    assert [seating.mine(np.full(4, player)).all() for player in range(3)] == [False, True, True]
+    assert [seating.mine(seating.at(np.full(4, player))).all() for player in range(3)] == [False, True, True]
 
 
 @pytest.mark.parametrize(("env_id", "teams"), [(KUHN, [[0], [1], [2]]), (TOKENS, [[0, 2], [1, 3]])])

@@ -166,14 +166,14 @@ class GamesInPlay:
     def requests(self) -> Iterator[DecisionRequest]:
         """Yield the pending decisions, by model."""
         assert self._turn is not None
-        to_move = self._turn.to_move
-        mine = self.seating.mine(to_move)
+        seats = self.seating.at(self._turn.to_move)
+        mine = self.seating.mine(seats)
         rows = np.flatnonzero(mine)
         if rows.size:
-            yield self._request(self.policy, rows, learns=True)
+            yield self._request(self.policy, rows, seats[rows], learns=True)
         if rows.size < len(mine):
-            for policy, rows in self.seating.by_model(np.flatnonzero(~mine), to_move):
-                yield self._request(policy, rows, learns=False)
+            for policy, rows in self.seating.by_model(np.flatnonzero(~mine), seats):
+                yield self._request(policy, rows, seats[rows], learns=False)
 
     def take_decisions(
         self, request: DecisionRequest, action: np.ndarray, extras: dict[str, np.ndarray], memory: Memory
@@ -227,10 +227,9 @@ class GamesInPlay:
         self._finish(finished)
         return True
 
-    def _request(self, policy: Policy, rows: np.ndarray, learns: bool) -> DecisionRequest:
+    def _request(self, policy: Policy, rows: np.ndarray, seats: np.ndarray, learns: bool) -> DecisionRequest:
         turn = self._turn
         assert turn is not None
-        seats = self.seating.players * rows + turn.to_move[rows]
         value = self._values_steps if learns else self._minimax != 0.0
         memory = self._memory.of(policy, seats)
         return DecisionRequest(
@@ -245,16 +244,16 @@ class GamesInPlay:
         self._buffer.end(seats)
         self._memory.begin(seats)
         by_team = team_returns(finished.returns, self._teams)
-        places = (home[:, None] + np.arange(len(self._teams))) % len(self._teams)
-        by_place = np.take_along_axis(by_team, places, axis=1)  # float32 [K, teams]: home's first
-        gained, met = decided_by(by_place, self._zero_sum), self.seating.met[slots]
+        gained, met = decided_by(by_team, home, self._zero_sum), self.seating.met[slots]
         for number in np.unique(met):
             self._results.setdefault(int(number), []).append(gained[met == number])
         if self._log is not None:
             for number, game in zip(met.tolist(), self._log.pop(finished, home, self._kept[slots]), strict=True):
                 if game is not None:
                     self._games.setdefault(number, []).append(game)
-        self._episodes.append(np.stack([by_place[:, 0], finished.length.astype(np.float32)], axis=1))
+        self._episodes.append(
+            np.stack([by_team[np.arange(len(slots)), home], finished.length.astype(np.float32)], axis=1)
+        )
         self.seating.turn(slots)
         self._meet(slots)
 

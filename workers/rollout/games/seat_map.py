@@ -53,7 +53,7 @@ class SeatMap:
         self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
         self._chairs = np.zeros((num_games, self.players), np.int64)  # [N, P]: opponent's number * teams + place
         self._mine = np.ones((num_games, self.players), np.bool_)  # [N, P]: whether the learning policy plays the seat
-        self._slots = slots
+        self._first = self.players * slots
 
     def invite(self, table: int, opponent: Opponent) -> None:
         """Let the games of `table` that begin from now on be against `opponent`."""
@@ -76,20 +76,27 @@ class SeatMap:
         self.home[slots] = home
         place = (self._team_of - home[:, None]) % self.teams
         self._chairs[slots] = chairs = met[:, None] * self.teams + place
-        self._mine[slots] = (place == 0) | np.isin(chairs, self._mirrors())
+        mine = place == 0
+        if mirrors := self._mirrors():
+            mine |= np.isin(chairs, mirrors)
+        self._mine[slots] = mine
 
     def turn(self, slots: np.ndarray) -> None:
         """Let the learning policy have the next team in the games `slots` int64 [K], which ended."""
         self._turns[slots] = (self._turns[slots] + 1) % self.teams
 
-    def mine(self, to_move: np.ndarray) -> np.ndarray:
-        """bool [N]: where the learning policy is to move; `to_move` [N]."""
-        found: np.ndarray = self._mine[self._slots, to_move]
-        return found
+    def at(self, to_move: np.ndarray) -> np.ndarray:
+        """int64 [N]: the seats, P * game + player, of the players `to_move` [N]."""
+        seats: np.ndarray = self._first + to_move
+        return seats
 
-    def by_model(self, rows: np.ndarray, to_move: np.ndarray) -> Iterator[tuple[Policy, np.ndarray]]:
-        """Yield `rows` by the model that plays them: opponents with the same weights share a forward pass."""
-        chairs = self._chairs[rows, to_move[rows]]
+    def mine(self, seats: np.ndarray) -> np.ndarray:
+        """bool [K]: whether the learning policy plays `seats` int64 [K]."""
+        return self._mine.reshape(-1).take(seats)
+
+    def by_model(self, rows: np.ndarray, seats: np.ndarray) -> Iterator[tuple[Policy, np.ndarray]]:
+        """Yield `rows` by the model that plays their `seats` [N]: opponents of equal weights share a pass."""
+        chairs = self._chairs.reshape(-1).take(seats[rows])
         models: dict[int, tuple[Policy, list[int]]] = {}
         for chair in np.unique(chairs).tolist():
             number, place = divmod(chair, self.teams)
