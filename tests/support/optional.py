@@ -28,6 +28,8 @@ REMEDIES = (
     (r"gfootball", "make gfootball"),
     (r"optuna", EXTRA("optuna")),
     (r"opentelemetry", EXTRA("otel")),
+    (r"wandb", EXTRA("wandb")),
+    (r"mlflow", EXTRA("mlflow")),
     (r"Horovod", "make horovod"),
     (r"pyftg", "a virtual environment of its own, with pip install -e . pyftg (it pins an old protobuf)"),
     (r"no C compiler", "a C compiler: cc, gcc or clang"),

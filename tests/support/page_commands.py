@@ -251,6 +251,7 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.flower run=NAME flower_port=5555": BY_HAND,
     # docs/watching.md
     "pip install '.[otel]'": INSTALLS,
+    "pip install '.[wandb,mlflow]'": INSTALLS,
     "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 python -m workers.train experiment=kuhn "
     '"middleware=[tasks.tracing:Tracing]"': NotRun("it needs a collector; tests/tasks/test_tracing.py keeps the spans"),
     # docs/your_game.md

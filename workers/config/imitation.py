@@ -18,7 +18,7 @@ NOT_READ = (
     "deterministic", "restarts", "fork", "grace", "round_timeout", "flower_*", "event_rate", "task_events",
     "middleware", "hosts", "hosts.*", "host", "league_workers", "evaluators", "restore", "broker", "broker.*", "run",
     "gateway.*", "evaluation.*", "replay", "replay.*", "env.goal", "env.goal_episodes", "league.goal", "metrics.*",
-    "log_format",
+    "log_format", "trackers",
 )  # fmt: skip
 
 

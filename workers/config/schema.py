@@ -179,6 +179,8 @@ class Config:
     log_level: str = "INFO"  # of the logs of all processes: DEBUG, INFO, WARNING, ERROR
     log_format: str = "text"  # of the logs of all processes: text; or json, an object a line with run, role, version
 
+    trackers: list[str] = field(default_factory=lambda: ["tensorboard"])  # of figures: tensorboard, csv, wandb, mlflow
+
     # Your code around each call of the run's services (served sampling, leagues): file.py:NAME or module:NAME each.
     middleware: list[str] = field(default_factory=list)
 

@@ -23,7 +23,16 @@ from league.models.snapshots import RETURNS, STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
-from workers.config import initial_weights, league_games, middleware, plain_checks, replay_checks, roles, teachers
+from workers.config import (
+    initial_weights,
+    league_games,
+    middleware,
+    plain_checks,
+    replay_checks,
+    roles,
+    teachers,
+    trackers,
+)
 from workers.config.imitation import IMITATE, unsuited
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
@@ -49,6 +58,7 @@ def problems_of_building(config: Config, role: str, elsewhere: bool = False) -> 
         config = replace(config, seed=0)  # plain_checks reports the seed; everything else is checked all the same
     yield from _learning(config, role, elsewhere)
     yield from middleware.problems(config.middleware)
+    yield from trackers.problems(config.trackers)
     yield from computing.problems_of_perceptrons(config.perceptrons, here=not elsewhere)
     if not elsewhere:
         yield from _devices(config, role)

@@ -149,7 +149,16 @@ class MetricsLog:
     out, and the next ones are written as usual.
     """
 
-    def __init__(self, folder: Path, last_version: int | None = None, name: str = METRICS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        last_version: int | None = None,
+        name: str = METRICS,
+        hyperparameters: Mapping[str, Any] | None = None,
+        has_board: bool = True,
+    ) -> None:
+        self._hyperparameters, self._has_board = dict(hyperparameters or {}), has_board
+        self._final: dict[str, Any] = {}
         path = folder / f"{name}.jsonl"
         drop_half_line(path)
         board = folder / "tensorboard"  # each process that writes has a folder of its own there, shown as a run
@@ -166,6 +175,9 @@ class MetricsLog:
             from torch.utils.tensorboard import SummaryWriter
 
             self._opened = SummaryWriter(str(self._folder), max_queue=100, flush_secs=5, purge_step=self._purge)
+            if self._hyperparameters:
+                rows = (f"| {name} | {value} |" for name, value in self._hyperparameters.items())
+                self._opened.add_text("hyperparameters", "\n".join(("| setting | value |", "|---|---|", *rows)))
         return self._opened
 
     def write(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
@@ -177,7 +189,7 @@ class MetricsLog:
             self._draw(figures, losses)
 
     def _draw(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
-        if time.monotonic() < self._board_again_at:
+        if not self._has_board or time.monotonic() < self._board_again_at:
             return
         try:
             self._add_scalars(figures, losses)
@@ -190,6 +202,7 @@ class MetricsLog:
     def _add_scalars(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
         for name, value in figures.items():
             if value is not None and name != "steps":
+                self._final[name] = value
                 self._board.add_scalar(f"run/{name}", value, figures["steps"])
         for name, value in losses.items():
             self._board.add_scalar(f"loss/{name}", value, figures["steps"])
@@ -203,7 +216,26 @@ class MetricsLog:
         opened, self._opened, self._purge = self._opened, None, None
         if opened is not None:
             with contextlib.suppress(OSError):
+                if self._hyperparameters and self._final:
+                    _add_final(opened, self._hyperparameters, self._final)
                 opened.close()
+
+
+def _add_final(board: SummaryWriter, hyperparameters: Mapping[str, Any], final: Mapping[str, Any]) -> None:
+    """Write what TensorBoard's page HPARAMS compares runs by: hyperparameters and the last figures."""
+    from torch.utils.tensorboard.summary import hparams
+
+    plain = {
+        name: value if isinstance(value, bool | int | float | str) else str(value)
+        for name, value in hyperparameters.items()
+    }
+    numbers = {f"final/{name}": value for name, value in final.items() if isinstance(value, int | float)}
+    summaries: Any = hparams(plain, numbers)  # type: ignore[no-untyped-call]
+    writer: Any = board.file_writer
+    for summary in summaries:
+        writer.add_summary(summary)
+    for name, value in numbers.items():
+        board.add_scalar(name, value)
 
 
 def drop_after(path: Path, version: int) -> int | None:

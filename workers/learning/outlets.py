@@ -14,7 +14,9 @@ from agents.trajectories import Trajectory
 from tasks.worker.running import acknowledge_after
 from warren.errors import BrokerError
 from warren.log_fields import tell
+from workers.config import trackers
 from workers.config.schema import Sampling
+from workers.config.trackers import TENSORBOARD, Tracked
 from workers.learning.attempts import Attempts
 from workers.learning.metrics import MetricsLog
 from workers.learning.player_state import PlayerState
@@ -22,6 +24,7 @@ from workers.learning.publisher import Publisher
 from workers.learning.recorder import Recorder
 from workers.learning.replay_source import ReplaySource
 from workers.learning.settlement import Settlement
+from workers.learning.trackers.told import Trackers, hyperparameters
 from workers.runtime.metrics_endpoint import Sample, of_learner, of_stages
 from workers.runtime.observation_sample import FILE as RECORDED
 from workers.runtime.observation_sample import ObservationSample
@@ -127,13 +130,19 @@ class Outlets:
     def open_metrics(self, version: int) -> None:
         """Continue metrics.jsonl after the point of that version, unless it is open."""
         if self._metrics is None:
-            self._metrics = MetricsLog(self._folder, last_version=version)
+            settings = hyperparameters(self._config)
+            board = TENSORBOARD in self._config.trackers
+            self._metrics = MetricsLog(self._folder, version, hyperparameters=settings, has_board=board)
+            config, player = self._config, self._state.recipe.player
+            told = Tracked(config.run or "", player, self._folder, config.project, version, settings)
+            self._trackers = Trackers(trackers.made(config.trackers), told)
 
     def close_metrics(self) -> None:
         """Close metrics.jsonl, if it is open."""
         if self._metrics is not None:
             self._metrics.close()
             self._metrics = None
+            self._trackers.end()
 
     def write_metrics(self) -> None:
         """Write a line of metrics, soon."""
@@ -144,6 +153,7 @@ class Outlets:
         def write() -> None:
             if self._metrics is not None:
                 self._metrics.write(figures, losses)
+                self._trackers.point(figures, losses)
 
         self.recorder.do("write the metrics", write, may_fail=True)
 

@@ -50,7 +50,7 @@ ALWAYS = {
     "project", "trial", "folder", "resume", "run", "seed", "sampling", "actors", "total_steps", "seconds", "learners",
     "learner_threads", "device", "precision", "compile", "perceptrons", "restarts", "fork", "grace", "round_timeout",
     "checkpoint_every", "checkpoints_kept", "flower_port", "task_events", "event_rate", "log_level", "log_format",
-    "metrics", "hosts", "host",
+    "metrics", "trackers", "hosts", "host",
     "league", "broker", "network", "algorithm",
 }  # fmt: skip
 
