@@ -170,8 +170,8 @@ def live(seconds: int) -> dict[str, Any]:
             run.wait()
     return {
         "messages": len(late),
-        "event to page, s, median": round(median(late), 2),
-        "event to page, s, most": round(max(late), 2),
+        "age of the newest event, s, median": round(median(late), 2),
+        "age of the newest event, s, most": round(max(late), 2),
         "share of processor time": round(share, 4),
     }
 
@@ -186,7 +186,7 @@ def _listen(dashboard: psutil.Process, port: int, run: psutil.Process, seconds: 
     until, late, newest = time.monotonic() + seconds, list[float](), ""
     while time.monotonic() < until and (line := answer.readline()):
         if line.startswith(b"data: "):
-            event = json.loads(line[6:])["event"]
+            event = json.loads(line[6:]).get("event", newest)  # the first message has none
             if event != newest and newest:
                 late.append(time.time() - int(event.partition("-")[0]) / 1000)
             newest = event

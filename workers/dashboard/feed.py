@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-EVERY = 0.5  # s between looks
+EVERY = 1.0  # s between looks
 SLOWEST = 1.5  # s between looks at a large league, each of which takes SHARE of that at most
 SHARE = 0.05
 QUIET = 15.0  # s after which a comment keeps a silent stream open
