@@ -18,15 +18,18 @@ from workers.config.league import LeagueConfig, PlayerConfig
 CONF = Path(__file__).resolve().parents[2] / "conf" / "league"
 TUNED = ("rps", "spinning_top", "kuhn", "leduc")  # games that settings may be chosen on: conf/league/GAME.yaml
 BASE = "leduc"  # whose settings all other games have, but for what follows
+# In place of BASE's: returns lie within 1, not 13.
+OF_HELD_OUT: dict[str, Any] = {"reward_scale": 1.0, "mixture_least_temperature": 0.0015}
+BY_PAIRS = {"evaluation": "pairs"}  # where exact payoffs would take too long
 BIDDING = {"returns_type": "win_loss", "points_order": "descending"}
 HELD_OUT: dict[str, dict[str, Any]] = {
     "liars_dice": {"env": "openspiel:liars_dice"},
     "goofspiel_4": {"env": "openspiel:goofspiel", "env_kwargs": {"num_cards": 4, "imp_info": True, **BIDDING}},
     "goofspiel_5": {"env": "openspiel:goofspiel", "env_kwargs": {"num_cards": 5, **BIDDING}},
     "blotto": {"env": "openspiel:blotto", "env_kwargs": {"coins": 13, "fields": 3}},  # 105 strategies
-    "phantom_ttt": {"env": "openspiel:phantom_ttt"},
-    "dark_hex_3": {"env": "openspiel:dark_hex", "env_kwargs": {"board_size": 3}},
-    "connect_four": {"env": "openspiel:connect_four"},
+    "phantom_ttt": {"env": "openspiel:phantom_ttt", **BY_PAIRS},
+    "dark_hex_3": {"env": "openspiel:dark_hex", "env_kwargs": {"board_size": 3}, **BY_PAIRS},
+    "connect_four": {"env": "openspiel:connect_four", **BY_PAIRS},
 }
 GAMES = (*TUNED, *HELD_OUT)
 EXPLOITERS = ("main_exploiter", "league_exploiter")
@@ -192,7 +195,7 @@ def settings(game: str, seed: int, side: str, changes: list[str] | None = None) 
     """Return the league of `game` with `changes` (Hydra's NAME=VALUE) and the parts of `side`."""
     given = OmegaConf.merge(
         OmegaConf.load(CONF / f"{BASE if game in HELD_OUT else game}.yaml"),
-        {"reward_scale": 1.0, **HELD_OUT[game]} if game in HELD_OUT else {},
+        {**OF_HELD_OUT, **HELD_OUT[game]} if game in HELD_OUT else {},
         OmegaConf.from_dotlist(changes or []),
     )
     found: Any = OmegaConf.to_container(given)

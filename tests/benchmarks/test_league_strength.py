@@ -128,8 +128,8 @@ def test_a_control_plays_itself_alone_and_is_scored_by_the_mixture_of_its_snapsh
     control = LocalLeague(settings("kuhn", 1, "control", small))
     matches, out, request = [], io.StringIO(), control.league.request
 
-    def kept(name):
-        matches.append(request(name))
+    def kept(*given):
+        matches.append(request(*given))
         return matches[-1]
 
     control.league.request = kept
@@ -207,10 +207,8 @@ def test_sides_differ_from_the_league_by_their_parts_alone(side):
     assert (found.algorithm, found.network, found.seed) == (league.algorithm, league.network, 3)
     # By progress every schedule ends as in the league after `anneal_steps`, and begins as there.
     if "schedules by progress" in parts:
-        before, after = (
-            algorithm_of(config, "main_exploiter" if "main_exploiter" in found.players else "main")
-            for config in (league, found)
-        )
+        who = "main_exploiter" if "main_exploiter" in found.players else "main"
+        before, after = (algorithm_of(settings("kuhn", 3, which), who) for which in ("league", side))
         whole = before.config.anneal_steps
         for steps, progress in ((0, 0.0), (whole // 2, 0.5), (whole, 1.0)):
             assert after.config.learning_rate_at(0, progress) == pytest.approx(before.config.learning_rate_at(steps))
