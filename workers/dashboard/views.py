@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from league.cli import overview
 from league.rules.win_rates import games_of
-from workers.dashboard.fold import Fold, Seen, elo_intervals
+from league.state.history import Restart
+from workers.dashboard.fold import Fold, LastResult, Seen, elo_intervals
 
 SILENT = 30.0  # s, by the league's own clock, after which a process that was heard of before counts as gone
 NEVER = 0xFFFF  # in place of a win rate: the two never met
@@ -29,7 +31,7 @@ def state(fold: Fold) -> Row:
         "time": now,
         "players": standings(fold),
         "payoff": payoff(fold),
-        "restarts": [one._asdict() for one in history.restarts[-1000:]],
+        "restarts": restarts(history.restarts[-1000:]),
         "counters": overview.balance(league.counters, len(league.matches)),
         **moving(fold),
     }
@@ -147,7 +149,7 @@ def cell(fold: Fold, home: str, away: str) -> Row:
         "win_rate": rate,
         "win_rate_lower": least,
         "win_rate_upper": most,
-        "last": None if last is None else last._asdict(),
+        "last": None if last is None else _result(last),
     }
 
 
@@ -213,7 +215,7 @@ def lineage(fold: Fold) -> Row:
         }
         for player in history.state.players.values()
     ]
-    return {"players": players, "restarts": [one._asdict() for one in history.restarts]}
+    return {"players": players, "restarts": restarts(history.restarts)}
 
 
 def over_time(fold: Fold) -> Row:
@@ -234,3 +236,12 @@ def over_time(fold: Fold) -> Row:
             "games": [round(number / through.width, 3) for number in through.games],
         },
     }
+
+
+def restarts(given: Sequence[Restart]) -> list[dict[str, Any]]:
+    """Return the learning players that went on with other weights."""
+    return [{"time": one.time, "player": one.player, "source": one.source} for one in given]
+
+
+def _result(last: LastResult) -> dict[str, float]:
+    return {"time": last.time, "wins": last.wins, "draws": last.draws, "losses": last.losses}
