@@ -53,7 +53,7 @@ def _object(line: bytes) -> dict[str, Any] | None:
     if not line.endswith(b"\n"):
         return None  # it is being written
     try:
-        found = json.loads(line)
+        found = json.loads(line, parse_constant=lambda _: None)  # NaN, Infinity: no JSON to browsers
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

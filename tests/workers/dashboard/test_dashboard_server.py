@@ -16,9 +16,10 @@ from support.recorded_leagues import BEGAN, small_league, write
 pytest.importorskip("starlette")
 
 from workers.dashboard import feed
-from workers.dashboard.catalogue import Catalogue, hyperparameters
+from workers.dashboard.catalogue import Catalogue, Run, hyperparameters
 from workers.dashboard.server import Dashboard
 from workers.dashboard.views import NEVER
+from workers.dashboard.watching import Watched, as_event
 
 TOKEN = "let-me-in"
 SHOWN = {"authorization": f"Bearer {TOKEN}"}
@@ -102,6 +103,21 @@ def test_curves_are_thinned_and_settings_have_no_secrets(app: Any) -> None:
     assert hyperparameters({"broker": {"url": "amqp://a:b@c"}, "redis_password": "x", "n": {"k": [1]}}) == {
         "n.k": "[1]"
     }
+
+
+def test_figures_that_are_not_finite_are_told_as_none(tmp_path: Path) -> None:
+    write(tmp_path / "one/league", small_league().entries)
+    (tmp_path / "one/players/main").mkdir(parents=True)
+    row = '{"time": 1.0, "steps": 2, "mean_return": NaN, "losses": {"value_loss": Infinity}}\n'
+    (tmp_path / "one/players/main/metrics.jsonl").write_text(row)
+    (tmp_path / "one/evaluation.jsonl").write_text('{"time": 1.0, "mixture": NaN, "references": {"x": -Infinity}}\n')
+    app = Dashboard(Catalogue(tmp_path)).app(TOKEN)
+    (score,) = told(app, "/api/series?run=one")["scores"]
+    assert (score["mixture"], score["references"]) == (None, {"x": None})
+    assert told(app, "/api/curves?run=one")["one"]["learners"]["main"] == {"time": [1.0], "steps": [2]}
+    message = Watched(Run("one", tmp_path / "one")).look()
+    assert message is not None
+    json.loads(as_event(message)[6:], parse_constant=pytest.fail)
 
 
 def test_failures_are_told_with_their_cause(app: Any) -> None:
