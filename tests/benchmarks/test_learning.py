@@ -110,10 +110,10 @@ def test_a_replay_has_the_pace_and_the_networks_that_the_peer_is_given() -> None
     """Two actors of two environments: 4 copies whose 8 steps pay for 32 updates."""
     td3 = equal_replay(composed_once(("experiment=pendulum_td3",)), 4)
     assert (td3["train_freq"], td3["gradient_steps"], td3["policy_delay"], td3["action_noise"]) == (8, 32, 2, 0.1)
-    quarter = composed_once(("experiment=pendulum_td3", "replay.samples_per_insert=64"))
+    quarter = composed_once(("experiment=pendulum_td3", "replay.samples_per_insert=32"))
     assert equal_replay(quarter, 4)["gradient_steps"] * 4 == td3["gradient_steps"]
     with pytest.raises(ConfigurationError, match="pay for 1/4 updates"):
-        equal_replay(composed_once(("experiment=pendulum_td3", "replay.samples_per_insert=2")), 4)
+        equal_replay(composed_once(("experiment=pendulum_td3", "replay.samples_per_insert=1")), 4)
     with pytest.raises(ConfigurationError, match="no priorities"):
         equal_replay(composed_once(("experiment=pendulum_td3", "algorithm.prioritized=true")), 4)
 
