@@ -14,6 +14,7 @@ import secrets
 import socket
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 from warren.environment import secret
 from warren.errors import ConfigurationError
@@ -42,7 +43,7 @@ def listening(host: str, port: int) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
         made.listen(128)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise ConfigurationError(
             f"--port: {host}:{port} cannot be used ({error}); choose another, or 0 for any"
         ) from None
@@ -64,9 +65,10 @@ def run(given: argparse.Namespace) -> int:
     place = listening(given.host, given.port)
     port = place.getsockname()[1]
     open_to_all = given.host in ("0.0.0.0", "::")
-    hosts = ("*",) if open_to_all and not given.name else (*LOOPBACK, given.host.lower(), *given.name)
-    shown = (given.name or [socket.gethostname() if open_to_all else given.host])[0]
-    print(f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/?token={token}", flush=True)
+    names = [f"[{name}]" if name.count(":") > 1 and name[0] != "[" else name for name in (given.host, *given.name)]
+    hosts = ("*",) if open_to_all and not given.name else (*LOOPBACK, *names)
+    shown = names[1] if given.name else socket.gethostname() if open_to_all else names[0]
+    print(f"http://{shown}:{port}/?token={quote(token, safe='')}", flush=True)
     config = uvicorn.Config(
         dashboard.app(token, hosts),
         proxy_headers=False,

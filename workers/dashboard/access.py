@@ -43,7 +43,8 @@ class Access:
         """`hosts`: names without ports; "*" allows all."""
         self._app, self._token, self._hosts = app, token, frozenset(host.lower() for host in hosts)
         # Cookies are shared by all ports of a host: two dashboards must not overwrite each other's.
-        self._cookie = f"warren_{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        self._cookie, self._kept = f"warren_{digest[:12]}", digest  # a token of one's own may hold what no cookie may
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,15 +59,14 @@ class Access:
                     message["headers"].append((b"cache-control", b"no-store"))
             await send(message)
 
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if not self._host_allowed(headers.get(b"host", "")):
             await _say(guarded, 421, "this server does not answer to that name; start it with --name HOST to allow it")
         elif scope["method"] not in ("GET", "HEAD") and not _same_site(headers):
             await _say(guarded, 403, "a request that changes something has to come from a page of this server")
-        elif scope["method"] == "GET" and self._known(query.get("token", "")):
-            del query["token"]
-            await self._keep(scope, guarded, query)
-        elif scope["path"] == "/health" or self._known(self._shown(headers)):
+        elif scope["method"] == "GET" and self._known(dict(query).get("token", "")):
+            await self._keep(scope, guarded, [one for one in query if one[0] != "token"])
+        elif scope["path"] == "/health" or self._shown(headers):
             await self._app(scope, receive, guarded)
         else:
             await _say(guarded, 401, "a token is missing or wrong; open the address that the dashboard printed")
@@ -78,20 +78,20 @@ class Access:
     def _known(self, token: str) -> bool:
         return bool(token) and hmac.compare_digest(token.encode(), self._token.encode())
 
-    def _shown(self, headers: dict[bytes, str]) -> str:
+    def _shown(self, headers: dict[bytes, str]) -> bool:
         scheme, _, token = headers.get(b"authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return token
+            return self._known(token)
         try:
             found = SimpleCookie(headers.get(b"cookie", "")).get(self._cookie)
         except CookieError:
-            return ""
-        return found.value if found is not None else ""
+            return False
+        return found is not None and hmac.compare_digest(found.value.encode(), self._kept.encode())
 
-    async def _keep(self, scope: Scope, send: Send, query: dict[str, str]) -> None:
+    async def _keep(self, scope: Scope, send: Send, query: list[tuple[str, str]]) -> None:
         path = "/" + scope["path"].lstrip("/")  # never "//host", which is another server
         target = quote(path) + (f"?{urlencode(query)}" if query else "")
-        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Lax; Max-Age={YEAR}"
+        cookie = f"{self._cookie}={self._kept}; Path=/; HttpOnly; SameSite=Lax; Max-Age={YEAR}"
         start = [(b"location", target.encode()), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
         await send({"type": "http.response.start", "status": 303, "headers": start})
         await send({"type": "http.response.body", "body": b""})

@@ -104,6 +104,8 @@ def test_a_wrong_folder_or_port_is_one_clear_line(tmp_path: Path, capsys: pytest
             listening("127.0.0.1", taken.getsockname()[1])
         with pytest.raises(ConfigurationError, match="--port"):
             listening("127.0.0.1", 99999)
+        with pytest.raises(ConfigurationError, match="--port"):
+            listening("a..b", 0)
     finally:
         taken.close()
     assert catalogue_of(str(tmp_path)).runs() == []

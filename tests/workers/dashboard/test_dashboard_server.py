@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from support.recorded_leagues import BEGAN, small_league, write
 
 pytest.importorskip("starlette")
 
+from workers.dashboard import __main__ as command
 from workers.dashboard import feed
 from workers.dashboard.catalogue import Catalogue, Run, hyperparameters
 from workers.dashboard.server import Dashboard
@@ -139,6 +142,32 @@ def test_a_token_in_an_address_becomes_a_cookie(app: Any) -> None:
     assert "HttpOnly" in cookie and "SameSite" in cookie
     assert ask(app, PAGE, headers={"cookie": cookie.partition(";")[0]}).status == 200
     assert ask(app, f"//elsewhere.example/?token={TOKEN}").headers["location"] == "/elsewhere.example/"
+
+
+def test_a_token_of_ones_own_may_hold_any_character_and_addresses_keep_the_rest(root: Path) -> None:
+    token = 'a;b, "c" &=#+é'
+    app = Dashboard(Catalogue(root)).app(token)
+    first = ask(app, f"/compare?run=one&run=two&token={quote(token, safe='')}")
+    assert (first.status, first.headers["location"]) == (303, "/compare?run=one&run=two")
+    cookie = first.headers["set-cookie"].partition(";")[0]
+    assert ask(app, "/api/runs", headers={"cookie": cookie}).status == 200
+    assert ask(app, "/api/runs", headers={"cookie": f"{cookie[:-1]}x"}).status == 401
+
+
+def test_a_host_of_ipv6_is_allowed_as_addresses_write_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uvicorn = pytest.importorskip("uvicorn")
+    served: list[Any] = []
+    monkeypatch.setenv("WARREN_DASHBOARD_TOKEN", "a&b")
+    monkeypatch.setattr(command, "listening", lambda host, port: socket.create_server(("127.0.0.1", 0)))
+    monkeypatch.setattr(
+        uvicorn.Server, "run", lambda self, sockets: (served.append(self.config.app), sockets[0].close())
+    )
+    assert command.main([str(root), "--host", "2001:db8::1"]) == 0
+    address = urlsplit(capsys.readouterr().out.strip())
+    assert (address.hostname, address.query) == ("2001:db8::1", "token=a%26b")
+    assert ask(served[0], f"/?{address.query}", headers={"host": address.netloc}).status == 303
 
 
 def test_another_name_for_this_machine_is_refused(app: Any) -> None:
