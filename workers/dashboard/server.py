@@ -109,10 +109,10 @@ class Dashboard:
     def state(self, request: Request) -> Response:
         watched, _ = self._watch(request)
         watched.refresh()
-        newest = watched.timeline.now().history
-        fold = watched.timeline.at(_number(request, "at", newest.now))
-        at = {"store": watched.state, "problem": watched.problem, "until": newest.now}
-        return JSONResponse({**at, **views.state(fold)})
+        with watched.timeline.lock:
+            until = watched.timeline.now().history.now
+            found = views.state(watched.timeline.at(_number(request, "at", until)))
+        return JSONResponse({"store": watched.state, "problem": watched.problem, "until": until, **found})
 
     def series(self, request: Request) -> Response:
         watched, _ = self._watch(request)
@@ -122,23 +122,27 @@ class Dashboard:
             name: {key: found[key] for key in LEARNERS if key in found}
             for name, found in curves.of_players(folder).items()
         }
-        found = {**views.over_time(watched.timeline.now()), "scores": curves.scores(folder), "learners": of_players}
-        return JSONResponse(found)
+        with watched.timeline.lock:
+            over_time = views.over_time(watched.timeline.now())
+        return JSONResponse({**over_time, "scores": curves.scores(folder), "learners": of_players})
 
     def lineage(self, request: Request) -> Response:
         watched, _ = self._watch(request)
         watched.refresh()
-        return JSONResponse(views.lineage(watched.timeline.now()))
+        with watched.timeline.lock:
+            found = views.lineage(watched.timeline.now())
+        return JSONResponse(found)
 
     def cell(self, request: Request) -> Response:
         watched, _ = self._watch(request)
-        newest = watched.timeline.now().history.now
-        fold = watched.timeline.at(_number(request, "at", newest))
         home, away = (request.query_params.get(side, "") for side in ("home", "away"))
-        for name in (home, away):
-            if name not in fold.history.state.players:
-                raise UnknownName("player", name, fold.history.state.players, "at that moment")
-        return JSONResponse(views.cell(fold, home, away))
+        with watched.timeline.lock:
+            fold = watched.timeline.at(_number(request, "at", watched.timeline.now().history.now))
+            for name in (home, away):
+                if name not in fold.history.state.players:
+                    raise UnknownName("player", name, list(fold.history.state.players), "at that moment")
+            found = views.cell(fold, home, away)
+        return JSONResponse(found)
 
     def facts(self, request: Request) -> Response:
         watched, _ = self._watch(request)
@@ -150,7 +154,9 @@ class Dashboard:
 
     async def events(self, request: Request) -> Response:
         _, feed = self._watch(request)
-        if sum(one.listeners for _, one in self._watched.values()) >= STREAMS:
+        with self._lock:
+            listening = sum(one.listeners for _, one in self._watched.values())
+        if listening >= STREAMS:
             return PlainTextResponse("too many pages listen; close some\n", 503)
         return StreamingResponse(feed.listen(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 

@@ -40,7 +40,7 @@ class Timeline:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()  # to be held while what `now` returned is read
         self._now = Fold()
         self._place = 0  # bytes of the newest file that are read
         self._first = b""  # its first line, by which another file of this name is told apart
@@ -54,7 +54,7 @@ class Timeline:
         return self.folder / STREAM
 
     def now(self) -> Fold:
-        """Return the league as it is, not to be changed; what `follow` last came to."""
+        """Return the league as it is, not to be changed; `follow` goes on with the same."""
         return self._now
 
     def follow(self, store: Store | None = None) -> bool:
@@ -62,7 +62,7 @@ class Timeline:
 
         Raises redis.RedisError; what was taken in before stays.
         """
-        with self._lock:
+        with self.lock:
             before, reloads = self._now.history.last_event, self._reloads
             if store is None or before == "0":
                 self._follow_file()
@@ -72,7 +72,7 @@ class Timeline:
 
     def at(self, moment: float) -> Fold:
         """Return the league at `moment`, s of Unix time, not to be changed; the earliest kept for a moment before."""
-        with self._lock:
+        with self.lock:
             history = self._now.history
             if moment >= history.now:
                 return self._now
@@ -106,7 +106,7 @@ class Timeline:
                 self._now.take(self._new(file))
         except FileNotFoundError:
             return
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise LeagueError(f"{self.path}: a line is no event ({error}); restore the file from a backup") from None
 
     def _new(self, lines: Iterable[bytes]) -> Iterator[tuple[str, Event]]:
@@ -182,7 +182,7 @@ class Timeline:
         try:
             with path.open("rb") as file:
                 return event_order(json.loads(file.readline())["id"])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def _after(self, path: Path | None, place: Position) -> Iterator[tuple[str, Event]]:

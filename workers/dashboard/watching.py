@@ -59,17 +59,18 @@ class Watched:
         if not changed and newest == self._told:
             return None
         self._told = newest
-        fold = self.timeline.now()
-        changes, self._event = fold.changes(), fold.history.last_event
-        return {
-            "state": self.state,
-            "problem": self.problem,
-            "anew": changes.anew,
-            "cells": [] if changes.anew else views.changed_cells(fold, changes.pairs),
-            "players": [] if changes.anew else views.touched(fold, changes.slots),
-            **views.moving(fold),
-            **newest,
-        }
+        with self.timeline.lock:
+            fold = self.timeline.now()
+            changes, self._event = fold.changes(), fold.history.last_event
+            return {
+                "state": self.state,
+                "problem": self.problem,
+                "anew": changes.anew,
+                "cells": [] if changes.anew else views.changed_cells(fold, changes.pairs),
+                "players": [] if changes.anew else views.touched(fold, changes.slots),
+                **views.moving(fold),
+                **newest,
+            }
 
     def hello(self) -> dict[str, Any]:
         """Return the event up to which all pages were told of changes."""

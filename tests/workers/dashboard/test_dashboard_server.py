@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -18,9 +19,11 @@ from support.recorded_leagues import BEGAN, small_league, write
 pytest.importorskip("starlette")
 
 from workers.dashboard import __main__ as command
-from workers.dashboard import feed
+from workers.dashboard import feed, views
 from workers.dashboard.catalogue import Catalogue, Run, hyperparameters
+from workers.dashboard.fold import Fold
 from workers.dashboard.server import Dashboard
+from workers.dashboard.timeline import Timeline
 from workers.dashboard.views import NEVER
 from workers.dashboard.watching import Watched, as_event
 
@@ -218,6 +221,31 @@ def test_a_damaged_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad/league/league.jsonl").write_text('{"id": "1-0"}\n')
     state = told(Dashboard(Catalogue(tmp_path)).app(TOKEN), "/api/state?run=bad")
     assert "no event" in state["problem"] and state["players"] == []
+
+
+@pytest.mark.parametrize(
+    ("view", "address"),
+    [("state", "/api/state"), ("over_time", "/api/series"), ("lineage", "/api/lineage"), ("moving", None)],
+)
+def test_the_league_stands_still_while_a_page_is_told_of_it(
+    root: Path, view: str, address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, followed = getattr(views, view), list[bool]()
+    timelines = list[Timeline]()
+    init = Timeline.__init__
+    monkeypatch.setattr(Timeline, "__init__", lambda self, folder: (timelines.append(self), init(self, folder))[1])
+
+    def meanwhile(fold: Fold) -> Any:
+        with ThreadPoolExecutor(1) as pool:  # as another page's request
+            followed.append(pool.submit(timelines[-1].lock.acquire, False).result())
+        return made(fold)
+
+    monkeypatch.setattr(views, view, meanwhile)
+    if address is None:
+        Watched(Run("kuhn/one", root / "kuhn/one")).look()
+    else:
+        told(Dashboard(Catalogue(root)).app(TOKEN), f"{address}?run=kuhn/one")
+    assert followed == [False]
 
 
 def test_an_event_is_told_to_every_page_that_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
