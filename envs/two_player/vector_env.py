@@ -165,9 +165,9 @@ class TurnVectorEnv(ABC):
     def gained(self, returns: np.ndarray, team: int = 0) -> np.ndarray:
         """Return what `team` got a player, float32 [K], of `returns` float32 [K, P].
 
-        Where two teams' returns do not cancel, half of what it got more than the other.
+        Of two teams half of what it got more than the other.
         """
-        return decided_by(self.by_team(returns), np.full(len(returns), team), self.zero_sum)[:, 0]
+        return decided_by(self.by_team(returns), np.full(len(returns), team))[:, 0]
 
     def text(self, index: int) -> str:
         """Return the knowledge of the player to move in game `index`, as text; by default the observation array."""
@@ -245,16 +245,14 @@ def team_returns(returns: np.ndarray, teams: Sequence[Sequence[int]]) -> np.ndar
     return np.stack([returns[:, list(team)].mean(axis=1) for team in teams], axis=1)
 
 
-def decided_by(returns: np.ndarray, home: np.ndarray, zero_sum: bool) -> np.ndarray:
+def decided_by(returns: np.ndarray, home: np.ndarray) -> np.ndarray:
     """Return what says who won, of the `returns` of teams float32 [K, T], from the view of the teams `home` int64 [K].
 
-    Of two teams float32 [K, 1], what it gained: its return, or half of the difference where that is not zero-sum. Of
-    more teams all returns, its own first, then those of the teams that follow in turn.
+    Of two teams float32 [K, 1], half of what it got more than the other, which is its return where theirs cancel: not
+    where rewards do not, or where teams differ in size. Of more teams all returns, its own first, then those of the
+    teams that follow in turn.
     """
     games, teams = np.arange(len(home)), returns.shape[1]
-    if teams == PLAYERS and zero_sum:
-        gained: np.ndarray = returns[games, home][:, None]
-        return gained
     by_place: np.ndarray = returns[games[:, None], (home[:, None] + np.arange(teams)) % teams]
     return by_place if teams != PLAYERS else (by_place[:, :1] - by_place[:, 1:]) / 2
 

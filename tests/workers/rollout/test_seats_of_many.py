@@ -5,6 +5,7 @@ import pytest
 
 import envs
 from agents import build_policy
+from envs.two_player.vector_env import decided_by, team_returns
 from workers.rollout.games.match_result import MatchResult
 from workers.rollout.games.seat_map import Opponent, SeatMap
 from workers.rollout.games.selfplay_sampler import MatchSampler
@@ -116,6 +117,13 @@ def test_results_of_three_teams_are_placements_from_the_home_players_side():
     assert len(outcomes) == 3 * len(rolled)
     for game, places in enumerate(zip(*[iter(outcomes)] * 3, strict=True)):
         assert [int(place) for place in places] == [(rolled[game] > mine).sum() for mine in rolled[game]]
+
+
+def test_of_two_teams_of_unequal_size_one_gains_what_the_other_loses():
+    one_against_three = np.array([[3.0, -1.0, -1.0, -1.0], [-3.0, 1.0, 1.0, 1.0]], np.float32)
+    by_team = team_returns(one_against_three, [[0], [1, 2, 3]])
+    alone, together = (decided_by(by_team, np.full(2, team))[:, 0] for team in (0, 1))
+    assert alone.tolist() == [2.0, -2.0] and together.tolist() == [-2.0, 2.0]
 
 
 def test_two_teams_that_are_not_zero_sum_are_counted_by_who_gained_more():

@@ -60,7 +60,6 @@ class GamesInPlay:
         fields: Collection[str] | None = None,
         minimax: float = 0.0,
         teams: Sequence[Sequence[int]] = TWO,
-        zero_sum: bool = True,
     ) -> None:
         """`reward_scale` multiplies the rewards in trajectories, not the results. `log` of the games where they are
         recorded, under the name of `player`. `fields`: what the algorithm asks for, as its Needs say.
@@ -70,14 +69,14 @@ class GamesInPlay:
         `minimax`: each of the policy's decisions is also rewarded by what its opponent's value of its own positions
         has fallen by since the one before, times `minimax` (after Bairamian et al. 2023); before the first and after
         the last position it is 0, so that a whole game's sum is. Not in mirror matches, and not in results; for games
-        of two players. `teams`, `zero_sum`: as the games have them.
+        of two players. `teams`: as the games have them.
         """
         self.policy = policy
         self.version = -1
         self.decisions = 0  # of the learning policy, since the start
         self.num_tables = tables
         self.seating = SeatMap(num_games, tables, teams)
-        self._teams, self._zero_sum = teams, zero_sum
+        self._teams = teams
         self._reward_scale = np.float32(reward_scale)
         spec = policy.spec(True, fields=fields)
         self._values_steps = spec.values_steps
@@ -244,7 +243,7 @@ class GamesInPlay:
         self._buffer.end(seats)
         self._memory.begin(seats)
         by_team = team_returns(finished.returns, self._teams)
-        gained, met = decided_by(by_team, home, self._zero_sum), self.seating.met[slots]
+        gained, met = decided_by(by_team, home), self.seating.met[slots]
         for number in np.unique(met):
             self._results.setdefault(int(number), []).append(gained[met == number])
         if self._log is not None:

@@ -51,7 +51,7 @@ class MatchSampler(GamesInPlay):
         log = GameLog(games, seed) if player is not None else None
         super().__init__(
             *(games.num_envs, policy, unroll_length, tables, reward_scale, max_age, log, player or "", fields, minimax),
-            *(games.teams, games.zero_sum),
+            games.teams,
         )
         self._turn = first
 
