@@ -39,6 +39,16 @@ class _Net(ctypes.Structure):
 _Pointers = ctypes.c_void_p * HEADS
 
 
+class Kept:
+    """Numbers that `forward` keeps for `backward`, which may be asked more than once; then they are `spare`."""
+
+    def __init__(self, numbers: Tensor, spare: list[Tensor]) -> None:
+        self.numbers, self._spare = numbers, spare
+
+    def __del__(self) -> None:
+        self._spare.append(self.numbers)
+
+
 class Perceptron:
     """Hidden layers and up to two linear heads on the last of them; without a head, the last layer's outputs.
 
@@ -49,7 +59,7 @@ class Perceptron:
         self.activation, self.heads = activation, heads
         self._net = _Net(heads=heads, activation=ACTIVATIONS[activation])
         self._pointers: list[int] = []
-        self._spare: list[Tensor] = []  # what `backward` needed, to be written again
+        self._spare: list[Tensor] = []  # what graphs that are gone needed, to be written again
 
     def __deepcopy__(self, memo: object) -> Self:
         return type(self)(self.activation, self.heads)
@@ -69,7 +79,7 @@ class Perceptron:
             )
         )
 
-    def forward(self, layers: Sequence[Layer], x: Tensor, keep: bool = False) -> tuple[list[Tensor], Tensor | None]:
+    def forward(self, layers: Sequence[Layer], x: Tensor, keep: bool = False) -> tuple[list[Tensor], Kept | None]:
         """Return (outputs [N, units] of each head, what `backward` needs if `keep`) of x float32 [N, inputs]."""
         loaded, net = self.loaded(), self.pointed(layers)
         rows = len(x)
@@ -83,7 +93,7 @@ class Perceptron:
                 at(x, first * x.shape[1]),
                 ctypes.c_int64(last - first),
                 _Pointers(*(at(y, first * y.shape[1]).value for y in outputs)),
-                None if kept is None else at(kept, first * units),
+                None if kept is None else at(kept.numbers, first * units),
                 work_of(loaded.work_size(net)),
             )
 
@@ -91,11 +101,11 @@ class Perceptron:
         return outputs, kept
 
     def backward(
-        self, layers: Sequence[Layer], x: Tensor, kept: Tensor, derivatives: Sequence[Tensor | None], inputs: bool
+        self, layers: Sequence[Layer], x: Tensor, kept: Kept, derivatives: Sequence[Tensor | None], inputs: bool
     ) -> tuple[Tensor | None, list[Tensor]]:
         """Return (derivatives [N, inputs] at x if `inputs`, those by weight and bias of each layer).
 
-        `derivatives` [N, units]: those at the outputs of each head; None: zeros. `kept`: of `forward`, for this alone.
+        `derivatives` [N, units]: those at the outputs of each head; None: zeros. `kept`: of `forward`.
         """
         loaded, net = self.loaded(), self.pointed(layers)
         rows, parts = len(x), parts_of(len(x))
@@ -110,7 +120,7 @@ class Perceptron:
                 net,
                 at(x, first * x.shape[1]),
                 ctypes.c_int64(last - first),
-                at(kept, first * units),
+                at(kept.numbers, first * units),
                 _Pointers(*(None if y is None else at(y, first * y.shape[1]).value for y in given)),
                 None if at_x is None else at(at_x, first * x.shape[1]),
                 at(gradients, number * apart),
@@ -118,7 +128,6 @@ class Perceptron:
             )
 
         in_parts(part, rows)
-        self._spare.append(kept)
         parameters = [one for layer in layers for one in layer]
         gradient = torch.empty(sum(one.numel() for one in parameters))
         loaded.collect(net, at(gradients, 0), ctypes.c_int64(parts), ctypes.c_int64(apart), at(gradient, 0))
@@ -183,13 +192,13 @@ class Perceptron:
             self._pointers = pointers
         return ctypes.byref(net)
 
-    def _kept(self, size: int) -> Tensor:
+    def _kept(self, size: int) -> Kept:
         # New memory costs as much as the layers: the kernel clears each page of it.
         while self._spare:
             spare = self._spare.pop()
             if size <= spare.numel() <= 2 * size:
-                return spare
-        return torch.empty(size)
+                return Kept(spare, self._spare)
+        return Kept(torch.empty(size), self._spare)
 
 
 class _Differentiated(torch.autograd.Function):

@@ -116,6 +116,27 @@ def test_two_derivatives_of_one_network_do_not_write_over_each_other() -> None:
         assert error(found.grad, one.grad + other.grad) < LARGEST_ERROR
 
 
+def test_a_graph_that_is_retained_gives_its_derivatives_again() -> None:
+    module, x = random_module(1)
+    parameters = list(module.parameters())
+    loss = module(x).square().sum()
+    first = torch.autograd.grad(loss, parameters, retain_graph=True)
+    others = module(2 * x), module(3 * x)  # which write into memory that is spare
+    for found, wanted in zip(torch.autograd.grad(loss, parameters), first, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+    expected = exact(module, 2 * x)
+    expected[0].sum().backward()
+    for found, one in zip(torch.autograd.grad(others[0].sum(), parameters), expected[2], strict=True):
+        assert one.grad is not None and error(found, one.grad) < LARGEST_ERROR
+
+
+def test_memory_of_a_graph_that_is_gone_is_written_again() -> None:
+    module, x = random_module(1)
+    for _ in range(3):
+        module(x).sum().backward()
+    assert len(module.native._spare) == 1
+
+
 def test_nan_in_an_observation_or_a_weight_stays_nan() -> None:
     for activation in HIDDEN_LAYERS:
         module = MLP([3, 8, 2], activation, 1.0, torch.Generator().manual_seed(1))
