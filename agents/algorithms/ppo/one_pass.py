@@ -29,7 +29,8 @@ def gradient_at_once(
 ) -> tuple[Tensor, dict[str, Tensor]] | None:
     """Write the gradient [P] of the loss into `gradient`; return (loss, terms), or None where torch is to compute them.
 
-    `advantage`: standardised if it is to be. A loss that is not finite is torch's too, whose error says more.
+    `advantage`: standardised if it is to be. A loss that is not finite and actions that there are not are
+    torch's too, whose errors say more.
     """
     columns = minibatch.columns
     if minibatch.begins is not None or columns.keys() != TAKEN or not policy.computes_plainly or library() is None:
@@ -48,9 +49,13 @@ def gradient_at_once(
     x = policy.network.flattened(minibatch.observation)
     if x.dtype is not torch.float32 or not all(one.perceptron.takes(one.layers) for one in trained):
         return None
+    action = cast(Tensor, minibatch.action)
+    least, most = action.aminmax()
+    if least < 0 or most >= policy.distribution.size:  # the library would write beyond its memory
+        return None
     steps = Steps(
-        x, cast("Tensor | None", minibatch.action_mask), cast(Tensor, minibatch.action), columns["log_prob"], advantage,
-        columns["target"], columns["value"],
+        x, cast("Tensor | None", minibatch.action_mask), action, columns["log_prob"], advantage, columns["target"],
+        columns["value"],
     )  # fmt: skip
     clip_value = -1.0 if config.clip_range_value is None else config.clip_range_value
     settings = Surrogate(len(x), config.clip_range, clip_value, config.value_coefficient, entropy_coefficient)

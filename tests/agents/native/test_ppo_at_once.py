@@ -151,6 +151,13 @@ def test_torch_computes_what_the_loss_has_beside_ppo_or_another_distribution() -
     assert at_once(half, minibatch(False)) is None
 
 
+@pytest.mark.parametrize("action", [-1, ACTIONS])
+def test_an_action_that_there_is_not_is_left_to_torch(action: int) -> None:
+    given = minibatch(False)
+    given.action[7] = action
+    assert at_once(made({}, {}), given) is None
+
+
 def test_a_number_that_is_not_finite_is_named_and_changes_nothing() -> None:
     algorithm = made({}, {})
     data = played(algorithm.policy)
