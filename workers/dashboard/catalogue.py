@@ -58,8 +58,8 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """Return a line of the list of runs."""
         outcome, settings = read_json(self.folder / "outcome.json"), self.settings()
-        league = settings.get("league")
-        game = league.get("env") if isinstance(league, dict) else (settings.get("env") or {}).get("id")
+        league, env = settings.get("league"), settings.get("env")
+        game = league.get("env") if isinstance(league, dict) else env.get("id") if isinstance(env, dict) else env
         live = self.goes_on()
         return {
             "run": self.name,
@@ -91,7 +91,8 @@ class Catalogue:
         for depth in range(1, DEPTH + 1):
             for name in ("config.yaml", f"league/{STREAM}"):
                 found.update(path.parents[name.count("/")] for path in self.root.glob("*/" * depth + name))
-        runs = [Run(folder.relative_to(self.root).as_posix(), folder) for folder in found]
+        outer = (folder for folder in found if not found.intersection(folder.parents))  # a tracker's is no run
+        runs = [Run(folder.relative_to(self.root).as_posix(), folder) for folder in outer]
         return sorted(runs, key=lambda run: (-(record.started_at(run.folder) or 0.0), run.name))[:RUNS]
 
     def run(self, name: str) -> Run:

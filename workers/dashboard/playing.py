@@ -116,7 +116,7 @@ class Tables:
 
     def sit(self, folder: Path, player: str, seat: object, greedy: bool) -> dict[str, Any]:
         """Begin a game against `player`; `seat` 0, 1 or None for either. Raises UnknownName, ConfigurationError."""
-        if seat not in (0, 1, None):
+        if seat is not None and (type(seat) is not int or seat not in (0, 1)):
             raise ConfigurationError(f"seat: {seat!r} is no seat; use 0, 1, or null for either")
         with self._lock:
             trained = self._trained(folder, player)
@@ -125,7 +125,7 @@ class Tables:
                 games,
                 trained.policy,
                 games.reset(),
-                secrets.randbelow(2) if seat is None else int(str(seat)),
+                secrets.randbelow(2) if seat is None else seat,
                 greedy,
                 player,
                 np.random.default_rng(secrets.randbits(63)),
@@ -146,9 +146,9 @@ class Tables:
                 raise UnknownName("game", name, (), "(it was left for too long); begin another")
             self._tables.move_to_end(name)
             legal = [] if table.returns is not None else np.flatnonzero(table.turn.action_mask[0]).tolist()
-            if isinstance(action, bool) or action not in legal:
+            if type(action) is not int or action not in legal:
                 raise ConfigurationError(f"action: {action!r} is not legal now; legal are {legal}")
-            table.make(int(str(action)))
+            table.make(action)
             table.go_on()
             return {"game": name, **table.shown()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
@@ -41,9 +42,10 @@ class Recorded:
         found: dict[str, dict[str, Any]] = {}
         with self._lock:
             for path in records.files(run.folder / records.FOLDER):
-                for row in self._summaries(path):
-                    if home is None or away is None or {row["home"], row["away"]} == {home, away}:
-                        found.setdefault(row["match"], row)
+                with contextlib.suppress(FileNotFoundError):  # the oldest go meanwhile
+                    for row in self._summaries(path):
+                        if home is None or away is None or {row["home"], row["away"]} == {home, away}:
+                            found.setdefault(row["match"], row)
         return list(found.values())[: -LISTED - 1 : -1]
 
     def _summaries(self, path: Path) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ def test_a_player_that_always_takes_its_likeliest_move_does(folder: Path) -> Non
         assert shown["moves"][0]["action"] == max(shares, key=shares.__getitem__)
 
 
-@pytest.mark.parametrize("action", [3, -1, None, "0", True, 0.5, [0]])
+@pytest.mark.parametrize("action", [3, -1, None, "0", True, 0.5, 1.0, [0]])
 def test_a_move_that_is_not_legal_changes_nothing(folder: Path, action: Any) -> None:
     tables = Tables()
     shown = tables.sit(folder, "main", 0, False)
@@ -76,8 +76,9 @@ def test_games_that_nobody_moves_in_are_dropped_for_others(folder: Path, monkeyp
         tables.move(first, 0)
     with pytest.raises(UnknownName, match="nobody"):
         tables.sit(folder, "nobody", 0, False)
-    with pytest.raises(ConfigurationError, match="seat"):
-        tables.sit(folder, "main", 2, False)
+    for seat in (2, True, 1.0, "1"):
+        with pytest.raises(ConfigurationError, match="seat"):
+            tables.sit(folder, "main", seat, False)
 
 
 @pytest.mark.parametrize(

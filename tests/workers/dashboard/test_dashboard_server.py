@@ -19,7 +19,7 @@ from support.recorded_leagues import BEGAN, small_league, write
 pytest.importorskip("starlette")
 
 from workers.dashboard import __main__ as command
-from workers.dashboard import feed, views
+from workers.dashboard import feed, recorded, views
 from workers.dashboard.catalogue import Catalogue, Run, hyperparameters
 from workers.dashboard.fold import Fold
 from workers.dashboard.server import Dashboard
@@ -66,6 +66,19 @@ def test_runs_are_listed_with_their_kinds(app: Any) -> None:
         "kuhn/one": ("league", "openspiel:kuhn_poker", False),
         "cartpole/two": ("plain", "CartPole-v1", False),
     }
+
+
+def test_folders_within_a_run_and_settings_of_others_do_not_disturb_the_list(tmp_path: Path) -> None:
+    for name, settings in (("one", "env: CartPole-v1\n"), ("one/wandb/offline/files", "league: {value: null}\n")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.yaml").write_text(settings)
+    (run,) = told(Dashboard(Catalogue(tmp_path)).app(TOKEN), "/api/runs")["runs"]
+    assert (run["run"], run["kind"], run["game"]) == ("one", "plain", "CartPole-v1")
+
+
+def test_records_that_go_while_they_are_listed_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded.records, "files", lambda folder: [folder / "00000000.matches"])
+    assert recorded.Recorded().matches(Run("one", tmp_path)) == []
 
 
 def test_the_state_of_a_moment_is_that_of_the_league_then(app: Any) -> None:
