@@ -253,7 +253,9 @@ class UnrollRing:
         return arrays, {**meta, "streams": streams, "like": {name: _told(tree) for name, tree in self._like.items()}}
 
     def load_state(self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-        """Take over what `state` returned. Raises CheckpointError for that of another capacity or length."""
+        """Take over what `state` returned. Raises CheckpointError for that of another capacity, length or version."""
+        if lacking := [name for name in OF_ALL if name not in meta]:
+            raise CheckpointError(f"another version of Warren wrote it, without {', '.join(lacking)}")
         rows = max(self._capacity // meta["steps"], 1) if meta["steps"] else 0
         if meta["length"] != self.length or meta["rows"] != rows:
             raise CheckpointError(

@@ -58,3 +58,10 @@ def test_files_that_are_damaged_or_of_another_replay_are_refused(damage: bytes |
     assert len(other) == 0 and other.startable == 0
     with pytest.raises(CheckpointError, match=r"drawn from in another way|cannot be read"):
         saving.load(path, ReplayBuffer(40, 3, 0.6))
+
+
+def test_one_of_an_older_version_is_refused_by_that_name() -> None:
+    arrays, meta = stored(None, False)[0].state()
+    del meta["ring"]["moments"]
+    with pytest.raises(CheckpointError, match="another version of Warren wrote it, without moments"):
+        ReplayBuffer(40, 3).load_state(arrays, meta)
