@@ -74,8 +74,8 @@ def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str
         yield from _folder(config)
     if role == "train":
         yield from _servers(config)
-    if config.metrics.port and config.metrics.port < 65536 and role == "train":
-        yield from _port("metrics.port", config.metrics.port, config.metrics.address)
+    if role == "train" and (port := config.metrics.port) is not None and 0 < port < 65536:
+        yield from _port("metrics.port", port, config.metrics.address)
     if config.flower_port is not None and role == "train":
         yield from _port("flower_port", config.flower_port, config.flower_address)
         if problem := missing_login(config.flower_address):

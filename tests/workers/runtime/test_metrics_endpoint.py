@@ -13,7 +13,8 @@ from support.waiting import until
 
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
-from workers.config.schema import Config
+from workers.config import plain_checks
+from workers.config.schema import BrokerConfig, Config
 from workers.config.watching import MetricsConfig, problems
 from workers.launch.health_check import HealthCheck
 from workers.launch.processes.supervisor import Supervisor
@@ -120,3 +121,10 @@ def test_wrong_values_are_named() -> None:
         port.startswith("metrics.port: 70000 is not a port")
         and log_format == "log_format: 'xml' is not one of text, json"
     )
+
+
+@pytest.mark.parametrize("port", [-5, 70_000])
+def test_a_port_that_is_none_is_told_once(port: int) -> None:
+    config = Config(metrics=MetricsConfig(port=port), broker=BrokerConfig(mode="embedded"))
+    (told,) = [one for one in plain_checks.problems(config, "train") if one.startswith("metrics.port")]
+    assert told.endswith("from 1 to 65535, 0 for any that is free, or null")
