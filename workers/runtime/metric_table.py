@@ -27,7 +27,7 @@ OF_ROLES: Mapping[str, Metric] = {
     "warren_learner_updates_total": Metric("counter", "updates", ("player",)),
     "warren_learner_episodes_total": Metric("counter", "episodes that ended", ("player",)),
     "warren_learner_steps_per_second": Metric("gauge", "environment steps per second", ("player",)),
-    "warren_learner_mean_return": Metric("gauge", "mean return of the last 100 episodes", ("player",)),
+    "warren_learner_mean_return": Metric("gauge", "mean return of the last env.goal_episodes episodes", ("player",)),
     "warren_learner_data_age_seconds": Metric("gauge", "age of the data of an update", ("player",)),
     "warren_learner_staleness_versions": Metric("gauge", "weight versions between data and update", ("player",)),
     "warren_learner_stale_steps_total": Metric("counter", "steps dropped as too old", ("player",)),
