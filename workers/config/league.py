@@ -10,6 +10,7 @@ from typing import Any
 from agents.configuration import parse
 from league.empirical_game.mixture import SOURCES
 from league.matchmaking import kind_of
+from league.matchmaking.sides import SIDE
 from league.matchmaking.view import ModelRef
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME, average_name, averaged
@@ -99,6 +100,11 @@ class LeagueConfig:
     def records(self) -> bool:
         """Return whether matches or evaluation games may be recorded."""
         return self.records_matches or self.replay_evaluations > 0
+
+    @property
+    def has_roles(self) -> bool:
+        """Return whether its players take one side each (league/matchmaking/sides.py)."""
+        return any(player.config.get(SIDE) is not None for player in self.players.values())
 
     def slots(self, sharing: int) -> int:
         """Return the games per player that one of `sharing` processes steps at once, as many in either seat."""

@@ -19,13 +19,12 @@ MOST_SIDES = 10  # a place is one digit
 
 def unfit(league: LeagueConfig, games: TurnVectorEnv, served: bool) -> Iterator[str]:
     """Yield which settings ask for what the game does not give; `served`: whether env runners step it."""
-    sides = {name: player.config.get(SIDE) for name, player in league.players.items()}
-    one_each = any(side is not None for side in sides.values())
-    if one_each:
+    if league.has_roles:
+        sides = {name: player.config.get(SIDE) for name, player in league.players.items()}
         yield from _wrong_sides(sides, len(games.teams))
     if len(games.teams) > PLAYERS:
         yield from _of_two_sides(league, f"{league.env!r} has {len(games.teams)} sides")
-    elif one_each:
+    elif league.has_roles:
         yield from _of_two_sides(league, "its players take one side each (config.side)")
     if games.players > PLAYERS:
         yield from _of_two_players(league, games, served)

@@ -24,7 +24,6 @@ from agents.policies import Policy
 from league.empirical_game.earned import Earned
 from league.matchmaking import names_of, side_of
 from league.matchmaking.alphastar import MainAgent
-from league.matchmaking.sides import SIDE
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.cell_leases import CellLeases
 from league.redis.shared_earnings import SharedEarnings
@@ -90,8 +89,7 @@ class EvaluatorRole(RoleProcess):
             lambda slot: self._roster.by_slot[slot],
             self._policy_at,
         )
-        self._one_each = any(SIDE in player.config for player in league.players.values())  # sides of players
-        self._cells = len(games.teams) == SEATS and not self._one_each  # whether frozen players have a mixture
+        self._cells = len(games.teams) == SEATS and not league.has_roles  # whether frozen players have a mixture
         self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims, recorder)
         self.returns.refresh()  # refused where they are of another source
         self.scores = Scores(league, run_folder(config), seed) if not config.evaluator_id else None
@@ -158,7 +156,7 @@ class EvaluatorRole(RoleProcess):
         models = [self._model_at(int(slot)) for slot in slots]
         mixture = None if shares is None else self.scores.of_mixture(models, self._frozen.__getitem__, shares)
         gain = None if shares is None else self.evaluator.gain_within(slots, shares)
-        references = self._references(self._main_agents() if self._one_each else self._main_agents()[:1])
+        references = self._references(self._main_agents() if self.league.has_roles else self._main_agents()[:1])
         learning = [self._roster.by_slot[int(slot)] for slot in self._roster.learning]
         frozen = [self._roster.by_slot[int(slot)] for slot in slots]
         composed: dict[str, Any] = {}

@@ -64,6 +64,12 @@ def test_roles_that_leave_a_game_without_players_are_named(players: Any, setting
     assert any(problem in found for found in problems(KUHN, players, **settings))
 
 
+@pytest.mark.parametrize(("side", "roles"), [(None, False), (0, True)])
+def test_a_side_of_null_is_no_role(side: int | None, roles: bool) -> None:
+    player = {"kind": "main_agent", "config": {"side": side}}
+    assert LeagueConfig.from_dict({"env": KUHN, "players": {"main": player}}).has_roles is roles
+
+
 def test_games_of_three_are_not_measured_as_games_of_two() -> None:
     with pytest.raises(ConfigurationError, match="has 3 sides; games of two can be measured so"):
         require_two_sides(envs.make_two_player(THREE, 1, 0))
