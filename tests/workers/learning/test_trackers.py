@@ -15,6 +15,7 @@ from workers.config import trackers
 from workers.config.schema import BrokerConfig, Config
 from workers.config.trackers import Tracked, Tracker
 from workers.learning.metrics import MetricsLog
+from workers.learning.trackers import csv_file
 from workers.learning.trackers.csv_file import CsvFile
 from workers.learning.trackers.told import Trackers, hyperparameters
 
@@ -69,6 +70,21 @@ def test_a_new_figure_is_a_new_column(tmp_path: Path) -> None:
     told.point(point(1), {})
     told.point(point(2, return_goals=7), {"kl": 0.1})
     assert [(row["return_goals"], row["loss/kl"]) for row in rows(tmp_path)] == [("", ""), ("7", "0.1")]
+
+
+def test_a_full_disk_at_a_new_column_leaves_a_table_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise OSError("no space left")
+
+    told = Trackers([CsvFile()], tracked(tmp_path))
+    told.point(point(1), {})
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space left"):
+        patch.setattr(csv_file, "write_whole", full)
+        told.point(point(2), {"kl": 0.1})
+    told.point(point(3), {"kl": 0.2})
+    assert [(row["version"], row["loss/kl"]) for row in rows(tmp_path)] == [("1", ""), ("3", "0.2")]
 
 
 def test_a_tracker_of_the_users_own_is_told_all(tmp_path: Path) -> None:

@@ -25,19 +25,16 @@ class CsvFile(Tracker):
         self._path = tracked.folder / FILE
         drop_half_line(self._path)
         rows = [row for row in self._rows() if int(row["version"]) <= tracked.last_version]
-        self._columns = list(rows[0]) if rows else []
-        self._write(rows)
+        self._write(rows, list(rows[0]) if rows else [])
 
     def point(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
         """Append a row."""
         row = {**figures, **{f"loss/{name}": value for name, value in losses.items()}}
         if new := [name for name in row if name not in self._columns]:
-            rows = self._rows()
-            self._columns += new
-            self._write([*rows, row])
+            self._write([*self._rows(), row], [*self._columns, *new])
             return
         with self._path.open("ab", buffering=0) as file:
-            append_whole(file, self._text([row]))
+            append_whole(file, _text([row], self._columns))
 
     def _rows(self) -> list[dict[str, Any]]:
         if not self._path.exists():
@@ -45,14 +42,16 @@ class CsvFile(Tracker):
         with self._path.open(newline="") as file:
             return list(csv.DictReader(file))
 
-    def _write(self, rows: list[dict[str, Any]]) -> None:
-        if self._columns:
-            head = (",".join(self._columns) + "\r\n").encode()
-            write_whole(self._path, head + self._text(rows))
+    def _write(self, rows: list[dict[str, Any]], columns: list[str]) -> None:
+        if columns:
+            head = (",".join(columns) + "\r\n").encode()
+            write_whole(self._path, head + _text(rows, columns))
         else:
             self._path.unlink(missing_ok=True)
+        self._columns = columns  # not before: a full disk leaves the file as it was
 
-    def _text(self, rows: list[dict[str, Any]]) -> bytes:
-        text = io.StringIO()
-        csv.DictWriter(text, self._columns, restval="").writerows(rows)
-        return text.getvalue().encode()
+
+def _text(rows: list[dict[str, Any]], columns: list[str]) -> bytes:
+    text = io.StringIO()
+    csv.DictWriter(text, columns, restval="").writerows(rows)
+    return text.getvalue().encode()
