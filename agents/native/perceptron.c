@@ -412,7 +412,7 @@ static void forbid(float *z, int64_t n, int64_t rows, const uint8_t *mask) {
 }
 
 // Draw one block's actions of logits z [actions][PLACES], which are masked in place, by a number for each row or, of
-// EXPONENTIAL, for each row and action.
+// EXPONENTIAL, for each row and action. In a row with NaN it is a legal one, whose log-probability is NaN.
 static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by, const float *chance, int64_t *action,
                  float *log_prob, float *p) {
   int64_t places = padded(rows);
@@ -423,21 +423,22 @@ static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by,
     vec top = load(z + r), sum = all(0.0f);
     for (int64_t a = 1; a < n; a++) {
       vec x = load(z + a * PLACES + r);
-      top = choose(x > top, x, top);
+      top = choose((x > top) | (x != x), x, top);
     }
     for (int64_t a = 0; a < n; a++) {
       vec x = load(z + a * PLACES + r);
-      vec e = choose((x < all(ILLEGAL / 2)) & (top > all(ILLEGAL / 2)), all(0.0f), exponential(x - top));
+      vec e = choose((x < all(ILLEGAL / 2)) & ~(top <= all(ILLEGAL / 2)), all(0.0f), exponential(x - top));
       store(p + a * PLACES + r, e);
       sum += e;
     }
     vec limit = load(uniform + r) * sum, before = all(0.0f), found = all(0.0f);
-    if (by == LIKELIEST) // from the last on, so that of equal ones the first is taken
-      for (int64_t a = n - 1; a >= 0; a--) found = choose(load(z + a * PLACES + r) == top, all((float)a), found);
+    if (by != UNIFORM) // from the last on, so that of equal ones the first is taken
+      for (int64_t a = n - 1; a >= 0; a--)
+        found = choose(~(load(z + a * PLACES + r) < top) & ~(load(p + a * PLACES + r) <= all(0.0f)), all((float)a), found);
     if (by == UNIFORM)
       for (int64_t a = 0; a < n; a++) {
         vec e = load(p + a * PLACES + r);
-        found = choose((e > all(0.0f)) & (before <= limit), all((float)a), found);
+        found = choose(~(e <= all(0.0f)) & ~(before > limit), all((float)a), found);
         before += e;
       }
     store(chosen + r, found);
@@ -446,7 +447,7 @@ static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by,
   }
   for (int64_t r = 0; r < rows; r++) {
     int64_t a = chosen[r];
-    float best = -1.0f;
+    float best = 0.0f;
     for (int64_t i = 0; by == EXPONENTIAL && i < n; i++) { // argmax(log p - log E), without the logarithms
       float score = p[i * PLACES + r] / chance[r * n + i];
       if (score > best) best = score, a = i;

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from agents import build_policy, computing
 from agents.native import library
-from agents.native.perceptron import A_THREAD, WIDEST, Perceptron
+from agents.native.perceptron import A_THREAD, EXPONENTIAL, LIKELIEST, UNIFORM, WIDEST, Perceptron
 from agents.operators.blocks import HIDDEN_LAYERS, MLP
 from agents.policies import Policy
 from agents.policies.segment import Segment
@@ -251,6 +251,25 @@ def test_steps_at_once_are_those_of_torch(network: dict[str, object], masked: bo
         assert mask[np.arange(70), drawn.action].all()
     p = policy.probabilities(x, mask)[np.arange(70), drawn.action]
     np.testing.assert_allclose(drawn.extras["log_prob"], np.log(p), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("nan", [(0,), (3,), (1, 2), (0, 1, 2, 3, 4)], ids=str)
+def test_actions_are_legal_whatever_the_logits_and_the_chance(nan: tuple[int, ...]) -> None:
+    rows = 40
+    x, legal = torch.zeros(rows, 1), torch.rand(rows, 5, generator=torch.Generator().manual_seed(1)) < 0.3
+    legal[torch.arange(rows), torch.arange(rows) % 5] = True
+    bias = torch.tensor([0.0, 900.0, -900.0, 1.0, 2.0])
+    chances = [torch.zeros(rows), torch.full((rows,), 1 - 2**-24), torch.full((rows,), 0.5)]
+    noises = [torch.zeros(rows, 5), torch.full((rows, 5), 100.0), torch.ones(rows, 5)]
+    for broken in ((), nan):
+        logits = bias.index_fill(0, torch.tensor(broken, dtype=torch.int64), torch.nan)
+        layers = [(torch.zeros(5, 1), logits)]
+        draws = [(LIKELIEST, None), *((UNIFORM, one) for one in chances), *((EXPONENTIAL, one) for one in noises)]
+        for by, chance in draws:
+            action, log_prob, _ = Perceptron("tanh").act(layers, x, legal, by, chance, None)
+            assert legal[torch.arange(rows), action].all(), (broken, by, chance)
+            of_nan = (legal & logits.isnan()).any(1)
+            assert torch.equal(log_prob.isnan(), of_nan)
 
 
 def test_actions_are_drawn_as_often_as_they_are_likely_and_by_the_seed() -> None:
