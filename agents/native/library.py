@@ -85,19 +85,20 @@ def _identity() -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()[:24]
 
 
-def _compiler() -> str:
+def _compiler() -> list[str]:
     names = [os.environ["CC"]] if os.environ.get("CC") else COMPILERS
     for name in names:
-        if found := shutil.which(name):
-            return found
+        for words in ([name], name.split()):  # CC may hold options as well: "ccache gcc", "gcc -m64"
+            if words and (found := shutil.which(words[0])):
+                return [found, *words[1:]]
     raise _Unbuilt(f"there is no C compiler ({', '.join(names)})")
 
 
-def _compile(compiler: str, file: Path) -> None:
+def _compile(compiler: list[str], file: Path) -> None:
     part = file.with_name(f"{file.stem}.{os.getpid()}.part")
     said = ""
     for machine in MACHINE:
-        command = [compiler, *ALWAYS, *machine, str(SOURCE), "-o", str(part), "-lm"]
+        command = [*compiler, *ALWAYS, *machine, str(SOURCE), "-o", str(part), "-lm"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LONGEST)
         except subprocess.TimeoutExpired:
@@ -108,4 +109,4 @@ def _compile(compiler: str, file: Path) -> None:
             return
         said = next((line for line in done.stderr.splitlines() if "error" in line), "failed").strip()
     part.unlink(missing_ok=True)
-    raise _Unbuilt(f"{compiler} could not compile {SOURCE.name}: {said}")
+    raise _Unbuilt(f"{' '.join(compiler)} could not compile {SOURCE.name}: {said}")

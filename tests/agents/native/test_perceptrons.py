@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -204,6 +205,14 @@ def test_without_a_compiler_torch_computes_and_the_reason_is_told(
         assert not [*computing.problems_of_perceptrons("native", here=False)]
     finally:
         library._loaded.cache_clear()
+
+
+def test_the_variable_cc_may_hold_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "true  -m64")
+    assert library._compiler() == [shutil.which("true"), "-m64"]
+    monkeypatch.setenv("CC", " ")
+    with pytest.raises(library._Unbuilt, match="no C compiler"):
+        library._compiler()
 
 
 # Steps: logits, draw, log-probability and value at once.
