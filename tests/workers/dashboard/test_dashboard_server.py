@@ -173,7 +173,8 @@ def test_a_token_of_ones_own_may_hold_any_character_and_addresses_keep_the_rest(
 def test_a_host_of_ipv6_is_allowed_as_addresses_write_it(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    uvicorn = pytest.importorskip("uvicorn")
+    import uvicorn
+
     served: list[Any] = []
     monkeypatch.setenv("WARREN_DASHBOARD_TOKEN", "a&b")
     monkeypatch.setattr(command, "listening", lambda host, port: socket.create_server(("127.0.0.1", 0)))
