@@ -33,7 +33,7 @@ def test_resume_may_change_the_rest(name: str) -> None:
 
 def test_new_setting_of_the_environment_has_to_be_decided_on() -> None:
     changeable = {one.name for one in fields(EnvConfig) if not is_fixed(f"env.{one.name}")}
-    assert changeable == {"num_envs", "vectorization", "workers", "goal"}
+    assert changeable == {"num_envs", "vectorization", "workers", "goal", "goal_episodes"}
 
 
 def test_changes_are_told_apart_from_errors() -> None:

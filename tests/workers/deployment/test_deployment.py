@@ -20,6 +20,7 @@ from support.deployed import ACTOR, ROOT, Vector, run_folder, save
 from support.launched import Launched
 from test_backends import with_onnx
 
+from agents.native import library
 from envs.rewards import Rewards
 from warren.errors import CheckpointError, ConfigurationError
 from workers import deploy
@@ -114,6 +115,7 @@ LSTM: Network = {"hidden_sizes": [16], "core": {"name": "lstm", "size": 16}}
 def both(tmp_path: Path, one_thread: None) -> Iterator[Callable[[Network], tuple[GatewaySampler, DeployedPlayer]]]:
     """Make the training sampler and the deployed player of one policy and one seed."""
     made: list[Any] = []
+    library.choose("torch")  # the library draws by other numbers of the generator
 
     def make(network: Network) -> tuple[GatewaySampler, DeployedPlayer]:
         policy = run_folder(tmp_path, network)
@@ -125,6 +127,7 @@ def both(tmp_path: Path, one_thread: None) -> Iterator[Callable[[Network], tuple
         return sampler, player
 
     yield make
+    library.choose("auto")
     for one in made:
         one.close()
 
