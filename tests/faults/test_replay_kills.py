@@ -1,6 +1,7 @@
 """A learner with a replay killed in mid-run: what was confirmed is in the replay again, or counted as not kept."""
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ CAPACITY, STEPS, SEGMENT = 4_096, 64, 64 * 4
 SETTINGS = (
     "algorithm=own", f"algorithm.name={OWN}:build", "env.num_envs=4", f"unroll_length={STEPS}", "sampling=streaming",
     f"replay.capacity={CAPACITY}", "replay.batch=32", "replay.samples_per_insert=2", "replay.begin_at=512",
-    "replay.in_checkpoint=true", "checkpoint_every=1", "env.goal=null", "total_steps=40000", "actors=1",
+    "replay.in_checkpoint=true", "checkpoint_every=1", "env.goal=null", "total_steps=1000000000", "actors=1",
 )  # fmt: skip
 
 
@@ -25,10 +26,14 @@ def test_a_killed_learners_replay_is_there_again_and_the_rest_is_counted(tmp_pat
         run.until(kept.exists)
         run.after_updates(2)
         run.role("learner").kill()
-        assert run.wait() == 0, run.output
+        log = run.folder / "logs" / "learner.log"
+        run.until(lambda: "took up a replay" in log.read_text())
+        run.after_updates(2)
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait() == 130, run.output
     assert "learner ended with status 137" in run.output
     account = run.account()
-    (taken_up,) = re.findall(r"took up a replay of ([\d,]+) steps", (run.folder / "logs" / "learner.log").read_text())
+    (taken_up,) = re.findall(r"took up a replay of ([\d,]+) steps", log.read_text())
     assert int(taken_up.replace(",", "")) >= SEGMENT
     buffer = ReplayBuffer(CAPACITY)
     segments, steps = saving.load(kept, buffer)["stored"]
