@@ -73,6 +73,7 @@ def run(given: argparse.Namespace) -> int:
         dashboard.app(token, hosts),
         proxy_headers=False,
         lifespan="off",
+        log_config=None,  # other loggers keep their handlers
         log_level="warning",
         access_log=False,
         server_header=False,
