@@ -207,6 +207,7 @@ class Outlets:
         self._checkpoint_at = time.monotonic() + self._config.checkpoint_every  # also for one that fails
         if self._replay is not None:
             with self.timing.stage("write the replay"):
+                self.settlement.wait()  # or what is saved could come again, and be in it twice
                 self._replay.save()
         name, moment = f"{self._state.progress.version:08d}", self._state.moment()
         folder, keep = self._folder / "checkpoints", self._config.checkpoints_kept
