@@ -16,7 +16,8 @@ from torch import Tensor
 from agents.algorithms.batches import Batch
 from agents.policies import Policy
 
-MAGNET, LAST = "magnet's ", "last "  # and a head's name: columns of a minibatch
+LESSON, MAGNET, LAST = "teacher's ", "magnet's ", "last "  # and a head's name: columns of a minibatch
+PREFIXES = {"teacher": LESSON, "magnet": MAGNET, "proximal": LAST}  # by what their coefficients are called
 
 
 def distributions(anchor: Policy, batch: Batch, prefix: str) -> dict[str, Tensor]:
@@ -25,14 +26,18 @@ def distributions(anchor: Policy, batch: Batch, prefix: str) -> dict[str, Tensor
     An anchor with a memory goes on from the memories that the batch's unrolls began with, which other weights made.
     """
     with torch.no_grad():
-        if batch.begins is None:
+        if batch.begins is None and anchor.computes_plainly:  # the value is not asked for
+            output, _ = anchor.network.act(batch.observation, {})
+            statistics = anchor.statistics(anchor.legal(output, batch.action_mask))
+        elif batch.begins is None:
             said = anchor.evaluate(batch.observation, batch.action, batch.action_mask)
+            statistics = anchor.statistics(said.output)
         else:
             memory = batch.memory if anchor.has_memory else {}
             if memory and batch.head is not None:
                 memory = batch.head.remembered(anchor, memory)
             said = anchor.unroll(batch.observation, memory, batch.begins, batch.action, batch.action_mask)[0]
-        statistics = anchor.statistics(said.output)
+            statistics = anchor.statistics(said.output)
     heads = statistics if isinstance(statistics, dict) else {"": statistics}
     return {prefix + name: head for name, head in heads.items()}
 

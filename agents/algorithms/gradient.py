@@ -133,16 +133,16 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         columns: dict[str, Tensor] = {}
         if self.teacher is None and self.config.teacher is not None:
             raise ConfigurationError(f"teacher {self.config.teacher!r} was not loaded; give it by take_teacher()")
-        if self.teacher is not None and self._coefficient("teacher") > 0:
+        if self.teacher is not None and self.anchor_coefficient("teacher") > 0:
             columns |= lessons(self.teacher, batch)
-        if self._coefficient("magnet") > 0:
+        if self.anchor_coefficient("magnet") > 0:
             self.magnet = self.magnet or Magnet(self.policy)
             columns |= distributions(self.magnet.policy, batch, MAGNET)
-        if self._coefficient("proximal") > 0:
+        if self.anchor_coefficient("proximal") > 0:
             columns |= distributions(self.policy, batch, LAST)
         return columns
 
-    def _coefficient(self, name: str) -> float:
+    def anchor_coefficient(self, name: str) -> float:
         """Return the present coefficient of the divergence from the teacher, the magnet or the last policy."""
         if name == "teacher":
             return self.config.coefficient(self.steps, self.progress)
@@ -166,7 +166,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         for name, kl in found:
             if kl is not None:
                 terms[f"{name}_kl"] = kl.detach()
-                loss = loss + self._coefficient(name) * kl
+                loss = loss + self.anchor_coefficient(name) * kl
         return loss
 
     def descend(

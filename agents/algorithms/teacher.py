@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
-from agents.algorithms.anchors import distributions, said_by
+from agents.algorithms.anchors import LESSON, distributions, said_by
 from agents.algorithms.batches import Batch
 from agents.algorithms.settings import AlgorithmConfig, Allowed, Scheduled
 from agents.operators.losses import teacher_loss
@@ -28,8 +28,6 @@ from agents.operators.schedules import Linear
 from agents.policies import Policy
 from agents.spaces import SpaceTree
 from warren.errors import ConfigurationError, unknown_name
-
-LESSON = "teacher's "  # and a head's name: the column of a minibatch that has the teacher's distribution there
 
 
 @dataclass(frozen=True)

@@ -359,7 +359,7 @@ static const float *backward_block(const Net *net, const float *inputs, const fl
 int64_t work_size(const Net *net) {
   int64_t outputs = 0;
   for (int64_t h = 0; h < net->heads; h++) outputs += net->outputs[h];
-  return (net->inputs + units(net) + 2 * outputs + 3 * widest(net) + LANES + 8) * PLACES;
+  return (net->inputs + units(net) + 5 * outputs + 3 * widest(net) + LANES + 8) * PLACES;
 }
 
 // The gradient of a sum whose derivatives at the outputs are dy[h] [rows][outputs] (null: 0), by what `forward` kept;
@@ -478,58 +478,112 @@ void act(const Net *net, const Net *other, const float *x, int64_t rows, const u
   if (value && other) forward(other, x, rows, &value, 0, work);
 }
 
+enum { TEACHER, MAGNET, LAST, ANCHORS }; // policies that the loss keeps this one near
+
 typedef struct {
   double rows, clip, clip_value, value_coefficient, entropy_coefficient; // rows: of the minibatch; clip_value < 0: none
+  double anchored[ANCHORS];                                              // coefficients of the divergences
 } Surrogate;
 
-enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIPPED, TERMS };
+// Columns of a minibatch, by row. `mask` bool [rows][actions] may be null, and so may the anchors' logits [rows][actions].
+typedef struct {
+  const float *x; // [rows][inputs]
+  const uint8_t *mask;
+  const int64_t *action;
+  const float *log_prob, *advantage, *target, *old_value;
+  const float *anchors[ANCHORS];
+} Steps;
 
-// The derivatives of PPO's loss at one block's logits z [actions][PLACES] and values v [PLACES], which they replace. The
-// loss's terms, times the rows, are added to `terms`.
-static void surrogate(float *z, int64_t n, float *v, int64_t rows, const uint8_t *mask, const int64_t *action,
-                      const float *log_prob, const float *advantage, const float *target, const float *old_value,
-                      const Surrogate *of, double *terms, float *p) {
+static Steps from(Steps s, int64_t first, int64_t inputs, int64_t actions) {
+  s.x += first * inputs, s.mask += s.mask ? first * actions : 0, s.action += first;
+  s.log_prob += first, s.advantage += first, s.target += first, s.old_value += first;
+  for (int k = 0; k < ANCHORS; k++) s.anchors[k] += s.anchors[k] ? first * actions : 0;
+  return s;
+}
+
+enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIPPED, OF_ANCHORS, TERMS = OF_ANCHORS + ANCHORS };
+
+// Logits z [actions][PLACES] become log-probabilities; p are the probabilities.
+static void log_softmax(float *z, int64_t n, int64_t rows, float *p) {
   int64_t places = padded(rows);
-  float share = 1.0 / of->rows, tops[PLACES], logs[PLACES], entropies[PLACES], of_log_prob[PLACES] = {0};
-  float clip = of->clip, bonus = of->entropy_coefficient * share;
-  if (mask) forbid(z, n, rows, mask);
+  float tops[PLACES], logs[PLACES];
   for (int64_t r = 0; r < places; r += LANES) {
     vec top = load(z + r), sum = all(0.0f);
     for (int64_t a = 1; a < n; a++) {
       vec x = load(z + a * PLACES + r);
       top = choose(x > top, x, top);
     }
-    for (int64_t a = 0; a < n; a++) {
-      vec e = exponential(load(z + a * PLACES + r) - top);
-      store(p + a * PLACES + r, e);
-      sum += e;
-    }
+    for (int64_t a = 0; a < n; a++) sum += exponential(load(z + a * PLACES + r) - top);
     store(tops + r, top);
     store(logs + r, sum);
   }
   for (int64_t r = 0; r < places; r++) logs[r] = tops[r] + logf(logs[r]);
-  for (int64_t r = 0; r < places; r += LANES) {
-    vec entropy = all(0.0f), log = load(logs + r);
-    for (int64_t a = 0; a < n; a++) {
-      vec l = load(z + a * PLACES + r) - log, e = exponential(l);
-      e = choose(l < all(ILLEGAL / 2), all(0.0f), e);
+  for (int64_t a = 0; a < n; a++)
+    for (int64_t r = 0; r < places; r += LANES) {
+      vec l = load(z + a * PLACES + r) - load(logs + r);
+      store(p + a * PLACES + r, choose(l < all(ILLEGAL / 2), all(0.0f), exponential(l)));
       store(z + a * PLACES + r, l);
-      store(p + a * PLACES + r, e);
-      entropy -= e * l;
     }
-    store(entropies + r, entropy);
+}
+
+// sums [PLACES] = sum over the actions of p (l - other), each [actions][PLACES]; other null: of p l.
+static void expectation(const float *p, const float *l, const float *other, int64_t n, int64_t rows, float *sums) {
+  for (int64_t r = 0; r < padded(rows); r += LANES) {
+    vec sum = all(0.0f);
+    for (int64_t a = 0; a < n; a++) {
+      vec of = load(l + a * PLACES + r);
+      sum += load(p + a * PLACES + r) * (other ? of - load(other + a * PLACES + r) : of);
+    }
+    store(sums + r, sum);
   }
+}
+
+// Add to d [actions][PLACES] the derivatives of a divergence between the policy, of log-probabilities l and
+// probabilities p, and an anchor of these logits: KL(teacher || policy), else KL(policy || anchor). Returns its sum.
+static double anchored(int kind, const float *logits, float coefficient, const float *l, const float *p, int64_t n,
+                       int64_t rows, float *d, float *work) {
+  float *other = work, *of_other = work + n * PLACES, divergence[PLACES];
+  double sum = 0;
+  by_unit(logits, n, rows, other);
+  log_softmax(other, n, rows, of_other);
+  if (kind == TEACHER)
+    expectation(of_other, other, l, n, rows, divergence);
+  else
+    expectation(p, l, other, n, rows, divergence);
+  for (int64_t r = 0; r < rows; r++) sum += divergence[r];
+  for (int64_t a = 0; a < n; a++)
+    for (int64_t r = 0; r < padded(rows); r += LANES) {
+      int64_t i = a * PLACES + r;
+      vec of = load(p + i), by = kind == TEACHER ? of - load(of_other + i)
+                                                 : of * (load(l + i) - load(other + i) - load(divergence + r));
+      store(d + i, load(d + i) + coefficient * by);
+    }
+  return sum;
+}
+
+// The derivatives of PPO's loss at one block's logits z [actions][PLACES] and values v [PLACES], which they replace. The
+// loss's terms, times the rows, are added to `terms`. `work`: 4 [actions][PLACES].
+static void surrogate(float *z, int64_t n, float *v, int64_t rows, const Steps *s, const Surrogate *of, double *terms,
+                      float *work) {
+  int64_t places = padded(rows);
+  float share = 1.0 / of->rows, entropies[PLACES], of_log_prob[PLACES] = {0};
+  float clip = of->clip, bonus = of->entropy_coefficient * share, *p = work, *added = work + n * PLACES;
+  int any = 0;
+  if (s->mask) forbid(z, n, rows, s->mask);
+  log_softmax(z, n, rows, p);
+  expectation(p, z, 0, n, rows, entropies);
+  for (int64_t r = 0; r < places; r++) entropies[r] = -entropies[r];
   for (int64_t r = 0; r < rows; r++) {
-    float change = z[action[r] * PLACES + r] - log_prob[r], ratio = expf(change), a = advantage[r];
+    float change = z[s->action[r] * PLACES + r] - s->log_prob[r], ratio = expf(change), a = s->advantage[r];
     float cut = ratio < 1 - clip ? 1 - clip : ratio > 1 + clip ? 1 + clip : ratio;
     float gain = ratio * a <= cut * a ? ratio * a : cut * a;
     if (ratio != ratio) gain = ratio;
     of_log_prob[r] = ratio * a <= cut * a ? -a * ratio * share : 0.0f;
-    float error = v[r] - target[r], worst = error, slope = 1.0f;
+    float error = v[r] - s->target[r], worst = error, slope = 1.0f;
     if (of->clip_value >= 0) {
-      float limit = of->clip_value, moved = v[r] - old_value[r];
+      float limit = of->clip_value, moved = v[r] - s->old_value[r];
       float held = moved < -limit ? -limit : moved > limit ? limit : moved;
-      float other = old_value[r] + held - target[r];
+      float other = s->old_value[r] + held - s->target[r];
       if (other * other > error * error) worst = other, slope = held == moved ? 1.0f : 0.0f;
     }
     v[r] = 2 * worst * slope * (float)of->value_coefficient * share;
@@ -537,26 +591,31 @@ static void surrogate(float *z, int64_t n, float *v, int64_t rows, const uint8_t
     terms[KL] += ratio - 1 - change, terms[CLIPPED] += fabsf(ratio - 1) > clip;
   }
   for (int64_t r = rows; r < places; r++) v[r] = 0;
+  for (int k = 0; k < ANCHORS; k++) {
+    if (!s->anchors[k]) continue;
+    if (!any++) memset(added, 0, sizeof(float) * n * PLACES);
+    terms[OF_ANCHORS + k] += anchored(k, s->anchors[k], of->anchored[k] * share, z, p, n, rows, added, added + n * PLACES);
+  }
   for (int64_t a = 0; a < n; a++)
     for (int64_t r = 0; r < places; r++) {
       float e = p[a * PLACES + r], l = z[a * PLACES + r];
       float d = bonus * e * (l + entropies[r]) - of_log_prob[r] * e;
+      if (any) d += added[a * PLACES + r];
       z[a * PLACES + r] = r < rows ? d : 0.0f;
     }
   for (int64_t r = 0; r < rows; r++)
-    if (!mask || mask[r * n + action[r]]) z[action[r] * PLACES + r] += of_log_prob[r];
+    if (!s->mask || s->mask[r * n + s->action[r]]) z[s->action[r] * PLACES + r] += of_log_prob[r];
 }
 
 // The gradient of PPO's loss over some rows of a minibatch, and the sums of its terms over them. `value` is null where
 // it is the second head of `policy`. `work` is for both, one behind the other.
-void ppo(const Net *policy, const Net *value, const float *x, int64_t rows, const uint8_t *mask, const int64_t *action,
-         const float *log_prob, const float *advantage, const float *target, const float *old_value,
-         const Surrogate *of, double *terms, float *of_policy, float *of_value, float *work) {
+void ppo(const Net *policy, const Net *value, const Steps *steps, int64_t rows, const Surrogate *of, double *terms,
+         float *of_policy, float *of_value, float *work) {
   int64_t n = policy->outputs[0];
   const int both[HEADS] = {1, 1};
   float *inputs = aligned(work), *layers = inputs + policy->inputs * PLACES;
   Space s = space(policy, layers + units(policy) * PLACES), t = s;
-  float *p = s.next + widest(policy) * PLACES, *others = aligned(work + work_size(policy)), *v = s.out[1];
+  float *room = s.next + widest(policy) * PLACES, *others = aligned(work + work_size(policy)), *v = s.out[1];
   memset(of_policy, 0, sizeof(float) * gradient_size(policy));
   of_policy = aligned(of_policy);
   if (value) {
@@ -568,15 +627,15 @@ void ppo(const Net *policy, const Net *value, const float *x, int64_t rows, cons
   memset(terms, 0, sizeof(double) * TERMS);
   for (int64_t first = 0; first < rows; first += PLACES) {
     int64_t m = rows - first < PLACES ? rows - first : PLACES;
-    take_in(policy, x + first * policy->inputs, m, inputs);
+    Steps block = from(*steps, first, policy->inputs, n);
+    take_in(policy, block.x, m, inputs);
     const float *last = hidden(policy, inputs, m, layers);
     head(policy, 0, last, m, s.out[0]);
     if (value)
       head(value, 0, hidden(value, inputs, m, others), m, v);
     else
       head(policy, 1, last, m, v);
-    surrogate(s.out[0], n, v, m, mask ? mask + first * n : 0, action + first, log_prob + first, advantage + first,
-              target + first, old_value ? old_value + first : 0, of, terms, p);
+    surrogate(s.out[0], n, v, m, &block, of, terms, room);
     backward_block(policy, inputs, layers, m, s, both, 0, of_policy);
     if (value) backward_block(value, inputs, others, m, t, both, 0, of_value);
   }

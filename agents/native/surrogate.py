@@ -11,14 +11,35 @@ from torch import Tensor
 
 from agents.native.perceptron import Layer, Perceptron, at, in_parts, parts_of, work_of
 
-TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")  # as perceptron.c has them
+ANCHORS = ("teacher", "magnet", "proximal")  # policies that the loss keeps this one near, as perceptron.c has them
+TERMS = (
+    *("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"),
+    *(f"{anchor}_kl" for anchor in ANCHORS),
+)
+_Anchors = ctypes.c_double * len(ANCHORS)
 
 
 class Surrogate(ctypes.Structure):
     """Coefficients of the loss: those of perceptron.c."""
 
     _fields_ = [
-        (name, ctypes.c_double) for name in ("rows", "clip", "clip_value", "value_coefficient", "entropy_coefficient")
+        *(
+            (name, ctypes.c_double)
+            for name in ("rows", "clip", "clip_value", "value_coefficient", "entropy_coefficient")
+        ),
+        ("anchored", _Anchors),
+    ]
+
+    @staticmethod
+    def coefficients(anchored: dict[str, float]) -> _Anchors:  # type: ignore[valid-type]
+        """Return those of the divergences by anchor, for the field `anchored`; 0 of others."""
+        return _Anchors(*(anchored.get(anchor, 0.0) for anchor in ANCHORS))
+
+
+class _Steps(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "mask", "action", "log_prob", "advantage", "target", "old_value")),
+        ("anchors", ctypes.c_void_p * len(ANCHORS)),
     ]
 
 
@@ -32,6 +53,7 @@ class Steps(NamedTuple):
     advantage: Tensor
     target: Tensor
     old_value: Tensor
+    anchors: dict[str, Tensor]  # of ANCHORS those that there are: their logits [B, A], masked as the policy's
 
 
 class Trained(NamedTuple):
@@ -43,7 +65,7 @@ class Trained(NamedTuple):
 
 
 def surrogate(policy: Trained, value: Trained | None, steps: Steps, of: Surrogate) -> dict[str, Tensor]:
-    """Write the gradient of PPO's loss, and return the loss's TERMS, scalars.
+    """Write the gradient of PPO's loss, and return the loss's TERMS, scalars; without those of absent anchors.
 
     `value`: None where the value is the second head of `policy`.
     """
@@ -51,23 +73,22 @@ def surrogate(policy: Trained, value: Trained | None, steps: Steps, of: Surrogat
     loaded = policy.perceptron.loaded()
     nets = [one.perceptron.pointed(one.layers) for one in both]
     rows, parts = len(steps.x), parts_of(len(steps.x))
-    mask = None if steps.mask is None else steps.mask.contiguous()
-    given = Steps(steps.x.contiguous(), mask, *(column.contiguous() for column in steps[2:]))
+    columns = [None if one is None else one.contiguous() for one in steps[:-1]]
+    anchors = [steps.anchors.get(name) for name in ANCHORS]
+    anchors = [None if one is None else one.contiguous() for one in anchors]
     sizes = [loaded.gradient_size(net) for net in nets]
     gradients = [torch.empty(parts, size) for size in sizes]
     sums = torch.empty(parts, len(TERMS), dtype=torch.float64)
     room = sum(loaded.work_size(net) for net in nets)
 
     def part(first: int, last: int, number: int) -> None:
-        columns = (given.log_prob, given.advantage, given.target, given.old_value)
+        given = _Steps(*(_from(column, first) for column in columns))
+        given.anchors[:] = [_from(one, first) for one in anchors]
         loaded.ppo(
             nets[0],
             nets[1] if value is not None else None,
-            at(given.x, first * given.x.shape[1]),
+            ctypes.byref(given),
             ctypes.c_int64(last - first),
-            None if given.mask is None else at(given.mask, first * given.mask.shape[1]),
-            at(given.action, first),
-            *(at(column, first) for column in columns),
             ctypes.byref(of),
             at(sums, number * len(TERMS)),
             at(gradients[0], number * sizes[0]),
@@ -78,5 +99,11 @@ def surrogate(policy: Trained, value: Trained | None, steps: Steps, of: Surrogat
     in_parts(part, rows)
     for one, net, gradient, size in zip(both, nets, gradients, sizes, strict=True):
         loaded.collect(net, at(gradient), ctypes.c_int64(parts), ctypes.c_int64(size), at(one.gradient))
-    means = (sums.sum(0) / rows).float()
-    return dict(zip(TERMS, means.unbind(), strict=True))
+    means = dict(zip(TERMS, (sums.sum(0) / rows).float().unbind(), strict=True))
+    absent = {f"{anchor}_kl" for anchor in ANCHORS} - {f"{anchor}_kl" for anchor in steps.anchors}
+    return {name: mean for name, mean in means.items() if name not in absent}
+
+
+def _from(column: Tensor | None, row: int) -> int | None:
+    """Return where a row of a contiguous column begins."""
+    return None if column is None else column.data_ptr() + row * column.stride(0) * column.element_size()

@@ -79,8 +79,9 @@ class PPO(GradientAlgorithm[PPOConfig]):
                 advantage = self.standardize(advantage)
             inputs: dict[str, Tensor] = {}
             at_once = gradient_at_once(
-                self.policy, self.descent.parameters.gradient, minibatch, advantage, config, self.entropy_coefficient
-            )
+                self.policy, self.descent.parameters.gradient, minibatch, advantage, config, self.entropy_coefficient,
+                self.anchor_coefficient,
+            )  # fmt: skip
             loss, terms = at_once or self._loss(minibatch, advantage, inputs)
             steps = len(advantage) if at_once else inputs["ratio"].numel()
             kl = terms["approx_kl"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 
+from agents.algorithms.anchors import PREFIXES
 from agents.algorithms.batches import Minibatch
 from agents.algorithms.ppo.config import PPOConfig
 from agents.native.library import library
@@ -16,7 +17,7 @@ from agents.native.surrogate import Steps, Surrogate, Trained, surrogate
 from agents.policies import Policy
 from agents.policies.categorical import Categorical
 
-TAKEN = {"log_prob", "value", "target", "advantage"}  # what the loss is of; with a teacher or a magnet it is of more
+TAKEN = {"log_prob", "value", "target", "advantage"}  # what the loss is of, beside anchors of one head
 
 
 def gradient_at_once(
@@ -26,14 +27,21 @@ def gradient_at_once(
     advantage: Tensor,
     config: PPOConfig,
     entropy_coefficient: float,
+    anchor_coefficient: Callable[[str], float],
 ) -> tuple[Tensor, dict[str, Tensor]] | None:
     """Write the gradient [P] of the loss into `gradient`; return (loss, terms), or None where torch is to compute them.
 
-    `advantage`: standardised if it is to be. A loss that is not finite and actions that there are not are
+    `advantage`: standardised if it is to be. `anchor_coefficient`: that of the divergence from an anchor, by the names
+    of PREFIXES. Factors of a teacher's heads are torch's. A loss that is not finite and actions that there are not are
     torch's too, whose errors say more.
     """
     columns = minibatch.columns
-    if minibatch.begins is not None or columns.keys() != TAKEN or not policy.computes_plainly or library() is None:
+    anchors = {name: columns[prefix] for name, prefix in PREFIXES.items() if prefix in columns}
+    if len(columns) != len(TAKEN) + len(anchors) or not columns.keys() >= TAKEN:
+        return None
+    if "teacher" in anchors and config.teacher_heads is not None:
+        return None
+    if minibatch.begins is not None or not policy.computes_plainly or library() is None:
         return None
     if type(policy.distribution) is not Categorical or policy.channels or policy.value_scale is not None:
         return None
@@ -55,13 +63,19 @@ def gradient_at_once(
         return None
     steps = Steps(
         x, cast("Tensor | None", minibatch.action_mask), action, columns["log_prob"], advantage, columns["target"],
-        columns["value"],
+        columns["value"], anchors,
     )  # fmt: skip
     clip_value = -1.0 if config.clip_range_value is None else config.clip_range_value
-    settings = Surrogate(len(x), config.clip_range, clip_value, config.value_coefficient, entropy_coefficient)
+    coefficients = {name: anchor_coefficient(name) for name in anchors}
+    settings = Surrogate(
+        len(x), config.clip_range, clip_value, config.value_coefficient, entropy_coefficient,
+        Surrogate.coefficients(coefficients),
+    )  # fmt: skip
     terms = surrogate(trained[0], trained[1] if len(trained) > 1 else None, steps, settings)
     loss = terms["policy_loss"] + config.value_coefficient * terms["value_loss"]
     loss = loss - entropy_coefficient * terms["entropy"]
+    for name, coefficient in coefficients.items():
+        loss = loss + coefficient * terms[f"{name}_kl"]
     return (loss, terms) if loss.isfinite() else None
 
 

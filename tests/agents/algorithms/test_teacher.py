@@ -11,7 +11,8 @@ from test_batches import CORES, played, recurrent
 
 import envs
 from agents import build_algorithm, build_policy
-from agents.algorithms.teacher import LESSON, imitation
+from agents.algorithms.anchors import LESSON
+from agents.algorithms.teacher import imitation
 from agents.operators.divergences import categorical_kl, gaussian_kl
 from agents.operators.losses import teacher_loss
 from warren.errors import ConfigurationError, UnknownName

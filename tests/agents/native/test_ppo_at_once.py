@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,13 @@ from support.experience import random_trajectory
 from torch import Tensor
 
 from agents import Policy, Trajectory, build_algorithm, build_policy
+from agents.algorithms.anchors import LESSON, PREFIXES
 from agents.algorithms.batches import Minibatch
 from agents.algorithms.ppo import PPO
 from agents.algorithms.ppo.one_pass import gradient_at_once
 from agents.native import library
 from agents.networks.mlp import MLPEncoder
+from agents.policies.categorical import ILLEGAL
 from warren.errors import NotFinite
 
 STEPS, ACTIONS = 333, 5
@@ -35,6 +37,12 @@ SETTINGS: list[dict[str, Any]] = [
     {"clip_range": 0.01, "entropy_coefficient": 0.05, "value_coefficient": 2.0},
     {"clip_range_value": 0.1},
     {"normalize_advantage": False, "clip_range_value": 1.0},
+]
+ANCHORED: list[dict[str, Any]] = [
+    {"magnet_coefficient": 0.5},
+    {"proximal_coefficient": 0.2, "clip_range": 0.05},
+    {"teacher_coefficient": 3.0},
+    {"teacher_coefficient": 0.3, "magnet_coefficient": 0.1, "proximal_coefficient": 2.0, "entropy_coefficient": 0.02},
 ]
 
 
@@ -55,7 +63,8 @@ def made(network: dict[str, Any], settings: dict[str, Any]) -> PPO:
     return algorithm
 
 
-def minibatch(masked: bool) -> Minibatch:
+def minibatch(masked: bool, settings: Collection[str] = ()) -> Minibatch:
+    """Return one of STEPS; with the anchors whose coefficients are among `settings`."""
     chance = torch.Generator().manual_seed(7)
     action = torch.randint(ACTIONS, (STEPS,), generator=chance)
     mask = None
@@ -66,6 +75,10 @@ def minibatch(masked: bool) -> Minibatch:
         "log_prob": -1.6 + 0.3 * torch.randn(STEPS, generator=chance),
         **{name: torch.randn(STEPS, generator=chance) for name in ("value", "target", "advantage")},
     }
+    for name, prefix in PREFIXES.items():
+        if f"{name}_coefficient" in settings:
+            logits = 2 * torch.randn(STEPS, ACTIONS, generator=chance)
+            columns[prefix] = logits if mask is None else logits.masked_fill(~mask, ILLEGAL)
     return Minibatch(torch.randn(STEPS, 6, generator=chance), action, mask, columns, {})
 
 
@@ -95,31 +108,39 @@ def at_once(algorithm: PPO, given: Minibatch) -> tuple[Tensor, dict[str, Tensor]
     advantage = given.columns["advantage"]
     if algorithm.config.normalize_advantage:
         advantage = algorithm.standardize(advantage)
-    coefficient = algorithm.entropy_coefficient
-    found = gradient_at_once(algorithm.policy, gradient, given, advantage, algorithm.config, coefficient)
+    coefficients = algorithm.entropy_coefficient, algorithm.anchor_coefficient
+    found = gradient_at_once(algorithm.policy, gradient, given, advantage, algorithm.config, *coefficients)
     return None if found is None else (gradient, found[1])
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("settings", SETTINGS + ANCHORED, ids=str)
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
 def test_the_gradient_and_the_terms_are_those_of_float64(
     network: dict[str, Any], settings: dict[str, Any], masked: bool, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.native.perceptron.A_THREAD", 64)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    algorithm, given = made(network, settings), minibatch(masked)
+    algorithm, given = made(network, settings), minibatch(masked, settings)
     gradient, terms = exact(algorithm, given)
     found = at_once(algorithm, given)
     assert found is not None
+    assert found[1].keys() == terms.keys()
     assert (found[0] - gradient).abs().max() < 1e-6 * gradient.abs().max()
     for name, term in terms.items():
         torch.testing.assert_close(found[1][name].double(), term.double(), rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize(
-    "settings", [{"target_kl": 0.01}, {"minibatch_size": 30, "epochs": 3}, {"gae_lambda": 0.5}], ids=str
+    "settings",
+    [
+        {"target_kl": 0.01},
+        {"minibatch_size": 30, "epochs": 3},
+        {"gae_lambda": 0.5},
+        {"magnet_coefficient": 0.5, "magnet_rate": 0.3, "proximal_coefficient": 0.2},
+    ],
+    ids=str,
 )
 def test_updates_by_the_library_end_where_those_by_torch_do(settings: dict[str, Any]) -> None:
     ends, metrics = [], []
@@ -127,6 +148,7 @@ def test_updates_by_the_library_end_where_those_by_torch_do(settings: dict[str, 
         algorithm = made({}, {"learning_rate": 1e-3, **settings})
         data = played(algorithm.policy)
         library.choose(choice)
+        algorithm.update([data])
         metrics.append(algorithm.update([data]).metrics)
         ends.append(algorithm.descent.parameters.values.detach().clone())
     torch.testing.assert_close(*ends, rtol=1e-4, atol=1e-6)
@@ -143,9 +165,11 @@ def test_torch_computes_what_the_loss_has_beside_ppo_or_another_distribution() -
     assert at_once(made({}, {}), given) is not None
     for network in ({"activation": "silu"}, {"core": {"name": "gru", "size": 4}}, {"normalize_values": True}):
         assert at_once(made(network, {}), given) is None
-    taught = made({}, {})
-    given.columns["teacher."] = torch.zeros(STEPS)
-    assert at_once(taught, given) is None
+    taught = minibatch(False, ["teacher_coefficient"])
+    assert at_once(made({}, {}), taught) is not None
+    assert at_once(made({}, {"teacher_heads": {}}), taught) is None
+    taught.columns[LESSON + "head"] = taught.columns.pop(LESSON)
+    assert at_once(made({}, {}), taught) is None
     half = made({}, {})
     half.policy.set_learning_precision(torch.bfloat16)
     assert at_once(half, minibatch(False)) is None
