@@ -88,6 +88,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def by_torch() -> Iterator[None]:
+    """Compute perceptrons by torch: the compiled library draws by other numbers of the generator."""
+    from agents.native import library  # not for tests without torch
+
+    library.choose("torch")
+    yield
+    library.choose("auto")
+
+
 @pytest.fixture(scope="session")
 def servers(session_servers: Servers) -> Servers:
     """RabbitMQ and Redis (see support/brokers.py), shared by all tests: keep to names made of `run_name`."""

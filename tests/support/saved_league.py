@@ -11,6 +11,17 @@ from workers.config.league import LeagueConfig
 from workers.config.schema import Config, to_yaml
 from workers.leagues.local import LocalLeague
 
+ROCK_PAPER_SCISSORS: dict[str, Any] = {
+    "env": "matrix:rps",
+    "players": {"main": {"kind": "self_play"}},
+    "network": {"name": "mlp", "hidden_sizes": [4]},
+    "games": 8,
+    "match_games": 8,
+    "unroll_length": 4,
+    "lanes": 8,
+    "period_steps": 64,
+}
+
 
 def save_league(folder: Path, settings: dict[str, Any], rounds: int) -> LocalLeague:
     """Let a league learn for so many rounds, and save it to `folder`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from test_peers import InThreads
 from agents import build_algorithm, build_policy, checkpoints
 from agents.algorithms.anchors import LAST, MAGNET, distributions, divergence
 from agents.algorithms.batches import Batch
-from agents.native import library
 from warren.errors import ConfigurationError
 
 SPACES = Box(-1, 1, (4,), np.float32), Discrete(3)
@@ -207,14 +205,9 @@ def last_exploitability(payoff: np.ndarray, settings: dict[str, Any], seed: int)
     return matrix_games.exploitability(payoff, matrix_games.strategies(policy))
 
 
+@pytest.mark.usefixtures("by_torch")  # bounds are for its draws
 @pytest.mark.parametrize("payoff", [matrix_games.ROCK_PAPER_SCISSORS, matrix_games.BIASED], ids=["rps", "biased"])
 class TestSelfPlay:
-    @pytest.fixture(autouse=True)
-    def by_torch(self) -> Iterator[None]:
-        library.choose("torch")  # bounds are for its draws
-        yield
-        library.choose("auto")
-
     @pytest.mark.parametrize("settings", CONVERGING.values(), ids=CONVERGING)
     def test_the_last_policy_is_near_an_equilibrium(self, payoff: np.ndarray, settings: dict[str, Any]) -> None:
         assert max(last_exploitability(payoff, settings, seed) for seed in (1, 2, 3)) < 0.1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import shutil
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,14 +24,6 @@ from agents.policies.segment import Segment
 
 LARGEST_ERROR = 1e-6  # beside the largest number of the same kind
 OBSERVATIONS = Box(-5, 5, (5,), np.float32)
-
-
-@pytest.fixture(autouse=True)
-def compiled() -> Iterator[None]:
-    if library.library() is None:
-        pytest.skip("no C compiler")
-    yield
-    library.choose("auto")
 
 
 def error(found: Tensor, expected: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -44,14 +44,6 @@ ANCHORED: list[dict[str, Any]] = [
     {"teacher_coefficient": 3.0},
     {"teacher_coefficient": 0.3, "magnet_coefficient": 0.1, "proximal_coefficient": 2.0, "entropy_coefficient": 0.02},
 ]
-
-
-@pytest.fixture(autouse=True)
-def compiled() -> Iterator[None]:
-    if library.library() is None:
-        pytest.skip("no C compiler")
-    yield
-    library.choose("auto")
 
 
 def made(network: dict[str, Any], settings: dict[str, Any]) -> PPO:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.recorded_leagues import BEGAN, RecordedLeague, small_league, write
-from support.saved_league import save_league
+from support.saved_league import ROCK_PAPER_SCISSORS, save_league
 
 pytest.importorskip("starlette")
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -24,16 +24,6 @@ if CHROMIUM is None:
     pytest.skip("chromium is not installed", allow_module_level=True)
 
 TOKEN = "let-me-in"
-RPS = {
-    "env": "matrix:rps",
-    "players": {"main": {"kind": "self_play"}},
-    "network": {"name": "mlp", "hidden_sizes": [4]},
-    "games": 8,
-    "match_games": 8,
-    "unroll_length": 4,
-    "lanes": 8,
-    "period_steps": 64,
-}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, league: RecordedLeague) -> 
     folder = tmp_path_factory.mktemp("runs")
     write(folder / "kuhn/one/league", league.entries)
     (folder / "rps").mkdir()
-    save_league(folder / "rps", RPS, 2)
+    save_league(folder / "rps", ROCK_PAPER_SCISSORS, 2)
     (folder / "plain").mkdir()
     (folder / "plain/config.yaml").write_text("env: {id: '<img src=x onerror=alert(1)>'}\n")
     (folder / "plain/metrics.jsonl").write_text('{"steps": 1, "mean_return": 1.0}\n{"steps": 2, "mean_return": 3.0}\n')

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.saved_league import save_league
+from support.saved_league import ROCK_PAPER_SCISSORS, save_league
 
 from warren.errors import ConfigurationError, UnknownName
 from workers.dashboard import playing
@@ -14,23 +14,12 @@ from workers.dashboard.__main__ import catalogue_of, listening, main
 from workers.dashboard.boards import board_of
 from workers.dashboard.playing import Tables
 
-SETTINGS = {
-    "env": "matrix:rps",
-    "players": {"main": {"kind": "self_play"}},
-    "network": {"name": "mlp", "hidden_sizes": [4]},
-    "games": 8,
-    "match_games": 8,
-    "unroll_length": 4,
-    "lanes": 8,
-    "period_steps": 64,
-}
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "rps"
     folder.mkdir()
-    save_league(folder, SETTINGS, 2)
+    save_league(folder, ROCK_PAPER_SCISSORS, 2)
     return folder
 
 

@@ -20,7 +20,6 @@ from support.deployed import ACTOR, ROOT, Vector, run_folder, save
 from support.launched import Launched
 from test_backends import with_onnx
 
-from agents.native import library
 from envs.rewards import Rewards
 from warren.errors import CheckpointError, ConfigurationError
 from workers import deploy
@@ -108,16 +107,18 @@ def answers(player: Any, observations: np.ndarray) -> bytes:
 
 
 Network = dict[str, Any]
+Players = tuple[GatewaySampler, DeployedPlayer]
 LSTM: Network = {"hidden_sizes": [16], "core": {"name": "lstm", "size": 16}}
 
 
 @pytest.fixture
-def both(tmp_path: Path, one_thread: None) -> Iterator[Callable[[Network], tuple[GatewaySampler, DeployedPlayer]]]:
-    """Make the training sampler and the deployed player of one policy and one seed."""
+def both(
+    tmp_path: Path, one_thread: None, by_torch: None
+) -> Iterator[Callable[[Network], tuple[GatewaySampler, DeployedPlayer]]]:
+    """Make the training sampler and the deployed player of one policy and one seed, which draw by the same numbers."""
     made: list[Any] = []
-    library.choose("torch")  # the library draws by other numbers of the generator
 
-    def make(network: Network) -> tuple[GatewaySampler, DeployedPlayer]:
+    def make(network: Network) -> Players:
         policy = run_folder(tmp_path, network)
         sampler = GatewaySampler(policy, EPISODE, 1, Rewards(), seed=5, patience=0)
         sampler.load(policy.state_dict(), 1)
@@ -127,7 +128,6 @@ def both(tmp_path: Path, one_thread: None) -> Iterator[Callable[[Network], tuple
         return sampler, player
 
     yield make
-    library.choose("auto")
     for one in made:
         one.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from gymnasium.spaces import Box, Discrete
 
 import envs
 from agents import Policy, Trajectory, build_algorithm, build_policy
-from agents.native import library
 from agents.trajectories import CUT_OBSERVATION, ON_REQUEST
 from agents.trees import spec_of
 from envs import EnvSettings
@@ -136,18 +135,11 @@ def arrays(trajectory: Trajectory) -> dict[str, np.ndarray]:
     return {path: array for path, array in leaves(trajectory.to_dict()) if path}
 
 
-@pytest.fixture
-def by_torch() -> Iterator[None]:
-    """Compute by torch, with which values of other batches are nearer to each other than with the library."""
-    library.choose("torch")
-    yield
-    library.choose("auto")
-
-
+@pytest.mark.usefixtures("by_torch")  # with which values of other batches are nearer to each other
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("algorithm", ["a2c", "impala", "ppo"])
-def test_what_nobody_asked_for_is_not_collected_and_all_else_is_the_same(algorithm, way, network, by_torch):
+def test_what_nobody_asked_for_is_not_collected_and_all_else_is_the_same(algorithm, way, network):
     policy, whole = WAYS[way](network, None)
     fields = needs_of(algorithm, policy).fields
     again, asked = WAYS[way](network, fields)

@@ -1,0 +1,17 @@
+"""Requirements of tests of the compiled library: a C compiler, and the choice left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from agents.native import library
+
+
+@pytest.fixture(autouse=True)
+def compiled() -> Iterator[None]:
+    if library.library() is None:
+        pytest.skip("no C compiler")
+    yield
+    library.choose("auto")
