@@ -55,7 +55,7 @@ def _loaded() -> tuple[ctypes.CDLL | None, str | None]:
 
 
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    for name in ("work_size", "kept_size", "gradient_size"):
+    for name in ("work_size", "kept_size", "gradient_size", "kinds_size"):
         getattr(loaded, name).restype = ctypes.c_int64
     for name in ("forward", "backward", "collect", "act", "ppo"):
         getattr(loaded, name).restype = None

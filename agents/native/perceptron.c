@@ -160,16 +160,75 @@ static void product(int64_t height, int64_t length, int64_t depth, const float *
 
 INLINE int64_t padded(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
-// x [rows][inputs] by row -> [inputs][PLACES] by input; places behind the rows repeat the last one.
-static void take_in(const Net *net, const float *x, int64_t rows, float *to) {
+// x [rows][inputs] by row, or its rows `which` -> [inputs][PLACES] by input; places behind the rows repeat the last one.
+static void take_in(const Net *net, const float *x, const int32_t *which, int64_t rows, float *to) {
   int64_t places = padded(rows), n = net->inputs;
   for (int64_t i = 0; i < n; i++) {
     float *into = to + i * PLACES;
-    for (int64_t r = 0; r < rows; r++) into[r] = x[r * n + i];
-    for (int64_t r = rows; r < places; r++) into[r] = x[(rows - 1) * n + i];
+    for (int64_t r = 0; r < rows; r++) into[r] = x[(which ? which[r] : r) * n + i];
+    for (int64_t r = rows; r < places; r++) into[r] = into[rows - 1];
   }
 }
 
+// Rows by the kinds that they are of: in small games the same observations come again and again, and what a network says
+// of them is computed once.
+typedef struct {
+  int64_t count;              // of kinds; of rows where each is one of its own, and the pointers are null
+  const int32_t *first;       // [count]: a row of each kind
+  const int32_t *begin, *row; // [count + 1], [rows]: the rows of a kind k are those from row[begin[k]] on
+  const int32_t *kind;        // [rows]
+} Kinds;
+
+#define TRIED 256 // rows after which it is given up, if most are different
+
+// Numbers that `room` of `kinds` is to have.
+int64_t kinds_size(int64_t rows) { return 8 * rows + 2 * TRIED; }
+
+static Kinds kinds(const float *x, int64_t rows, int64_t inputs, float *room) {
+  const Kinds none = {rows, 0, 0, 0, 0};
+  if (rows < 2 * PLACES) return none;
+  int64_t size = TRIED, count = 0, bytes = inputs * sizeof(float);
+  while (size < 2 * rows) size *= 2;
+  int32_t *table = (int32_t *)room, *first = table + size, *begin = first + rows, *row = begin + rows + 1;
+  int32_t *kind = row + rows;
+  memset(table, -1, size * sizeof(int32_t));
+  for (int64_t r = 0; r < rows; r++) {
+    const char *at = (const char *)(x + r * inputs);
+    uint64_t hash = 0, word;
+    for (int64_t i = 0; i < bytes; i += sizeof(word)) {
+      word = 0;
+      memcpy(&word, at + i, bytes - i < (int64_t)sizeof(word) ? bytes - i : (int64_t)sizeof(word));
+      hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+      hash ^= hash >> 29;
+    }
+    int64_t place = hash & (size - 1);
+    while (table[place] >= 0 && memcmp(x + first[table[place]] * inputs, at, bytes)) place = (place + 1) & (size - 1);
+    if (table[place] < 0) table[place] = count, first[count++] = r;
+    kind[r] = table[place];
+    if ((r + 1 == TRIED || r + 1 == rows) && 4 * count > 3 * (r + 1)) return none;
+  }
+  memset(begin, 0, (count + 1) * sizeof(int32_t));
+  for (int64_t r = 0; r < rows; r++) begin[kind[r] + 1]++;
+  for (int64_t k = 0; k < count; k++) begin[k + 1] += begin[k];
+  for (int64_t r = 0; r < rows; r++) row[begin[kind[r]]++] = r; // each then is where the next kind begins
+  memmove(begin + 1, begin, count * sizeof(int32_t)), begin[0] = 0;
+  return (Kinds){count, first, begin, row, kind};
+}
+
+// y [units][PLACES] of a block of kinds, from the kind `first` on -> that of these rows.
+static void spread(const float *y, int64_t units, const Kinds *of, int64_t first, const int32_t *which, int64_t rows,
+                   float *to) {
+  for (int64_t u = 0; u < units; u++)
+    for (int64_t r = 0; r < padded(rows); r++)
+      to[u * PLACES + r] = y[u * PLACES + of->kind[which[r < rows ? r : rows - 1]] - first];
+}
+
+// Columns [rows][width] of any `size` of numbers: the rows `which`.
+static void *gathered(const void *from, int64_t width, int64_t size, const int32_t *which, int64_t rows, void *to) {
+  for (int64_t r = 0; r < rows; r++)
+    memcpy((char *)to + r * width * size, (const char *)from + which[r] * width * size, width * size);
+  return to;
+}
 
 // The hidden layers of one block, each [units][PLACES], the first at `layers`; returns the last, or the inputs.
 static const float *hidden(const Net *net, const float *inputs, int64_t rows, float *layers) {
@@ -217,7 +276,7 @@ void forward(const Net *net, const float *x, int64_t rows, float *const *y, floa
   kept = kept ? aligned(kept) : 0;
   for (int64_t first = 0; first < rows; first += PLACES) {
     int64_t n = rows - first < PLACES ? rows - first : PLACES;
-    take_in(net, x + first * net->inputs, n, inputs);
+    take_in(net, x + first * net->inputs, 0, n, inputs);
     const float *last = hidden(net, inputs, n, kept ? kept + first * units(net) : layers);
     if (!net->heads) by_row(last, net->units[net->layers - 1], n, y[0] + first * net->units[net->layers - 1]);
     for (int64_t h = 0; h < net->heads; h++) {
@@ -359,7 +418,7 @@ static const float *backward_block(const Net *net, const float *inputs, const fl
 int64_t work_size(const Net *net) {
   int64_t outputs = 0;
   for (int64_t h = 0; h < net->heads; h++) outputs += net->outputs[h];
-  return (net->inputs + units(net) + 5 * outputs + 3 * widest(net) + LANES + 8) * PLACES;
+  return (net->inputs + units(net) + 12 * outputs + 3 * widest(net) + LANES + 8) * PLACES;
 }
 
 // The gradient of a sum whose derivatives at the outputs are dy[h] [rows][outputs] (null: 0), by what `forward` kept;
@@ -374,7 +433,7 @@ void backward(const Net *net, const float *x, int64_t rows, const float *kept, c
   int given[HEADS] = {dy[0] != 0, dy[1] != 0};
   for (int64_t first = 0; first < rows; first += PLACES) {
     int64_t m = rows - first < PLACES ? rows - first : PLACES;
-    take_in(net, x + first * net->inputs, m, inputs);
+    take_in(net, x + first * net->inputs, 0, m, inputs);
     if (!net->heads) by_unit(dy[0] + first * net->units[net->layers - 1], net->units[net->layers - 1], m, s.d);
     for (int64_t h = 0; h < net->heads; h++)
       if (dy[h]) by_unit(dy[h] + first * net->outputs[h], net->outputs[h], m, s.out[h]);
@@ -458,24 +517,48 @@ static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by,
 }
 
 // Actions int64 [rows] and their log-probabilities [rows], by logits of the first head, and the value [rows][values] if
-// `value` is not null: of `other`, or of the second head where that is null. `mask` [rows][actions] may be null.
+// `value` is not null: of `other`, or of the second head where that is null. `mask` [rows][actions] may be null. `work`
+// is for both, one behind the other, and for `kinds`.
 void act(const Net *net, const Net *other, const float *x, int64_t rows, const uint8_t *mask, int64_t by,
          const float *chance, int64_t *action, float *log_prob, float *value, float *work) {
-  int64_t n = net->outputs[0];
-  float *inputs = aligned(work), *layers = inputs + net->inputs * PLACES, *out = layers + units(net) * PLACES;
-  for (int64_t first = 0; first < rows; first += PLACES) {
-    int64_t m = rows - first < PLACES ? rows - first : PLACES;
-    take_in(net, x + first * net->inputs, m, inputs);
+  int64_t n = net->outputs[0], values = other ? other->outputs[0] : net->outputs[1], one = by == EXPONENTIAL ? n : 1;
+  float *inputs = aligned(work), *layers = inputs + net->inputs * PLACES, *z = layers + units(net) * PLACES;
+  float *of_row = z + n * PLACES, *p = of_row + n * PLACES, *chances = p + n * PLACES, *v = chances + n * PLACES;
+  uint8_t *masks = (uint8_t *)(v + net->outputs[1] * PLACES);
+  work += work_size(net);
+  float *others = aligned(work);
+  if (other) v = others + units(other) * PLACES, work += work_size(other);
+  Kinds of = kinds(x, rows, net->inputs, work);
+  for (int64_t first = 0; first < of.count; first += PLACES) {
+    int64_t m = of.count - first < PLACES ? of.count - first : PLACES;
+    take_in(net, of.kind ? x : x + first * net->inputs, of.kind ? of.first + first : 0, m, inputs);
     const float *last = hidden(net, inputs, m, layers);
-    head(net, 0, last, m, out);
-    draw(out, n, m, mask ? mask + first * n : 0, by, chance ? chance + first * (by == EXPONENTIAL ? n : 1) : 0,
-         action + first, log_prob + first, out + n * PLACES);
-    if (value && !other) {
-      head(net, 1, last, m, out);
-      by_row(out, net->outputs[1], m, value + first * net->outputs[1]);
+    head(net, 0, last, m, z);
+    if (value && other)
+      head(other, 0, hidden(other, inputs, m, others), m, v);
+    else if (value)
+      head(net, 1, last, m, v);
+    if (!of.kind) {
+      draw(z, n, m, mask ? mask + first * n : 0, by, chance ? chance + first * one : 0, action + first,
+           log_prob + first, p);
+      if (value) by_row(v, values, m, value + first * values);
+      continue;
+    }
+    for (int64_t i = of.begin[first], end = of.begin[first + m]; i < end; i += PLACES) {
+      const int32_t *which = of.row + i;
+      int64_t here = end - i < PLACES ? end - i : PLACES, actions[PLACES];
+      float log_probs[PLACES];
+      spread(z, n, &of, first, which, here, of_row);
+      if (mask) gathered(mask, n, 1, which, here, masks);
+      if (chance) gathered(chance, one, sizeof(float), which, here, chances);
+      draw(of_row, n, here, mask ? masks : 0, by, chance ? chances : 0, actions, log_probs, p);
+      for (int64_t r = 0; r < here; r++) {
+        action[which[r]] = actions[r], log_prob[which[r]] = log_probs[r];
+        for (int64_t u = 0; value && u < values; u++)
+          value[which[r] * values + u] = v[u * PLACES + of.kind[which[r]] - first];
+      }
     }
   }
-  if (value && other) forward(other, x, rows, &value, 0, work);
 }
 
 enum { TEACHER, MAGNET, LAST, ANCHORS }; // policies that the loss keeps this one near
@@ -607,15 +690,51 @@ static void surrogate(float *z, int64_t n, float *v, int64_t rows, const Steps *
     if (!s->mask || s->mask[r * n + s->action[r]]) z[s->action[r] * PLACES + r] += of_log_prob[r];
 }
 
+// `surrogate` of the rows of m kinds, from the kind `first` on: z and v are the kinds', and so are the derivatives.
+// `work`: 11 [actions][PLACES].
+static void surrogate_of_kinds(float *z, int64_t n, float *v, const Kinds *of, int64_t first, int64_t m,
+                               const Steps *steps, const Surrogate *how, double *terms, float *work) {
+  float *d = work, *of_row = d + n * PLACES, *room = of_row + n * PLACES, columns[4][PLACES], dv[PLACES] = {0};
+  float *anchors = room + 5 * n * PLACES, value[PLACES];
+  uint8_t *mask = (uint8_t *)(room + 4 * n * PLACES);
+  int64_t action[PLACES];
+  memset(d, 0, sizeof(float) * n * PLACES);
+  for (int64_t i = of->begin[first], end = of->begin[first + m]; i < end; i += PLACES) {
+    const int32_t *which = of->row + i;
+    int64_t rows = end - i < PLACES ? end - i : PLACES;
+    Steps s = {0};
+    if (steps->mask) s.mask = gathered(steps->mask, n, 1, which, rows, mask);
+    s.action = gathered(steps->action, 1, sizeof(int64_t), which, rows, action);
+    s.log_prob = gathered(steps->log_prob, 1, sizeof(float), which, rows, columns[0]);
+    s.advantage = gathered(steps->advantage, 1, sizeof(float), which, rows, columns[1]);
+    s.target = gathered(steps->target, 1, sizeof(float), which, rows, columns[2]);
+    s.old_value = gathered(steps->old_value, 1, sizeof(float), which, rows, columns[3]);
+    for (int k = 0; k < ANCHORS; k++)
+      if (steps->anchors[k])
+        s.anchors[k] = gathered(steps->anchors[k], n, sizeof(float), which, rows, anchors + k * n * PLACES);
+    spread(z, n, of, first, which, rows, of_row);
+    spread(v, 1, of, first, which, rows, value);
+    surrogate(of_row, n, value, rows, &s, how, terms, room);
+    for (int64_t r = 0; r < rows; r++) {
+      int64_t k = of->kind[which[r]] - first;
+      for (int64_t a = 0; a < n; a++) d[a * PLACES + k] += of_row[a * PLACES + r];
+      dv[k] += value[r];
+    }
+  }
+  memcpy(z, d, sizeof(float) * n * PLACES);
+  memcpy(v, dv, sizeof(float) * PLACES);
+}
+
 // The gradient of PPO's loss over some rows of a minibatch, and the sums of its terms over them. `value` is null where
-// it is the second head of `policy`. `work` is for both, one behind the other.
-void ppo(const Net *policy, const Net *value, const Steps *steps, int64_t rows, const Surrogate *of, double *terms,
+// it is the second head of `policy`. `work` is for both, one behind the other, and for `kinds`.
+void ppo(const Net *policy, const Net *value, const Steps *steps, int64_t rows, const Surrogate *how, double *terms,
          float *of_policy, float *of_value, float *work) {
   int64_t n = policy->outputs[0];
   const int both[HEADS] = {1, 1};
   float *inputs = aligned(work), *layers = inputs + policy->inputs * PLACES;
   Space s = space(policy, layers + units(policy) * PLACES), t = s;
-  float *room = s.next + widest(policy) * PLACES, *others = aligned(work + work_size(policy)), *v = s.out[1];
+  work += work_size(policy);
+  float *room = s.next + widest(policy) * PLACES, *others = aligned(work), *v = s.out[1];
   memset(of_policy, 0, sizeof(float) * gradient_size(policy));
   of_policy = aligned(of_policy);
   if (value) {
@@ -623,19 +742,24 @@ void ppo(const Net *policy, const Net *value, const Steps *steps, int64_t rows, 
     of_value = aligned(of_value);
     t = space(value, others + units(value) * PLACES);
     v = t.out[0];
+    work += work_size(value);
   }
+  Kinds of = kinds(steps->x, rows, policy->inputs, work);
   memset(terms, 0, sizeof(double) * TERMS);
-  for (int64_t first = 0; first < rows; first += PLACES) {
-    int64_t m = rows - first < PLACES ? rows - first : PLACES;
-    Steps block = from(*steps, first, policy->inputs, n);
-    take_in(policy, block.x, m, inputs);
+  for (int64_t first = 0; first < of.count; first += PLACES) {
+    int64_t m = of.count - first < PLACES ? of.count - first : PLACES;
+    Steps block = from(*steps, of.kind ? 0 : first, policy->inputs, n);
+    take_in(policy, block.x, of.kind ? of.first + first : 0, m, inputs);
     const float *last = hidden(policy, inputs, m, layers);
     head(policy, 0, last, m, s.out[0]);
     if (value)
       head(value, 0, hidden(value, inputs, m, others), m, v);
     else
       head(policy, 1, last, m, v);
-    surrogate(s.out[0], n, v, m, &block, of, terms, room);
+    if (of.kind)
+      surrogate_of_kinds(s.out[0], n, v, &of, first, m, &block, how, terms, room);
+    else
+      surrogate(s.out[0], n, v, m, &block, how, terms, room);
     backward_block(policy, inputs, layers, m, s, both, 0, of_policy);
     if (value) backward_block(value, inputs, others, m, t, both, 0, of_value);
   }

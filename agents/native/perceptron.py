@@ -151,12 +151,13 @@ class Perceptron:
         """
         loaded, net, rows = self.loaded(), self.pointed(layers), len(x)
         action, log_prob = torch.empty(rows, dtype=torch.int64), torch.empty(rows)
-        values, other, work = None, None, loaded.work_size(net)
+        values, other = None, None
+        work = loaded.work_size(net) + loaded.kinds_size(ctypes.c_int64(rows))
         if value is not None:
             values = torch.empty(rows, len(value[1][-1][1]))
             if value[0] is not self:
                 other = value[0].pointed(value[1])
-                work = max(work, loaded.work_size(other))
+                work += loaded.work_size(other)
         loaded.act(
             net,
             other,

@@ -79,7 +79,7 @@ def surrogate(policy: Trained, value: Trained | None, steps: Steps, of: Surrogat
     sizes = [loaded.gradient_size(net) for net in nets]
     gradients = [torch.empty(parts, size) for size in sizes]
     sums = torch.empty(parts, len(TERMS), dtype=torch.float64)
-    room = sum(loaded.work_size(net) for net in nets)
+    room = sum(loaded.work_size(net) for net in nets) + loaded.kinds_size(ctypes.c_int64(rows))
 
     def part(first: int, last: int, number: int) -> None:
         given = _Steps(*(_from(column, first) for column in columns))
