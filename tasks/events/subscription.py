@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import inspect
 import threading
@@ -72,6 +73,7 @@ class Subscription:
 
         Raises WireError, with the thread told to end, where that takes longer than `timeout` s.
         """
+        atexit.register(self.stop)  # a handler that Python's end meets inside of C++, torch's say, aborts the process
         self._thread.start()
         if not self._subscribed.wait(timeout):
             self.stop()
@@ -79,7 +81,8 @@ class Subscription:
         return self
 
     def stop(self) -> None:
-        """Leave; the queues go with the connection."""
+        """Leave; the queues go with the connection. The end of the process does so, too."""
+        atexit.unregister(self.stop)
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)

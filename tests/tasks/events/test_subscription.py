@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,26 @@ from tasks.topology import Topology
 from warren.errors import ConfigurationError, WireError
 
 TOPOLOGY = Topology("memory")
+ENDS_IN_A_HANDLER = """
+import threading, time
+from types import SimpleNamespace
+from tasks.codec import encode
+from tasks.events import Subscription
+from tasks.events.over_amqp import Sender
+from tasks.testing import InMemoryBroker
+from tasks.topology import Topology
+
+app, topology, begun = SimpleNamespace(warren_broker=InMemoryBroker()), Topology("memory"), threading.Event()
+
+def handle(payload):
+    begun.set()
+    time.sleep(0.3)  # as a computation would
+    print("handled", flush=True)
+
+Subscription(app, topology, {"counted": handle}, "me").start()
+Sender(app, topology).send("counted", encode(1))
+begun.wait()
+"""
 
 
 class Pipeline:
@@ -128,6 +150,12 @@ def test_bodies_that_are_no_events_are_told_once_and_then_counted(app, make, cap
     subscription.stop()
     sender.close()
     events.close()
+
+
+def test_the_end_of_a_process_waits_for_a_handler():
+    """End while a handler runs: in torch's C++ it would be unwound, which aborts the process."""
+    ended = subprocess.run([sys.executable, "-c", ENDS_IN_A_HANDLER], capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.returncode) == ("handled\n", 0), ended.stderr
 
 
 def test_a_subscription_that_cannot_begin_says_so_and_leaves_no_thread(app):
