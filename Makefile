@@ -4,7 +4,7 @@
 # Variables: PYTHON3 names the interpreter to build .venv from; TORCH_INDEX a package index with another build of torch,
 # e.g. TORCH_INDEX=https://download.pytorch.org/whl/cpu for the CPU build where the default is the CUDA one; WORKERS the
 # number of processes that share the tests (four leave two cores no idle time; 0: one, which a debugger needs); QUEUES
-# the default queue type in test-rabbitmq4.
+# the default queue type in test-rabbitmq4; IMAGE_ARGS docker build's, as in IMAGE_ARGS="--build-arg HOROVOD=".
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -13,12 +13,13 @@ TORCH_INDEX ?=
 QUEUES ?=
 WORKERS ?= 4
 ARGS ?=
+IMAGE_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Else each of a run's processes would compile all its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod gfootball train league football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 try-wheel try-wheel-python3.13 check compiled lint format servers compose clean
+.PHONY: help setup horovod gfootball train league football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 compose-test images try-wheel try-wheel-python3.13 check compiled lint format servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +66,13 @@ test-rabbitmq4: $(VENV)/.ready-dev ## all tests that use servers, on RabbitMQ 4 
 
 compose: ## the whole job in containers: docker compose up; EXPERIMENT=kuhn for a league
 	docker compose up $(ARGS)
+
+compose-test: ## prove docker-compose.yml on a real engine: an hour; ARGS="kuhn faults" for some, ARGS=--list tells what
+	@$(or $(PYTHON3),python3) tests/compose $(ARGS)
+
+images: ## build the image of all roles and the smaller one that serves trained policies
+	docker build --file docker/Dockerfile --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) $(IMAGE_ARGS) --tag warren:local .
+	docker build --file docker/Dockerfile --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) $(IMAGE_ARGS) --target serving --tag warren-serving:local .
 
 check: compiled lint test ## everything that CI runs: linters, types, layers, tests
 

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ from typing import Any
 import pytest
 import yaml
 
+import warren
 from warren.errors import ConfigurationError
 from workers.config import staying
+from workers.config.name_value import parse
 from workers.config.overrides import compose, settings_of
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
+from workers.deployment.settings import DeployConfig
 from workers.runtime.session import topology_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,7 +85,13 @@ def services(**environment: str) -> dict[str, Any]:
 def read_once(environment: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """`services`, of which a test reads the same ones many times."""
     found = read(COMPOSE, dict(environment))
-    return {name: one for name, one in found.items() if int(one.get("deploy", {}).get("replicas", 1))}
+    started = {name: one for name, one in found.items() if not one.get("profiles")}
+    return {name: one for name, one in started.items() if int(one.get("deploy", {}).get("replicas", 1))}
+
+
+def readers(**environment: str) -> dict[str, Any]:
+    """Return the services that start where their profile is named."""
+    return {name: one for name, one in read(COMPOSE, environment).items() if one.get("profiles")}
 
 
 def roles(**environment: str) -> dict[str, Any]:
@@ -114,7 +124,7 @@ def test_every_experiment_of_hydra_s_can_be_named() -> None:
     experiments = {path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")}
     # Games that the image does not have:
     games_of_their_own = {
-        "cartpole_gamecore", "fightingice", "football", "football_league", "pong", "pong_league", "simple_spread",
+        "fightingice", "football", "football_league", "pong", "pong_league", "simple_spread",
         "simple_spread_mappo", "slimevolley",
     }  # fmt: skip
     assert sorted(experiments - games_of_their_own) == EXPERIMENTS
@@ -277,6 +287,43 @@ def test_only_flower_is_published_and_only_to_this_machine() -> None:
     assert found["passwords"]["network_mode"] == "none"
 
 
+def test_what_is_served_to_games_and_browsers_is_published_to_this_machine_alone() -> None:
+    found = {**readers(), "gateway": services(EXPERIMENT="cartpole_gamecore")["gateway"]}
+    assert {name: one["ports"] for name, one in found.items()} == {
+        "dashboard": ["127.0.0.1:8050:8050"], "deploy": ["127.0.0.1:8001:8000"], "gateway": ["127.0.0.1:8000:8000"]
+    }  # fmt: skip
+    config = config_of("gateway", EXPERIMENT="cartpole_gamecore").gateway
+    assert (config.address, config.port) == ("0.0.0.0", 8000)
+
+
+def test_the_dashboard_and_deployments_only_read_the_run() -> None:
+    for name, one in readers().items():
+        assert (one["profiles"], one["volumes"], one["networks"]) == ([name], ["runs:/app/runs:ro"], ["browser"])
+        assert (one["read_only"], one["cap_drop"]) == (True, ["ALL"])
+        assert "passwords:/run/warren" not in str(one)
+
+
+def test_the_command_of_a_deployment_is_one_that_it_takes() -> None:
+    python, flag, module, *overrides = shlex.split(readers(WARREN_DEPLOY_OVERRIDES="mode=greedy")["deploy"]["command"])
+    assert (python, flag, module) == ("python", "-m", "workers.deploy")
+    config = parse(DeployConfig, overrides)
+    assert (config.run, config.follow, config.mode, config.gateway.address) == ("runs", 5.0, "greedy", "0.0.0.0")
+
+
+def test_the_gpu_s_file_changes_the_build_and_the_learner_alone() -> None:
+    more = yaml.safe_load(substituted((DOCKER / "gpu.yml").read_text(), {}))["services"]
+    assert set(more) == {"passwords", "learner"}
+    assert more["passwords"] == {"build": {"args": {"TORCH_INDEX": ""}}}
+    *entry, device = more["learner"]["entrypoint"]
+    assert entry == services()["learner"]["entrypoint"] and device == "device=cuda"
+
+
+def test_images_say_what_they_are() -> None:
+    labels = re.findall(r"org\.opencontainers\.image\.(\w+)=", dockerfile())
+    assert Counter(labels) == dict.fromkeys(("title", "description", "version", "revision"), 2)
+    assert set(re.findall(r"^ARG VERSION=(.*)$", dockerfile(), re.MULTILINE)) == {warren.__version__}
+
+
 def test_no_password_is_in_a_file_an_environment_or_a_command() -> None:
     given = dict.fromkeys(PASSWORDS, "hunter2")
     for experiment in ("", "kuhn"):
@@ -296,7 +343,7 @@ def test_only_the_service_that_makes_passwords_may_write_them() -> None:
 
 
 def test_roles_run_without_privileges() -> None:
-    assert re.findall(r"^USER (\S+)$", dockerfile(), re.MULTILINE)[-1] == "warren"
+    assert re.findall(r"^USER (\S+)$", dockerfile(), re.MULTILINE) == ["warren", "warren"]  # of both images
     for service in roles(EXPERIMENT="kuhn").values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]

@@ -17,8 +17,10 @@ from support import kustomize
 from test_compose import DOCKER, ROOT, dockerfile, made, services
 
 from workers.config import overrides, staying
+from workers.config.name_value import parse
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
+from workers.deployment.settings import DeployConfig
 from workers.doctor import target
 from workers.doctor.findings import Level
 from workers.runtime.session import topology_of
@@ -28,8 +30,10 @@ OVERLAYS = sorted(path.name for path in (FOLDER / "overlays").iterdir())
 BUILT = {overlay: kustomize.build(FOLDER / "overlays" / overlay) for overlay in OVERLAYS}
 SERVERS = ("rabbitmq", "redis")
 OLDEST = "1.28"  # which labels the pods of a StatefulSet by their numbers
+DEPLOYMENT = kustomize.build(FOLDER / "deployment")
 overlays = pytest.mark.parametrize("overlay", OVERLAYS)
 Resource = dict[str, Any]
+FIELD = re.compile(r"\$\([A-Z_]+\)")  # of the pod, in a command
 
 # What KEDA 2.12's resource definitions have of the fields that are used here: no package has its schemas.
 KEDA: dict[str, Resource] = {
@@ -122,7 +126,7 @@ def commands(overlay: str) -> Iterator[tuple[str, str, list[str]]]:
             (container,) = pod["containers"]
             python, flag, module, *overrides = container["command"]
             assert (python, flag) == ("python", "-m")
-            yield name, module.removeprefix("workers."), [one.replace("$(LEARNER_ID)", "0") for one in overrides]
+            yield name, module.removeprefix("workers."), [FIELD.sub("0", one) for one in overrides]
 
 
 @overlays
@@ -130,7 +134,7 @@ def commands(overlay: str) -> Iterator[tuple[str, str, list[str]]]:
 def test_every_resource_fits_the_schema_of_its_kind(overlay: str, version: str) -> None:
     schemas = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate of the extra dev is not installed")
     version = schemas.latest_version() if version == "latest" else version
-    for one in BUILT[overlay]:
+    for one in [*BUILT[overlay], *(DEPLOYMENT if overlay == "small" else ())]:
         if one["apiVersion"].startswith("keda.sh/"):
             assert one["apiVersion"] == "keda.sh/v1alpha1"
             assert list(unfitting(one["spec"], KEDA[one["kind"]])) == []
@@ -184,6 +188,7 @@ def test_each_role_has_a_doctor_that_needs_no_run_folder(
 ) -> None:
     monkeypatch.setattr(overrides, "CONF", conf_of(overlay))
     (tmp_path / Config().folder).touch()  # in this place no run folder can be made
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # of which the image has the one Actor
     monkeypatch.chdir(tmp_path)
     roles = {name: role for name, role, _ in commands(overlay)}
     for name, role in roles.items():
@@ -200,13 +205,17 @@ def test_each_role_has_a_doctor_that_needs_no_run_folder(
 def test_each_player_has_a_learner(overlay: str, composed: Any) -> None:
     found = composed(overlay)
     players = sorted(config.player for name, config in found.items() if name.startswith("learner"))
-    league = found["actor"].league
+    league = found["learner" if "learner" in found else "actor"].league
     assert players == (["main"] if league is None else sorted(league["players"]))
     assert {"league", "evaluator"} <= set(found) if league else not {"league", "evaluator"} & set(found)
 
 
 @overlays
 def test_actors_are_scaled_by_a_queue_of_the_run_or_are_as_many_as_a_round_takes(overlay: str, composed: Any) -> None:
+    if overlay == "gateway":
+        (gateway,) = of_kind(overlay, "Deployment")
+        assert gateway["spec"]["replicas"] == composed(overlay)["gateway"].actors
+        return
     config = composed(overlay)["actor"]
     (actor,) = (one for one in of_kind(overlay, "Deployment") if one["metadata"]["name"] == "actor")
     scaled = of_kind(overlay, "ScaledObject")
@@ -258,7 +267,7 @@ def test_passwords_are_files_that_the_script_makes_and_are_in_no_manifest(overla
 @overlays
 def test_urls_lead_to_services_that_only_the_cluster_reaches(overlay: str, tmp_path: Path) -> None:
     found = {one["metadata"]["name"]: one["spec"] for one in of_kind(overlay, "Service")}
-    assert set(found) == set(SERVERS)
+    assert set(found) == {*SERVERS, *({"gateway"} & set(workloads(overlay)))}
     assert all(spec.get("type", "ClusterIP") == "ClusterIP" for spec in found.values())
     assert not of_kind(overlay, "Ingress") and "hostPort" not in str(BUILT[overlay])
     (namespace,) = of_kind(overlay, "Namespace")
@@ -313,6 +322,48 @@ def test_each_has_time_to_end_and_what_is_asked_can_be_probed(overlay: str) -> N
 
 
 @overlays
+def test_budgets_keep_parts_of_a_run_when_nodes_are_drained(overlay: str) -> None:
+    labels = {one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]["app"]
+              for one in of_kind(overlay, *kustomize.WORKLOADS)}  # fmt: skip
+    budgets: dict[str, Resource] = {}
+    for one in of_kind(overlay, "PodDisruptionBudget"):
+        selector = one["spec"]["selector"]
+        chosen = selector.get("matchLabels", {}).values() or selector["matchExpressions"][0]["values"]
+        budgets |= dict.fromkeys(chosen, one["spec"])
+    alone = {"league", "evaluator", "flower"}  # one pod each: a budget would only keep its node from being drained
+    assert set(budgets) == set(labels.values()) - alone
+    assert all(spec["maxUnavailable"] in (1, "25%", "50%") for spec in budgets.values())
+
+
+@overlays
+def test_actors_that_are_scaled_finish_what_they_play(overlay: str) -> None:
+    if of_kind(overlay, "ScaledObject"):
+        assert workloads(overlay)["actor"]["terminationGracePeriodSeconds"] >= 3600
+
+
+def test_a_deployment_only_reads_the_learner_s_volume_and_answers_games_alone() -> None:
+    found = {one["kind"]: one for one in DEPLOYMENT}
+    assert set(found) == {"Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"}
+    pod = found["Deployment"]["spec"]["template"]
+    assert all(pod["metadata"]["labels"] == found[kind]["spec"][where]["matchLabels"]
+               for kind, where in (("NetworkPolicy", "podSelector"), ("PodDisruptionBudget", "selector")))  # fmt: skip
+    assert found["NetworkPolicy"]["spec"].get("egress") is None
+    (container,) = pod["spec"]["containers"]
+    assert container["command"][:3] == ["python", "-m", "workers.deploy"]
+    config = parse(DeployConfig, container["command"][3:])
+    assert (config.run, config.gateway.port) == ("runs", container["ports"][0]["containerPort"])
+    assert f"AS {container['image'].partition(':')[0].removeprefix('warren-')}\n" in dockerfile()
+    learner = next(one for one in of_kind("small", "StatefulSet") if one["metadata"]["name"] == "learner")
+    (claim,) = learner["spec"]["volumeClaimTemplates"]
+    claimed = pod["spec"]["volumes"][0]["persistentVolumeClaim"]
+    assert claimed == {"claimName": f"{claim['metadata']['name']}-learner-0", "readOnly": True}
+    same = ("securityContext", "automountServiceAccountToken", "enableServiceLinks", "shareProcessNamespace")
+    actor = workloads("small")["actor"]
+    assert {key: pod["spec"][key] for key in same} == {key: actor[key] for key in same}
+    assert container["securityContext"] == actor["containers"][0]["securityContext"]
+
+
+@overlays
 def test_a_role_whose_run_is_over_stays_idle(overlay: str) -> None:
     for name, pod in workloads(overlay).items():
         if name not in (*SERVERS, "flower"):  # Flower has no end of its own
@@ -336,7 +387,7 @@ def test_what_is_kept_is_on_a_volume_of_its_own(overlay: str) -> None:
         mounts = {mount["name"]: mount["mountPath"] for mount in
                   one["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]}  # fmt: skip
         assert [mounts[claim["metadata"]["name"]] for claim in claims] == (
-            [] if name in ("actor", "env", "flower") else
+            [] if name in ("actor", "env", "flower", "gateway") else
             [{"rabbitmq": "/var/lib/rabbitmq/mnesia", "redis": "/data"}.get(name, f"{workdir}/{Config().folder}")]
         )  # fmt: skip
         assert name in SERVERS or mounts["settings"] == f"{workdir}/conf/local"

@@ -76,7 +76,7 @@ class NotRun:
 
 
 DOCKER = NotRun(
-    "it needs Docker and an image of several minutes; tests/test_compose.py and test_swarm.py read the files"
+    "it needs Docker and an image of several minutes, as make compose-test does; test_compose.py reads the files"
 )
 CLUSTER = NotRun("it needs a Kubernetes cluster; tests/test_kubernetes.py validates what is applied")
 INSTALLS = NotRun("it installs packages")
@@ -135,6 +135,9 @@ TABLE: dict[str, Run | NotRun] = {
     # docs/docker.md
     "docker compose up": DOCKER,
     "EXPERIMENT=kuhn docker compose up": DOCKER,
+    "docker compose --profile dashboard --profile deploy up -d": DOCKER,
+    "EXPERIMENT=cartpole_gamecore docker compose up": DOCKER,
+    "docker compose -f docker-compose.yml -f docker/gpu.yml up": DOCKER,
     "EXPERIMENT=kuhn docker compose exec actor python -m league.show --run kuhn": DOCKER,
     "EXPERIMENT=kuhn docker compose exec actor python -m workers.doctor --run kuhn experiment=kuhn": DOCKER,
     "EXPERIMENT=kuhn docker compose down": DOCKER,

@@ -84,7 +84,7 @@ class Role:
 
     `queue`: template of the routing key whose tasks it consumes. `answers`: it answers remote control while it
     computes. `metrics`: the path at which it serves Prometheus. `device`: the setting of its torch device. `forked`: it
-    is forked from a process that has imported its modules. `in_image`: Docker's image has the packages it needs.
+    is forked from a process that has imported its modules.
     """
 
     name: str
@@ -110,7 +110,6 @@ class Role:
     metrics: str | None = None
     device: str | None = None
     forked: bool = True
-    in_image: bool = True
 
     def module(self, config: RunConfig) -> str | None:
         """Return the module that does the role's work in such a run; None where the run has no such role."""
@@ -194,7 +193,6 @@ hand, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
     answers=True,
     metrics="/metrics",
     device="actor_device",
-    in_image=False,
 )
 ENV = Role(
     "env",
