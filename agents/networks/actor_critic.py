@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from agents.native.perceptron import Perceptron
 from agents.networks.core import Core
 from agents.networks.network import Heads, Memory, Network, Outputs, Perceptrons, flatten_steps
-from agents.operators.blocks import MLP, orthogonal
+from agents.operators.blocks import MLP, linear
 from agents.spaces import Leaves
 
 
@@ -49,8 +49,8 @@ class Trunk(nn.Module):
 class ActorCritic(Network):
     """One or two trunks, with a linear layer for the policy and one for the value.
 
-    The policy's layer starts near zero, so that the first actions are near-uniform. Each of two trunks has a memory of
-    its own, whose names begin with "policy." and "value.".
+    The policy's layer starts near zero, so that the first actions are near-uniform, or uniform, where its gain is None.
+    Each of two trunks has a memory of its own, whose names begin with "policy." and "value.".
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ActorCritic(Network):
         trunk: Callable[[], Trunk],
         shared: bool,
         heads: Heads,
-        policy_gain: float,
+        policy_gain: float | None,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
@@ -67,8 +67,9 @@ class ActorCritic(Network):
         self.trunks = nn.ModuleDict({name: trunk() for name in names})
         self._policy_trunk, self._value_trunk = names[0], names[-1]
         size = cast(Trunk, self.trunks[self._policy_trunk]).size
-        self.policy_head = _linear(size, heads.policy, policy_gain, generator)
-        self.value_head = _linear(size, heads.values, 1.0, generator) if self.has_value else None
+        value_gain = None if policy_gain is None else 1.0
+        self.policy_head = linear(size, heads.policy, policy_gain, generator)
+        self.value_head = linear(size, heads.values, value_gain, generator) if self.has_value else None
         self._heads = heads
         self.separate_value = not shared
         self._native: Perceptron | None = None
@@ -143,7 +144,3 @@ class ActorCritic(Network):
 
 def _named(trunk: str, name: str) -> str:
     return name if trunk == "shared" else f"{trunk}.{name}"
-
-
-def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
-    return orthogonal(nn.utils.skip_init(nn.Linear, inputs, outputs), gain, generator)  # type: ignore[no-untyped-call]

@@ -32,14 +32,14 @@ class MLPConfig:
     activation: str = "tanh"  # after each hidden layer
     shared: bool = False  # one trunk for policy and value
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 128}: a memory, after the hidden layers
-    policy_gain: float = 0.01  # of the policy's last layer at the start; large ones begin far from uniform
-    initialization: str | None = None  # of hidden layers: orthogonal, uniform; null: uniform for values of actions
+    policy_gain: float | None = None  # of the policy's last layer, orthogonal; null: 0.01, or as `initialization` says
+    initialization: str | None = None  # orthogonal, or uniform as PyTorch's layers; null: uniform for values of actions
 
     def __post_init__(self) -> None:
         problems = []
         if any(size < 1 for size in self.hidden_sizes):
             problems.append(f"hidden_sizes={list(self.hidden_sizes)} of {OWNER} must all be at least 1")
-        if self.policy_gain < 0:
+        if self.policy_gain is not None and self.policy_gain < 0:
             problems.append(f"policy_gain={self.policy_gain} of {OWNER} must be at least 0")
         if self.activation not in HIDDEN_LAYERS:
             problems.append(unknown_name("activation", self.activation, HIDDEN_LAYERS))
@@ -48,11 +48,20 @@ class MLPConfig:
         if problems:
             raise ConfigurationError(problems)
 
+    def last_gain(self, orthogonal: float) -> float | None:
+        """Return the gain of a last layer, `orthogonal` where layers begin so; None where it begins uniform."""
+        return None if self.initialization == UNIFORM else orthogonal
+
+    @property
+    def gain_of_policy(self) -> float | None:
+        """Return the gain of the policy's last layer; None where it begins uniform."""
+        return self.last_gain(0.01) if self.policy_gain is None else self.policy_gain
+
 
 class MLPActorCritic(Network):
     """Two MLPs over the flattened observation.
 
-    The policy's last layer starts near zero, so that the first actions are near-uniform.
+    The policy's last layer starts near zero, so that the first actions are near-uniform, but for values of actions.
     """
 
     separate_value = True
@@ -61,10 +70,10 @@ class MLPActorCritic(Network):
         super().__init__()
         sizes = [flat.size, *config.hidden_sizes]
         begins = config.initialization or ORTHOGONAL
-        self.policy_trunk = MLP([*sizes, heads.policy], config.activation, config.policy_gain, generator, begins)
-        self.has_value = heads.values > 0
+        self.policy_trunk = MLP([*sizes, heads.policy], config.activation, config.gain_of_policy, generator, begins)
+        self.has_value, gain = heads.values > 0, config.last_gain(1.0)
         self.value_trunk = (
-            MLP([*sizes, heads.values], config.activation, 1.0, generator, begins) if heads.values else None
+            MLP([*sizes, heads.values], config.activation, gain, generator, begins) if heads.values else None
         )
         self.flat, self._plain, self._heads = flat, flat.plain, heads
 
@@ -136,4 +145,4 @@ def build(
         encoder = MLPEncoder(Flat(tree, OWNER), settings, generator)
         return Trunk(encoder, build_core(settings.core, encoder.size, generator))
 
-    return ActorCritic(trunk, settings.shared, heads, settings.policy_gain, generator)
+    return ActorCritic(trunk, settings.shared, heads, settings.gain_of_policy, generator)

@@ -82,6 +82,13 @@ def uniform(layer: nn.Linear, generator: torch.Generator) -> nn.Linear:
     return layer
 
 
+def linear(inputs: int, outputs: int, gain: float | None, generator: torch.Generator) -> nn.Linear:
+    """Return a layer that begins orthogonal with `gain`, or uniform where that is None."""
+    # skip_init: the layer's own initialisation would draw from torch's global generator.
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    return uniform(layer, generator) if gain is None else orthogonal(layer, gain, generator)
+
+
 class MLP(nn.Module):
     """Linear layers with an activation between them: [N, sizes[0]] -> [N, sizes[-1]].
 
@@ -98,16 +105,11 @@ class MLP(nn.Module):
         initialization: str = ORTHOGONAL,
     ) -> None:
         super().__init__()
-
-        def made(inputs: int, outputs: int, gain: float | None) -> nn.Linear:
-            # skip_init: the layer's own initialisation would draw from torch's global generator.
-            layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
-            if gain is None and initialization == UNIFORM:
-                return uniform(layer, generator)
-            return orthogonal(layer, 2**0.5 if gain is None else gain, generator)
-
-        gains = [None] * (len(sizes) - 2) + [output_gain]
-        self.layers = nn.ModuleList(made(*layer) for layer in zip(sizes[:-1], sizes[1:], gains, strict=True))
+        hidden = None if initialization == UNIFORM else 2**0.5
+        gains = [hidden] * (len(sizes) - 2) + [hidden if output_gain is None else output_gain]
+        self.layers = nn.ModuleList(
+            linear(*layer, generator) for layer in zip(sizes[:-1], sizes[1:], gains, strict=True)
+        )
         self._hidden = HIDDEN_LAYERS[activation]
         self.activation = activation
         self.native, self._native_features = Perceptron(activation), Perceptron(activation, heads=0)

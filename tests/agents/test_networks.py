@@ -349,7 +349,7 @@ def test_heads_are_split_and_squeezed():
 
 
 @pytest.mark.parametrize("core", [None, {"name": "gru", "size": 8}])
-def test_hidden_layers_of_values_of_actions_begin_uniform(core):
+def test_layers_of_values_of_actions_begin_as_pytorchs(core):
     def biases(**settings):
         config = {"hidden_sizes": [32, 32], "core": core, **settings}
         named = build_policy(config, Box(-1, 1, (4,), np.float32), Discrete(2), 1).state_dict().items()
@@ -363,3 +363,14 @@ def test_hidden_layers_of_values_of_actions_begin_uniform(core):
     assert all(bias.any() for bias in biases(initialization="uniform"))
     with pytest.raises(ConfigurationError, match="initialization 'unifrom'"):
         biases(initialization="unifrom")
+
+    def head(**settings):
+        state = build_policy({**values, "core": core, **settings}, Box(-1, 1, (4,), np.float32), Discrete(2), 1)
+        weight, bias = [part for part in state.state_dict().values() if part.shape[0] == 2][-2:]
+        return weight, bias
+
+    weight, bias = head()
+    assert 0.7 < weight.abs().max() * weight.shape[1] ** 0.5 <= 1 and bias.any(), "1 / sqrt(inputs) again"
+    weight, bias = head(policy_gain=3.0)
+    torch.testing.assert_close(weight @ weight.T, 9 * torch.eye(2))
+    assert not bias.any()
