@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from torch.nn import ReLU, Tanh
+from torch.optim import Adam
 
 from agents.algorithms.critics import CriticsConfig
 from agents.algorithms.ddpg.config import DDPGConfig
@@ -31,7 +32,11 @@ def equal_replay(config: Config, copies: int) -> dict[str, Any]:
     algorithm = parse(CONFIGS[config.algorithm["name"]], config.algorithm["name"], settings)
     if not isinstance(algorithm.learning_rate, int | float) or algorithm.prioritized:
         raise ConfigurationError("the peer has a constant learning rate here, and no priorities")
+    if algorithm.optimizer != "adam":
+        raise ConfigurationError("the peer's optimizer is Adam here; set algorithm.optimizer=adam")
     replay = config.replay
+    given = _values(config, algorithm) if isinstance(algorithm, DQNConfig) else _critics(config, algorithm)
+    given["policy_kwargs"] |= _optimizer(algorithm)
     return {
         "learning_rate": float(algorithm.learning_rate),
         "buffer_size": replay.capacity,
@@ -40,7 +45,7 @@ def equal_replay(config: Config, copies: int) -> dict[str, Any]:
         "gamma": algorithm.gamma,
         "n_steps": algorithm.n_steps,
         **_pace(config, copies),
-        **(_values(config, algorithm) if isinstance(algorithm, DQNConfig) else _critics(config, algorithm)),
+        **given,
     }
 
 
@@ -96,6 +101,11 @@ def _critics(config: Config, algorithm: OffPolicyConfig) -> dict[str, Any]:
         "target_policy_noise": algorithm.target_noise,
         "target_noise_clip": algorithm.target_noise_clip,
     }
+
+
+def _optimizer(algorithm: OffPolicyConfig) -> dict[str, Any]:
+    """Return Adam with Warren's epsilon: unless it is told, sb3-contrib's QR-DQN has 0.01 / batch in place of 1e-8."""
+    return {"optimizer_class": Adam, "optimizer_kwargs": {"eps": algorithm.adam_epsilon}}
 
 
 def _activation(network: dict[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,12 @@ def test_a_replay_has_the_pace_and_the_networks_that_the_peer_is_given() -> None
         equal_replay(composed_once(("experiment=pendulum_td3", "algorithm.prioritized=true")), 4)
 
 
+def test_a_peer_has_the_epsilon_of_warrens_adam_in_place_of_its_own() -> None:
+    for name, epsilon in (("pendulum_td3", 1e-8), ("cartpole_qrdqn", 0.01 / 64)):
+        peer = equal_replay(composed_once((f"experiment={name}",)), 4)
+        assert peer["policy_kwargs"]["optimizer_kwargs"] == {"eps": pytest.approx(epsilon)}, name
+
+
 def test_a_curve_that_is_kept_is_short_and_has_its_best_and_its_last_point() -> None:
     curve = [(step, float(-abs(step - 701))) for step in range(1, 1001)]
     kept = learning.thinned(curve)
