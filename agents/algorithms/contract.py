@@ -34,6 +34,7 @@ class Needs:
     times (agents/replay). With "prioritized" a Batch has weights, and each Update has to give priorities. "file":
     recorded games (workers/imitation), which a run's own do not replace.
     `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long.
+    `groups`: a replay draws the sequences of all agents of a game together, which are slots one after another.
     `max_staleness`: by how many weight versions data may be older than the weights that learn; None: any number.
     `burn_in`: steps of each unroll that only bring a memory up to date (agents/algorithms/burn_in.py).
     `because` says why, or why no other sampling suits, as the end of a sentence that begins with "it".
@@ -43,6 +44,7 @@ class Needs:
     unrolls: bool = False
     source: str = QUEUE
     length: int | None = None  # steps of a drawn sequence, a burn-in's included; of a replay alone
+    groups: bool = False
     sampling: tuple[str, ...] = (GATHERED, STREAMING)  # served data is as streaming data is
     max_staleness: int | None = None
     burn_in: int = 0

@@ -128,6 +128,8 @@ def target_of(module: nn.Module) -> nn.Module:
 @torch.no_grad()
 def follow(target: nn.Module, module: nn.Module, rate: float = 1.0) -> None:
     """Move the weights of `target` by the part `rate` of the way to those of `module`; buffers are copied."""
-    torch._foreach_lerp_(list(target.parameters()), list(module.parameters()), rate)
+    parameters: list[Tensor] = list(module.parameters())
+    if parameters:
+        torch._foreach_lerp_(list(target.parameters()), parameters, rate)
     for buffer, now in zip(target.buffers(), module.buffers(), strict=True):
         buffer.copy_(now)

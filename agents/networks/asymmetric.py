@@ -28,7 +28,7 @@ ACTOR, CRITIC = "policy.", "value."  # prefixes of the names of their memories
 class PrivilegedConfig:
     """The setting `privileged`, which any network has."""
 
-    privileged: tuple[str, ...] = ()  # keys of a Dict of observations that the value sees, and the policy does not
+    privileged: tuple[str, ...] = ()  # keys of observations that a value or algorithm sees, and the policy does not
 
 
 def acting_space(space: gymnasium.Space[Any], privileged: Sequence[str]) -> gymnasium.Space[Any]:
@@ -94,6 +94,30 @@ class Asymmetric(Network):
         return {name: memory[f"{whose}{name}"] for name in network.memory}
 
 
+class Hidden(Network):
+    """An actor without a value, which is not shown the other leaves of the observation."""
+
+    has_value = False
+
+    def __init__(self, actor: Network, seen: Sequence[str]) -> None:
+        """`seen`: names of the leaves that it sees."""
+        super().__init__()
+        self.actor, self.memory, self._seen = actor, actor.memory, list(seen)
+
+    def step(self, observation: Leaves, memory: Memory) -> tuple[Outputs, Memory]:
+        return self.actor.step(self._visible(observation), memory)
+
+    def act(self, observation: Leaves, memory: Memory) -> tuple[Leaves, Memory]:
+        return self.actor.act(self._visible(observation), memory)
+
+    def unroll(self, observation: Leaves, memory: Memory, begins: torch.Tensor) -> tuple[Outputs, Memory]:
+        return self.actor.unroll(self._visible(observation), memory, begins)
+
+    def _visible(self, observation: Leaves) -> Leaves:
+        assert isinstance(observation, dict)
+        return {name: observation[name] for name in self._seen}
+
+
 def build_asymmetric(
     config: Mapping[str, Any],
     space: gymnasium.Space[Any],
@@ -101,7 +125,8 @@ def build_asymmetric(
     heads: Heads,
     generator: torch.Generator,
 ) -> Network:
-    """Build the network that `config` describes twice: over `visible` for the actor and `space` for the critic.
+    """Build the network that `config` describes twice: over `visible` for the actor and `space` for the critic, if
+    there is a value.
 
     Raises ConfigurationError for shared=true, and what `build_network` raises.
     """
@@ -113,7 +138,9 @@ def build_asymmetric(
         )
     if settings.get("name", "mlp") in NETWORKS:
         settings["shared"] = True  # within each of the two networks: a second trunk would be computed for nothing
-    actor = build_network(settings, visible, Heads(heads.parts, heads.bare), generator)
+    actor = build_network(settings, visible, Heads(heads.parts, heads.bare, min(heads.values, 1)), generator)
+    if not heads.values:
+        return Hidden(actor, list(SpaceTree(visible, "observation").leaves))
     critic = build_network(settings, space, Heads({"": 1}, values=heads.values), generator)
     return Asymmetric(actor, critic, list(SpaceTree(visible, "observation").leaves))
 

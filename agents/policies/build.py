@@ -113,10 +113,8 @@ def build_policy(
     own = _own(tree, settings.pop("distribution", None) or {})
     leaves = {name: own.get(name) or _distribution(name, leaf, box, discrete) for name, leaf in tree.leaves.items()}
     distribution = leaves[""] if tree.bare else Parts(tree, leaves)
-    if not valued and (privileged or normalization.normalize_values):
-        raise ConfigurationError(
-            "network.value: false leaves no value for `privileged` observations and `normalize_values`; leave those out"
-        )
+    if not valued and normalization.normalize_values:
+        raise ConfigurationError("network.value: false leaves no value for `normalize_values`; leave it out")
     values = reward_channels if isinstance(reward_channels, int) else max(1, len(reward_channels))
     heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, values if valued else 0)
     if discrete.greedy and settings.get("name", "mlp") == "mlp" and settings.get("initialization") is None:

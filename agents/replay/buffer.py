@@ -50,9 +50,11 @@ class ReplayBuffer:
         seed: int = 0,
         in_memory: int | None = None,
         folder: Path | None = None,
+        groups: bool = False,
     ) -> None:
-        """Keep what is more than `in_memory` bytes, if that is given, in files in `folder`."""
-        self.ring = UnrollRing(capacity, length, in_memory, folder)
+        """Keep what is more than `in_memory` bytes, if that is given, in files in `folder`. With `groups` the sequences
+        of all slots of a group are drawn together, as one."""
+        self.ring = UnrollRing(capacity, length, in_memory, folder, groups)
         self.generator = np.random.default_rng(seed)
         self._exponent = priority_exponent
         self.greatest = 1.0  # of all priorities^alpha
@@ -98,7 +100,7 @@ class ReplayBuffer:
             self.tree.set(items, self.greatest)
 
     def draw(self, count: int, weight_exponent: float = 0.0) -> Draw:
-        """Draw `count` sequences, with replacement. Raises ValueError while there is none.
+        """Draw `count` sequences, or groups of them, with replacement. Raises ValueError while there is none.
 
         By priority also their weights (N P(i))^-weight_exponent, divided by the greatest of the draw.
         """
@@ -111,7 +113,7 @@ class ReplayBuffer:
             items = self.tree.draw(count, self.generator)
             chance = self.tree.priorities[items] * (self.startable / self.tree.total)
             weights = chance**-weight_exponent
-            weights = (weights / weights.max()).astype(np.float32)
+            weights = (weights / weights.max()).astype(np.float32).repeat(self.ring.together)
         per_row = self.per_row
         row, step = (items, np.zeros_like(items)) if per_row == 1 else np.divmod(items, per_row)
         return Draw(self.ring.sequences(row, step), items, self._counted(row), weights)
@@ -135,22 +137,23 @@ class ReplayBuffer:
         return found[:count]
 
     def set_priorities(self, draw: Draw, priorities: np.ndarray) -> None:
-        """Set the priorities float [n] of what was drawn; what was overwritten since is left out.
+        """Set the priorities float [n] of what was drawn; what was overwritten since is left out. A group has the
+        greatest of its slots.
 
         Raises ConfigurationError for priorities that are not n finite numbers of at least 0.
         """
         if self.tree is None:
             return
-        given = np.asarray(priorities, np.float64)
-        if given.shape != draw.items.shape or not (np.isfinite(given) & (given >= 0)).all():
+        given, slots = np.asarray(priorities, np.float64), len(draw.items) * self.ring.together
+        if given.shape != (slots,) or not (np.isfinite(given) & (given >= 0)).all():
             raise ConfigurationError(
-                f"the priorities of an update must be [{len(draw.items)}] finite numbers of at least 0, one for each "
+                f"the priorities of an update must be [{slots}] finite numbers of at least 0, one for each "
                 f"slot of its batch; they are {list(given.shape)}, from {given.min():g} to {given.max():g}"
                 if given.size
-                else f"the priorities of an update must be [{len(draw.items)}] numbers; there are none"
+                else f"the priorities of an update must be [{slots}] numbers; there are none"
             )
         assert self._exponent is not None
-        values = (given + LEAST) ** self._exponent
+        values = (given.reshape(-1, self.ring.together).max(1) + LEAST) ** self._exponent
         row = draw.items if self.per_row == 1 else draw.items // self.per_row
         there = self._counted(row) == draw.counted
         self.tree.set(draw.items[there], values[there])

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.algorithms.kept_arrays import KeptArrays
 from agents.replay.arrays import allocated
+from agents.replay.layout import like_cuts, paths, rows_of, slots_of_groups, told, understood
 from agents.trajectories import Trajectory
 from agents.trajectories.checks import CUTS
 from agents.trajectories.cuts import places
@@ -25,10 +25,8 @@ from warren.errors import CheckpointError, ConfigurationError
 from warren.trees import Tree, leaves, map_tree, take
 
 APART = {"episodes", *CUTS, "last", "observation"}  # fields that are kept in ways of their own
-OF_ROWS = ("following", "before", "startable")
-OF_ALL = ("steps", "rows", "written", "length", "moments", "keeps_cuts", "starts_only")
-LARGE = 1 << 17  # bytes of a draw's field that is written into kept memory: glibc gives such back to the system
-KEPT = KeptArrays(16)
+OF_ROWS = ("following", "before", "startable", "led")
+OF_ALL = ("steps", "rows", "written", "length", "moments", "together", "keeps_cuts", "starts_only")
 STREAMS = 256  # of which more are forgotten once nothing of them is left
 
 
@@ -44,8 +42,12 @@ class Stream:
 class UnrollRing:
     """Rows for `capacity` steps, allocated with the first trajectory."""
 
-    def __init__(self, capacity: int, length: int, in_memory: int | None = None, folder: Path | None = None) -> None:
-        """`length`: steps of a sequence. Arrays beyond `in_memory` bytes are in files in `folder`."""
+    def __init__(
+        self, capacity: int, length: int, in_memory: int | None = None, folder: Path | None = None, groups: bool = False
+    ) -> None:
+        """`length`: steps of a sequence. Arrays beyond `in_memory` bytes are in files in `folder`. `groups`: sequences
+        begin at the first slot of a group, and are drawn with those of its other slots."""
+        self._groups, self.together = groups, 1  # slots of a group
         self._capacity, self.length, self._in_memory, self._folder = capacity, length, in_memory, folder
         self.steps = self.rows = 0  # T of each row, and how many there are
         self.written = 0  # rows since the beginning
@@ -87,6 +89,7 @@ class UnrollRing:
                 f"replay.capacity: {self._capacity} steps hold less than one segment of {steps} x {slots}; raise it"
             )
         rows = (self.written + np.arange(slots)) % self.rows
+        self.led[rows] = np.arange(slots) % self.together > 0
         for row in rows.tolist() if self.cuts else ():
             self.cuts.pop(row, None)
         self._write(trajectory, rows)
@@ -100,6 +103,7 @@ class UnrollRing:
 
     def _allocate(self, first: Trajectory) -> None:
         steps, slots = first.terminated.shape
+        self.together = slots_of_groups(first) if self._groups else 1
         self.steps, self.rows = steps, max(self._capacity // steps, 1)
         if slots > self.rows:
             self.rows = 0
@@ -114,7 +118,7 @@ class UnrollRing:
             tree = getattr(first, name)
             if tree is None:
                 continue
-            self._like[name] = _paths(tree, name)
+            self._like[name] = paths(tree, name)
             for path, leaf in leaves(tree, name):
                 leading = (steps + 1,) if name in self.moments else () if name in OF_SLOTS else (steps,)
                 own = leaf.shape[1:] if name in OF_SLOTS else leaf.shape[2:]
@@ -133,6 +137,7 @@ class UnrollRing:
         self.following = np.full(self.rows, -1)
         self.before = np.full(self.rows, -1)
         self.startable = np.zeros(self.rows, np.int64)
+        self.led = np.zeros(self.rows, np.bool_)  # not the first of its group, with which it is drawn
 
     def _write(self, trajectory: Trajectory, rows: np.ndarray) -> None:
         first, slots = int(rows[0]), len(rows)
@@ -168,6 +173,7 @@ class UnrollRing:
         for path, leaf in leaves(trajectory.observation, "observation"):
             last = self.arrays[path][older, self.steps]
             goes_on &= (last == leaf[0]).reshape(len(rows), -1).all(axis=1)
+        goes_on = goes_on.reshape(-1, self.together).all(1).repeat(self.together)
         older, newer = older[goes_on], rows[goes_on]
         self.following[older], self.before[newer] = newer, counted[goes_on]
         return older
@@ -185,6 +191,8 @@ class UnrollRing:
             counted = self.before[older]
             counted = counted[counted >= max(self.written - self.rows, 0)]
             older, behind = counted % self.rows, behind + 1
+        for changed in (rows, *prolonged) if self.together > 1 else ():
+            self.startable[changed[self.led[changed]]] = 0
         return np.concatenate(prolonged), np.concatenate(known)
 
     def _starts(self, rows: int) -> int:
@@ -194,7 +202,12 @@ class UnrollRing:
     # Reading.
 
     def sequences(self, row: np.ndarray, step: np.ndarray) -> Trajectory:
-        """Return the sequences that begin at these rows and steps, int64 [n], as one Trajectory [length, n]."""
+        """Return the sequences that begin at these rows and steps, int64 [n], as one Trajectory [length, n]; of groups
+        of P slots [length, n * P], those of a group one after another."""
+        groups = np.arange(len(row)).repeat(self.together)
+        if self.together > 1:
+            row = ((row[:, None] + np.arange(self.together)) % self.rows).ravel()
+            step = step.repeat(self.together)
         steps, rows = step[None], row[None]
         if self.length > 1:
             steps, rows = step + np.arange(self.length)[:, None], rows.repeat(self.length, axis=0)
@@ -213,6 +226,8 @@ class UnrollRing:
             else:
                 found[name] = self._taken(like, at, shape)
         last = {name: self._taken(self._like[name], seen[-1] + 1, (len(row),)) for name in self.moments}
+        if self.together > 1:
+            found["group"] = groups
         trajectory = Trajectory(**found, last=last, episodes=np.zeros((0, 2), np.float32))
         if self.keeps_cuts:
             cut_at = places(trajectory.terminated, trajectory.truncated)
@@ -220,14 +235,7 @@ class UnrollRing:
         return trajectory
 
     def _taken(self, like: Tree, at: np.ndarray, shape: tuple[int, ...]) -> Tree:
-        return map_tree(lambda path: self._rows_of(self.flat[path], at, shape), like)
-
-    def _rows_of(self, flat: np.ndarray, at: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        if flat[:1].nbytes * len(at) < LARGE:
-            return flat.take(at, axis=0).reshape(*shape, *flat.shape[1:])
-        out = KEPT.empty((len(at), *flat.shape[1:]), flat.dtype)
-        flat.take(at, axis=0, out=out, mode="clip")  # any other mode would copy twice
-        return out.reshape(*shape, *flat.shape[1:])
+        return map_tree(lambda path: rows_of(self.flat[path], at, shape), like)
 
     def _kept_at_cuts(self, rows: np.ndarray, steps: np.ndarray) -> Any:
         kept = [dict(self.cuts[row])[step] for row, step in zip(rows.tolist(), steps.tolist(), strict=True)]
@@ -250,7 +258,7 @@ class UnrollRing:
             arrays[path] = np.stack(seen) if seen else np.zeros((0, *flat.shape[1:]), flat.dtype)
         streams = {name: [stream.number, stream.first, stream.slots] for name, stream in self.streams.items()}
         meta = {name: getattr(self, name) for name in OF_ALL}
-        return arrays, {**meta, "streams": streams, "like": {name: _told(tree) for name, tree in self._like.items()}}
+        return arrays, {**meta, "streams": streams, "like": {name: told(tree) for name, tree in self._like.items()}}
 
     def load_state(self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         """Take over what `state` returned. Raises CheckpointError for that of another capacity, length or version."""
@@ -266,7 +274,7 @@ class UnrollRing:
             setattr(self, name, meta[name])
         if not rows:
             return
-        self._like = {name: _understood(tree) for name, tree in meta["like"].items()}
+        self._like = {name: understood(tree) for name, tree in meta["like"].items()}
         kept = {name.removeprefix("array."): array for name, array in arrays.items() if name.startswith("array.")}
         self._make({path: ((rows, *array.shape[1:]), array.dtype) for path, array in kept.items()})
         for path, array in kept.items():
@@ -274,33 +282,7 @@ class UnrollRing:
         for name in OF_ROWS:
             getattr(self, name)[: self.filled] = arrays[f"row.{name}"]
         self.streams = {name: Stream(*stream) for name, stream in meta["streams"].items()}
-        seen = {name: _like_cuts(self._like[name]) for name in self.moments}
+        seen = {name: like_cuts(self._like[name]) for name in self.moments}
         for index, (row, step) in enumerate(arrays["cuts"].tolist()):
             kept_cut = map_tree(lambda path, index=index: arrays[path][index], seen)
             self.cuts.setdefault(row, []).append((step, kept_cut))
-
-
-def _told(tree: Tree) -> Any:
-    """Return a tree as JSON that tells a tuple from a table: [...] and {...}."""
-    if isinstance(tree, Mapping):
-        return {name: _told(part) for name, part in tree.items()}
-    return [_told(part) for part in tree] if isinstance(tree, tuple) else tree
-
-
-def _understood(told: Any) -> Tree:
-    if isinstance(told, Mapping):
-        return {name: _understood(part) for name, part in told.items()}
-    return tuple(_understood(part) for part in told) if isinstance(told, list) else told
-
-
-def _like_cuts(tree: Tree) -> Tree:
-    return map_tree(lambda path: f"cut.{path}", tree)
-
-
-def _paths(tree: Tree, path: str) -> Tree:
-    """Return a tree like `tree` with the path of each leaf in its place."""
-    if isinstance(tree, Mapping):
-        return {name: _paths(part, f"{path}.{name}") for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(_paths(part, f"{path}.{index}") for index, part in enumerate(tree))
-    return path

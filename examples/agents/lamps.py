@@ -3,8 +3,10 @@
     python -m envs.check examples/agents/lamps.py:Lamps
     python -m workers.train env.id=examples/agents/lamps.py:Lamps
     python -m workers.train env.id=examples/agents/lamps.py:Lamps env.state=true +network.privileged=[state]
+    python -m workers.train env.id=examples/agents/lamps.py:Lamps algorithm=qmix algorithm.target_every=50
 
-By the second command an agent's value sees what the agent sees, by the third the whole game (MAPPO).
+By the second command an agent's value sees what the agent sees, by the third the whole game (MAPPO). The fourth learns
+values of actions that add up to the game's (QMIX).
 
 The class has the methods of PettingZoo's ParallelEnv; it may derive from that, and need not. Who comes to a dark lamp
 lights it and leaves the game. Each step costs the whole team a tenth for each lamp that is still dark.

@@ -7,7 +7,7 @@ from agents import Policy, Trajectory
 from agents.algorithms import ALGORITHMS
 
 # Those that learn once from what a policy of logits, or a gaussian, has just done, with a value of its own.
-ON_POLICY = sorted(set(ALGORITHMS) - {"bc", "ddpg", "dqn", "r2d2", "sac", "td3"})
+ON_POLICY = sorted(set(ALGORITHMS) - {"bc", "ddpg", "dqn", "qmix", "r2d2", "sac", "td3"})
 
 
 def random_trajectory(policy: Policy, steps: int = 16, envs: int = 4, seed: int = 0, ending: float = 0.1) -> Trajectory:

@@ -38,7 +38,7 @@ class ReplaySource:
         exponent = given.priority_exponent if needs.source == PRIORITIZED else None
         in_memory = int(given.memory * GIB)
         self._new_buffer = partial(
-            ReplayBuffer, given.capacity, needs.length, exponent, config.seed, in_memory, folder / FOLDER
+            ReplayBuffer, given.capacity, needs.length, exponent, config.seed, in_memory, folder / FOLDER, needs.groups
         )
         self.buffer = self._new_buffer()
         self._gathered = config.sampling is Sampling.gathered
@@ -56,7 +56,7 @@ class ReplaySource:
         self.stored = Count(self.stored.segments + 1, self.stored.steps + trajectory.num_steps)
         if self._config.error_buffer is None and not self._gathered:
             an_arrival = self.limiter.samples_per_insert * trajectory.num_steps
-            self.limiter.error_buffer = max(self.limiter.error_buffer, an_arrival + self._slots)
+            self.limiter.error_buffer = max(self.limiter.error_buffer, an_arrival + self._drawn)
         self.limiter.inserts += trajectory.num_steps
         return 0
 
@@ -66,14 +66,19 @@ class ReplaySource:
 
     def ready(self) -> bool:
         """See DataSource."""
-        return self.limiter.may_sample(self._slots) and self.buffer.startable > 0
+        return self.limiter.may_sample(self._drawn) and self.buffer.startable > 0
+
+    @property
+    def _drawn(self) -> int:
+        """Sequences of an update."""
+        return self._slots * self.buffer.ring.together
 
     def sample(self) -> UpdateData:
         """See DataSource."""
         given = self._config
         exponent = given.weight_exponent + self._progress() * (given.weight_exponent_end - given.weight_exponent)
         self._draw = draw = self.buffer.draw(self._slots, exponent)
-        self.limiter.samples += self._slots
+        self.limiter.samples += self._drawn
         return UpdateData(Batch([draw.trajectory], draw.weights))
 
     def save(self) -> None:

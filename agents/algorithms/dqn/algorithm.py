@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from agents.policies.categorical import ILLEGAL
 from agents.policies.greedy import Greedy
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
+from warren.trees import map_tree
 
 C = TypeVar("C", bound=DQNConfig)
 
@@ -68,6 +70,18 @@ class ValueLearning(OffPolicyAlgorithm[C]):
         if legal is not None:
             scores = scores.masked_fill(~legal, ILLEGAL)
         return taken(target, scores.argmax(-1))
+
+    def unrolled(self, policy: Policy, drawn: Trajectory, burn_in: int) -> Tensor:
+        """Return the values [T - burn_in, N, A, K] of `policy`, after a burn-in from the stored memory."""
+        ended = drawn.terminated | drawn.truncated
+        begins = torch.as_tensor(np.concatenate([np.zeros_like(ended[:1]), ended[:-1]]), device=policy.device)
+        memory = {name: torch.as_tensor(part, device=policy.device) for name, part in drawn.memory.items()}
+        if burn_in and memory:
+            with torch.no_grad():
+                seen = policy.leaves(map_tree(lambda leaf: leaf[:burn_in], drawn.observation))
+                memory = policy.remember(seen, memory, begins[:burn_in])
+        seen = policy.leaves(map_tree(lambda leaf: leaf[burn_in:], drawn.observation))
+        return self.values(policy.unrolled(seen, memory, begins[burn_in:])[0])
 
     def moved(self) -> None:
         """Count an update, and move the target."""

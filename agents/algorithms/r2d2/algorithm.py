@@ -21,7 +21,6 @@ from agents.operators.rescaling import rescaled, unscaled
 from agents.policies import Policy
 from agents.trajectories import Trajectory, concatenate
 from warren.errors import ConfigurationError
-from warren.trees import map_tree
 
 
 class R2D2(ValueLearning[R2D2Config]):
@@ -49,7 +48,7 @@ class R2D2(ValueLearning[R2D2Config]):
         """Make one step; the priority of a sequence mixes the largest and the mean of its absolute errors."""
         rate, config, drawn = self.set_learning_rates(), self.config, concatenate(list(batch))
         first, learned = config.burn_in, config.learned
-        values = self._unrolled(self.policy, drawn)
+        values = self.unrolled(self.policy, drawn, first)
         chosen = taken(values[:learned], self._tensor(drawn.action[first : first + learned]))
         target, valid = self._targets(drawn, values.detach())
         weights = torch.ones_like(valid) if (given := getattr(batch, "weights", None)) is None else self._tensor(given)
@@ -65,19 +64,6 @@ class R2D2(ValueLearning[R2D2Config]):
         metrics = dict(zip(("value_loss", "grad_norm", "value", "error"), terms, strict=True))
         metrics |= {"learning_rate": rate, "epsilon": config.epsilon_at(self.steps, self.progress)}
         return Update(metrics, priority.cpu().numpy())
-
-    def _unrolled(self, policy: Policy, drawn: Trajectory) -> Tensor:
-        """Return the values [learned + n_steps, N, A, K] of `policy`, after a burn-in from the stored memory."""
-        first = self.config.burn_in
-        ended = drawn.terminated | drawn.truncated
-        begins = self._tensor(np.concatenate([np.zeros_like(ended[:1]), ended[:-1]]))
-        memory = {name: self._tensor(part) for name, part in drawn.memory.items()}
-        if first:
-            with torch.no_grad():
-                seen = policy.leaves(map_tree(lambda leaf: leaf[:first], drawn.observation))
-                memory = policy.remember(seen, memory, begins[:first])
-        seen = policy.leaves(map_tree(lambda leaf: leaf[first:], drawn.observation))
-        return self.values(policy.unrolled(seen, memory, begins[first:])[0])
 
     @torch.no_grad()
     def _targets(self, drawn: Trajectory, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,7 +83,7 @@ class R2D2(ValueLearning[R2D2Config]):
             goes_on &= ~(drawn.terminated | drawn.truncated)[here]
         masks = drawn.action_mask
         legal = None if masks is None else self._tensor(masks[first + steps : first + steps + learned])
-        best = self.best(values[steps:], self._unrolled(self.target, drawn)[steps:], legal)
+        best = self.best(values[steps:], self.unrolled(self.target, drawn, first)[steps:], legal)
         discount = self._tensor((config.gamma**steps * goes_on).astype(np.float32))[..., None]
         total_reward = self._tensor(total)[..., None]
         if config.rescaled:

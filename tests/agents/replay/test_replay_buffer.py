@@ -188,7 +188,7 @@ def test_what_is_stored_is_a_copy() -> None:
 
 
 def test_large_draws_are_written_over_only_when_nobody_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.replay.ring.LARGE", 1)
+    monkeypatch.setattr("agents.replay.layout.LARGE", 1)
     buffer = filled(Streams(2).segment(8), length=2, seed=3)
     held = [buffer.draw(20).trajectory for _ in range(30)]
     for trajectory in held:

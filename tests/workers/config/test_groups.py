@@ -16,7 +16,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from agents.algorithms import ALGORITHMS, a2c, appo, bc, ddpg, dqn, impala, ppo, r2d2, sac, td3
+from agents.algorithms import ALGORITHMS, a2c, appo, bc, ddpg, dqn, impala, ppo, qmix, r2d2, sac, td3
 from agents.networks import NETWORKS, NormalizationConfig, PrivilegedConfig
 from agents.networks.board_resnet import BoardConfig
 from agents.networks.impala_resnet import ImpalaConfig
@@ -32,7 +32,7 @@ from workers.config.schema import CONF, from_hydra
 
 OF_ALGORITHMS = {
     "a2c": a2c.A2CConfig, "appo": appo.APPOConfig, "bc": bc.BCConfig, "ddpg": ddpg.DDPGConfig, "dqn": dqn.DQNConfig,
-    "impala": impala.IMPALAConfig, "ppo": ppo.PPOConfig, "r2d2": r2d2.R2D2Config,
+    "impala": impala.IMPALAConfig, "ppo": ppo.PPOConfig, "qmix": qmix.QMIXConfig, "r2d2": r2d2.R2D2Config,
     "sac": sac.SACConfig, "td3": td3.TD3Config,
 }  # fmt: skip
 OF_NETWORKS = {

@@ -1,0 +1,35 @@
+"""Settings of QMIX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.algorithms.dqn.config import DQNConfig
+from agents.algorithms.settings import Allowed, Scheduled
+
+SUM = "sum"
+
+
+@dataclass(frozen=True)
+class QMIXConfig(DQNConfig):
+    """Settings of `qmix`: those of DQN, of sequences, and of the mixing network."""
+
+    learning_rate: Scheduled = 5e-4
+    huber: float = 10.0  # errors from which on the loss is linear
+    target_every: int = 200  # updates after which the target becomes a copy, where target_rate is 1
+    burn_in: int = 0  # steps of a sequence that only bring its memory up to date
+    learned: int = 1  # steps of a sequence after them that are learned from
+    mixing: str = "monotonic"  # by a network whose weights the state gives (QMIX), or sum, without the state (VDN)
+    mixing_size: int = 32  # units of the mixing network's hidden layer
+
+    name = "qmix"
+
+    def allowed(self) -> Allowed:
+        return super().allowed() | {
+            "n_steps": ("1, since agents come and go", self.n_steps == 1),
+            "quantiles": ("1: means are mixed", self.quantiles == 1),
+            "burn_in": ("at least 0", self.burn_in >= 0),
+            "learned": ("at least 1", self.learned >= 1),
+            "mixing": ("monotonic or sum", self.mixing in ("monotonic", SUM)),
+            "mixing_size": ("at least 1", self.mixing_size >= 1),
+        }

@@ -1,0 +1,99 @@
+"""QMIX as plainly as it can be told: a game at a time in float64, for a network of one hidden layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents import Trajectory
+from support.plain_off_policy import Adam
+
+TRUNK, HEAD = "network.actor.trunks.shared.encoder.layers.layers.0", "network.actor.policy_head"
+
+
+class PlainQMIX:
+    """Rashid et al. 2018 of one-step targets, with double Q-learning."""
+
+    def __init__(self, values: Mapping[str, Tensor], mixer: Mapping[str, Tensor], agents: int, *, gamma: float,
+                 rate: float, norm: float, delta: float) -> None:  # fmt: skip
+        """`mixer`: without weights values are summed."""
+        named = {f"{part}.{kind}": values[f"{part}.{kind}"] for part in (TRUNK, HEAD) for kind in ("weight", "bias")}
+        self.weights = {
+            name: part.detach().double().clone().requires_grad_() for name, part in (named | dict(mixer)).items()
+        }
+        self.target = {name: part.detach().clone() for name, part in self.weights.items()}
+        self.adam = Adam(list(self.weights.values()), rate, 1e-8, norm)
+        self.agents, self.gamma, self.delta = agents, gamma, delta
+
+    def q(self, weights: Mapping[str, Tensor], own: np.ndarray, agent: int) -> Tensor:
+        """Return Q of each action; an agent's number is one-hot."""
+        number = torch.nn.functional.one_hot(torch.tensor(agent), self.agents).double()
+        seen = torch.cat([number, torch.tensor(own, dtype=torch.float64)])
+        hidden = torch.tanh(weights[f"{TRUNK}.weight"] @ seen + weights[f"{TRUNK}.bias"])
+        return weights[f"{HEAD}.weight"] @ hidden + weights[f"{HEAD}.bias"]
+
+    def mixed(self, weights: Mapping[str, Tensor], values: list[Tensor], state: np.ndarray) -> Tensor:
+        """Return the game's value: a layer of ELUs and a linear one, of weights that the state gives."""
+        if "first_weights.weight" not in weights:
+            return sum(values, torch.zeros((), dtype=torch.float64))
+        s = torch.tensor(state, dtype=torch.float64)
+
+        def given(name: str, x: Tensor = s) -> Tensor:
+            return weights[f"{name}.weight"] @ x + weights[f"{name}.bias"]
+
+        first, bias, last = given("first_weights").abs(), given("first_bias"), given("last_weights").abs()
+        total = given("last_bias.2", given("last_bias.0").relu())[0]
+        for unit in range(len(bias)):
+            inner = bias[unit] + sum(v * first[i * len(bias) + unit] for i, v in enumerate(values))
+            total = total + last[unit] * (inner if inner > 0 else inner.exp() - 1)
+        return total
+
+    def best(self, own: np.ndarray, agent: int, legal: np.ndarray) -> Tensor:
+        """Return the target's value of the legal action that looks best by the weights that learn."""
+        scores = self.q(self.weights, own, agent).detach().numpy()
+        action = max(np.flatnonzero(legal), key=lambda one: scores[one])
+        return self.q(self.target, own, agent)[int(action)]
+
+    def update(self, played: Trajectory) -> list[float]:
+        """Make one step on sequences of two steps; return the absolute errors of the games."""
+        seen, agents, zero = played.observation, self.agents, torch.zeros((), dtype=torch.float64)
+        assert played.valid is not None and played.cut_at is not None and isinstance(played.action_mask, np.ndarray)
+        losses, errors = [], []
+        for game in range(played.num_slots // agents):
+            slots = range(game * agents, (game + 1) * agents)
+            here = [slot for slot in slots if played.valid[0, slot]]
+            values = [
+                self.q(self.weights, seen["observation"][0, slot], i)[int(played.action[0, slot])]
+                if slot in here
+                else zero
+                for i, slot in enumerate(slots)
+            ]
+            total = self.mixed(self.weights, values, seen["state"][0, here[0]])
+            target = torch.tensor(float(np.mean([played.reward[0, slot] for slot in here])), dtype=torch.float64)
+            cuts = {slot: row for row, (step, slot) in enumerate(played.cut_at.tolist()) if step == 0 and slot in here}
+            if not all(played.terminated[0, slot] or played.truncated[0, slot] for slot in here):
+                left = [slot for slot in slots if played.valid[1, slot]]
+                following = [
+                    self.best(seen["observation"][1, slot], i, played.action_mask[1, slot]) if slot in left else zero
+                    for i, slot in enumerate(slots)
+                ]
+                target = target + self.gamma * self.mixed(self.target, following, seen["state"][1, left[0]])
+            elif cuts:
+                at, masks = played.cut_observation, played.cut_action_mask
+                assert isinstance(at, dict) and isinstance(masks, np.ndarray)
+                following = [
+                    self.best(at["observation"][cuts[slot]], i, masks[cuts[slot]]) if slot in cuts else zero
+                    for i, slot in enumerate(slots)
+                ]
+                target = target + self.gamma * self.mixed(
+                    self.target, following, at["state"][next(iter(cuts.values()))]
+                )
+            error = total - target.detach()
+            size = abs(error.item())
+            losses.append(0.5 * error**2 if size <= self.delta else self.delta * (error.abs() - 0.5 * self.delta))
+            errors.append(size)
+        self.adam.step(torch.stack(losses).mean())
+        return errors
