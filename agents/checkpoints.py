@@ -25,11 +25,13 @@ from torch import Tensor
 
 from agents.algorithms import Algorithm
 from agents.policies import Policy
+from warren import formats
 from warren.errors import CheckpointError
 from warren.files import write_whole
 
 SUFFIX = ".safetensors"
 _HEADER = "warren"  # the key, in the safetensors header, of the JSON document
+_WRITTEN_BY = "written_by"  # the key, in that document, of the release and its format
 _POLICY, _ALGORITHM, _AVERAGES = "policy.", "algorithm.", "averages."
 
 
@@ -102,6 +104,7 @@ def to_bytes(moment: Moment) -> bytes:
     """Return the bytes of a checkpoint's file."""
     tensors = moment.tensors
     header = {"saved_at": time.time_ns(), "crc32": _checksum(tensors), "scalars": moment.scalars, "meta": moment.meta}
+    header[_WRITTEN_BY] = formats.stamp(formats.CHECKPOINT)
     data: bytes = safetensors.torch.save(tensors, {_HEADER: json.dumps(header)})
     return data
 
@@ -112,17 +115,19 @@ def from_bytes(data: bytes, name: str) -> Checkpoint:
         tensors, header = safetensors.torch.load(data), _header_of(data)
     except (SafetensorError, KeyError, ValueError) as error:
         raise CheckpointError(f"{name} of {len(data)} bytes is damaged: {error!r}") from None
+    _refuse_newer(name, header)
     return _checkpoint(name, tensors, header)
 
 
 def load(path: Path) -> Checkpoint:
-    """Read this file, or the newest checkpoint in this folder. Raises CheckpointError: missing, damaged, not ours."""
+    """Read this file, or the newest checkpoint in this folder. Raises CheckpointError: missing, damaged, too new."""
     if path.is_dir():
         newest = latest(path)
         if newest is None:
             raise CheckpointError(f"folder {path} holds no checkpoint (*{SUFFIX})")
         path = newest
     header = _read_header(path)
+    _refuse_newer(f"checkpoint {path}", header)
     try:
         tensors = safetensors.torch.load_file(path)
     except (SafetensorError, OSError) as error:
@@ -130,6 +135,11 @@ def load(path: Path) -> Checkpoint:
     if _checksum(tensors) != header["crc32"]:
         raise CheckpointError(f"checkpoint {path} is damaged: its tensors do not match the checksum in its header")
     return _checkpoint(path.name.removesuffix(SUFFIX), tensors, header)
+
+
+def _refuse_newer(what: str, header: Mapping[str, Any]) -> None:
+    if refusal := formats.refusal(what, header.get(_WRITTEN_BY), formats.CHECKPOINT):
+        raise CheckpointError(refusal)
 
 
 def _checkpoint(name: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Checkpoint:

@@ -5,6 +5,7 @@
     FOLDER/models/PLAYER@VERSION.safetensors
     FOLDER/returns.json               returns between frozen players: slots of seat 0 and 1, games, sum, sum of squares
     FOLDER/people.json                rated games of people, by their ids
+    FOLDER/format.json                the release that saved it last, and its format
 
 A save adds what is new, so it costs what happened since the last one. A crash in the middle leaves the last whole save:
 files are written beside and renamed, and a line cut off at the end of the stream is written again. What is saved is
@@ -33,9 +34,10 @@ from league.redis.store import Store
 from league.rules.people import PersonGame
 from league.state.fields import to_json
 from league.state.league_state import LeagueState
-from league.state.replay import STREAM
+from league.state.replay import FORMAT, STREAM
+from warren import formats
 from warren.errors import LeagueError
-from warren.files import write_whole
+from warren.files import read_json, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +73,8 @@ class Snapshots:
         # there.
         until = self.store.last_event()
         self.stream.check(self.store)
+        if read_json(self.folder / FORMAT) != (stamp := formats.stamp(formats.LEAGUE)):
+            write_whole(self.folder / FORMAT, to_json(stamp))
         models = self._save_models()
         self.stream.follow(self.store, until)
         self._save_returns()

@@ -19,8 +19,11 @@ from league.matchmaking import KINDS, Kind, distribution
 from league.rules.ratings import Skills
 from league.state.fields import event_order
 from league.state.league_state import Event, LeagueState
+from warren import formats
 from warren.errors import LeagueError, MatchmakingError
+from warren.files import read_json
 
+FORMAT = "format.json"  # of a league's folder: the release that wrote it, and its format
 STREAM, HISTORY = "league.jsonl", "history"  # in a league's folder: the newest events, and segments of those before
 
 Entries = Iterable[tuple[str, Event]]
@@ -131,7 +134,13 @@ def segments(folder: Path) -> list[Path]:
 
 
 def read_file(path: Path) -> Iterator[tuple[str, Event]]:
-    """Yield (id, event) of a saved stream, one JSON object per line; a last line cut off by a crash is left out."""
+    """Yield (id, event) of a saved stream, one JSON object per line; a last line cut off by a crash is left out.
+
+    Raises LeagueError for a line that is not JSON, and in a folder that a newer release wrote.
+    """
+    folder = path.parent.parent if path.suffix == ".gz" else path.parent
+    if refusal := formats.refusal(f"league {folder}", read_json(folder / FORMAT), formats.LEAGUE):
+        raise LeagueError(refusal)
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         for number, line in enumerate(lines, 1):
             try:

@@ -38,6 +38,7 @@ from tasks.codec.encoder import (
 from warren.errors import CodecError
 
 _FOREIGN = "was it cut short, or sent by another program or version?"
+_OTHER_VERSION = "it is of another version of the format: run all processes by one release of Warren"
 _MARKED = object()  # what the mark of a tuple decodes to
 _CONTAINERS = frozenset({dict, list, tuple})
 _NOT_OPENERS = bytes(byte for byte in range(256) if not (0x80 <= byte <= 0x9F or 0xDC <= byte <= 0xDF))
@@ -57,7 +58,8 @@ def unpack(data: bytes | bytearray | memoryview) -> Any:
 
 def _unpack(data: bytes | memoryview) -> Any:
     if data[:4] != MAGIC:
-        raise CodecError(f"a message begins with {MAGIC!r}, this one with {bytes(data[:4])!r}; {_FOREIGN}")
+        why = _OTHER_VERSION if len(data) > 3 and data[:3] == MAGIC[:3] else _FOREIGN
+        raise CodecError(f"a message begins with {MAGIC!r}, this one with {bytes(data[:4])!r}; {why}")
     _, length = HEADER.unpack_from(data)
     end = HEADER.size + length
     if end > len(data):

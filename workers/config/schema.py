@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError
-from workers.config import groups
+from workers.config import groups, written_by
 from workers.config.imitation import ImitationConfig
 from workers.config.replay_settings import ReplayConfig
 from workers.config.roles import ROLES
@@ -283,10 +283,11 @@ OmegaConf.register_new_resolver("project_of_environment", _project, replace=True
 OmegaConf.register_new_resolver("goal_of_environment", _goal, replace=True)
 
 
-def from_hydra(composed: DictConfig) -> Config:
+def from_hydra(composed: DictConfig, source: str = "the configuration") -> Config:
     """Convert a composed configuration into a Config. Raises ConfigurationError for a value of a wrong type."""
     try:
-        plain = OmegaConf.create(OmegaConf.to_container(composed))  # else an algorithm's table became its dataclass
+        # A container, else an algorithm's table became its dataclass.
+        plain = OmegaConf.create(written_by.without(OmegaConf.to_container(composed), source))
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "configuration"
@@ -306,11 +307,11 @@ def to_yaml(config: Config) -> str:
     """Return the resolved configuration without secrets: the broker's URLs stay out of every file."""
     tree = to_tree(config)
     tree.broker.url = tree.broker.redis_url = None
-    return OmegaConf.to_yaml(tree)
+    return OmegaConf.to_yaml(written_by.with_stamp(tree))
 
 
 def from_yaml(path: Path) -> Config:
     """Read a configuration from a YAML file, as run folders hold it."""
     loaded = OmegaConf.load(path)
     assert isinstance(loaded, DictConfig)
-    return from_hydra(loaded)
+    return from_hydra(loaded, str(path))

@@ -11,8 +11,11 @@ from agents.trees import Spec, not_finite, spec_of
 from envs.masks import FINAL
 from envs.masks import KEY as MASK
 from envs.vector.base import blaming, stacked
+from warren import formats
 from warren.errors import ConfigurationError
 from warren.trees import Tree, map_tree
+
+STAMP = formats.stamp(formats.MESSAGES)
 
 
 class Group:
@@ -52,6 +55,7 @@ class Group:
             "action_mask": self._mask,
             "outcome": self._outcome,
             "memory": self._memory,
+            "written_by": STAMP,
         }
 
     def step(self, answer: dict[str, Any]) -> None:

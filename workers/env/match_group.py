@@ -14,6 +14,7 @@ from agents.trees import not_finite
 from envs.construct import blame
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
+from workers.env.group import STAMP
 
 
 class MatchGroup:
@@ -36,7 +37,7 @@ class MatchGroup:
 
     def call(self) -> dict[str, Any]:
         """Return the call to make; see leagues/served_games.py. The same until the next `step`."""
-        return {"group": self.name, "step": self._step, "games": self._num_games, **self._told}
+        return {"group": self.name, "step": self._step, "games": self._num_games, **self._told, "written_by": STAMP}
 
     def step(self, answer: dict[str, Any]) -> None:
         """Step or begin the games of the player that the actor's answer names."""

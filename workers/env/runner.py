@@ -16,7 +16,7 @@ from typing import Any
 
 from tasks.client.future import Handle
 from tasks.client.solver import Solver
-from warren.errors import BrokerError, CallError, ConfigurationError, RemoteFailure
+from warren.errors import BrokerError, CallError, ConfigurationError, RemoteFailure, WireError
 from workers.config import roles
 from workers.config.schema import Config
 from workers.env.group import Group
@@ -93,7 +93,9 @@ class EnvRunner(RoleProcess):
                     if group is not None:
                         group.close()
         except BaseException as error:
-            if not isinstance(error, ConfigurationError):
+            if isinstance(error, RemoteFailure) and error.kind == WireError.__name__:
+                error = ConfigurationError(f"an actor refuses what this env runner sends: {error.remote_message}")
+            elif not isinstance(error, ConfigurationError):
                 logger.exception("playing failed")
             self.failure = self.failure or error
             self.stopping.set()
@@ -152,7 +154,8 @@ class ActorCaller:
                     raise
                 if time.monotonic() >= self._say_at:
                     self._say_at = time.monotonic() + SAY_EVERY
-                    logger.warning("group %s: no actor answers, trying again: %s", self._group, error)
+                    why = f"{error.kind}: {error.remote_message}" if isinstance(error, RemoteFailure) else error
+                    logger.warning("group %s: no actor answers, trying again: %s", self._group, why)
             self._stopping.wait(ASK_AGAIN)
         return None
 

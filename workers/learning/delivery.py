@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agents.trajectories import Trajectory, TrajectorySpec
+from warren import formats
 from warren.errors import WireError
 from workers.learning.data_source import Arrival, UpdateData
 from workers.runtime.segment_ledger import LEARNED, STORED
@@ -31,7 +32,10 @@ class Delivery:
         """
         for index, payload in self._payloads():
             try:
-                arrived = Arrival(index, payload, Trajectory.from_dict(payload["trajectory"], spec))
+                data = payload["trajectory"]
+                if refusal := formats.refusal("segment", payload.get("written_by"), formats.MESSAGES):
+                    raise WireError(refusal)
+                arrived = Arrival(index, payload, Trajectory.from_dict(data, spec))
                 kind = take(arrived)
             except (WireError, KeyError, TypeError) as error:
                 self._refused(index, payload, error)

@@ -30,7 +30,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tasks.topology import Topology
-from warren import redis_client
+from warren import __version__, redis_client
 from warren.errors import ConfigurationError, WarrenError
 
 logger = get_logger(__name__)
@@ -77,7 +77,7 @@ class Lease:
         self._key = _key(prefix, self._work)
         self._milliseconds = int(1000 * seconds)
         me = {"host": socket.gethostname(), "pid": os.getpid(), "space": _space(), "token": token}
-        self._me = json.dumps(me)
+        self._me = json.dumps(me | {"release": __version__})
 
     def take(self, stopping: threading.Event, remedy: str = "") -> bool:
         """Take the lease, waiting for one whose holder has died; return False when `stopping` was set meanwhile.
@@ -280,4 +280,8 @@ def _space() -> str:
 
 def _described(holder: bytes) -> str:
     found = _read(holder)
-    return f"process {found['pid']} on {found['host']}" if found else "an unknown process"
+    if not found:
+        return "an unknown process"
+    release = found.get("release", __version__)
+    other = "" if release == __version__ else f" (of Warren {release})"
+    return f"process {found['pid']} on {found['host']}{other}"

@@ -13,6 +13,7 @@ from tasks.topology import key_prefix
 from tasks.worker.celery_worker import log_to_stderr
 from warren.errors import BrokerError, ConfigurationError
 from workers.config.schema import Config, from_hydra, to_tree, to_yaml
+from workers.config.written_by import check_messages
 from workers.runtime import lease
 from workers.runtime.connect import connect, given_urls
 from workers.runtime.session import Session
@@ -71,6 +72,7 @@ def taken(config: Config, text: str, said: Collection[str]) -> Config:
     """Return what `joined` does, from the run's settings as YAML."""
     tree = OmegaConf.create(text)
     assert isinstance(tree, DictConfig)
+    check_messages(tree, config.run)
     ours, theirs = to_tree(config), to_tree(from_hydra(tree))
     own = sorted(name for name in said if name.partition(".")[0] in (*OWN, *LOCAL))
     if problems := list(_contradictions(ours, theirs, sorted(set(said) - set(own)), str(config.run))):

@@ -23,6 +23,7 @@ from workers.config.resuming import changes
 from workers.config.run_names import name_run, run_folder
 from workers.config.schema import BrokerConfig, Config, from_hydra
 from workers.config.verifying import problems_of_building
+from workers.config.written_by import check_messages
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
 from workers.launch.kinds.training_spec import compiled, may_fork
 from workers.launch.spec import RunSpec, ServersSpec
@@ -139,7 +140,9 @@ def _join(config: Config, forks: Forks | None) -> int:
 
     def from_card(card: dict[str, Any]) -> RunSpec:
         try:
-            led = from_hydra(OmegaConf.create(card["config"]))
+            settings = OmegaConf.create(card["config"])
+            check_messages(settings, config.run)
+            led = from_hydra(settings)
         except (KeyError, ValueError, TypeError) as error:
             raise ConfigurationError(f"run: {config.run} is not a training run or a league: {error}") from None
         led = replace(led, host=config.host, grace=config.grace, log_level=config.log_level, fork=config.fork)
@@ -173,7 +176,8 @@ def resumed(config: Config, given: Sequence[str]) -> Config:
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(folder.resolve()), version_base="1.3"):
         try:
-            saved = with_choices(from_hydra(hydra.compose("config", overrides)), None, overrides)
+            own = from_hydra(hydra.compose("config", overrides), f"resume: {folder / 'config.yaml'}")
+            saved = with_choices(own, None, overrides)
         except REFUSALS as error:  # valid for a new run, but not for this folder's configuration
             raise ConfigurationError(redact(f"resume: {' '.join(overrides)}: {error}")) from None
     root = folder.resolve().parent.parent

@@ -13,7 +13,7 @@ from workers.config.trackers import Tracked, Tracker
 
 logger = logging.getLogger(__name__)
 
-LEFT_OUT = ("broker.",)
+LEFT_OUT = ("broker.", "written_by.")
 
 
 class Trackers:

@@ -9,10 +9,13 @@ from typing import Any
 import redis
 
 from agents.trajectories import Trajectory
+from warren import formats
 from workers.runtime.segment_ledger import Segment
 from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
+
+STAMP = formats.stamp(formats.MESSAGES)
 
 
 class Numbering:
@@ -32,7 +35,8 @@ class Numbering:
         """Return the payload of a new segment: source, number, steps, and the trajectory."""
         number, self._next = self._next, self._next + 1
         steps = trajectory.num_steps
-        return {"source": self._source, "number": number, "steps": steps, "trajectory": trajectory.to_dict()}
+        sent = {"source": self._source, "number": number, "steps": steps, "trajectory": trajectory.to_dict()}
+        return sent | {"written_by": STAMP}
 
     def note(self, payload: Mapping[str, Any]) -> None:
         """Tell the ledger of a payload that was numbered, before anybody else can have it."""

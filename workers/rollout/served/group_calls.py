@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from warren import formats
 from warren.errors import WireError
 
 Call = Mapping[str, Any]  # "group" and "step" of it are read here
@@ -37,6 +38,8 @@ def answer_all(
             answers[index] = group.answer
         elif call["group"] not in asked:  # else it came twice, and is answered below
             try:
+                if refusal := formats.refusal(f"group {call['group']}", call.get("written_by"), formats.MESSAGES):
+                    raise WireError(refusal)
                 asked[call["group"]] = read(call)
             except WireError as error:
                 answers[index] = error

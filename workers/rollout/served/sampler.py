@@ -11,6 +11,7 @@ A call is what one group asks, a table:
         cut       None, or of episodes that ran out of time slots int64 [K], their last observation [K, ...], and the
                   mask there bool [K, A], None where there are none
         episodes  float32 [K, 2 + C], those that finished
+    written_by    the release of the env runner, and the format of its messages (warren/formats.py)
     memory        name -> float32 [N, ...], the policy's after decision step - 1; None where this actor is to know it
 
 The answer: "action" [N, ...] as the action space has it; "memory" where it travels; "leave" where the group is to ask
@@ -24,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,6 +46,10 @@ JOIN = "actor.join"  # the service that tells a group whom to ask: any actor of 
 IDLE = 600.0  # s without a call after which a group is forgotten: its env runner has gone
 STAY = 10.0  # s after which a group whose trajectory is complete is told to leave
 FLAGS = ArraySpec((), "bool")
+NO_MASKS = (
+    "it lacks the masks of where episodes were cut off, which env runners of older releases do not send; run all "
+    "processes by one release of Warren"
+)
 
 
 @dataclass(slots=True)
@@ -174,7 +180,7 @@ class ServedSampler:
             memory = self.policy.initial_memory(slots) if known is None else known.memory
         cut = None
         if known is not None and outcome["cut"] is not None and self._spec.keeps_cuts:
-            rows, last, legal = outcome["cut"]
+            rows, last, legal = _cut(outcome)
             cut = rows, {"observation": last, "action_mask": legal}
             if self._spec.cut:
                 with self._weights:
@@ -195,9 +201,11 @@ class ServedSampler:
             for name in ("terminated", "truncated"):
                 wrong += problems(FLAGS, outcome[name], (slots,), name)
             if outcome["cut"] is not None:
-                rows, last, legal = outcome["cut"]
+                rows, last, legal = _cut(outcome)
                 wrong += problems(spec.observation, last, (len(rows),), "cut")
-                if spec.action_mask is not None:
+                if spec.action_mask is not None and legal is None:
+                    wrong.append(NO_MASKS)
+                elif spec.action_mask is not None:
                     wrong += problems(spec.action_mask, legal, (len(rows),), "cut action_mask")
             if outcome["episodes"].shape[1:] != (self._columns,):
                 wrong.append(f"episodes must be [K, {self._columns}], is {list(outcome['episodes'].shape)}")
@@ -257,6 +265,12 @@ class ServedSampler:
         for name in idle:
             del self._groups[name]
         return len(idle)
+
+
+def _cut(outcome: Mapping[str, Any]) -> tuple[np.ndarray, Tree, Tree | None]:
+    """Return the slots that were cut off, their last observation and mask, which messages of format 1 do not have."""
+    rows, last, *legal = outcome["cut"]
+    return rows, last, legal[0] if legal else None
 
 
 def _joined(trees: Sequence[Tree]) -> Tree:
