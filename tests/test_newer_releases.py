@@ -1,4 +1,4 @@
-"""What a newer release wrote is refused in one line, which names both versions and what to use."""
+"""Refusals of what a newer release wrote: one line each, which names both versions and what to use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What release 0.1.0 wrote is resumed and read by today's code; tests/releases says how it was made."""
+"""Folders and messages of release 0.1.0, resumed and read by code of today; tests/releases says how they were made."""
 
 from __future__ import annotations
 
