@@ -64,44 +64,51 @@ class Trained(NamedTuple):
     gradient: Tensor
 
 
-def surrogate(policy: Trained, value: Trained | None, steps: Steps, of: Surrogate) -> dict[str, Tensor]:
-    """Write the gradient of PPO's loss, and return the loss's TERMS, scalars; without those of absent anchors.
+class SurrogateGradient:
+    """Computes the gradient of PPO's loss, as long as weights and gradient stay where they are."""
 
-    `value`: None where the value is the second head of `policy`.
-    """
-    both = [policy] if value is None else [policy, value]
-    loaded = policy.perceptron.loaded()
-    nets = [one.perceptron.pointed(one.layers) for one in both]
-    rows, parts = len(steps.x), parts_of(len(steps.x))
-    columns = [None if one is None else one.contiguous() for one in steps[:-1]]
-    anchors = [steps.anchors.get(name) for name in ANCHORS]
-    anchors = [None if one is None else one.contiguous() for one in anchors]
-    sizes = [loaded.gradient_size(net) for net in nets]
-    gradients = [torch.empty(parts, size) for size in sizes]
-    sums = torch.empty(parts, len(TERMS), dtype=torch.float64)
-    room = sum(loaded.work_size(net) for net in nets) + loaded.kinds_size(ctypes.c_int64(rows))
+    def __init__(self, policy: Trained, value: Trained | None) -> None:
+        """`value`: None where the value is the second head of `policy`."""
+        self._trained = [policy] if value is None else [policy, value]
+        self._loaded = policy.perceptron.loaded()
+        self._nets = [one.perceptron.pointed(one.layers) for one in self._trained]
+        self._work = sum(self._loaded.work_size(net) for net in self._nets)
+        self._sizes = [self._loaded.gradient_size(net) for net in self._nets]
+        self._parts = 0  # that there is room for
+        self._gradients: list[Tensor] = []
 
-    def part(first: int, last: int, number: int) -> None:
-        given = _Steps(*(_from(column, first) for column in columns))
-        given.anchors[:] = [_from(one, first) for one in anchors]
-        loaded.ppo(
-            nets[0],
-            nets[1] if value is not None else None,
-            ctypes.byref(given),
-            ctypes.c_int64(last - first),
-            ctypes.byref(of),
-            at(sums, number * len(TERMS)),
-            at(gradients[0], number * sizes[0]),
-            at(gradients[1], number * sizes[1]) if value is not None else None,
-            work_of(room),
-        )
+    def __call__(self, steps: Steps, of: Surrogate) -> Tensor:
+        """Write the gradient, and return the loss's TERMS, float64 [8]; those of absent anchors are 0."""
+        loaded, nets, sizes = self._loaded, self._nets, self._sizes
+        rows, parts = len(steps.x), parts_of(len(steps.x))
+        columns = [None if one is None else one.contiguous() for one in steps[:-1]]
+        anchors = [steps.anchors.get(name) for name in ANCHORS]
+        anchors = [None if one is None else one.contiguous() for one in anchors]
+        if parts > self._parts:
+            self._parts, self._gradients = parts, [torch.empty(parts, size) for size in sizes]
+        gradients = self._gradients
+        sums = torch.empty(parts, len(TERMS), dtype=torch.float64)
+        room = self._work + loaded.kinds_size(ctypes.c_int64(rows))
 
-    in_parts(part, rows)
-    for one, net, gradient, size in zip(both, nets, gradients, sizes, strict=True):
-        loaded.collect(net, at(gradient), ctypes.c_int64(parts), ctypes.c_int64(size), at(one.gradient))
-    means = dict(zip(TERMS, (sums.sum(0) / rows).float().unbind(), strict=True))
-    absent = {f"{anchor}_kl" for anchor in ANCHORS} - {f"{anchor}_kl" for anchor in steps.anchors}
-    return {name: mean for name, mean in means.items() if name not in absent}
+        def part(first: int, last: int, number: int) -> None:
+            given = _Steps(*(_from(column, first) for column in columns))
+            given.anchors[:] = [_from(one, first) for one in anchors]
+            loaded.ppo(
+                nets[0],
+                nets[1] if len(nets) > 1 else None,
+                ctypes.byref(given),
+                ctypes.c_int64(last - first),
+                ctypes.byref(of),
+                at(sums, number * len(TERMS)),
+                at(gradients[0], number * sizes[0]),
+                at(gradients[1], number * sizes[1]) if len(nets) > 1 else None,
+                work_of(room),
+            )
+
+        in_parts(part, rows)
+        for one, net, gradient, size in zip(self._trained, nets, gradients, sizes, strict=True):
+            loaded.collect(net, at(gradient), ctypes.c_int64(parts), ctypes.c_int64(size), at(one.gradient))
+        return sums.sum(0) / rows
 
 
 def _from(column: Tensor | None, row: int) -> int | None:

@@ -133,7 +133,7 @@ class LocalLeague:
         now = trainee.version, self.league.state.players[name].generation
         known = self._copies.get(name)
         if known is None or known[0] != now:
-            known = self._copies[name] = now, self._copy(trainee)
+            known = self._copies[name] = now, trainee.policy.frozen_copy()
         return known[1]
 
     def mixture(self) -> tuple[Slots, np.ndarray]:
@@ -238,7 +238,7 @@ class LocalLeague:
         )
         trainee = Trainee(name, policy, algorithm, sampler, averages=WeightAverages(config.averages_of(name)))
         if KINDS[player.kind].begins_frozen:
-            self.frozen[self.league.snapshot(name, 0).name] = self._copy(trainee)
+            self.frozen[self.league.snapshot(name, 0).name] = trainee.policy.frozen_copy()
         return trainee
 
     def _begin(self, trainee: Trainee) -> None:
@@ -276,14 +276,9 @@ class LocalLeague:
     def _freeze(self, trainee: Trainee) -> None:
         rates = {average_name(trainee.name, rate): rate for rate in trainee.averages.rates}
         for model in self.config.snapshots_of(trainee.name, trainee.version):
-            self.frozen[str(model)] = policy = self._copy(trainee)
+            self.frozen[str(model)] = policy = trainee.policy.frozen_copy()
             if model.player in rates:
                 load_weights(policy, trainee.averages.of(rates[model.player], trainee.policy))
-
-    def _copy(self, trainee: Trainee) -> Policy:
-        model = self._new_policy(trainee.name, 0)
-        load_weights(model, trainee.policy.state_dict())
-        return model.requires_grad_(False)
 
     def _begun(self, name: str, generation: int) -> Policy:
         """Return a policy with the weights that the player begins with, at first and after a reset."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from agents.algorithms.anchors import PREFIXES
 from agents.algorithms.batches import Batch, Minibatch
 from agents.algorithms.contract import Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.ppo.config import PPOConfig
-from agents.algorithms.ppo.one_pass import gradient_at_once
+from agents.algorithms.ppo.one_pass import GradientAtOnce
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
 from agents.operators.advantages import generalized_advantage
@@ -42,8 +43,9 @@ class PPO(GradientAlgorithm[PPOConfig]):
         learning_rate = self.set_learning_rate()
         history: list[dict[str, Tensor]] = []
         cuts = self.cuts(batch, self.config.minibatch_size)
+        by_library = self.at_once(batch, columns)
         for _ in range(self.config.epochs):
-            if not self._epoch(batch, columns, history, cuts):
+            if not self._epoch(batch, columns, history, cuts, by_library):
                 break
         self.learned_from(batch, lambda: columns["target"])
         means = torch.stack([torch.stack(list(terms.values())) for terms in history]).mean(0)
@@ -51,6 +53,12 @@ class PPO(GradientAlgorithm[PPOConfig]):
         metrics["explained_variance"] = explained_variance(*batch.valid((columns["value"], columns["target"]))).item()
         metrics["learning_rate"] = learning_rate
         return Update(metrics)
+
+    def at_once(self, batch: Batch | Minibatch, columns: Collection[str]) -> GradientAtOnce | None:
+        """Return what computes the gradients of this update's minibatches; None where torch does."""
+        anchors = {name: self.anchor_coefficient(name) for name in PREFIXES}
+        gradient = self.descent.parameters.gradient
+        return GradientAtOnce.of(self.policy, gradient, batch, columns, self.config, self.entropy_coefficient, anchors)
 
     def _columns(self, batch: Batch, trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
         config = self.config
@@ -68,7 +76,12 @@ class PPO(GradientAlgorithm[PPOConfig]):
         return columns | self.lessons(batch)
 
     def _epoch(
-        self, batch: Batch, columns: dict[str, Tensor], history: list[dict[str, Tensor]], cuts: Sequence[slice]
+        self,
+        batch: Batch,
+        columns: dict[str, Tensor],
+        history: list[dict[str, Tensor]],
+        cuts: Sequence[slice],
+        by_library: GradientAtOnce | None,
     ) -> bool:
         """Make one pass over the batch; return False once the policy has moved further than target_kl allows."""
         config = self.config
@@ -78,10 +91,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
             if config.normalize_advantage:
                 advantage = self.standardize(advantage)
             inputs: dict[str, Tensor] = {}
-            at_once = gradient_at_once(
-                self.policy, self.descent.parameters.gradient, minibatch, advantage, config, self.entropy_coefficient,
-                self.anchor_coefficient,
-            )  # fmt: skip
+            at_once = None if by_library is None else by_library(minibatch, advantage)
             loss, terms = at_once or self._loss(minibatch, advantage, inputs)
             steps = len(advantage) if at_once else inputs["ratio"].numel()
             kl = terms["approx_kl"]

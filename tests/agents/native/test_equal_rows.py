@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
-from test_ppo_at_once import ANCHORED, NETWORKS, SETTINGS, at_once, compiled, exact, made, minibatch
+from test_ppo_at_once import ANCHORED, NETWORKS, SETTINGS, at_once, exact, made, minibatch
 
 from agents import build_policy
 from agents.native.library import library
 from agents.native.perceptron import Perceptron, at
 
-__all__ = ["compiled"]
 KINDS = [1, 7, 130]  # of 333 rows; the last are of three blocks
 
 

@@ -17,7 +17,6 @@ from agents import Policy, Trajectory, build_algorithm, build_policy
 from agents.algorithms.anchors import LESSON, PREFIXES
 from agents.algorithms.batches import Minibatch
 from agents.algorithms.ppo import PPO
-from agents.algorithms.ppo.one_pass import gradient_at_once
 from agents.native import library
 from agents.networks.mlp import MLPEncoder
 from agents.policies.categorical import ILLEGAL
@@ -100,8 +99,8 @@ def at_once(algorithm: PPO, given: Minibatch) -> tuple[Tensor, dict[str, Tensor]
     advantage = given.columns["advantage"]
     if algorithm.config.normalize_advantage:
         advantage = algorithm.standardize(advantage)
-    coefficients = algorithm.entropy_coefficient, algorithm.anchor_coefficient
-    found = gradient_at_once(algorithm.policy, gradient, given, advantage, algorithm.config, *coefficients)
+    by_library = algorithm.at_once(given, given.columns)
+    found = None if by_library is None else by_library(given, advantage)
     return None if found is None else (gradient, found[1])
 
 
