@@ -46,6 +46,9 @@ QUORUM: dict[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": 1_000_00
 DURABLE: dict[str, dict[str, Any]] = {"classic": CLASSIC, "quorum": QUORUM}
 QUEUES_VARIABLE = "WARREN_QUEUES"  # belongs to the broker's URL: the same for all processes of a run
 ONE_WAY_LENGTH = 10_000  # one-way calls that may wait, a service, before the broker refuses more
+WEIGHTS = "weights"  # an event: {"player", "version", "step", "data": safetensors bytes}
+STATUS = "status"  # an event: the learner's figures, several times a second; its last carries the outcome of the run
+EVALUATION = "evaluation"  # an event: the scores that a league's evaluator has measured
 ROLES = ("actor", "learner")  # who consumes tasks; the first part of a task's name says which
 ROLE_TASKS = ("rollout", "learn", "round_failed")  # these go to their role's queue; every other name is a service
 
@@ -117,6 +120,11 @@ class Topology:
     def celery_events(self) -> str:
         """Return Celery's topic exchange of worker and task events, and the first part of the names of its queues."""
         return f"{self.prefix}.events"
+
+    @property
+    def told(self) -> Exchange:
+        """Return that exchange, as Celery declares it."""
+        return Exchange(self.celery_events, "topic")
 
     def event(self, name: str) -> Exchange:
         """Return the fanout exchange of the event `name`."""

@@ -29,6 +29,7 @@ PROGRAMS = {
         "failures": Program("workers.failures", "tell why processes of a run failed, also after its end"),
         "check": Program("envs.check", "try an environment by random play, and tell what a run would trip over"),
         "doctor": Program("workers.doctor", "tell what will go wrong in a run on this machine, with remedies"),
+        "rights": Program("workers.rights", "make a user for each role on RabbitMQ and Redis"),
         "servers": Program("workers.servers", "tell how a run's servers are, control RabbitMQ, install servers"),
     },
     "Use what was trained": {

@@ -145,13 +145,18 @@ def _remove_declared(app: Any, connection: Any, topology: Topology, before_each:
     for queue in [*topology.declared(), *map(topology.service_queue, services), *dead, *later]:
         before_each()
         _quietly(connection, lambda channel, queue=queue: queue(channel).delete())
-    exchanges = [topology.actor, topology.learner, topology.service, topology.dead]
-    events = [topology.event(name) for name in {*event_names(topology), *users}]
-    mailbox = app.control.mailbox
-    control = [mailbox.exchange.name, mailbox.reply_exchange.name, topology.celery_events]
-    for name in [*(exchange.name for exchange in (*exchanges, *events)), *control]:
+    of_users = {topology.event(name).name for name in users}
+    for name in dict.fromkeys([*(exchange.name for exchange in exchanges(app, topology)), *of_users]):
         before_each()
         _quietly(connection, lambda channel, name=name: channel.exchange_delete(name))
+
+
+def exchanges(app: Any, topology: Topology) -> list[Any]:
+    """Return the exchanges of a run: those of tasks and calls, of Warren's own events, and of Celery's."""
+    mailbox = app.control.mailbox
+    events = [topology.event(name) for name in event_names(topology)]
+    tasks = [topology.actor, topology.learner, topology.service, topology.dead]
+    return [*tasks, *events, mailbox.exchange, mailbox.reply_exchange, topology.told]
 
 
 def event_names(topology: Topology) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from kombu.transport.pyamqp import SSLTransport
 
 from tasks import compat
+from tasks.brokers.declaring import Connection
 from warren.errors import ConfigurationError, unknown_name
 
 SCHEME = "amqps"
@@ -43,6 +44,8 @@ def options(given: Mapping[str, Any], host: str) -> dict[str, Any]:
 
 class Transport(SSLTransport):  # type: ignore[misc]
     """kombu's TLS transport, with the options of the URL."""
+
+    Connection = Connection
 
     def establish_connection(self) -> Any:
         """Connect as kombu does. Raises ConfigurationError for an option of the URL that does not exist."""

@@ -3,8 +3,9 @@
 Others take `EventDispatcher`, `Subscription`, `event_handler` and the names of Warren's own events.
 """
 
-from tasks.events.dispatcher import EVALUATION, STATUS, WEIGHTS, EventDispatcher, of_player
+from tasks.events.dispatcher import EventDispatcher, of_player
 from tasks.events.subscription import Subscription
 from tasks.service import event_handler
+from tasks.topology import EVALUATION, STATUS, WEIGHTS
 
 __all__ = ["EVALUATION", "STATUS", "WEIGHTS", "EventDispatcher", "Subscription", "event_handler", "of_player"]

@@ -17,10 +17,6 @@ from warren.errors import BrokerError
 
 logger = get_logger(__name__)
 
-WEIGHTS = "weights"  # {"player", "version", "step", "data": safetensors bytes}
-STATUS = "status"  # the learner's figures, several times a second; its last carries the outcome of the run
-EVALUATION = "evaluation"  # the scores that a league's evaluator has measured
-
 
 def of_player(name: str, player: str) -> str:
     """Return the name of a player's own event `name`: only the newest event of a name waits, so each has its own."""

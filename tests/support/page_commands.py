@@ -217,6 +217,10 @@ TABLE: dict[str, Run | NotRun] = {
     "export WARREN_QUEUES=quorum": NAMED,
     "make horovod && .venv/bin/python -m workers.train learners=2 actors=4 allreduce=horovod": BUILDS,
     "python -m workers.train run=NAME host=box-2": NotRun("it joins a run of another host: tests/integration"),
+    # docs/security.md
+    "export WARREN_PASSWORDS=~/warren-passwords": NAMED,
+    "python -m workers.rights apply": NotRun("tests/integration/test_users_of_roles.py trains with the users it makes"),
+    "python -m workers.rights show actor": Run(says="warren.actor"),
     # docs/services.md
     "python my_script.py": Run("league", says="of the run"),
     "python -m workers.run examples/dqn/dqn.yaml": Run("league", until="run name"),

@@ -344,7 +344,10 @@ UNDOCUMENTED: dict[str, tuple[str, ...]] = {
     "celery.worker.state:task_reserved": ("request",),
     "kombu.pidbox:Mailbox": ("node_cls", "exchange_fmt", "reply_exchange_fmt"),
     "kombu.pidbox:Node": ("handle_message", "dispatch_from_message"),
-    "kombu.transport.pyamqp:SSLTransport": ("establish_connection", "client"),
+    "kombu.transport.pyamqp:Channel": ("exchange_declare", "queue_declare", "queue_bind"),
+    "kombu.transport.pyamqp:Connection": ("userid", "Channel"),
+    "kombu.transport.pyamqp:SSLTransport": ("establish_connection", "client", "Connection"),
+    "kombu.transport.pyamqp:Transport": ("establish_connection", "Connection"),
 }
 DOCUMENTED = {
     *("amqp", "amqp.exceptions", "celery", "celery.app.amqp", "celery.app.control", "celery.app.events"),

@@ -20,6 +20,7 @@ from warren.errors import ConfigurationError
 from workers.servers import Servers
 
 ROOT = Path(__file__).parents[2]
+PASSING_ON = [ROOT / "tasks" / "topology.py", ROOT / "tasks" / "brokers" / "declaring.py"]  # which declares as asked
 PACKAGES = ("warren", "tasks", "workers", "league", "agents", "envs")
 
 
@@ -158,7 +159,7 @@ def test_nothing_else_in_the_tree_names_an_exchange_or_a_queue() -> None:
     assert len(files) > 40
     found = []
     for path in files:
-        if path == ROOT / "tasks" / "topology.py" or path.parent == ROOT / "tasks" / "testing":
+        if path in PASSING_ON or path.parent == ROOT / "tasks" / "testing":
             continue
         source = path.read_text()
         for line, text in constants(path):

@@ -85,6 +85,8 @@ class Role:
     `queue`: template of the routing key whose tasks it consumes. `answers`: it answers remote control while it
     computes. `metrics`: the path at which it serves Prometheus. `device`: the setting of its torch device. `forked`: it
     is forked from a process that has imported its modules.
+
+    `rights`: the name of its rights in tasks/rights.py, by default its own; `served_rights`: where env runners step.
     """
 
     name: str
@@ -110,6 +112,8 @@ class Role:
     metrics: str | None = None
     device: str | None = None
     forked: bool = True
+    rights: str = ""
+    served_rights: str = ""
 
     def module(self, config: RunConfig) -> str | None:
         """Return the module that does the role's work in such a run; None where the run has no such role."""
@@ -118,6 +122,10 @@ class Role:
         if is_served(config):
             found = self.work.get(f"served {kind}", found)
         return found if self.applies(config) else None
+
+    def rights_in(self, config: RunConfig) -> str:
+        """Return the name in tasks/rights.py of its rights in such a run."""
+        return self.served_rights if is_served(config) and self.served_rights else self.rights or self.name
 
     def keeps_folder(self, config: RunConfig) -> bool:
         """Return whether the process of this configuration writes into the run's folder."""
@@ -177,6 +185,7 @@ WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
     queue="actor.{policy}",
     answers=True,
     device="actor_device",
+    served_rights="inference",
 )  # fmt: skip
 GATEWAY = Role(
     "gateway",
@@ -193,6 +202,7 @@ hand, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
     answers=True,
     metrics="/metrics",
     device="actor_device",
+    rights="actor",
 )
 ENV = Role(
     "env",
@@ -231,6 +241,7 @@ in the environment; listens on flower_address and flower_port.""",
     switch="flower_port",
     restart=Restart.optional,
     forked=False,
+    rights="watcher",
 )
 
 ROLES = (LEAGUE, LEARNER, ACTOR, GATEWAY, ENV, EVALUATOR, FLOWER)  # in the order of their starts

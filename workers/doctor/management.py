@@ -34,11 +34,12 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def management_api(broker_url: str, management_url: str) -> Callable[[str], Any]:
-    """Return a function that gets the JSON at a path of the management API, without any proxy.
+def management_api(broker_url: str, management_url: str) -> Callable[..., Any]:
+    """Return a function that gets the JSON at a path of the management API, without any proxy; None where it has none.
 
-    It raises OSError (such as urllib.error.HTTPError), and ValueError for an answer that is not JSON. Over https the
-    certificate is checked by the broker URL's `ssl_ca_certs`, or the system's authorities.
+    It takes the path, a method (GET) and a body to be sent as JSON. It raises OSError (such as urllib.error.HTTPError),
+    and ValueError for an answer that is not JSON. Over https the certificate is checked by the broker URL's
+    `ssl_ca_certs`, or the system's authorities.
     """
     parts = urlsplit(broker_url.partition(";")[0])
     base = management_url.rstrip("/")
@@ -50,12 +51,15 @@ def management_api(broker_url: str, management_url: str) -> Callable[[str], Any]
     login = f"{unquote(parts.username or 'guest')}:{unquote(parts.password or 'guest')}"
     headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
 
-    def get(path: str) -> Any:
-        request = urllib.request.Request(f"{base}/api/{path}", headers=headers)
+    def ask(path: str, method: str = "GET", body: Any = None) -> Any:
+        sent = None if body is None else json.dumps(body).encode()
+        kinds = {} if sent is None else {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{base}/api/{path}", data=sent, headers={**headers, **kinds}, method=method)
         with opener.open(request, timeout=MANAGEMENT_TIMEOUT) as answer:
-            return json.load(answer)
+            told = answer.read()
+        return json.loads(told) if told else None
 
-    return get
+    return ask
 
 
 def with_management(facts: BrokerFacts, broker_url: str, management_url: str | None = None) -> BrokerFacts:

@@ -24,6 +24,7 @@ from workers.launch.hosts.scaling import Scaling
 from workers.launch.monitor import Context, Monitor
 from workers.launch.processes.failure_log import Entry, FailureLog
 from workers.launch.processes.interrupts import KILLED, Interrupts
+from workers.launch.processes.logins import Logins
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import RunSpec
 from workers.launch.watching.host_metrics import HostMetrics
@@ -72,9 +73,10 @@ class HostRun:
             self._metrics = HostMetrics(folder.path, app, topology)
             environment |= self._metrics.environment
         self.failures = FailureLog(folder.path, say)
+        self.logins = Logins(spec.run, found)
         self.supervisor = Supervisor(
             folder.path, environment, spec.restarts, say, self.watch.excuses, lambda: bool(self.watch.away()), forks,
-            self.failures,
+            self.failures, self.logins,
         )  # fmt: skip
         interrupts.install(self.supervisor.processes)
         context = Context(
@@ -121,6 +123,7 @@ class HostRun:
         return outcome
 
     def _begin(self) -> None:
+        self.logins.check(self.spec.processes, self.spec.servers)
         self.monitor.begin()
         self.place.admit()
         self._start_phase(0)

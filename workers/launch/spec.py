@@ -24,7 +24,8 @@ class ProcessSpec:
     of the process. `phase`: 0 starts at once, 1 when all services of all hosts are served; the run is over when all
     processes of phase 1, on any host, are done. `stop_order`: processes of 0 are stopped first. `setting`: the setting
     that holds their number, if that may be changed while the run lasts. `forked`: it may be forked from a process that
-    has imported most roles' modules (workers/servers/fork_server.py). `longest`: s of grace at most, where an update
+    has imported most roles' modules (workers/servers/fork_server.py). `rights`: the role of its user on the servers
+    (tasks/rights.py); "" where it has the launcher's. `longest`: s of grace at most, where an update
     takes longer than `grace`. `answers`: it answers remote control.
     """
 
@@ -45,6 +46,7 @@ class ProcessSpec:
     num: int | None = None  # processes of this kind in the whole run; default: those of `ranks`
     forked: bool = False
     answers: bool = False
+    rights: str = ""
 
     def name(self, rank: int) -> str:
         """Return the name of the process and of its log."""

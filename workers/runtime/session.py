@@ -6,15 +6,20 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+from amqp.exceptions import NotFound
+from celery.utils.log import get_logger
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from league.models.pool import CACHE_BYTES, Pool
+from tasks.admin.cleanup import exchanges
 from tasks.app import REDELIVER_AFTER, create_app
 from tasks.events import EventDispatcher
+from tasks.rights import role_of
 from tasks.topology import Topology
 from tasks.worker.celery_worker import make_worker, run_worker
 from tasks.worker.task_events import given_rate
@@ -24,8 +29,11 @@ from workers.runtime import lease
 from workers.runtime.lease import Lease
 from workers.runtime.segment_ledger import Ledger
 
+logger = get_logger(__name__)
+
 EVENT_RATE = 0.01  # of service calls: events of each would cost more than half of their speed
 HELD = 2.0  # times round_timeout that an actor may hold a rollout before a Redis broker hands it to another
+LOOK_EVERY, SAY_EVERY = 0.2, 60.0  # s between looks for what others declare, and between lines about it
 PLAYER = "main"  # the one player of a run without a league
 
 
@@ -72,10 +80,17 @@ class Session:
         return Lease(self.leases, self.topology.key_prefix, work)
 
     def declare(self) -> None:
-        """Declare the topology's queues with their exchanges; harmless where they exist."""
-        with self.app.connection_for_write() as connection, connection.channel() as channel:
-            for queue in self.topology.declared():
-                queue(channel).declare()
+        """Declare the topology's queues with their exchanges; harmless where they exist.
+
+        A user with the rights of one role declares the exchanges that others are to find, too, or else waits for those
+        who may.
+        """
+        with self.app.connection_for_write() as connection:
+            entities = self.topology.declared()
+            if role_of(connection.userid) is not None:
+                entities += exchanges(self.app, self.topology)
+            for entity in entities:
+                _declare(connection, entity)
 
     def work(
         self, name: str, queue: Any, on_ready: Callable[[], None], on_stopping: Callable[[], None], held: int = 1
@@ -87,6 +102,21 @@ class Session:
         """
         worker = make_worker(self.app, name, [queue.name], log_level=self.config.log_level, prefetch_multiplier=held)
         return run_worker(worker, on_ready, on_stopping)
+
+
+def _declare(connection: Any, entity: Any) -> None:
+    """Declare a queue or an exchange; one that this user may not declare is waited for."""
+    say_at = 0.0
+    while True:
+        try:
+            with connection.channel() as channel:
+                entity(channel).declare()
+                return
+        except NotFound:
+            if time.monotonic() >= say_at:
+                logger.warning("waiting for the run's learner, or its launcher, to declare %s", entity.name)
+                say_at = time.monotonic() + SAY_EVERY
+        time.sleep(LOOK_EVERY)
 
 
 def watched(config: Config) -> bool:

@@ -104,4 +104,5 @@ def _spec(config: Config, folder: Path, role: Role, ranks: range, *overrides: st
         num=None if scaled is None else hosts.total(config, scaled),
         forked=role.forked and may_fork(config),
         answers=role.answers,
+        rights=role.rights_in(config),
     )

@@ -16,6 +16,7 @@ from workers.config.roles import Done
 from workers.launch.processes.deaths import MOST_WAIT, Action, Death, History, decide
 from workers.launch.processes.failure import Failure, failure_in, failure_of
 from workers.launch.processes.failure_log import Entry, FailureLog
+from workers.launch.processes.logins import Logins
 from workers.launch.spec import GRACE, ProcessSpec
 from workers.servers.forks import Forks
 from workers.servers.process import Child, explain_status
@@ -72,10 +73,11 @@ class Supervisor:
         away: Callable[[], bool] = lambda: False,
         forks: Forks | None = None,
         failures: FailureLog | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self._failures = failures or FailureLog(folder, say)
         self._folder, self._environment, self._restarts, self._say = folder, environment, restarts, say
-        self._excused, self._away, self._forks = excused, away, forks
+        self._excused, self._away, self._forks, self._logins = excused, away, forks, logins
         self.children: list[Managed] = []
 
     def start(self, spec: ProcessSpec, rank: int) -> Managed:
@@ -183,6 +185,8 @@ class Supervisor:
         numbers = {"WARREN_RANK": str(managed.rank), "WARREN_NUM": str(spec.num or len(spec.ranks))}
         numbers[staying.VARIABLE] = "no"  # the launcher restarts processes itself
         environment: Mapping[str, str] = {**os.environ, **self._environment, **numbers, **spec.environment}
+        if self._logins is not None:
+            environment = self._logins.of(spec, environment)
         forks = self._forks if spec.forked else None
         managed.child = Child(managed.name, spec.line(managed.rank), managed.log, environment, managed.grace, forks)
         managed.started_at, managed.retry_at, managed.ended_at = time.monotonic(), 0.0, 0.0

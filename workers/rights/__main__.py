@@ -1,0 +1,142 @@
+"""`python -m workers.rights`: a user for each role on RabbitMQ and Redis, with no more rights than the role needs.
+
+python -m workers.rights apply                   # make warren.actor, warren.learner, ... for all runs, or change them
+python -m workers.rights --run NAME apply        # warren.NAME.actor, ...: for that run alone
+python -m workers.rights show                    # what each role may do
+python -m workers.rights definitions             # for RabbitMQ to import, with hashes in the place of passwords
+python -m workers.rights acl                     # for Redis's ACL file or redis.conf, likewise
+python -m workers.rights env actor               # eval "$(...)" in the shell of a role that is started by hand
+python -m workers.rights remove                  # delete the users
+
+The servers are those of --broker-url and --redis-url, or of WARREN_BROKER_URL and WARREN_REDIS_URL, with the login of
+an administrator. Passwords are kept in the file --passwords, or WARREN_PASSWORDS, which only its owner may read; one is
+that of WARREN_PASSWORD_ACTOR (and so on) where that is given, else random. A launcher with WARREN_PASSWORDS in its
+environment hands each process the login of its own role alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from kombu import Connection
+
+from tasks import rights
+from warren.errors import ConfigurationError
+from workers.config.command_line import guarded, urls_from_environment
+from workers.doctor.management import default_management_url
+from workers.doctor.rabbitmqctl import CONTROL_TIMEOUT
+from workers.rights import accounts, keys, on_rabbitmq, on_redis
+from workers.servers import check_broker, kind_of
+
+VERBS = ("apply", "show", "definitions", "acl", "env", "remove")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the command line asks and return exit status 0. Raises ConfigurationError, BrokerError."""
+    if options.verb == "show":
+        show(options.run, options.role)
+        return 0
+    path = options.passwords or os.environ.get(accounts.VARIABLE)
+    if not path:
+        raise ConfigurationError(f"--passwords: not given, nor {accounts.VARIABLE}; name a file for the passwords")
+    if options.verb in ("definitions", "acl"):
+        found = accounts.kept(Path(path), options.run)
+        if options.verb == "acl":
+            print("\n".join(on_redis.lines(found)))
+        else:
+            print(json.dumps(on_rabbitmq.definitions(found, options.vhost), indent=2))
+        return 0
+    urls_from_environment(options)
+    if not (options.broker_url and options.redis_url):
+        raise ConfigurationError("--broker-url and --redis-url: not given, nor WARREN_BROKER_URL and WARREN_REDIS_URL")
+    if kind_of(options.broker_url) != "rabbitmq":
+        raise ConfigurationError("--broker-url: a Redis broker has no rights of roles; use RabbitMQ")
+    if options.verb == "env":
+        return environment(accounts.read(Path(path)), options)
+    return change(Path(path), options)
+
+
+def change(path: Path, options: argparse.Namespace) -> int:
+    """Make or delete the users on both servers; return 0. Raises BrokerError."""
+    check_broker(options.broker_url)
+    broker = _broker(options)
+    if options.verb == "remove":
+        users = [rights.user_name(role, options.run) for role in rights.TABLE]
+        broker.remove(users)
+        on_redis.remove(options.redis_url, users)
+        print(f"deleted {len(users)} users")
+        return 0
+    found = accounts.kept(path, options.run)
+    broker.apply(on_rabbitmq.definitions(found, Connection(options.broker_url).virtual_host or "/"))
+    note = on_redis.apply(options.redis_url, found)
+    print(f"{', '.join(found.passwords)}; passwords in {path}")
+    if note:
+        print(f"note: {note}")
+    return 0
+
+
+def environment(found: accounts.Accounts, options: argparse.Namespace) -> int:
+    """Print the shell's `export` of a role's URLs, password included; return 0. Raises ConfigurationError."""
+    if options.role is None:
+        raise ConfigurationError("env: name the role, too")
+    urls = found.environment(options.role, options.run or "", options.broker_url, options.redis_url)
+    for name, value in urls.items():
+        print(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
+def show(run_name: str | None, role: str | None) -> None:
+    """Print the rights of a role, or of all. Raises UnknownName."""
+    if role is not None:
+        rights.user_name(role)
+    for name in rights.TABLE if role is None else (role,):
+        print(rights.user_name(name, run_name))
+        for kind, pattern in rights.TABLE[name].patterns(run_name).items():
+            print(f"  RabbitMQ {kind:9} {pattern}")
+        print(f"  Redis {' '.join(keys.TABLE[name].rules(run_name))}")
+
+
+def _broker(options: argparse.Namespace) -> on_rabbitmq.ByControl | on_rabbitmq.ByManagement:
+    if options.rabbitmqctl:
+        words = shlex.split(options.rabbitmqctl)
+
+        def control(more: list[str], told: str) -> tuple[int, str]:
+            done: Any = subprocess.run(
+                [*words, *more], input=told, capture_output=True, text=True, timeout=CONTROL_TIMEOUT, check=False
+            )
+            return done.returncode, done.stderr or done.stdout
+
+        return on_rabbitmq.ByControl(control)
+    url = options.management_url or default_management_url(options.broker_url)
+    if url is None:
+        raise ConfigurationError("--management-url: not given, for a broker with TLS; give https://HOST:15671")
+    return on_rabbitmq.ByManagement(options.broker_url, url)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.rights", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--run", metavar="NAME", help="of one run alone (default: of all)")
+    parser.add_argument("--passwords", metavar="FILE", help="default: WARREN_PASSWORDS")
+    parser.add_argument("--broker-url")
+    parser.add_argument("--redis-url")
+    parser.add_argument("--management-url", metavar="URL", help="of RabbitMQ (default: port 15672 of its host)")
+    parser.add_argument("--rabbitmqctl", metavar="COMMAND", help='in its place, e.g. "docker exec -i NAME rabbitmqctl"')
+    parser.add_argument("--vhost", default="/", help="virtual host, for `definitions`")
+    parser.add_argument("verb", choices=VERBS)
+    parser.add_argument("role", nargs="?", metavar="ROLE", help=f"for env and show: {', '.join(rights.TABLE)}")
+    options = parser.parse_args(argv)
+    return guarded(lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""The rights of each role on Redis: the keys that it may read and write, behind those of its run, and the commands.
+
+In a pattern `*` stands for any text. What a role needs beyond this ends its work with Redis's NOPERM, and
+tests/integration/test_users_of_roles.py trains with all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.topology import Topology, key_prefix
+from workers.config import roles
+
+# No role lists or flushes a database, loads functions for others, or sees other clients. INFO tells the memory that is
+# left. Without SCAN nobody finds the claim of a message that he was not sent.
+COMMANDS = "+@all -@admin -@dangerous +info -scan -randomkey -dbsize -function -script|flush -script|kill -pubsub"
+OF_LAUNCHERS = "+@all -@admin -@dangerous +info +scan"
+
+READ_BY_ALL = (
+    *("settings", "card", "facts*", "ending", "leader", "host*", "lease:*", "services", "delays", "event:*"),
+    *("shared", "reader:*", *roles.counts()),
+)
+# Leases are found by their index; messages over 1 MiB, results, and how often a call was begun.
+WRITTEN_BY_ALL = ("leases", "events", "claim*", "begun:*", "celery-task-meta-*", "celery-taskset-meta-*")
+OF_ACTORS = ("lease:actor-*", "lease:gateway-*", "ledger:*", "pool:", "pool:used", "pool:wanted", "replays")
+
+
+@dataclass(frozen=True)
+class KeyRights:
+    """Patterns of keys, behind the run's prefix: those that a role reads and writes, and those that it reads."""
+
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    commands: str = COMMANDS
+
+    def rules(self, run: str | None) -> list[str]:
+        """Return Redis's ACL rules, but for the password, for `run`, or for every run."""
+        prefix = key_prefix("*" if run is None else Topology(run).run)
+        closed = f"closed-{prefix}"  # says that a run has ended, when all below its prefix is gone
+        writes = [f"~{prefix}{name}" for name in (*self.writes, *WRITTEN_BY_ALL)]
+        reads = [f"%R~{prefix}{name}" for name in (*self.reads, *READ_BY_ALL)]
+        ending = f"~{closed}" if self in (TABLE["launcher"], TABLE["learner"], TABLE["league"]) else f"%R~{closed}"
+        return [*writes, *reads, ending, f"&{prefix}*", *self.commands.split()]
+
+
+TABLE = {
+    "actor": KeyRights((*OF_ACTORS, "gateway:*"), ("pool:*", "league:*")),
+    "inference": KeyRights((*OF_ACTORS, "services", "groups*"), ("pool:*", "league:*")),
+    "env": KeyRights(("lease:env-*",), ("pool:*", "league:*")),
+    "learner": KeyRights(
+        (
+            *("lease:learner*", "ledger:*", "pool:*", "turns", "ranks:*", "ending", "facts*", "settings"),
+            *("shared", "reader:*", "event:*"),
+        ),
+        ("league:*",),
+    ),
+    "league": KeyRights(("lease:league-*", "league:*", "pool:*", "replays", "services", "settings"), ("ledger:*",)),
+    "evaluator": KeyRights(("lease:evaluator-*", "league:*", "pool:", "pool:used", "pool:wanted", "replays"), ("*",)),
+    "watcher": KeyRights(("lease:flower*",), ("*",)),
+    "launcher": KeyRights(("*",), commands=OF_LAUNCHERS),
+}

@@ -1,0 +1,93 @@
+"""The users of roles on RabbitMQ, as definitions that it imports: by its management API, or by rabbitmqctl."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import urllib.error
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from tasks import rights
+from warren.errors import BrokerError
+from workers.doctor.management import management_api
+from workers.rights.accounts import Accounts
+
+# Is given the words of a command of rabbitmqctl and its standard input; returns exit status and what it printed.
+Control = Callable[[list[str], str], tuple[int, str]]
+
+
+def definitions(accounts: Accounts, vhost: str) -> dict[str, Any]:
+    """Return users and permissions as RabbitMQ imports them, with hashes in the place of passwords."""
+    users, permissions = [], []
+    for user, password in accounts.passwords.items():
+        found = rights.role_of(user)
+        assert found is not None, user
+        role, run = found
+        users.append({"name": user, "tags": "", **_hashed(password)})
+        permissions.append({"user": user, "vhost": vhost, **rights.TABLE[role].patterns(run)})
+    return {"users": users, "permissions": permissions}
+
+
+def _hashed(password: str) -> dict[str, str]:
+    salt = secrets.token_bytes(4)
+    digest = hashlib.sha256(salt + password.encode()).digest()
+    return {
+        "password_hash": base64.b64encode(salt + digest).decode(),
+        "hashing_algorithm": "rabbit_password_hashing_sha256",
+    }
+
+
+class ByManagement:
+    """The management API of a broker, as its URL's user, who has to be an administrator."""
+
+    def __init__(self, broker_url: str, management_url: str) -> None:
+        self._ask, self._url = management_api(broker_url, management_url), management_url
+
+    def apply(self, wanted: dict[str, Any]) -> None:
+        """Make the users, or change them. Raises BrokerError."""
+        self._try("definitions", "POST", wanted)
+
+    def remove(self, users: list[str]) -> None:
+        """Delete users; those that do not exist are passed over. Raises BrokerError."""
+        for user in users:
+            self._try(f"users/{quote(user, safe='')}", "DELETE", None, 404)
+
+    def _try(self, path: str, method: str, body: Any, passed_over: int = 0) -> None:
+        try:
+            self._ask(path, method, body)
+        except urllib.error.HTTPError as error:
+            if error.code == passed_over:
+                return
+            refuses = "refuses this user, who needs the tag administrator: rabbitmqctl set_user_tags USER administrator"
+            why = refuses if error.code in (401, 403) else f"answers {error.code}"
+            raise BrokerError(f"RabbitMQ's management API at {self._url} {why}") from None
+        except (OSError, ValueError):
+            raise BrokerError(
+                f"RabbitMQ's management API does not answer at {self._url}; give its --management-url, or "
+                "--rabbitmqctl COMMAND, or load the definitions that `python -m workers.rights definitions` prints"
+            ) from None
+
+
+class ByControl:
+    """rabbitmqctl."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def apply(self, wanted: dict[str, Any]) -> None:
+        """Make the users, or change them. Raises BrokerError."""
+        self._try(["import_definitions"], json.dumps(wanted))
+
+    def remove(self, users: list[str]) -> None:
+        """Delete users; those that do not exist are passed over. Raises BrokerError."""
+        for user in users:
+            self._try(["delete_user", user], "", "no_such_user")
+
+    def _try(self, words: list[str], told: str, passed_over: str = "") -> None:
+        status, said = self._control(words, told)
+        if status and not (passed_over and passed_over in said):
+            raise BrokerError(f"rabbitmqctl {words[0]} ended with status {status}: {said.strip() or 'it said nothing'}")

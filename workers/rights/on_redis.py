@@ -1,0 +1,66 @@
+"""The users of roles on Redis, as the lines of an ACL file, and as commands."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import redis
+
+from tasks import rights
+from warren import redis_client
+from warren.errors import BrokerError
+from workers.rights.accounts import Accounts
+from workers.rights.keys import TABLE
+from workers.servers.checks import check_redis, redact
+
+OLDEST = 7  # which first tells reading from writing
+
+
+def acl(accounts: Accounts) -> dict[str, list[str]]:
+    """Return user -> the rules of Redis's ACL, with hashes in the place of passwords."""
+    found = {}
+    for user, password in accounts.passwords.items():
+        known = rights.role_of(user)
+        assert known is not None, user
+        role, run = known
+        found[user] = ["reset", "on", f"#{hashlib.sha256(password.encode()).hexdigest()}", *TABLE[role].rules(run)]
+    return found
+
+
+def lines(accounts: Accounts) -> list[str]:
+    """Return the lines for an ACL file, or for redis.conf."""
+    return [f"user {user} {' '.join(rules)}" for user, rules in acl(accounts).items()]
+
+
+def apply(redis_url: str, accounts: Accounts) -> str:
+    """Make the users, or change them; return what a person should know of it, or "". Raises BrokerError."""
+    version = check_redis(redis_url)
+    if version.startswith("Redis") and int(version.split()[-1].split(".")[0]) < OLDEST:
+        raise BrokerError(f"Redis {redact(redis_url)} is {version}; users of roles need Redis {OLDEST}, or a Valkey")
+    with redis_client.connect(redis_url) as client:
+        for user, rules in acl(accounts).items():
+            _try(client, redis_url, "ACL", "SETUSER", user, *rules)
+        try:
+            client.execute_command("ACL", "SAVE")
+        except redis.ResponseError:  # there is no such file
+            return "Redis forgets its users at its next start: write the lines of `acl` into its redis.conf"
+    return ""
+
+
+def remove(redis_url: str, users: list[str]) -> None:
+    """Delete users; those that do not exist are passed over. Raises BrokerError."""
+    check_redis(redis_url)
+    with redis_client.connect(redis_url) as client:
+        _try(client, redis_url, "ACL", "DELUSER", *users)
+
+
+def _try(client: Any, redis_url: str, *command: str) -> None:
+    try:
+        client.execute_command(*command)
+    except redis.exceptions.NoPermissionError:
+        raise BrokerError(
+            f"Redis {redact(redis_url)} does not let this user make others; give the URL of its administrator"
+        ) from None
+    except redis.ResponseError as error:
+        raise BrokerError(f"Redis {redact(redis_url)} refuses a rule: {error}") from None
