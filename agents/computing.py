@@ -46,7 +46,7 @@ def problems_of_perceptrons(choice: str, here: bool) -> Iterator[str]:
         yield f"perceptrons={choice!r} is not a choice; use {', '.join(CHOICES[:-1])} or {CHOICES[-1]}"
     elif choice == "native" and here and (why := lacking()) is not None:
         yield (
-            f"perceptrons='native' needs a C compiler: {why}; install one (apt-get install gcc), name it by the "
+            f"perceptrons='native' needs compiled C: {why}; install a compiler (apt-get install gcc), name it by the "
             "environment variable CC, or set perceptrons=auto"
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from agents.native.perceptron import A_THREAD, EXPONENTIAL, LIKELIEST, UNIFORM, 
 from agents.operators.blocks import HIDDEN_LAYERS, MLP
 from agents.policies import Policy
 from agents.policies.segment import Segment
+from warren import compiled
 
 LARGEST_ERROR = 1e-6  # beside the largest number of the same kind
 OBSERVATIONS = Box(-5, 5, (5,), np.float32)
@@ -165,13 +165,13 @@ def test_code_for_any_processor_computes_the_same(tmp_path: Path, monkeypatch: p
     module, x = random_module(2)
     fast = module(x)
     monkeypatch.setenv("WARREN_CACHE", str(tmp_path))
-    monkeypatch.setattr(library, "MACHINE", ((),))
-    library._loaded.cache_clear()
+    monkeypatch.setattr(compiled, "MACHINE", ((),))
+    library.COMPILED.forget()
     try:
         slow = module(x)
         assert len(list(tmp_path.glob("native/*.so"))) == 1
     finally:
-        library._loaded.cache_clear()
+        library.COMPILED.forget()
     assert error(slow.detach(), fast.detach().double()) < LARGEST_ERROR
 
 
@@ -186,8 +186,8 @@ def test_without_a_compiler_torch_computes_and_the_reason_is_told(
         monkeypatch.setenv("CC", compiler)  # it is there, and fails
     else:
         monkeypatch.delenv("CC", raising=False)
-        monkeypatch.setattr(library, "COMPILERS", ())
-    library._loaded.cache_clear()
+        monkeypatch.setattr(compiled, "COMPILERS", ())
+    library.COMPILED.forget()
     try:
         assert error(module(x).detach(), fast.detach().double()) < LARGEST_ERROR
         line = computing.slower("auto")
@@ -195,15 +195,7 @@ def test_without_a_compiler_torch_computes_and_the_reason_is_told(
         assert [*computing.problems_of_perceptrons("native", here=True)]
         assert not [*computing.problems_of_perceptrons("native", here=False)]
     finally:
-        library._loaded.cache_clear()
-
-
-def test_the_variable_cc_may_hold_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "true  -m64")
-    assert library._compiler() == [shutil.which("true"), "-m64"]
-    monkeypatch.setenv("CC", " ")
-    with pytest.raises(library._Unbuilt, match="no C compiler"):
-        library._compiler()
+        library.COMPILED.forget()
 
 
 # Steps: logits, draw, log-probability and value at once.

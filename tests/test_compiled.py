@@ -1,0 +1,95 @@
+"""Libraries compiled at the first use: built once, again where they are cut off, and none of another user's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from warren import compiled
+from warren.compiled import Compiled, Unbuilt
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if not any(map(shutil.which, compiled.COMPILERS)):
+        pytest.skip("no C compiler")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("WARREN_CACHE", str(tmp_path / "cache"))
+    source = tmp_path / "seven.c"
+    source.write_text("double seven(void) { return 7; }\n")
+    return source
+
+
+def seven(source: Path) -> Compiled:
+    return Compiled(source, {"seven": ctypes.c_double})
+
+
+def built(source: Path) -> Path:
+    loaded = seven(source).library()
+    assert loaded is not None and loaded.seven() == 7
+    (file,) = (source.parent / "cache" / "native").glob("*.so")
+    return file
+
+
+def test_a_library_is_built_once(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = built(source).stat()
+    monkeypatch.setenv("CC", "false")  # nothing is compiled any more
+    assert built(source).stat() == before
+    source.write_text("double seven(void) { return 7.5; }\n")
+    other = seven(source)
+    assert other.library() is None
+    assert "false could not compile seven.c" in str(other.lacking())
+
+
+def cut_off(file: Path) -> None:
+    with file.open("r+b") as part:
+        part.truncate(file.stat().st_size // 2)
+
+
+def of_another_machine(file: Path) -> None:
+    file.write_bytes(b"no library")
+    compiled._sum_of(file).write_text(compiled._sha256(file))
+
+
+@pytest.mark.parametrize("harm", [cut_off, of_another_machine, lambda file: compiled._sum_of(file).unlink()])
+def test_a_library_that_cannot_be_loaded_is_built_again(source: Path, harm: Callable[[Path], None]) -> None:
+    file = seven(source)._built()  # a path that was loaded is not looked at again by this process
+    whole = file.stat().st_size
+    harm(file)
+    assert built(source).stat().st_size == whole
+    assert compiled._whole(file)
+
+
+def test_what_is_built_again_and_cannot_be_loaded_is_said(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = source.parent / "cc"
+    writes.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho nothing >"$2"\n')
+    writes.chmod(0o755)
+    monkeypatch.setenv("CC", str(writes))
+    one = seven(source)
+    assert one.library() is None
+    assert "OSError" in str(one.lacking())
+
+
+@pytest.mark.parametrize("which", [".so", ".sha256"])
+def test_a_library_of_another_user_is_not_loaded(source: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = built(source).with_suffix(which)
+    if os.getuid() == 0:
+        os.chown(file, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    one = seven(source)
+    assert one.library() is None
+    assert "belongs to user" in str(one.lacking()) and "WARREN_CACHE" in str(one.lacking())
+
+
+def test_the_variable_cc_may_hold_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "true  -m64")
+    assert compiled.compiler() == [shutil.which("true"), "-m64"]
+    monkeypatch.setenv("CC", " ")
+    with pytest.raises(Unbuilt, match="no C compiler"):
+        compiled.compiler()

@@ -1,0 +1,136 @@
+"""C compiled on this machine at the first use: one library for each processor and source, kept in the cache folder."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from warren.wheels import cache_folder
+
+COMPILERS = ("cc", "gcc", "clang")  # the first that there is; the variable CC names another
+ALWAYS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
+MACHINE = (("-march=native",), ("-mcpu=native",), ())  # this processor's instructions, as compilers name them
+LONGEST = 120  # s that a compiler gets
+
+
+class Unbuilt(Exception):
+    """Raised with the reason, a clause."""
+
+
+class Compiled:
+    """The library of one source: built once, by the first of all processes that asks; none where that fails."""
+
+    def __init__(self, source: Path, returned: Mapping[str, Any]) -> None:
+        """Take `returned`, the C type that each function returns, or None, by name."""
+        self.source, self._returned = source, returned
+        self._found: tuple[ctypes.CDLL | None, str | None] | None = None
+
+    def library(self) -> ctypes.CDLL | None:
+        """Return the library; None where there is none."""
+        return self._loaded()[0]
+
+    def lacking(self) -> str | None:
+        """Return why there is no library, a clause; None where there is one."""
+        return self._loaded()[1]
+
+    def forget(self) -> None:
+        """Look for the library anew at the next call."""
+        self._found = None
+
+    def _loaded(self) -> tuple[ctypes.CDLL | None, str | None]:
+        if self._found is None:
+            try:
+                self._found = self._load(), None
+            except Unbuilt as why:
+                self._found = None, str(why)
+            except OSError as error:  # a folder that cannot be written
+                self._found = None, f"{type(error).__name__}: {error}"
+        return self._found
+
+    def _load(self) -> ctypes.CDLL:
+        try:
+            loaded = ctypes.CDLL(str(self._built()))
+        except OSError:  # of another machine
+            loaded = ctypes.CDLL(str(self._built(anew=True)))
+        for name, kind in self._returned.items():
+            getattr(loaded, name).restype = kind
+        return loaded
+
+    def _built(self, anew: bool = False) -> Path:
+        folder = cache_folder() / "native"
+        file = folder / f"{self._identity()}.so"
+        if not anew and _whole(file):
+            return file
+        command = compiler()
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # a run's processes start together: one compiles, the others wait
+            if anew or not _whole(file):
+                self._compile(command, file)
+        return file
+
+    def _identity(self) -> str:
+        """Return what tells libraries apart: the source, how it is compiled, and the processor's instructions."""
+        known = Path("/proc/cpuinfo")
+        lines = known.read_text(errors="replace").splitlines() if known.exists() else []
+        features = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+        parts = ALWAYS, MACHINE, platform.system(), platform.machine(), features or platform.processor()
+        return hashlib.sha256(self.source.read_bytes() + repr(parts).encode()).hexdigest()[:24]
+
+    def _compile(self, command: list[str], file: Path) -> None:
+        part = file.with_name(f"{file.stem}.{os.getpid()}.part")
+        said = ""
+        for machine in MACHINE:
+            whole = [*command, *ALWAYS, *machine, str(self.source), "-o", str(part), "-lm"]
+            try:
+                done = subprocess.run(whole, capture_output=True, text=True, errors="replace", timeout=LONGEST)
+            except subprocess.TimeoutExpired:
+                said = f"took more than {LONGEST} s"
+                break
+            if done.returncode == 0:
+                _sum_of(file).write_text(_sha256(part))
+                part.replace(file)
+                return
+            said = next((line for line in done.stderr.splitlines() if "error" in line), "failed").strip()
+        part.unlink(missing_ok=True)
+        raise Unbuilt(f"{' '.join(command)} could not compile {self.source.name}: {said}")
+
+
+def compiler() -> list[str]:
+    """Return the C compiler and its options. Raises Unbuilt where there is none."""
+    names = [os.environ["CC"]] if os.environ.get("CC") else COMPILERS
+    for name in names:
+        for words in ([name], name.split()):  # CC may hold options as well: "ccache gcc", "gcc -m64"
+            if words and (found := shutil.which(words[0])):
+                return [found, *words[1:]]
+    raise Unbuilt(f"there is no C compiler ({', '.join(names)})")
+
+
+def _whole(file: Path) -> bool:
+    """Tell whether the library is there, not cut off as it was written. Raises Unbuilt for that of another user."""
+    sums = _sum_of(file)
+    if not file.exists() or not sums.exists():
+        return False
+    for one in (file, sums):
+        if (owner := one.stat().st_uid) != os.getuid():
+            raise Unbuilt(
+                f"{one} belongs to user {owner}, not to {os.getuid()}, who would run its code; delete it, or give "
+                "WARREN_CACHE a folder of your own"
+            )
+    return sums.read_text() == _sha256(file)
+
+
+def _sum_of(file: Path) -> Path:
+    return file.with_suffix(".sha256")
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
