@@ -124,6 +124,9 @@ def retry_redis(backend: Any, retry: Any) -> None:
     It misses no result that is stored while its connection is broken.
     """
     backend.connparams["retry"] = retry
+    if "ssl_check_hostname" in backend.connparams:  # the URL's text
+        checked = str(backend.connparams["ssl_check_hostname"]).lower() not in ("false", "no", "0")
+        backend.connparams["ssl_check_hostname"] = checked
     backend._get_client = lambda: _ResultClient
     mine = backend.result_consumer
     backend.result_consumer = _ResultConsumer(

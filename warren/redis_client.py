@@ -1,6 +1,9 @@
 """Clients of Redis from a URL, in every form that Warren takes. Every package makes its clients here.
 
-redis://[user:password@]host:port/db                  rediss:// over TLS
+redis://[user:password@]host:port/db
+rediss://[user:password@]host:port/db?ssl_ca_certs=ca.pem
+    over TLS: the certificate has to name the host and be signed by the system's authorities, or those in the file.
+    Also ssl_certfile and ssl_keyfile (of the client), ssl_check_hostname=false, ssl_cert_reqs=none
 unix:///path?db=0                                     or, as Celery writes it, redis+socket:///path?virtual_host=0
 sentinel://[user:password@]host:port,host:port/SERVICE/db
     the master that sentinels at these addresses know as SERVICE: when another takes over, clients follow it. User and
@@ -23,13 +26,16 @@ from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, unknown_name
 
 SENTINEL_PORT = 26379
 SENTINEL_ANSWERS = 2.0  # s; a sentinel that takes longer is skipped
 CONNECTS_WITHIN = 5.0  # s; a machine that is gone does not refuse connections, it is silent
 FORM = "sentinel://[user:password@]host:port,host:port/SERVICE/db"
 SCHEMES = ("sentinel://", "redis+sentinel://")
+
+TLS = "rediss://"
+TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
 
 _URL = re.compile(
     r"(?:redis\+)?sentinel://(?:(?P<user>[^:@/]*)(?::(?P<password>[^@/]*))?@)?"
@@ -169,7 +175,24 @@ def _noticing() -> dict[str, Any]:
     return {"socket_keepalive": True, "socket_keepalive_options": known}
 
 
+def complete(url: str) -> str:
+    """Return a URL with what Celery asks for: over TLS it says whether the server's certificate is checked; it is.
+
+    Raises ConfigurationError for an option of TLS that does not exist.
+    """
+    if not url.startswith(TLS):
+        return url
+    options = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
+    wrong = [name for name in options if name.startswith("ssl_") and name not in TLS_OPTIONS]
+    if wrong:
+        raise ConfigurationError([unknown_name("option of the Redis URL", name, TLS_OPTIONS) for name in wrong])
+    if "ssl_cert_reqs" in options:
+        return url
+    return f"{url}{'&' if options else '?'}ssl_cert_reqs=required"
+
+
 def _plain(url: str) -> str:
+    url = complete(url)
     if url.startswith("redis+socket://"):
         return url.replace("redis+socket://", "unix://", 1).replace("virtual_host=", "db=", 1)
     return url

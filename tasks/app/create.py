@@ -74,7 +74,8 @@ def create_app(
     )
     serializer = codec.register(claims)
     own = {"control": RunControl, "events": RunEvents, "amqp": RunAMQP, "task_cls": Task}
-    app = RunApp("warren", broker=broker_url, backend=redis_url, set_as_current=True, **own)
+    urls = {"broker": redis_client.complete(broker_url), "backend": redis_client.complete(redis_url)}
+    app = RunApp("warren", **urls, set_as_current=True, **own)
     app.conf.update(_settings(topology, serializer))
     app.conf.update(
         worker_prefetch_multiplier=prefetch,

@@ -221,6 +221,7 @@ TABLE: dict[str, Run | NotRun] = {
     "export WARREN_PASSWORDS=~/warren-passwords": NAMED,
     "python -m workers.rights apply": NotRun("tests/integration/test_users_of_roles.py trains with the users it makes"),
     "python -m workers.rights show actor": Run(says="warren.actor"),
+    "python -m workers.servers certificates tls rabbitmq redis 10.0.0.7": Run(says="tls-ca-cert-file"),
     # docs/services.md
     "python my_script.py": Run("league", says="of the run"),
     "python -m workers.run examples/dqn/dqn.yaml": Run("league", until="run name"),

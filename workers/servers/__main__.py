@@ -1,4 +1,4 @@
-"""`python -m workers.servers`: the state of a run's servers, control of its private RabbitMQ, installation."""
+"""`python -m workers.servers`: the state of a run's servers, control of its private RabbitMQ, installation, TLS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from warren.errors import WarrenError
-from workers.servers import debian, record
+from workers.servers import certificates, debian, record
 from workers.servers.checks import check_broker, check_redis, redact
 from workers.servers.machine import Machine
 from workers.servers.modes import OF_A_RUN
@@ -28,10 +28,17 @@ def main(argv: list[str]) -> int:
     )  # fmt: skip
     control.add_argument("arguments", nargs=argparse.REMAINDER)
     commands.add_parser("install", help="install RabbitMQ and Redis where they are missing and that is possible")
+    tls = commands.add_parser("certificates", help="make an authority for development, and certificates for TLS")
+    tls.add_argument("folder", type=Path, help="with an authority already, more are made of it")
+    tls.add_argument("hosts", nargs="+", metavar="HOST", help="names and addresses of the servers, as in URLs")
     options = parser.parse_args(argv)
     try:
         if options.command == "install":
             return install(Machine())
+        if options.command == "certificates":
+            certificates.make(options.folder, options.hosts)
+            print(certificates.settings(options.folder), end="")
+            return 0
         folder = record.newest() if options.run is None else record.folder_of(options.run)
         if options.command == "env":
             return environment(folder)

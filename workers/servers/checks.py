@@ -6,10 +6,11 @@ No message holds a password: every URL goes through `redact` first.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import socket
 import ssl
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import amqp
 import kombu
@@ -84,6 +85,7 @@ def answering(url: str) -> str:
 
 def _check_amqp(url: str, timeout: float) -> str:
     shown = redact(url)
+    _check_files(url)
     try:
         connection = kombu.Connection(url, connect_timeout=timeout)
         user, vhost = connection.userid or "guest", connection.virtual_host or "/"
@@ -124,6 +126,7 @@ def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
     seconds, a password is missing or refused.
     """
     shown = redact(url)
+    _check_files(url)
     try:
         client = redis_client.connect(
             url, socket_connect_timeout=timeout, socket_timeout=timeout, retry=Retry(NoBackoff(), 0)
@@ -153,18 +156,26 @@ def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
     return f"Redis {about.get('redis_version', '')}".strip()
 
 
+def _check_files(url: str) -> None:
+    """Raise ConfigurationError for a file of certificates or keys that the URL names and that cannot be read."""
+    for name, path in parse_qsl(url.partition("?")[2]):
+        if name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile") and not os.access(path, os.R_OK):
+            raise ConfigurationError(f"{name}: {path}, which the URL {redact(url)} names, cannot be read; correct it")
+
+
 def _has_password(url: str) -> bool:
     return bool(unquote(urlsplit(url).password or ""))
 
 
 def _unreachable(what: str, error: BaseException, host: str, timeout: float, server: str) -> BrokerError:
     """Return the error for a failed connection, with its remedy: a ServerAway if it may work later."""
-    reason, passes = _network_reason(error, host, timeout, server)
+    tls = "amqps://" in what or "rediss://" in what
+    reason, passes = _network_reason(error, host, timeout, server, tls)
     return (ServerAway if passes else BrokerError)(f"{what} {reason}")
 
 
-def _network_reason(error: BaseException, host: str, timeout: float, server: str) -> tuple[str, bool]:
-    """Return the reason found in a chain of errors, and whether it may pass by itself."""
+def _network_reason(error: BaseException, host: str, timeout: float, server: str, tls: bool) -> tuple[str, bool]:
+    """Return the reason found in a chain of errors, and whether it may pass by itself; `tls`: the URL asks for TLS."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -173,11 +184,13 @@ def _network_reason(error: BaseException, host: str, timeout: float, server: str
     if any(isinstance(one, MasterNotFoundError) for one in chain):
         found = "has no master: no sentinel that answers knows one by the service's name"
         return f"{found}; correct the URL or start them", True
-    if any(isinstance(one, ssl.SSLError) for one in chain):
+    refused = any(isinstance(one, ssl.SSLError) for one in chain)
+    if refused or (tls and any(isinstance(one, (ConnectionResetError, BrokenPipeError)) for one in chain)):
         return (
-            f"does not agree on TLS ({error}); check the scheme and the certificates: the broker's has to name the "
-            "URL's host, and to be signed by the system's authorities or those of ?ssl_ca_certs=FILE"
-        ), False
+            f"does not agree on TLS ({error}); check the scheme and the certificates: the server's has to name the "
+            "URL's host, and to be signed by the system's authorities or those of ?ssl_ca_certs=FILE; a "
+            "server that asks for a client's takes those of ssl_certfile and ssl_keyfile"
+        ), not refused
     if any(isinstance(one, socket.gaierror) for one in chain):
         return f"names a host that is unknown: {host!r}; correct the URL or the name service", True
     if any(isinstance(one, ConnectionRefusedError) for one in chain):
