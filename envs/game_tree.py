@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from envs.compiled_tree import TABLES, CompiledTree
 from envs.two_player.chance import Chance
 from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
 
@@ -67,6 +68,13 @@ class GameTree:
         thresholds[np.cumsum(probability[:, ::-1], axis=1)[:, ::-1] - probability <= 0] = np.inf
         return row, thresholds[:, :-1]
 
+    @property
+    def tables(self) -> dict[str, np.ndarray]:
+        """Return what compiled steps read, by the names of compiled_tree.TABLES."""
+        row, threshold = self.chance
+        made = {"chance": row, "threshold": threshold}
+        return {name: made[name] if name in made else getattr(self, name) for name, _ in TABLES}
+
     def history(self, node: int) -> list[int]:
         """Return the actions and outcomes from the start to `node`."""
         actions = []
@@ -77,7 +85,7 @@ class GameTree:
 
 
 class TreeVectorEnv(TwoPlayerVectorEnv):
-    """N games played on one tree: a step is a few table look-ups, whatever N."""
+    """N games played on one tree: a step is a few table look-ups, by C where there is a compiler."""
 
     chance: Chance
 
@@ -87,6 +95,7 @@ class TreeVectorEnv(TwoPlayerVectorEnv):
         self.max_return = float(np.abs(tree.returns[tree.player == TERMINAL]).max(initial=0.0)) or None
         self.chance = Chance(num_envs, seed)
         self._node = np.zeros(num_envs, np.int64)
+        self._compiled = CompiledTree.of(tree.tables)
 
     def history(self, index: int) -> list[int]:
         """Return the actions and chance's outcomes of game `index` so far."""
@@ -102,6 +111,8 @@ class TreeVectorEnv(TwoPlayerVectorEnv):
         return self._turn_of(*self._no_outcome())
 
     def _step(self, action: np.ndarray) -> Turn:
+        if self._compiled is not None:
+            return self._compiled.step(action, self._node, self.chance)
         tree, before = self.tree, self._node
         node = tree.first_child[before] + tree.slot[tree.information_state[before], action]
         node = self._past_chance(node, self._rows)

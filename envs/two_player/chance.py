@@ -19,13 +19,14 @@ class Chance:
     """The chance of N games; a game calls `begin` where one begins, and `uniform` for all that chance decides.
 
     seeds   int64 [N], at least 0: of the games under way.
+    state   uint64 [N]: SplitMix64's, of each.
     given   seeds of the games that begin next, in place of new ones; None: new ones.
     """
 
     def __init__(self, num_envs: int, seed: int) -> None:
         self.seeds = np.zeros(num_envs, np.int64)
         self.given: np.ndarray | None = None
-        self._state = np.zeros(num_envs, np.uint64)  # SplitMix64's, of each game
+        self.state = np.zeros(num_envs, np.uint64)
         self._root = _mixed(np.array([seed], np.uint64))
         self._made = 0  # seeds
         self._fresh, self._fresh_state = np.zeros(0, np.int64), np.zeros(0, np.uint64)  # made last
@@ -35,23 +36,31 @@ class Chance:
         """Begin the games `rows` int64 [K] anew."""
         if self.given is not None:
             self.seeds[rows] = seeds = self.given[rows]
-            self._state[rows] = _keys(seeds, OF_GAME)
+            self.state[rows] = _keys(seeds, OF_GAME)
             return
-        if self._next + len(rows) > len(self._fresh):
-            self._make(FRESH + len(rows))
-        fresh = slice(self._next, self._next + len(rows))
-        self.seeds[rows], self._state[rows] = self._fresh[fresh], self._fresh_state[fresh]
-        self._next = fresh.stop
+        seeds, states = self.fresh(len(rows))
+        self.seeds[rows], self.state[rows] = seeds[: len(rows)], states[: len(rows)]
+        self.begun(len(rows))
+
+    def fresh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return (seeds, states) of `count` games to begin next, or more; tell `begun` how many do."""
+        if self._next + count > len(self._fresh):
+            self._make(FRESH + count)
+        return self._fresh[self._next :], self._fresh_state[self._next :]
+
+    def begun(self, count: int) -> None:
+        """Count games that have begun from the first of the `fresh` seeds."""
+        self._next += count
 
     def uniform(self, rows: np.ndarray) -> np.ndarray:
         """float64 [K] within (0, 1): the next draw of each of the games `rows` int64 [K]."""
-        self._state[rows] = state = self._state[rows] + GOLDEN
+        self.state[rows] = state = self.state[rows] + GOLDEN
         return _uniform(state)
 
     def draw(self, index: int) -> float:
         """`uniform` of game `index` alone, in a tenth of the time."""
-        state = int(self._state[index]) + int(GOLDEN) & MASK
-        self._state[index] = state
+        state = int(self.state[index]) + int(GOLDEN) & MASK
+        self.state[index] = state
         return ((_mixed_number(state) >> 11) + 0.5) * 2.0**-53
 
     def _make(self, count: int) -> None:
