@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod gfootball train league football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 compose-test images try-wheel try-wheel-python3.13 check compiled lint format servers compose clean
+.PHONY: help setup horovod gfootball train league football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 compose-test images try-wheel try-wheel-python3.13 check compiled lint format site servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,11 @@ check: compiled lint test ## everything that CI runs: linters, types, layers, te
 
 compiled: $(VENV)/.ready-dev # what tests import, beside the linters, which leave a core idle; else each process compiles it
 	@$(PYTHON) -m pytest --collect-only --quiet >/dev/null 2>&1 &
+
+site: $(VENV)/.ready-run ## build/site: the pages of docs/ as a site with a reference and a search; a dead link fails
+	@$(call quietly,MkDocs,--editable '.[docs]')
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict $(ARGS)
+	@echo "build/site/index.html"
 
 lint: $(VENV)/.ready-dev ## linters, format, types and the layers of the packages
 	$(PYTHON) -m ruff check .

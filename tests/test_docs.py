@@ -102,6 +102,17 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
             assert heading in anchors, link
 
 
+def test_the_site_and_the_index_have_every_page() -> None:
+    """By `make site` MkDocs checks more; here it need not be installed."""
+    pages = {page.name for page in ROOT.glob("docs/*.md")}
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = re.findall(r"- (?:[^:\n]+: )?([\w/]+\.md)$", nav, re.MULTILINE)
+    assert sorted(set(named)) == sorted(named)
+    assert {page for page in named if not page.startswith("reference/")} == pages
+    linked = set(re.findall(r"\]\((\w+\.md)", (ROOT / "docs/index.md").read_text()))
+    assert pages - linked == {"index.md"}
+
+
 @names
 def test_every_file_of_ours_that_is_named_is_there(page: Path) -> None:
     named = re.findall(rf"(?<![\w./-])((?:{'|'.join(PACKAGES)}|conf|docs|examples)/[\w./]*\w)", code(page))

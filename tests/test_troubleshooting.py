@@ -1,0 +1,78 @@
+"""Messages on the page of troubleshooting: each stands in the code, and what settings cause is raised here."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from warren.errors import ConfigurationError
+from workers.config.overrides import compose, settings_of
+from workers.config.schema import from_hydra
+from workers.config.validation import verify
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "troubleshooting.md"
+PACKAGES = ("warren", "tasks", "workers", "league", "agents", "envs")
+VALUE = "\0"  # of a message, where the code puts a name or a number
+
+
+def rows() -> list[str]:
+    """The messages, of the first column."""
+    return re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(), re.MULTILINE)
+
+
+def text(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else VALUE for part in node.values)
+    return None
+
+
+@cache
+def messages() -> str:
+    """Every text of the code, a line each."""
+    found = set()
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr | ast.Constant) and (one := text(node)) and len(one) > 10:
+                found.add(one.replace("\n", " "))
+    return "\n".join(sorted(found))
+
+
+def in_code(row: str) -> bool:
+    """Return whether one text of the code has the parts of a row in turn, and a value between any two."""
+    parts = [re.escape(part) for part in row.removeprefix("...").removesuffix("...").split("...")]
+    return re.search(f"[^\n]*{VALUE}[^\n]*".join(parts), messages()) is not None
+
+
+@pytest.mark.parametrize("row", rows())
+def test_a_message_of_the_page_stands_in_the_code(row: str) -> None:
+    assert in_code(row)
+
+
+def test_a_message_that_is_in_no_code_would_be_found() -> None:
+    assert len(rows()) > 60 and not in_code("the ... of this run has ... moons")
+
+
+@pytest.mark.parametrize(
+    ("settings", "row"),
+    [
+        (["actors=0"], "...: ... is too small; it must be at least ..."),
+        (["env.id=CartPol-v1"], "... does not exist; ..."),
+        (["algorithm.minibatch_size=100000"], "algorithm.minibatch_size: ... is more than the ... steps of an update"),
+        (["learners=3"], "... cannot share the ... segments of an update equally; choose ... as a multiple of ..."),
+        (["device=cuda:99"], "...=... is not there: this machine has ..."),
+    ],
+)
+def test_a_wrong_setting_is_told_as_the_page_has_it(settings: list[str], row: str) -> None:
+    assert row in rows()
+    found = compose("train", settings)
+    assert found is not None
+    with pytest.raises(ConfigurationError) as error:
+        verify(from_hydra(settings_of(found)), "train")
+    assert any(re.search(".*".join(map(re.escape, row.split("..."))), one) for one in error.value.problems)
