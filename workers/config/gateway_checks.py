@@ -21,6 +21,8 @@ def wrong_values(gateway: GatewayConfig) -> Iterator[str]:
     for name in SPANS:
         if not getattr(gateway, name) > 0:
             yield f"gateway.{name}: {getattr(gateway, name)} is not a time span; it must be more than 0 seconds"
+    if gateway.max_rate is not None and not gateway.max_rate > 0:
+        yield f"gateway.max_rate: {gateway.max_rate} is not a rate; it must be more than 0 requests a second, or null"
     if not gateway.drain >= 0:
         yield f"gateway.drain: {gateway.drain} is not a time span; it must be 0 seconds or more"
     for name in PORTS:

@@ -40,6 +40,8 @@ class Endpoint:
         began = time.perf_counter()
         sent = _Body(self._sessions.limits, scope["headers"], receive)
         try:
+            if scope["path"] != "/health":
+                self._sessions.rates.admit(scope["client"])
             if scope["method"] == "GET":
                 status, said, headers = await self._tell(scope)
             elif scope["method"] != "POST":
@@ -131,7 +133,7 @@ def _too_large(limits: Limits) -> Refusal:
 def _explaining(refusal: Refusal, path: bytes) -> Headers:
     """Return the headers that tell a client how to go on."""
     headers = [(b"content-type", b"application/json")]
-    if refusal.status == 503:
+    if refusal.status in (429, 503):
         headers.append((b"retry-after", str(AGAIN).encode()))
     elif refusal.status == 405:
         headers.append((b"allow", b"GET, POST"))

@@ -18,6 +18,7 @@ class Limits:
     agents: int = GatewayConfig.max_agents
     connections: int = GatewayConfig.max_connections
     body: int = GatewayConfig.max_body
+    rate: float | None = GatewayConfig.max_rate
     idle: float = GatewayConfig.idle
     receive: float = GatewayConfig.receive
     answer: float = GatewayConfig.answer
@@ -31,6 +32,7 @@ class Limits:
             gateway.max_agents,
             gateway.max_connections,
             gateway.max_body,
+            gateway.max_rate,
             gateway.idle,
             gateway.receive,
             gateway.answer,

@@ -20,6 +20,7 @@ from workers.gateway.game import Game
 from workers.gateway.limits import Limits
 from workers.gateway.metrics import Metrics
 from workers.gateway.protocol import Kind, Refusal, Request
+from workers.gateway.rates import Rates
 from workers.gateway.threads import Threads
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class Sessions:
         """`open_game` makes the actor of a new session; `ready` says whether it can decide."""
         self.limits = limits
         self.reaped = self.failed = 0
-        self.metrics = Metrics()
+        self.metrics, self.rates = Metrics(), Rates(limits.rate)
         self._open_game, self._ready, self._elsewhere, self._clock = open_game, ready, elsewhere, clock
         self._token = None if token is None else token.encode()
         self._sessions: dict[str, _Session] = {}

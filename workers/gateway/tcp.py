@@ -104,6 +104,7 @@ class Connection:
 
     def _fields(self, head: bytes) -> Fields | Refusal:
         try:
+            self._sessions.rates.admit(self._writer.get_extra_info("peername"))
             fields = read(pairs(head))
             self._sessions.allow(fields.token)
         except Refusal as refusal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import socket
 from datetime import timedelta
 from typing import Any
 
@@ -20,11 +21,18 @@ dist: Any = distributed  # its classes are there, and in no stub
 
 
 class Rendezvous:
-    """The meeting place of a generation's ranks, in the process that forms it."""
+    """The meeting place of a generation's ranks, in the process that forms it, listening at `address` only.
+
+    A TCPStore that made its own socket would listen on all interfaces.
+    """
 
     def __init__(self, size: int, address: str = "127.0.0.1") -> None:
-        self._store = dist.TCPStore(address, 0, is_master=True, wait_for_workers=False)
-        self.port = int(self._store.port)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        place = socket.create_server((address, 0), family=family)
+        self.port = int(place.getsockname()[1])
+        self._store = dist.TCPStore(
+            address, self.port, is_master=True, wait_for_workers=False, master_listen_fd=place.detach()
+        )
 
     def close(self) -> None:
         """Drop this user of the store, which ends with its last one."""
