@@ -23,6 +23,7 @@ from workers.launch.hosts.membership import Membership
 from workers.launch.kinds.user_code import arguments, find, find_class
 from workers.launch.kinds.user_middleware import install_from_environment
 from workers.runtime.lease import present
+from workers.runtime.metrics_endpoint import served_to_launcher
 from workers.servers import check
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
             logger.info("%s serves %s", name, ", ".join(spec.name for spec in serving.specs))
             membership.serves(name)
 
-        status = serving.run(on_ready=ready)
+        with served_to_launcher(topology.run, "service", name, app):
+            status = serving.run(on_ready=ready)
     # The last garbage collections would visit all that torch imported, when many processes have few seconds to end.
     gc.disable()
     gc.freeze()

@@ -20,11 +20,13 @@ import psutil
 import warren
 from warren.errors import ConfigurationError
 from warren.files import write_whole
-from workers.config.schema import Config
+from workers.config.watching import MetricsConfig
 from workers.runtime.metric_table import TABLE
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+    from workers.config.schema import Config
 
 logger = logging.getLogger(__name__)
 
@@ -101,20 +103,36 @@ def served(config: Config, role: str, name: str, source: Source, app: Any = None
     if config.metrics.port is None:
         yield
         return
-    folder = os.environ.get(FOLDER)
-    labels = {"run": config.run or "", "role": role, "player": config.player, "release": warren.__version__}
+    labels = {"run": config.run or "", "role": role, "player": config.player}
+    with _listening(config.metrics, labels, name, source, app):
+        yield
+
+
+@contextmanager
+def served_to_launcher(run: str, role: str, name: str, app: Any = None) -> Iterator[None]:
+    """Serve what the system and the services of this process tell, if a launcher with an endpoint started it."""
+    if not os.environ.get(FOLDER):
+        yield
+        return
+    with _listening(MetricsConfig(), {"run": run, "role": role, "player": ""}, name, tuple, app):
+        yield
+
+
+@contextmanager
+def _listening(metrics: MetricsConfig, of: Mapping[str, str], name: str, source: Source, app: Any) -> Iterator[None]:
+    folder, labels = os.environ.get(FOLDER), {**of, "release": warren.__version__}
 
     def collect() -> Iterator[Metric]:
         own = [Sample("warren_info", 1, labels), *of_process(), *of_services(app), *source()]
         return families(own)
 
-    place = ("127.0.0.1", 0) if folder else (config.metrics.address, config.metrics.port)
+    place = ("127.0.0.1", 0) if folder else (metrics.address, metrics.port or 0)
     endpoint = Endpoint(collect, *place)
     try:
         if folder:
             _tell(Path(folder), name, endpoint.port)
         else:
-            logger.info("metrics for Prometheus: http://%s:%d/metrics", config.metrics.address, endpoint.port)
+            logger.info("metrics for Prometheus: http://%s:%d/metrics", metrics.address, endpoint.port)
         yield
     finally:
         endpoint.close()

@@ -11,6 +11,7 @@ import pytest
 from warren.errors import ConfigurationError
 from workers.launch.kinds import services_run
 from workers.launch.kinds.run_file import RunFile, read
+from workers.launch.kinds.services_spec import services
 
 ACTOR = """
 from tasks.service import Worker, event_handler, service
@@ -82,10 +83,13 @@ def test_entries_may_be_written_by_name_and_a_number_defaults_to_one(reading):
 
 
 def test_settings_of_the_command_line_win(reading):
-    file, problems = reading(PLAIN, "Actor.num=5", "Actor.kwargs.lr=0.5", "run=mine", "broker=private", "restarts=0")
+    given = ("Actor.num=5", "Actor.kwargs.lr=0.5", "run=mine", "broker=private", "restarts=0", "metrics_port=0")
+    file, problems = reading(PLAIN, *given)
     assert problems == []
     assert (file.entries[0].num, file.entries[0].kwargs["lr"]) == (5, 0.5)
     assert (file.run, file.broker, file.restarts) == ("mine", "private", 0)
+    assert services(file, None, [], []).metrics == ("127.0.0.1", 0)
+    assert services(reading(PLAIN)[0], None, [], []).metrics is None
 
 
 def test_everything_wrong_is_said_at_once(refused):
@@ -135,6 +139,7 @@ def test_everything_wrong_is_said_at_once(refused):
         ("broker=privat", "broker: 'privat' does not exist; did you mean private?"),
         ("run=a.b", "run: 'a.b' cannot name a run"),
         ("log_level=LOUD", "log_level: 'LOUD' is not one of DEBUG"),
+        ("metrics_port=70000", "metrics_port: 70000 is not a port; it must be from 1 to 65535, or 0"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_would_be_right(reading, setting, expected):

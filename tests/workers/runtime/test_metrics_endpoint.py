@@ -23,7 +23,16 @@ from workers.launch.watching.host_metrics import HostMetrics
 from workers.learning.metrics import Progress
 from workers.runtime import metrics_endpoint
 from workers.runtime.metric_table import OF_ROLES, TABLE
-from workers.runtime.metrics_endpoint import FOLDER, Endpoint, Sample, families, of_learner, of_stages, served
+from workers.runtime.metrics_endpoint import (
+    FOLDER,
+    Endpoint,
+    Sample,
+    families,
+    of_learner,
+    of_stages,
+    served,
+    served_to_launcher,
+)
 
 STATUS = {"busy": 0.5, "services": {"league.request": {"calls": 7, "failed": 1, "waiting": 2}}}
 APP: Any = SimpleNamespace(warren_receiver=SimpleNamespace(status=lambda: STATUS))
@@ -64,6 +73,16 @@ def test_a_role_gives_all_metrics_of_the_table(tmp_path: Path, monkeypatch: pyte
         "main": 1
     }
     assert 1e6 < found["warren_resident_memory_bytes"][""] < 1e11
+
+
+def test_a_service_of_a_file_is_read_by_its_launcher_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)
+    with served_to_launcher("mine", "service", "Actor-0", APP):
+        assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    with served_to_launcher("mine", "service", "Actor-0", APP):
+        found = read(f"http://127.0.0.1:{(tmp_path / 'Actor-0').read_text()}/metrics")
+    assert found["warren_service_failures_total"] == {"league.request": 1} and "warren_open_files" in found
 
 
 def test_a_launcher_gives_its_own_metrics_and_those_of_its_processes(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from workers.launch.kinds.user_code import Place, find
 from workers.launch.kinds.user_middleware import find_all
 
 TABLES = ("services", "envs", "hosts", "middleware")
-SETTINGS = (*TABLES, "run", "join", "broker", "listen", "restarts", "folder", "log_level")
+SETTINGS = (*TABLES, "run", "join", "broker", "listen", "restarts", "folder", "log_level", "metrics_port")
 FIELDS = {"services": ("name", "path", "num", "kwargs"), "envs": ("name", "path", "num", "kwargs")}
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
@@ -74,6 +74,7 @@ class RunFile:
     restarts: int = 5
     folder: str = "runs"
     log_level: str = "INFO"
+    metrics_port: int | None = None
     middleware: tuple[Place, ...] = ()
 
     @property
@@ -287,6 +288,9 @@ def _settings(tree: Mapping[str, Any]) -> Iterator[str]:
         yield f"folder: {tree['folder']!r} is not the name of a folder; write a path"
     if str(tree.get("log_level", "INFO")).upper() not in LEVELS:
         yield f"log_level: {tree['log_level']!r} is not one of {', '.join(LEVELS)}"
+    port = tree.get("metrics_port")
+    if port is not None and (type(port) is not int or not 0 <= port < 65536):
+        yield f"metrics_port: {port!r} is not a port; it must be from 1 to 65535, or 0 for any that is free"
     from workers.servers import MODES
 
     if tree.get("broker", "auto") not in MODES:

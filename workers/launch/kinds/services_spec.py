@@ -47,6 +47,7 @@ def services(file: RunFile, host: str | None, roles: list[str], events: list[str
         join_command=f"python -m workers.run {file.path} --host {{host}}",
         card={"kind": "services", "folder": str(folder.resolve()), "roles": roles, "events": events},
         sweep=bool(file.run or file.hosts),
+        metrics=None if file.metrics_port is None else ("127.0.0.1", file.metrics_port),
     )
 
 

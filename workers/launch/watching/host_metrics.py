@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ANSWERS_WITHIN = 1.0  # s that a process may take
 AT_ONCE = 16  # processes that are asked at the same time
+SCRIPT = "workers.script"  # runs a program of the user's own, which has no endpoint
 DEAD_EVERY, COUNTED_WITHIN = 10.0, 2.0  # s between counts of the dead letters, and that one may take
 
 
@@ -110,6 +111,7 @@ class HostMetrics:
         answers = [
             Sample("warren_process_answers", int(found is not None), {"process": one.name})
             for one, found in zip(processes, told, strict=True)
+            if SCRIPT not in one.spec.command
         ]
         yield from families([*own, *answers])
         merged: dict[str, Metric] = {}
