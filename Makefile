@@ -70,7 +70,7 @@ compose: ## the whole job in containers: docker compose up; EXPERIMENT=kuhn for 
 compose-test: ## prove docker-compose.yml on a real engine: an hour; ARGS="kuhn faults" for some, ARGS=--list tells what
 	@$(or $(PYTHON3),python3) tests/compose $(ARGS)
 
-images: ## build the image of all roles and the smaller one that serves trained policies
+images: ## build the image of all roles and the one that serves trained policies
 	docker build --file docker/Dockerfile --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) $(IMAGE_ARGS) --tag warren:local .
 	docker build --file docker/Dockerfile --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) $(IMAGE_ARGS) --target serving --tag warren-serving:local .
 

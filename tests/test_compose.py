@@ -446,6 +446,13 @@ def image_extras() -> set[str]:
     return set(re.findall(r'extras\["(\w+)"\]', dockerfile()))
 
 
+def test_the_proof_on_an_engine_kills_each_service() -> None:
+    """The proof itself is `make compose-test`."""
+    proof = (ROOT / "tests" / "compose" / "faults.py").read_text()
+    (killed,) = (ast.literal_eval(one) for one in re.findall(r"^for each in (\(.*\)):$", proof, re.MULTILINE))
+    assert set(killed) == set(services())
+
+
 @pytest.mark.parametrize("experiment", ["", "kuhn"])
 def test_docker_compose_reads_the_file_as_these_tests_do(experiment: str) -> None:
     if shutil.which("docker") is None:

@@ -14,11 +14,17 @@ import os
 import signal
 import sys
 import time
+import traceback
 from types import FrameType
 
+from faults import FAULTS
+from pods import PODS
 from project import IMAGE, Failed, Project, docker
-from scenarios import SCENARIOS, Scenario
+from scenario import Scenario
+from serving import SERVING
+from training import CARTPOLE, KUHN, STATUS, UPDATE
 
+SCENARIOS = [CARTPOLE, FAULTS, UPDATE, STATUS, KUHN, SERVING, PODS]
 BUILD = 60.0  # minutes
 
 
@@ -44,6 +50,9 @@ def attempt(name: str, minutes: float, action: object, *given: object) -> bool:
         seen = action(*given) or ""  # type: ignore[operator]
     except Failed as error:
         failure = str(error)
+    except Exception as error:  # of the script's own: the other scenarios go on
+        traceback.print_exc()
+        failure = f"{type(error).__name__}: {error}"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     report(name, began, failure, seen)

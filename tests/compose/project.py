@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "warren:compose-test"  # of its own: an image that is in use is not replaced
 OWN = ("COMPOSE_", "WARREN_", "EXPERIMENT", "FLOWER_")  # variables of the user's that would change what is tested
+BESIDE = "compose-test.beside"  # label of containers that are not Compose's
 FIGURES = re.compile(r"([\d,]+) steps, .* weight version (\d+)")
 ENGINE = 1.0  # s between looks at the engine, which has other work
 Found = TypeVar("Found")
@@ -90,8 +91,18 @@ class Project:
         self.compose("up", "--detach", "--no-build", *words, timeout=600)
 
     def remove(self) -> None:
-        """Remove its containers, networks and volumes."""
+        """Remove its containers, networks and volumes, and the containers that stand beside it."""
+        if beside := docker("ps", "--all", "--quiet", "--filter", f"label={BESIDE}={self.name}").split():
+            docker("rm", "--force", *beside)
         self.run("--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "30", timeout=300)
+        if made := docker("volume", "ls", "--quiet", "--filter", f"name=^{self.name}_").split():
+            docker("volume", "rm", *made)
+
+    def run_beside(self, name: str, *words: str) -> str:
+        """Start a container beside the project's, by `docker run WORDS`; return its name. It is removed with them."""
+        named = f"{self.name}-{name}"
+        docker("run", "--detach", "--name", named, "--label", f"{BESIDE}={self.name}", *words)
+        return named
 
     def services(self) -> list[str]:
         """Return the names of the services that have containers."""

@@ -135,11 +135,13 @@ def _refuse_best(folder: Path, config: Config, version: int | None) -> None:
 def run_in(folder: Path) -> Path:
     """Return `folder`, where it is a run folder, or the newest run in it: the one that was started last.
 
-    A run that failed before it had anything to load counts for less than any other. Raises ConfigurationError where
-    there is none.
+    Runs lie in it (runs/cartpole) or one level lower (runs). A run that failed before it had anything to load counts
+    for less than any other. Raises ConfigurationError where there is none.
     """
-    if not (folder / "config.yaml").is_file() and (runs := [file.parent for file in folder.glob("*/config.yaml")]):
-        folder = max(runs, key=lambda run: (_began(run), run.name))
+    if not (folder / "config.yaml").is_file():
+        found = {file.parent for level in ("*", "*/*") for file in folder.glob(f"{level}/config.yaml")}
+        runs = [run for run in found if run.parent not in found]  # a tracker's folder in a run's is no run
+        folder = max(runs, key=lambda run: (_began(run), run.name), default=folder)
     if not (folder / "config.yaml").is_file():
         raise ConfigurationError(
             f"{folder} is not a run folder (it has no config.yaml); name one, as in runs/cartpole/TRIAL"

@@ -197,7 +197,7 @@ def test_of_a_folder_of_runs_the_newest_is_loaded(cartpole: Path) -> None:
 
 def test_the_newest_run_is_the_one_that_was_started_last(cartpole: Path, tmp_path: Path) -> None:
     """Whatever runs are called; and one that failed before it had saved anything is none to load."""
-    runs = tmp_path / "runs"
+    runs = tmp_path / "runs" / "cartpole"
     when = {"compose": 1000.0, "20260101-000000-bbbb": 3000.0, "20260102-000000-aaaa": 2000.0, "zz-ended": 4000.0}
     for name in (*when, "zz-never-began"):
         shutil.copytree(cartpole, runs / name, ignore=lambda *_: ["runs"])
@@ -207,6 +207,7 @@ def test_the_newest_run_is_the_one_that_was_started_last(cartpole: Path, tmp_pat
         (runs / name / record.STARTED).write_text(json.dumps({"started_at": started}))
     (runs / "zz-ended" / "outcome.json").write_text("{}")
     assert run_in(runs).name == "20260101-000000-bbbb"
+    assert run_in(runs.parent) == run_in(runs), "the folder of all runs will do"
     (runs / "zz-ended" / "outcome.json").unlink()
     assert run_in(runs).name == "zz-ended", "it may be running, and has not saved yet"
     for name in when:

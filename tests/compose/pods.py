@@ -1,0 +1,204 @@
+"""Pods of docker/kubernetes without a kubelet: each container as its manifest says, by the engine.
+
+Commands, users, groups, environments, mounts, read-only root file systems, capabilities, limits of memory, times to
+end, init containers and HTTP probes are the manifest's. RabbitMQ is Compose's, Redis the manifest's. Left out is what
+only a cluster has: network policies, storage classes, scaling, GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from project import FIGURES, IMAGE, ROOT, Project, command, docker, expect, until
+from scenario import Scenario
+
+SERVING = "warren-serving:compose-test"
+PODS = Scenario("pods")
+GROUP = "10001"
+BUILD = """
+import json, sys
+sys.path.insert(0, "/source/tests")
+from pathlib import Path
+from support import kustomize
+print(json.dumps(kustomize.build(Path("/source/docker/kubernetes") / sys.argv[1])))
+"""
+SECRET = (  # as a volume of a Secret is: its files are the group's alone
+    f"cp /from/* /to/ && chown -R root:{GROUP} /to && chmod 0440 /to/* && chmod 0750 /to && chown 999:1000 /data"
+)
+ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).status)"
+UNITS = {"Mi": "m", "Gi": "g"}
+Resource = dict[str, Any]
+
+
+def manifests(folder: str) -> list[Resource]:
+    """Return the resources of a folder of docker/kubernetes."""
+    mounted = f"{ROOT}:/source:ro"
+    return list(json.loads(docker("run", "--rm", "--volume", mounted, IMAGE, "python", "-c", BUILD, folder)))
+
+
+@dataclass
+class Pods:
+    """The pods of one folder of manifests, beside a project's RabbitMQ."""
+
+    project: Project
+    folder: str
+    started: list[str] = field(default_factory=list)  # names of containers
+
+    def __post_init__(self) -> None:
+        self.found = manifests(self.folder)
+        self.settings = Path(tempfile.mkdtemp(prefix="warren-settings-"))
+        self.settings.chmod(0o755)
+        for one in self.found:
+            for name, text in one["data"].items() if one["kind"] == "ConfigMap" else ():
+                (self.settings / name).write_text(text)
+        self.secret = f"{self.project.name}_secret"
+
+    def share_passwords(self) -> None:
+        """Make the volume that stands for the Secret, from the passwords that Compose has made."""
+        name = self.project.name
+        volumes = (f"{name}_passwords:/from:ro", f"{self.secret}:/to", f"{name}_data-redis-0:/data")
+        given = [word for one in volumes for word in ("--volume", one)]
+        docker("run", "--rm", "--user", "root", *given, IMAGE, "sh", "-c", SECRET)
+
+    def workloads(self) -> dict[str, Resource]:
+        """Return the specifications of what runs, by name."""
+        kinds = ("Deployment", "StatefulSet")
+        return {one["metadata"]["name"]: one["spec"] for one in self.found if one["kind"] in kinds}
+
+    def start(self, name: str, replicas: int = 1) -> None:
+        """Run the init containers of a workload's pod, each to its end, then start its container."""
+        pod = self.workloads()[name]["template"]["spec"]
+        for number in range(replicas):
+            for first in pod.get("initContainers", ()):
+                given = self._arguments(name, number, pod, first)
+                status, said = command("docker", "run", "--rm", *given, timeout=240)
+                expect(status == 0, f"{name}'s {first['name']} ended with status {status}: {said[-1500:]}")
+            (container,) = pod["containers"]
+            wait = str(pod["terminationGracePeriodSeconds"])
+            given = self._arguments(name, number, pod, container)
+            self.started.append(self.project.run_beside(f"{name}-{number}", "--stop-timeout", wait, *given))
+
+    def runs(self, name: str) -> bool:
+        """Return whether a container runs. Raises Failed, with what it said, once it has ended."""
+        state = json.loads(docker("inspect", "--format", "{{json .State}}", name))
+        expect(state["Running"], f"{name} ended with status {state['ExitCode']}: {docker('logs', '--tail', '5', name)}")
+        return True
+
+    def log(self, name: str) -> str:
+        """Return what a container has said."""
+        return command("docker", "logs", name)[1]
+
+    def answers(self, name: str, probe: str = "readinessProbe") -> bool:
+        """Return whether the HTTP probe of a workload's first pod succeeds."""
+        (container,) = self.workloads()[name]["template"]["spec"]["containers"]
+        ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+        asked = container[probe]["httpGet"]
+        address = f"http://127.0.0.1:{ports[asked['port']]}{asked['path']}"
+        return command("docker", "exec", f"{self.project.name}-{name}-0", "python", "-c", ASK, address)[0] == 0
+
+    def stop(self) -> dict[str, int]:
+        """Stop roles at once and then Redis; return the exit statuses by name."""
+        for one in ([name for name in self.started if "-redis-" not in name], self.started):
+            docker("stop", *one, timeout=400)
+        ended = json.loads(docker("inspect", *self.started)) if self.started else []
+        docker("rm", *self.started)
+        self.started.clear()
+        return {one["Name"].removeprefix(f"/{self.project.name}-"): one["State"]["ExitCode"] for one in ended}
+
+    def _arguments(self, name: str, number: int, pod: Resource, container: Resource) -> list[str]:
+        """Return the words of `docker run` for a container of a pod, up to its command's end."""
+        told, safe = pod["securityContext"], container["securityContext"]
+        given = ["--network", f"{self.project.name}_servers", "--network-alias", name]
+        given += ["--user", f"{told['runAsUser']}:{told['runAsGroup']}", "--group-add", str(told["fsGroup"])]
+        given += ["--group-add", GROUP]  # the group of the Secret's files, which is fsGroup in a pod
+        expect(safe["allowPrivilegeEscalation"] is False, f"{name} may gain privileges")
+        given += ["--security-opt", "no-new-privileges", *(f"--cap-drop={one}" for one in safe["capabilities"]["drop"])]
+        given += ["--read-only"] if safe.get("readOnlyRootFilesystem") else []
+        given += ["--init"] if pod.get("shareProcessNamespace") else []
+        size = container["resources"]["limits"]["memory"]
+        given += ["--memory", size[:-2] + UNITS[size[-2:]]]
+        fields = {"LEARNER_ID": str(number), "POD_IP": name}
+        values = {one["name"]: one.get("value", fields.get(one["name"], "")) for one in container.get("env", ())}
+        given += [word for key, value in values.items() for word in ("--env", f"{key}={value}")]
+        volumes = {one["name"]: one for one in pod["volumes"]}
+        for mount in container["volumeMounts"]:
+            given += self._mount(name, number, mount, volumes.get(mount["name"]))
+        words = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in container["command"]]
+        theirs = str(container["image"])
+        image = {"warren": IMAGE, "warren-serving": SERVING}.get(theirs.split(":")[0], theirs)
+        return [*given, "--entrypoint", words[0], image, *words[1:]]
+
+    def _mount(self, name: str, number: int, mount: Resource, volume: Resource | None) -> list[str]:
+        path, only = mount["mountPath"], ":ro" if mount.get("readOnly") else ""
+        if volume is not None and "emptyDir" in volume:
+            return ["--tmpfs", f"{path}:mode=1777"]
+        if volume is not None and "secret" in volume:
+            return ["--volume", f"{self.secret}:{path}{only}"]
+        if volume is not None and "configMap" in volume:
+            return ["--volume", f"{self.settings}:{path}{only}"]
+        if volume is not None:
+            return ["--volume", f"{self.project.name}_{volume['persistentVolumeClaim']['claimName']}:{path}{only}"]
+        return ["--volume", f"{self.project.name}_{mount['name']}-{name}-{number}:{path}{only}"]
+
+
+def build_serving(_: Project) -> str:
+    """Build the image of deployments; return its size."""
+    given = ["--build-arg=HOROVOD="]  # which no deployment needs, but an old builder would build
+    given += [f"--build-arg={name}={os.environ[name]}" for name in ("TORCH_INDEX",) if name in os.environ]
+    target = ("--target", "serving", "--tag", SERVING)
+    docker("build", "--quiet", "--file", "docker/Dockerfile", *given, *target, ".", timeout=3000)
+    return f"{int(docker('image', 'inspect', '--format', '{{.Size}}', SERVING)) / 1e6:,.0f} MB"
+
+
+def servers(project: Project) -> str:
+    """Start RabbitMQ by Compose, and with it make the passwords."""
+    project.up("rabbitmq")
+    until("RabbitMQ is healthy", 240, lambda: project.runs_well("rabbitmq"))
+    return "healthy"
+
+
+def play(project: Project, overlay: str, least: int) -> str:
+    """Start all pods of an overlay, wait until each learner has made `least` updates, and stop them."""
+    pods = Pods(project, f"overlays/{overlay}")
+    pods.share_passwords()
+    names = [name for name in pods.workloads() if name != "rabbitmq"]
+    for name in sorted(names, key=lambda name: (name != "redis", not name.startswith("league"), name)):
+        pods.start(name, min(2, pods.workloads()[name].get("replicas", 1)))
+    for name in [one for one in pods.started if "-learner" in one]:
+        until(
+            f"{name} learns", 400,
+            lambda name=name: pods.runs(name) and int((FIGURES.findall(pods.log(name)) or [("", 0)])[-1][1]) >= least,  # type: ignore[misc]
+        )  # fmt: skip
+    for name in ("flower", "gateway"):
+        if name in names:
+            until(f"{name} is ready", 240, lambda name=name: pods.answers(name))  # type: ignore[misc]
+    count = len([pods.runs(name) for name in pods.started])
+    ended = pods.stop()
+    wrong = {name: status for name, status in ended.items() if status}
+    expect(not wrong, f"ended with {wrong}")
+    return f"{count} pods ran; all ended with status 0"
+
+
+def deployment(project: Project) -> str:
+    """Start the deployment beside the volume of a learner that has been, and ask it as its probes do."""
+    pods = Pods(project, "deployment")
+    pods.start("deploy", 2)
+    until("it is ready", 240, lambda: pods.runs(pods.started[0]) and pods.answers("deploy"))
+    ended = pods.stop()
+    expect(set(ended.values()) == {0}, f"ended with {ended}")
+    return "2 pods were ready; both ended with status 0"
+
+
+PODS.step("the image of deployments is built", 50)(build_serving)
+PODS.step("RabbitMQ runs, by Compose", 5)(servers)
+for overlay, least in (("small", 3), ("gateway", 0), ("served", 2), ("league", 1)):
+    PODS.step(f"all pods of the overlay {overlay}", 12)(
+        lambda project, overlay=overlay, least=least: play(project, overlay, least)  # type: ignore[misc]
+    )
+PODS.step("the pods of the deployment", 6)(deployment)
