@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Serve until Ctrl-C; return exit status 0."""
+    """Serve until Ctrl-C or SIGTERM; return exit status 0."""
     try:
         import uvicorn
 
@@ -81,6 +82,7 @@ def run(given: argparse.Namespace) -> int:
         limit_concurrency=256,
         timeout_graceful_shutdown=1,
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn stops by itself, then passes the signal on
     uvicorn.Server(config).run(sockets=[place])
     return 0
 
