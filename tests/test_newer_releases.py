@@ -85,6 +85,16 @@ def test_a_configuration_is_refused_before_its_settings_are_read(tmp_path: Path)
         assert is_one_line(error.value) and str(path) in str(error.value)
 
 
+def test_a_setting_that_a_newer_release_has_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(newer(Config(), format=formats.CONFIGURATION))
+    both = rf"{path} was written by Warren 7\.2\.0, and this is Warren {HERE}: use Warren 7\.2\.0"
+    says = rf"a_setting_of_tomorrow: .*; {both}"
+    with pytest.raises(ConfigurationError, match=says) as error:
+        from_yaml(path)
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("stamp", [{"messages": 1000, "release": "7.2.0"}, None])
 def test_a_role_does_not_join_a_run_that_speaks_otherwise(stamp: dict[str, Any] | None) -> None:
     settings = OmegaConf.create(to_yaml(Config(run="mine")))

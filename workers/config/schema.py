@@ -286,13 +286,14 @@ OmegaConf.register_new_resolver("goal_of_environment", _goal, replace=True)
 
 def from_hydra(composed: DictConfig, source: str = "the configuration") -> Config:
     """Convert a composed configuration into a Config. Raises ConfigurationError for a value of a wrong type."""
+    settings: Any = OmegaConf.to_container(composed)  # else an algorithm's table became its dataclass
+    release = written_by.taken_from(settings, source)
     try:
-        # A container, else an algorithm's table became its dataclass.
-        plain = OmegaConf.create(written_by.without(OmegaConf.to_container(composed), source))
+        plain = OmegaConf.create(settings)
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "configuration"
-        raise ConfigurationError(f"{key}: {str(error).splitlines()[0]}") from None
+        raise ConfigurationError(f"{key}: {str(error).splitlines()[0]}{release}") from None
     assert isinstance(config, Config)
     return config
 

@@ -18,12 +18,18 @@ def with_stamp(tree: DictConfig) -> DictConfig:
     return OmegaConf.merge(tree, {NAME: stamp})  # type: ignore[return-value]
 
 
-def without(settings: Any, source: str) -> Any:
-    """Return the settings alone. Raises ConfigurationError for those of a newer format; `source` holds them."""
+def taken_from(settings: dict[Any, Any], source: str) -> str:
+    """Take the stamp out of the settings that `source` holds; return what to add to errors of another release's.
+
+    Raises ConfigurationError for settings of a newer format.
+    """
     stamp = settings.pop(NAME, None)
     if refusal := formats.refusal(source, stamp, formats.CONFIGURATION):
         raise ConfigurationError(refusal)
-    return settings
+    if stamp is None or stamp.get("release") == __version__:
+        return ""
+    release = formats.release_of(stamp)
+    return f"; {source} was written by {release}, and this is Warren {__version__}: use {release}"
 
 
 def check_messages(settings: DictConfig, run: str | None) -> None:
