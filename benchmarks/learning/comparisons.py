@@ -76,9 +76,7 @@ COMPARISONS: dict[str, Comparison] = {
         "CartPole-v1, APPO", _experiment("cartpole_appo"), Peer(), CARTPOLE,
         note=_NOT_STREAMING.format("cartpole-ppo"),
     ),
-    "cartpole-dqn": Comparison(
-        "CartPole-v1, DQN", (*_experiment("cartpole_dqn"), "algorithm.double=false"), Peer("DQN"), minutes=30
-    ),
+    "cartpole-dqn": Comparison("CartPole-v1, DQN", _experiment("cartpole_dqn"), Peer("DQN"), minutes=30),
     "cartpole-qrdqn": Comparison("CartPole-v1, QR-DQN", _experiment("cartpole_qrdqn"), Peer("QRDQN"), minutes=30),
     "cartpole-hidden-r2d2": Comparison(
         "CartPole-v1 without velocities, R2D2", _experiment("cartpole_hidden_r2d2"), _LSTM,
