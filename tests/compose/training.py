@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from datetime import datetime
-from itertools import pairwise
 
-from project import Project, expect, get, kill, until
+from project import Failed, Project, expect, get, kill, until
 from scenario import ENDLESS, Scenario
 
 CARTPOLE = Scenario("cartpole")
@@ -60,28 +58,21 @@ def with_epochs(epochs: int) -> str:
     return f"{ENDLESS} algorithm.epochs={epochs} algorithm.minibatch_size=64 checkpoint_every=3600"
 
 
-def seconds_of_updates(project: Project) -> list[float]:
-    """Return the s from one report of the learner to the next."""
-    told = re.findall(r"([\d-]{10} [\d:]{8}),\d+ .* weight version", project.logs("learner"))
-    return [(later - sooner).total_seconds() for sooner, later in pairwise(map(datetime.fromisoformat, told))]
-
-
 @UPDATE.step("an update is made to take 20 s", 15)
 def lengthen(project: Project) -> str:
-    epochs = 50
-    project.environment["WARREN_OVERRIDES"] = with_epochs(epochs)
-    project.up("learner", "actor")
-    version, since = project.learns_on(), time.monotonic()
-    later = until("two more updates", 240, lambda: (found := project.version()) >= version + 2 and found)
-    each = (time.monotonic() - since) / (later - version)
-    project.remove()
-    epochs = int(epochs * max(1.0, 2 * LONG / each)) + 1
-    project.environment["WARREN_OVERRIDES"] = with_epochs(epochs)
-    project.up("learner", "actor")
-    until("three updates", 300, lambda: len(seconds_of_updates(project)) >= 2)
-    took = min(seconds_of_updates(project)[1:])
-    expect(took >= LONG, f"an update takes {took:.0f} s of {epochs} epochs")
-    return f"{took:.0f} s, by {epochs} epochs"
+    epochs = 200
+    tried: list[str] = []
+    while len(tried) < 5:  # machines differ, and one that others use too is not always as fast
+        project.environment["WARREN_OVERRIDES"] = with_epochs(epochs)
+        project.up("learner", "actor")
+        version, since = project.learns_on(), time.monotonic()
+        later = until("two more updates", 240, lambda: (found := project.version()) >= version + 2 and found)  # noqa: B023
+        took = (time.monotonic() - since) / (later - version)
+        tried.append(f"{took:.0f} s by {epochs} epochs")
+        if took >= LONG:
+            return tried[-1]
+        epochs = int(epochs * 1.5 * LONG / took) + 1
+    raise Failed(f"an update takes {', '.join(tried)}")
 
 
 @UPDATE.step("it is finished at docker compose stop", 6)
