@@ -29,7 +29,7 @@ from support import kustomize
 print(json.dumps(kustomize.build(Path("/source/docker/kubernetes") / sys.argv[1])))
 """
 SECRET = (  # as a volume of a Secret is: its files are the group's alone
-    f"cp /from/* /to/ && chown -R root:{GROUP} /to && chmod 0440 /to/* && chmod 0750 /to && chown 999:1000 /data"
+    f"cp /from/* /to/ && chown -R root:{GROUP} /to && chmod 0440 /to/* && chmod 0750 /to"
 )
 ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).status)"
 UNITS = {"Mi": "m", "Gi": "g"}
@@ -62,7 +62,7 @@ class Pods:
     def share_passwords(self) -> None:
         """Make the volume that stands for the Secret, from the passwords that Compose has made."""
         name = self.project.name
-        volumes = (f"{name}_passwords:/from:ro", f"{self.secret}:/to", f"{name}_data-redis-0:/data")
+        volumes = (f"{name}_passwords:/from:ro", f"{self.secret}:/to")
         given = [word for one in volumes for word in ("--volume", one)]
         docker("run", "--rm", "--user", "root", *given, IMAGE, "sh", "-c", SECRET)
 
@@ -129,6 +129,10 @@ class Pods:
         volumes = {one["name"]: one for one in pod["volumes"]}
         for mount in container["volumeMounts"]:
             given += self._mount(name, number, mount, volumes.get(mount["name"]))
+            if mount["name"] not in volumes:  # a claim's volume is the group's, as fsGroup has it
+                owned = ("--volume", f"{self.project.name}_{mount['name']}-{name}-{number}:/volume:nocopy")
+                group = f"chown :{told['fsGroup']} /volume && chmod 2775 /volume"
+                docker("run", "--rm", "--user", "root", *owned, IMAGE, "sh", "-c", group)
         words = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in container["command"]]
         theirs = str(container["image"])
         image = {"warren": IMAGE, "warren-serving": SERVING}.get(theirs.split(":")[0], theirs)
@@ -144,7 +148,7 @@ class Pods:
             return ["--volume", f"{self.settings}:{path}{only}"]
         if volume is not None:
             return ["--volume", f"{self.project.name}_{volume['persistentVolumeClaim']['claimName']}:{path}{only}"]
-        return ["--volume", f"{self.project.name}_{mount['name']}-{name}-{number}:{path}{only}"]
+        return ["--volume", f"{self.project.name}_{mount['name']}-{name}-{number}:{path}:nocopy"]
 
 
 def build_serving(_: Project) -> str:
