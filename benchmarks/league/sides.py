@@ -25,7 +25,7 @@ BIDDING = {"returns_type": "win_loss", "points_order": "descending"}
 HELD_OUT: dict[str, dict[str, Any]] = {
     "liars_dice": {"env": "openspiel:liars_dice"},
     "goofspiel_4": {"env": "openspiel:goofspiel", "env_kwargs": {"num_cards": 4, "imp_info": True, **BIDDING}},
-    "goofspiel_5": {"env": "openspiel:goofspiel", "env_kwargs": {"num_cards": 5, **BIDDING}},
+    "goofspiel_5": {"env": "openspiel:goofspiel", "env_kwargs": {"num_cards": 5, "imp_info": True, **BIDDING}},
     "blotto": {"env": "openspiel:blotto", "env_kwargs": {"coins": 13, "fields": 3}},  # 105 strategies
     "phantom_ttt": {"env": "openspiel:phantom_ttt", **BY_PAIRS},
     "dark_hex_3": {"env": "openspiel:dark_hex", "env_kwargs": {"board_size": 3}, **BY_PAIRS},

@@ -17,7 +17,9 @@ from benchmarks.league.sides import settings
 from benchmarks.league.strength import Plan
 from envs import exploitability
 from envs.large.phantom import dark_hex
+from league.empirical_game.mixture import EXACT
 from league.matchmaking import kind_of
+from workers.evaluation.exact_cells import PLANS
 from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
 
@@ -258,6 +260,13 @@ def test_games_that_are_held_out_are_played_by_the_settings_of_leduc(game):
     assert (found.players, found.algorithm) == (tuned.players, tuned.algorithm) and found.reward_scale == 1.0
     games = envs.make_two_player(found.env, 2, 1, **found.env_kwargs)
     assert games.reset().action_mask.any(axis=1).all() and games.max_return == 1.0
+
+
+@pytest.mark.parametrize("game", [game for game in sides.HELD_OUT if settings(game, 1, "league").evaluation == EXACT])
+def test_exact_payoffs_are_asked_of_games_that_have_them_and_for_all_players_at_once(game):
+    found = settings(game, 1, "league")
+    form = exploitability.load(found.env, **found.env_kwargs)
+    assert 200 * sum(form.num_sequences) <= PLANS  # else each player's plans are made anew for each cell
 
 
 FROZEN_OFTEN = (

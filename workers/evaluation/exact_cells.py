@@ -19,7 +19,7 @@ from workers.config.league import LeagueConfig
 from workers.evaluation.cells import Claims, Evaluator
 from workers.evaluation.scores import table
 
-PLANS = 2_000_000  # probabilities of realisation plans that are kept, at least those of one player
+PLANS = 64_000_000  # probabilities of realisation plans that are kept, half a GiB: 200 players of liar's dice
 OFFERED = 64  # players whose cells are missing, of which the first that nobody else works at is taken
 
 
