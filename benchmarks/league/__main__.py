@@ -1,4 +1,4 @@
-"""The league measured: `python -m benchmarks.league speed`, `growth`, `scores`, `strength` or `distributed`.
+"""The league measured: `python -m benchmarks.league speed`; decisions, growth, scores, strength or distributed.
 
 The last line is JSON.
 """
@@ -14,6 +14,7 @@ import redis
 import torch
 
 from benchmarks.apparatus.report import finish
+from benchmarks.league import decisions as league_decisions
 from benchmarks.league import distributed as league_distributed
 from benchmarks.league import growth as league_growth
 from benchmarks.league import picture, sides
@@ -67,6 +68,11 @@ def strength(given: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
+def decisions(given: argparse.Namespace) -> dict[str, Any]:
+    """Train leagues in processes of their own."""
+    return league_decisions.measure(given.games, given.seconds, given.rounds)
+
+
 def distributed(given: argparse.Namespace) -> dict[str, Any]:
     """Train leagues through servers and in this process."""
     torch.set_num_threads(1)  # networks this small are faster so
@@ -109,6 +115,11 @@ def main() -> None:
     part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
     part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
     part.set_defaults(measure=strength)
+    part = parts.add_parser("decisions", help="that a league in one process learns from, with and without a compiler")
+    part.add_argument("--games", nargs="+", choices=sides.GAMES, default=["kuhn", "leduc", "connect_four"])
+    part.add_argument("--seconds", type=float, default=20.0, help="of the processor, each run")
+    part.add_argument("--rounds", type=int, default=3)
+    part.set_defaults(measure=decisions)
     part = parts.add_parser("distributed", help="through RabbitMQ and Redis, beside the same league in one process")
     part.add_argument("--game", choices=["kuhn", "leduc", "liars_dice"], default="kuhn")
     part.add_argument("--seeds", type=int, default=5)
