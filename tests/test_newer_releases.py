@@ -95,15 +95,15 @@ def test_a_setting_that_a_newer_release_has_is_told_as_such(tmp_path: Path) -> N
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("stamp", [{"messages": 1000, "release": "7.2.0"}, None])
-def test_a_role_does_not_join_a_run_that_speaks_otherwise(stamp: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize("stamp", [{"messages": 1000, "release": "7.2.0"}, None, {}, "no table"])
+def test_a_role_does_not_join_a_run_that_speaks_otherwise(stamp: dict[str, Any] | str | None) -> None:
     settings = OmegaConf.create(to_yaml(Config(run="mine")))
     assert isinstance(settings, DictConfig)
     check_messages(settings, "mine")
     del settings["written_by"]
     if stamp is not None:
         settings.written_by = stamp
-    of, number = ("Warren 7.2.0", 1000) if stamp else ("an older Warren", 1)
+    of, number = ("Warren 7.2.0", 1000) if isinstance(stamp, dict) and stamp else ("an older Warren", 1)
     says = f"run: mine is of {of}, whose processes speak in messages of format {number}, and this is Warren {HERE}"
     with pytest.raises(ConfigurationError, match=says) as error:
         taken(Config(run="mine"), OmegaConf.to_yaml(settings), ())

@@ -179,7 +179,7 @@ typedef struct {
   const int32_t *kind;        // [rows]
 } Kinds;
 
-#define TRIED 256 // rows after which it is given up, if most are different
+#define TRIED 256 // rows after which equal ones are looked for no more, where over three quarters differ
 
 // Numbers that `room` of `kinds` is to have.
 int64_t kinds_size(int64_t rows) { return 8 * rows + 2 * TRIED; }
@@ -201,6 +201,8 @@ static Kinds kinds(const float *x, int64_t rows, int64_t inputs, float *room) {
       hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
       hash ^= hash >> 29;
     }
+    hash *= 0x9E3779B97F4A7C15u; // or what tells the last inputs apart would not come down to the bits below
+    hash ^= hash >> 32;
     int64_t place = hash & (size - 1);
     while (table[place] >= 0 && memcmp(x + first[table[place]] * inputs, at, bytes)) place = (place + 1) & (size - 1);
     if (table[place] < 0) table[place] = count, first[count++] = r;

@@ -99,8 +99,12 @@ class Policy(ActingPolicy):
         return self._precision is torch.float32 and not self._compiled and not replaced
 
     def frozen_copy(self) -> Policy:
-        """Return a policy with a copy of these weights, which learns no more; it computes as this one, uncompiled."""
-        copied = deepcopy(self, {id(self.generator): torch.Generator()})
+        """Return a policy with a copy of these weights, which learns no more; it computes as this one, uncompiled.
+
+        Its generator has a seed of its own, which follows from this one's.
+        """
+        generator = torch.Generator().manual_seed(self.generator.initial_seed() + 1)
+        copied = deepcopy(self, {id(self.generator): generator})
         for module in copied.network.modules():
             module.__dict__.pop("unroll", None)  # that of a compiled one is bound to this policy's network
         copied.set_learning_precision(self._precision)

@@ -27,6 +27,7 @@ from warren.trees import Tree, leaves, map_tree, take
 APART = {"episodes", *CUTS, "last", "observation"}  # fields that are kept in ways of their own
 OF_ROWS = ("following", "before", "startable", "led")
 OF_ALL = ("steps", "rows", "written", "length", "moments", "together", "keeps_cuts", "starts_only")
+BEFORE_GROUPS = {"together": 1}  # of a replay that was written when none held groups, and told nothing of them
 STREAMS = 256  # of which more are forgotten once nothing of them is left
 
 
@@ -262,6 +263,7 @@ class UnrollRing:
 
     def load_state(self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         """Take over what `state` returned. Raises CheckpointError for that of another capacity, length or version."""
+        meta = {**BEFORE_GROUPS, **meta}
         if lacking := [name for name in OF_ALL if name not in meta]:
             raise CheckpointError(f"another version of Warren wrote it, without {', '.join(lacking)}")
         rows = max(self._capacity // meta["steps"], 1) if meta["steps"] else 0
@@ -279,8 +281,9 @@ class UnrollRing:
         self._make({path: ((rows, *array.shape[1:]), array.dtype) for path, array in kept.items()})
         for path, array in kept.items():
             self.arrays[path][: len(array)] = array
+        rows_kept = {"row.led": np.zeros(self.filled, np.bool_), **arrays}
         for name in OF_ROWS:
-            getattr(self, name)[: self.filled] = arrays[f"row.{name}"]
+            getattr(self, name)[: self.filled] = rows_kept[f"row.{name}"]
         self.streams = {name: Stream(*stream) for name, stream in meta["streams"].items()}
         seen = {name: like_cuts(self._like[name]) for name in self.moments}
         for index, (row, step) in enumerate(arrays["cuts"].tolist()):

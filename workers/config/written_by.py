@@ -24,6 +24,7 @@ def taken_from(settings: dict[Any, Any], source: str) -> str:
     Raises ConfigurationError for settings of a newer format.
     """
     stamp = settings.pop(NAME, None)
+    stamp = stamp if isinstance(stamp, dict) and stamp else None
     if refusal := formats.refusal(source, stamp, formats.CONFIGURATION):
         raise ConfigurationError(refusal)
     if stamp is None or stamp.get("release") == __version__:
@@ -34,10 +35,11 @@ def taken_from(settings: dict[Any, Any], source: str) -> str:
 
 def check_messages(settings: DictConfig, run: str | None) -> None:
     """Raise ConfigurationError where a run, which has these settings, speaks in other messages than this process."""
-    stamp = settings.get(NAME)
-    theirs = stamp.get("messages", 1) if isinstance(stamp, DictConfig) else 1
+    given = settings.get(NAME)
+    stamp = OmegaConf.to_container(given) if isinstance(given, DictConfig) and given else None
+    theirs = stamp.get("messages", 1) if isinstance(stamp, dict) else 1
     if theirs != formats.MESSAGES:
-        release = formats.release_of(None if stamp is None else OmegaConf.to_container(stamp))
+        release = formats.release_of(stamp)
         raise ConfigurationError(
             f"run: {run} is of {release}, whose processes speak in messages of format {theirs}, and this is Warren "
             f"{__version__}, with format {formats.MESSAGES}; start this process by the run's release"

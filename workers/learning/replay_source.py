@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ logger = get_logger(__name__)
 FOLDER = "replay"  # in the run's folder, of what is more than replay.memory
 FILE = "checkpoints/replay.npz"  # in it, with in_checkpoint
 GIB = 1 << 30
+REMEMBERED = 1024  # segments, more than can be on their way to one learner
 
 
 class ReplaySource:
@@ -44,6 +46,7 @@ class ReplaySource:
         self._gathered = config.sampling is Sampling.gathered
         self.limiter = Limiter(given.samples_per_insert, given.begin_at, given.error_buffer or 0.0)
         self.stored = Count()
+        self._newest: deque[tuple[str, int]] = deque(maxlen=REMEMBERED)  # source and number of those stored last
         self._draw: Draw | None = None  # the last
         self._file = folder / FILE
         if given.in_checkpoint and self._file.exists():
@@ -51,14 +54,19 @@ class ReplaySource:
 
     def add(self, arrived: Arrival, version: int) -> int:
         """See DataSource: nothing is too old. Raises ConfigurationError for a segment that the replay cannot hold."""
-        trajectory = arrived.trajectory
-        self.buffer.add(trajectory, str(arrived.payload["source"]), int(arrived.payload["number"]))
+        trajectory, name = arrived.trajectory, _name_of(arrived)
+        self.buffer.add(trajectory, *name)
+        self._newest.append(name)
         self.stored = Count(self.stored.segments + 1, self.stored.steps + trajectory.num_steps)
         if self._config.error_buffer is None and not self._gathered:
             an_arrival = self.limiter.samples_per_insert * trajectory.num_steps
             self.limiter.error_buffer = max(self.limiter.error_buffer, an_arrival + self._drawn)
         self.limiter.inserts += trajectory.num_steps
         return 0
+
+    def holds(self, arrived: Arrival) -> bool:
+        """Return True for a segment that was stored already: it is delivered again where its learner was killed."""
+        return _name_of(arrived) in self._newest
 
     def has_room(self, steps: int) -> bool:
         """Return True where `steps` more may be stored before the next update, or where none can be made."""
@@ -84,7 +92,8 @@ class ReplaySource:
     def save(self) -> None:
         """Write the replay beside a checkpoint, where it is to be kept. Raises OSError when the disk refuses."""
         if self._config.in_checkpoint:
-            counts = {"inserts": self.limiter.inserts, "samples": self.limiter.samples, "stored": self.stored}
+            limits = {"inserts": self.limiter.inserts, "samples": self.limiter.samples}
+            counts = {**limits, "stored": self.stored, "newest": list(self._newest)}
             saving.save(self._file, self.buffer, counts)
 
     def _load(self) -> None:
@@ -96,9 +105,15 @@ class ReplaySource:
             return
         self.limiter.inserts, self.limiter.samples = counts["inserts"], counts["samples"]
         self.stored = Count(*counts["stored"])
+        self._newest.extend((source, number) for source, number in counts.get("newest", ()))
         logger.info("took up a replay of %d steps", len(self.buffer))
 
     def feedback(self, data: UpdateData, update: Update) -> None:
         """See DataSource. Raises ConfigurationError for priorities that cannot be."""
         if update.priorities is not None and self._draw is not None:
             self.buffer.set_priorities(self._draw, update.priorities)
+
+
+def _name_of(arrived: Arrival) -> tuple[str, int]:
+    """Return the source and the number of a segment."""
+    return str(arrived.payload["source"]), int(arrived.payload["number"])

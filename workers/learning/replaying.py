@@ -22,6 +22,7 @@ from workers.learning.outlets import Outlets
 from workers.learning.player_state import PlayerState
 from workers.learning.replay_source import ReplaySource
 from workers.learning.updater import Updater
+from workers.runtime.segment_ledger import HELD
 
 logger = get_logger(__name__)
 
@@ -87,6 +88,8 @@ class Replaying:
         def take(arrived: Arrival) -> str | None:
             if self._over():
                 return "unused"
+            if self._source.holds(arrived):
+                return HELD
             self._source.add(arrived, self._state.progress.version)
             taken.append(arrived)
             self._count(arrived)

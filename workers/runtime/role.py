@@ -98,10 +98,12 @@ def live(
     """Do the work of one process of a numbered role, until the run is over or a stop; return the exit status.
 
     `make` is given the configuration with the number of this process, whose lease is held from then on. `stopping`
-    also ends the wait for a number. Status 1 when the work failed; raises a failure that is a ConfigurationError.
+    also ends the waits for a number and for the run's exchanges. Status 1 when the work failed; raises a failure that
+    is a ConfigurationError.
     """
     assert role.id is not None
-    session.declare()
+    if not session.declare(stopping):
+        return 0
     with standing(session, role, stopping) as config:
         process, name = make(config), f"{role.name}-{getattr(config, role.id)}"
         tell(process=name)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 LEARNED = "learned"
 NOT_KEPT = "not_kept"
 STORED = "stored"  # in a replay, from which updates draw
+HELD = "held"  # by the replay already: it was stored, and was delivered again
 REASONS: Mapping[str, str] = {  # why segments are dropped
     "stale": "too old",
     "reset": "of players that were begun anew since",
@@ -39,14 +40,20 @@ make(ARGV[2], ARGV[3], ARGV[4])
 if ARGV[5] == '1' then redis.call('SETBIT', ARGV[1] .. 'confirmed:' .. ARGV[2], ARGV[3], 1) end
 """
 # Of each segment also what became of it, and how many of its steps an update has used; the others of one that was
-# learned from were too old. What it was first, it remains: a learner may die before the broker knows.
+# learned from were too old. What it was first, it remains: a learner may die before the broker knows. One that is
+# stored for the second time had ended with an earlier learner's replay, and was kept after all.
 _SETTLE = f"""{_MAKE}
 for at = 2, #ARGV, 5 do
   local source, number, steps, kind, used = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   make(source, number, steps)
   if redis.call('SETBIT', ARGV[1] .. 'settled:' .. source, number, 1) == 1 then
     redis.call('HINCRBY', KEYS[2], 'repeated', 1)
+    if kind == 'stored' then
+      redis.call('HINCRBY', KEYS[2], 'not_kept', -1)
+      redis.call('HINCRBY', KEYS[2], 'not_kept_steps', -used)
+    end
   else
+    if kind == 'held' then kind = 'stored' end
     redis.call('HINCRBY', KEYS[2], kind, 1)
     redis.call('HINCRBY', KEYS[2], kind .. '_steps', used)
     redis.call('HINCRBY', KEYS[2], 'stale_steps', steps - used)
@@ -64,7 +71,7 @@ class Segment(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The end of a segment. `kind`: LEARNED, with `used` of its steps; STORED or one of REASONS, with all of them."""
+    """The end of a segment: its `kind`, and how many of its steps were `used`: of all kinds but LEARNED all."""
 
     segment: Segment
     kind: str

@@ -79,18 +79,18 @@ class Session:
         """Return the lease of `work` in this run."""
         return Lease(self.leases, self.topology.key_prefix, work)
 
-    def declare(self) -> None:
+    def declare(self, stopping: threading.Event | None = None) -> bool:
         """Declare the topology's queues with their exchanges; harmless where they exist.
 
         A user with the rights of one role declares the exchanges that others are to find, too, or else waits for those
-        who may.
+        who may; returns False where `stopping` is set meanwhile.
         """
+        stop = stopping or threading.Event()
         with self.app.connection_for_write() as connection:
             entities = self.topology.declared()
             if role_of(connection.userid) is not None:
                 entities += exchanges(self.app, self.topology)
-            for entity in entities:
-                _declare(connection, entity)
+            return all(_declare(connection, entity, stop) for entity in entities)
 
     def work(
         self, name: str, queue: Any, on_ready: Callable[[], None], on_stopping: Callable[[], None], held: int = 1
@@ -104,19 +104,20 @@ class Session:
         return run_worker(worker, on_ready, on_stopping)
 
 
-def _declare(connection: Any, entity: Any) -> None:
-    """Declare a queue or an exchange; one that this user may not declare is waited for."""
+def _declare(connection: Any, entity: Any, stopping: threading.Event) -> bool:
+    """Declare a queue or an exchange; one that this user may not declare is waited for, until `stopping`."""
     say_at = 0.0
-    while True:
+    while not stopping.is_set():
         try:
             with connection.channel() as channel:
                 entity(channel).declare()
-                return
+                return True
         except NotFound:
             if time.monotonic() >= say_at:
                 logger.warning("waiting for the run's learner, or its launcher, to declare %s", entity.name)
                 say_at = time.monotonic() + SAY_EVERY
-        time.sleep(LOOK_EVERY)
+        stopping.wait(LOOK_EVERY)
+    return False
 
 
 def watched(config: Config) -> bool:

@@ -65,3 +65,11 @@ def test_one_of_an_older_version_is_refused_by_that_name() -> None:
     del meta["ring"]["moments"]
     with pytest.raises(CheckpointError, match="another version of Warren wrote it, without moments"):
         ReplayBuffer(40, 3).load_state(arrays, meta)
+
+
+def test_one_that_was_written_before_there_were_groups_goes_on() -> None:
+    arrays, meta = stored(None, False)[0].state()
+    del meta["ring"]["together"], arrays["row.led"]
+    again = ReplayBuffer(40, 3)
+    again.load_state(arrays, meta)
+    assert len(again) > 0 and again.ring.together == 1 and not again.ring.led.any()

@@ -82,6 +82,20 @@ def test_a_segment_is_stored_once_and_its_version_is_new_though_nothing_was_lear
     assert run.settled[1:] == [{"stored": [(2, 32)]}] and trainer.progress.version == 2
 
 
+def test_a_segment_that_comes_again_is_not_stored_again_also_after_a_kill(tmp_path: Path) -> None:
+    run = ReplayRun(tmp_path, in_checkpoint=True)
+    first, second = run.payload(), run.payload()
+    trainer = run.trainer()
+    trainer.learn([first, second])
+    trainer._source.save()
+    assert trainer.learn([first]) == [None]
+    assert run.settled[1:] == [{"held": [(1, 32)]}]
+    assert trainer._source.stored == Count(2, 64) and trainer.progress.steps == 64
+    again = run.trainer()
+    again.learn([second])
+    assert run.settled[2:] == [{"held": [(2, 32)]}] and again._source.stored == Count(2, 64)
+
+
 def test_a_damaged_segment_is_refused_and_the_others_are_stored(tmp_path: Path) -> None:
     run = ReplayRun(tmp_path)
     trainer = run.trainer()

@@ -7,7 +7,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workers.runtime.segment_ledger import LEARNED, REASONS, STORED, Account, Count, Ledger, Segment, Settled
+from workers.runtime.segment_ledger import HELD, LEARNED, REASONS, STORED, Account, Count, Ledger, Segment, Settled
 
 STEPS = 8  # of each segment here
 
@@ -76,6 +76,17 @@ def test_what_is_stored_is_a_part_of_its_own_of_which_it_is_known_what_was_kept(
         assert account.stored == Count(5, 5 * STEPS) and adds_up(account)
         lost = max(5 - kept, 0)
         assert account.not_kept == Count(lost, lost * STEPS)
+
+
+def test_what_comes_again_is_in_the_replay_once_or_was_kept_after_all(ledger: Ledger) -> None:
+    ledger.settle(Settled(a(number), STORED, STEPS) for number in range(5))
+    ledger.keep(Count(3, 3 * STEPS))
+    ledger.settle([Settled(a(2), HELD, STEPS), Settled(a(4), STORED, STEPS)])
+    account = ledger.account()
+    assert (account.stored, account.not_kept) == (Count(5, 5 * STEPS), Count(1, STEPS))
+    assert account.repeated == 2 and adds_up(account)
+    ledger.settle([Settled(a(7), HELD, STEPS)])  # of which the ledger was never told
+    assert ledger.account().stored == Count(6, 6 * STEPS) and adds_up(ledger.account())
 
 
 def test_too_old_steps_of_a_learned_segment_are_counted_as_too_old(ledger: Ledger) -> None:
