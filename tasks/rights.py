@@ -3,8 +3,8 @@
 RabbitMQ has three patterns of names for a user: `configure` (declare and delete), `write` (publish to an exchange; bind
 a queue), `read` (consume or empty a queue; bind to an exchange). Every name here comes from a method of Topology.
 
-A user is called warren.RUN.ROLE, or warren.ROLE, which has its rights in every run. By the user's name a connection
-tells what it may declare, and only looks whether the rest exists (tasks/brokers/declaring.py).
+A user is called warren.RUN.ROLE, or warren.ROLE, which has its rights in every run, on RabbitMQ alone. By the
+user's name a connection tells what it may declare, and only looks whether the rest exists (tasks/brokers/declaring.py).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def users(private_servers: Servers, tmp_path_factory: pytest.TempPathFactory) ->
             for entity in (*names.declared(), names.service_queue("league.request"), *exchanges(app, names)):
                 entity(connection.default_channel).declare()
     yield found
-    on_redis.remove(private_servers.redis_url, list(found.passwords))
+    assert on_redis.remove(private_servers.redis_url, [*found.passwords, "warren.nobody"])[0] == len(TABLE)
 
 
 @pytest.fixture
@@ -135,6 +135,7 @@ REFUSED_BY_REDIS: dict[str, tuple[str, tuple[str, ...]]] = {
     "an actor reads another run": ("actor", ("GET", f"{OTHER.key_prefix}settings")),
     "an actor lists keys": ("actor", ("SCAN", "0")),
     "an actor listens to another run": ("actor", ("SUBSCRIBE", f"{OTHER.key_prefix}celery-task-meta-1")),
+    "an actor hears of all keys that change": ("actor", ("CLIENT", "TRACKING", "ON", "BCAST")),
     "an actor makes users": ("actor", ("ACL", "SETUSER", "me")),
     "an env runner counts segments": ("env", ("DEL", f"{KEY}ledger:totals")),
     "a learner changes the league": ("learner", ("DEL", f"{KEY}league:settings")),

@@ -219,8 +219,10 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.train run=NAME host=box-2": NotRun("it joins a run of another host: tests/integration"),
     # docs/security.md
     "export WARREN_PASSWORDS=~/warren-passwords": NAMED,
-    "python -m workers.rights apply": NotRun("tests/integration/test_users_of_roles.py trains with the users it makes"),
-    "python -m workers.rights show actor": Run(says="warren.actor"),
+    "python -m workers.rights --run NAME apply": NotRun(
+        "tests/integration/test_users_of_roles.py trains with the users it makes"
+    ),
+    "python -m workers.rights --run NAME show actor": Run(says="%R~warren."),
     "python -m workers.servers certificates tls rabbitmq redis 10.0.0.7": Run(says="tls-ca-cert-file"),
     # docs/services.md
     "python my_script.py": Run("league", says="of the run"),

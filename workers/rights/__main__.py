@@ -1,12 +1,14 @@
 """`python -m workers.rights`: a user for each role on RabbitMQ and Redis, with no more rights than the role needs.
 
-python -m workers.rights apply                   # make warren.actor, warren.learner, ... for all runs, or change them
-python -m workers.rights --run NAME apply        # warren.NAME.actor, ...: for that run alone
-python -m workers.rights show                    # what each role may do
-python -m workers.rights definitions             # for RabbitMQ to import, with hashes in the place of passwords
-python -m workers.rights acl                     # for Redis's ACL file or redis.conf, likewise
-python -m workers.rights env actor               # eval "$(...)" in the shell of a role that is started by hand
-python -m workers.rights remove                  # delete the users
+python -m workers.rights --run NAME apply        # make warren.NAME.actor, warren.NAME.learner, ..., or change them
+python -m workers.rights --run NAME show         # what each role may do
+python -m workers.rights --run NAME definitions  # for RabbitMQ to import, with hashes in the place of passwords
+python -m workers.rights --run NAME acl          # for Redis's ACL file or redis.conf, likewise
+python -m workers.rights --run NAME env actor    # eval "$(...)" in the shell of a role that is started by hand
+python -m workers.rights --run NAME remove       # delete the users
+
+Without --run the users are those of all runs, warren.actor and so on; Redis has no rules for them, so `apply` and `acl`
+need it.
 
 The servers are those of --broker-url and --redis-url, or of WARREN_BROKER_URL and WARREN_REDIS_URL, with the login of
 an administrator. Passwords are kept in the file --passwords, or WARREN_PASSWORDS, which only its owner may read; one is
@@ -20,10 +22,8 @@ import argparse
 import json
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from kombu import Connection
 
@@ -31,15 +31,20 @@ from tasks import rights
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
 from workers.doctor.management import default_management_url
-from workers.doctor.rabbitmqctl import CONTROL_TIMEOUT
 from workers.rights import accounts, keys, on_rabbitmq, on_redis
 from workers.servers import check_broker, kind_of
 
 VERBS = ("apply", "show", "definitions", "acl", "env", "remove")
+OF_ONE_ROLE = ("env", "show")
+OF_ONE_RUN = ("apply", "acl")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the command line asks and return exit status 0. Raises ConfigurationError, BrokerError."""
+    if options.role is not None and options.verb not in OF_ONE_ROLE:
+        raise ConfigurationError(f"{options.verb}: it is for all roles at once; leave {options.role!r} out")
+    if options.run is None and options.verb in OF_ONE_RUN:
+        raise ConfigurationError(f"--run: not given, and users of Redis are of one run; `--run NAME {options.verb}`")
     if options.verb == "show":
         show(options.run, options.role)
         return 0
@@ -69,14 +74,14 @@ def change(path: Path, options: argparse.Namespace) -> int:
     broker = _broker(options)
     if options.verb == "remove":
         users = [rights.user_name(role, options.run) for role in rights.TABLE]
-        broker.remove(users)
-        on_redis.remove(options.redis_url, users)
-        print(f"deleted {len(users)} users")
-        return 0
-    found = accounts.kept(path, options.run)
-    broker.apply(on_rabbitmq.definitions(found, Connection(options.broker_url).virtual_host or "/"))
-    note = on_redis.apply(options.redis_url, found)
-    print(f"{', '.join(found.passwords)}; passwords in {path}")
+        of_broker = broker.remove(users)
+        of_redis, note = on_redis.remove(options.redis_url, users)
+        print(f"deleted {of_broker} users of RabbitMQ, {of_redis} of Redis")
+    else:
+        found = accounts.kept(path, options.run)
+        broker.apply(on_rabbitmq.definitions(found, Connection(options.broker_url).virtual_host or "/"))
+        note = on_redis.apply(options.redis_url, found)
+        print(f"{', '.join(found.passwords)}; passwords in {path}")
     if note:
         print(f"note: {note}")
     return 0
@@ -100,20 +105,12 @@ def show(run_name: str | None, role: str | None) -> None:
         print(rights.user_name(name, run_name))
         for kind, pattern in rights.TABLE[name].patterns(run_name).items():
             print(f"  RabbitMQ {kind:9} {pattern}")
-        print(f"  Redis {' '.join(keys.TABLE[name].rules(run_name))}")
+        print(f"  Redis {'with --run alone' if run_name is None else ' '.join(keys.TABLE[name].rules(run_name))}")
 
 
 def _broker(options: argparse.Namespace) -> on_rabbitmq.ByControl | on_rabbitmq.ByManagement:
     if options.rabbitmqctl:
-        words = shlex.split(options.rabbitmqctl)
-
-        def control(more: list[str], told: str) -> tuple[int, str]:
-            done: Any = subprocess.run(
-                [*words, *more], input=told, capture_output=True, text=True, timeout=CONTROL_TIMEOUT, check=False
-            )
-            return done.returncode, done.stderr or done.stdout
-
-        return on_rabbitmq.ByControl(control)
+        return on_rabbitmq.ByControl(on_rabbitmq.control_by(options.rabbitmqctl))
     url = options.management_url or default_management_url(options.broker_url)
     if url is None:
         raise ConfigurationError("--management-url: not given, for a broker with TLS; give https://HOST:15671")
@@ -125,10 +122,10 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m workers.rights", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--run", metavar="NAME", help="of one run alone (default: of all)")
+    parser.add_argument("--run", metavar="NAME", help="the run, which `apply` and `acl` need")
     parser.add_argument("--passwords", metavar="FILE", help="default: WARREN_PASSWORDS")
-    parser.add_argument("--broker-url")
-    parser.add_argument("--redis-url")
+    parser.add_argument("--broker-url", help="default: WARREN_BROKER_URL, which `ps` does not show")
+    parser.add_argument("--redis-url", help="default: WARREN_REDIS_URL, likewise")
     parser.add_argument("--management-url", metavar="URL", help="of RabbitMQ (default: port 15672 of its host)")
     parser.add_argument("--rabbitmqctl", metavar="COMMAND", help='in its place, e.g. "docker exec -i NAME rabbitmqctl"')
     parser.add_argument("--vhost", default="/", help="virtual host, for `definitions`")

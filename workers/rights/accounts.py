@@ -18,9 +18,9 @@ from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE
 
 VARIABLE = "WARREN_PASSWORDS"  # in the environment of a launcher: the file
 OF_ONE = "WARREN_PASSWORD_"  # and a role in capitals: the password that its user is given
-MADE_BY = "python -m workers.rights apply"
+MADE_BY = "python -m workers.rights --run NAME apply"
 _LINE = re.compile(r"(?P<user>\S+) (?P<password>\S+)")
-_LOGIN = re.compile(r"^([a-z+]+://)(?:[^@/]*@)?")
+_LOGIN = re.compile(r"([a-z+]+://)(?:[^/]*@)?", re.IGNORECASE)  # to the last "@", as a password may hold one
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,20 @@ class Accounts:
 
 
 def with_login(url: str, user: str, password: str) -> str:
-    """Return a URL, or several with ";" between them, with this login in the place of its own."""
-    login = f"{quote(user, safe='')}:{quote(password, safe='')}@"
-    return ";".join(_LOGIN.sub(lambda match: match[1] + login, one) for one in url.split(";"))
+    """Return a URL, or several with ";" between them, with this login in the place of its own.
+
+    Raises ConfigurationError for one that would keep its own.
+    """
+    login, found = f"{quote(user, safe='')}:{quote(password, safe='')}@", []
+    for one in url.split(";"):
+        match = _LOGIN.match(one)
+        if match is None:
+            raise ConfigurationError(
+                f"{BROKER_VARIABLE}, {REDIS_VARIABLE}: {user} cannot take the place of the user in one of them; write "
+                "scheme://user:password@host, with %3B for a ; in the password"
+            )
+        found.append(match[1] + login + one[match.end() :])
+    return ";".join(found)
 
 
 def without_logins(environment: Mapping[str, str]) -> dict[str, str]:
@@ -95,7 +106,10 @@ def kept(path: Path, run: str | None, environment: Mapping[str, str] = os.enviro
 
     A password is that of WARREN_PASSWORD_ROLE, else the file's, else a random one. Raises ConfigurationError.
     """
-    before = read(path).passwords if path.exists() else {}
+    try:
+        before = read(path).passwords if path.exists() else {}
+    except OSError as error:
+        raise _unwritable(path, error) from None
     users = {}
     for role in rights.TABLE:
         user = rights.user_name(role, run)
@@ -103,6 +117,15 @@ def kept(path: Path, run: str | None, environment: Mapping[str, str] = os.enviro
         if not _LINE.fullmatch(f"{user} {users[user]}"):
             raise ConfigurationError(f"{OF_ONE}{role.upper()}: a password has no spaces; give another")
     new = path.with_name(f"{path.name}.new")
-    write_secret(new, "".join(f"{user} {password}\n" for user, password in {**before, **users}.items()))
-    new.replace(path)
+    try:
+        write_secret(new, "".join(f"{user} {password}\n" for user, password in {**before, **users}.items()))
+        new.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from None
     return Accounts(users, path)
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"--passwords: {path} cannot be written: {error.strerror}; name a file in a folder of yours"
+    )

@@ -12,9 +12,9 @@ from tasks.topology import Topology, key_prefix
 from workers.config import roles
 
 # No role lists or flushes a database, loads functions for others, or sees other clients. INFO tells the memory that is
-# left. Without SCAN nobody finds the claim of a message that he was not sent.
-COMMANDS = "+@all -@admin -@dangerous +info -scan -randomkey -dbsize -function -script|flush -script|kill -pubsub"
-OF_LAUNCHERS = "+@all -@admin -@dangerous +info +scan"
+# left. Nobody finds the claim of a message that he was not sent: SCAN lists keys, CLIENT TRACKING tells which change.
+OF_LAUNCHERS = "+@all -@admin -@dangerous +info +scan -client|tracking"
+COMMANDS = f"{OF_LAUNCHERS} -scan -randomkey -dbsize -function -script|flush -script|kill -pubsub"
 
 READ_BY_ALL = (
     *("settings", "card", "facts*", "ending", "leader", "host*", "lease:*", "services", "delays", "event:*"),
@@ -33,9 +33,12 @@ class KeyRights:
     reads: tuple[str, ...] = ()
     commands: str = COMMANDS
 
-    def rules(self, run: str | None) -> list[str]:
-        """Return Redis's ACL rules, but for the password, for `run`, or for every run."""
-        prefix = key_prefix("*" if run is None else Topology(run).run)
+    def rules(self, run: str) -> list[str]:
+        """Return Redis's ACL rules, but for the password, for `run`.
+
+        There are none for every run: with `*` for its name, the keys of a run's processes would fit the league's.
+        """
+        prefix = key_prefix(Topology(run).run)
         closed = f"closed-{prefix}"  # says that a run has ended, when all below its prefix is gone
         writes = [f"~{prefix}{name}" for name in (*self.writes, *WRITTEN_BY_ALL)]
         reads = [f"%R~{prefix}{name}" for name in (*self.reads, *READ_BY_ALL)]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import json
 import secrets
+import shlex
+import subprocess
 import urllib.error
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
 from tasks import rights
-from warren.errors import BrokerError
+from warren.errors import BrokerError, ConfigurationError
 from workers.doctor.management import management_api
+from workers.doctor.rabbitmqctl import CONTROL_TIMEOUT
 from workers.rights.accounts import Accounts
 
 # Is given the words of a command of rabbitmqctl and its standard input; returns exit status and what it printed.
@@ -51,25 +55,26 @@ class ByManagement:
         """Make the users, or change them. Raises BrokerError."""
         self._try("definitions", "POST", wanted)
 
-    def remove(self, users: list[str]) -> None:
-        """Delete users; those that do not exist are passed over. Raises BrokerError."""
-        for user in users:
-            self._try(f"users/{quote(user, safe='')}", "DELETE", None, 404)
+    def remove(self, users: list[str]) -> int:
+        """Delete users; return how many there were. Raises BrokerError."""
+        return sum(self._try(f"users/{quote(user, safe='')}", "DELETE", None, 404) for user in users)
 
-    def _try(self, path: str, method: str, body: Any, passed_over: int = 0) -> None:
+    def _try(self, path: str, method: str, body: Any, passed_over: int = 0) -> bool:
+        """Return False where the answer is `passed_over`."""
         try:
             self._ask(path, method, body)
         except urllib.error.HTTPError as error:
             if error.code == passed_over:
-                return
+                return False
             refuses = "refuses this user, who needs the tag administrator: rabbitmqctl set_user_tags USER administrator"
             why = refuses if error.code in (401, 403) else f"answers {error.code}"
             raise BrokerError(f"RabbitMQ's management API at {self._url} {why}") from None
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):
             raise BrokerError(
                 f"RabbitMQ's management API does not answer at {self._url}; give its --management-url, or "
                 "--rabbitmqctl COMMAND, or load the definitions that `python -m workers.rights definitions` prints"
             ) from None
+        return True
 
 
 class ByControl:
@@ -82,12 +87,39 @@ class ByControl:
         """Make the users, or change them. Raises BrokerError."""
         self._try(["import_definitions"], json.dumps(wanted))
 
-    def remove(self, users: list[str]) -> None:
-        """Delete users; those that do not exist are passed over. Raises BrokerError."""
-        for user in users:
-            self._try(["delete_user", user], "", "no_such_user")
+    def remove(self, users: list[str]) -> int:
+        """Delete users; return how many there were. Raises BrokerError."""
+        return sum(self._try(["delete_user", user], "", "no_such_user") for user in users)
 
-    def _try(self, words: list[str], told: str, passed_over: str = "") -> None:
+    def _try(self, words: list[str], told: str, passed_over: str = "") -> bool:
+        """Return False where the command fails by `passed_over`."""
         status, said = self._control(words, told)
         if status and not (passed_over and passed_over in said):
             raise BrokerError(f"rabbitmqctl {words[0]} ended with status {status}: {said.strip() or 'it said nothing'}")
+        return status == 0
+
+
+def control_by(command: str, patience: float = CONTROL_TIMEOUT) -> Control:
+    """Return a function that runs rabbitmqctl by `command`, for `patience` s at most, then or else a BrokerError.
+
+    Raises ConfigurationError for a command that a shell could not read.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigurationError(f"--rabbitmqctl: {command!r} is no command ({error}); close its quotation") from None
+
+    def control(more: list[str], told: str) -> tuple[int, str]:
+        try:
+            done = subprocess.run(
+                [*words, *more], input=told, capture_output=True, text=True, timeout=patience, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise BrokerError(
+                f"--rabbitmqctl: {command!r} took over {patience:g} s; see whether its node runs"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"--rabbitmqctl: {command!r} cannot be run ({error}); correct it") from None
+        return done.returncode, done.stderr or done.stdout
+
+    return control

@@ -9,7 +9,7 @@ import redis
 
 from tasks import rights
 from warren import redis_client
-from warren.errors import BrokerError
+from warren.errors import BrokerError, ConfigurationError
 from workers.rights.accounts import Accounts
 from workers.rights.keys import TABLE
 from workers.servers.checks import check_redis, redact
@@ -18,12 +18,17 @@ OLDEST = 7  # which first tells reading from writing
 
 
 def acl(accounts: Accounts) -> dict[str, list[str]]:
-    """Return user -> the rules of Redis's ACL, with hashes in the place of passwords."""
+    """Return user -> the rules of Redis's ACL, with hashes in the place of passwords.
+
+    Raises ConfigurationError for a user of every run.
+    """
     found = {}
     for user, password in accounts.passwords.items():
         known = rights.role_of(user)
         assert known is not None, user
         role, run = known
+        if run is None:
+            raise ConfigurationError(f"{user}: users of Redis are of one run; give --run NAME")
         found[user] = ["reset", "on", f"#{hashlib.sha256(password.encode()).hexdigest()}", *TABLE[role].rules(run)]
     return found
 
@@ -41,23 +46,30 @@ def apply(redis_url: str, accounts: Accounts) -> str:
     with redis_client.connect(redis_url) as client:
         for user, rules in acl(accounts).items():
             _try(client, redis_url, "ACL", "SETUSER", user, *rules)
-        try:
-            client.execute_command("ACL", "SAVE")
-        except redis.ResponseError:  # there is no such file
-            return "Redis forgets its users at its next start: write the lines of `acl` into its redis.conf"
-    return ""
+        saved = _saved(client)
+    return "" if saved else "Redis forgets its users at its next start: write the lines of `acl` into its redis.conf"
 
 
-def remove(redis_url: str, users: list[str]) -> None:
-    """Delete users; those that do not exist are passed over. Raises BrokerError."""
+def remove(redis_url: str, users: list[str]) -> tuple[int, str]:
+    """Delete users; return how many there were, and what a person should know of it, or "". Raises BrokerError."""
     check_redis(redis_url)
     with redis_client.connect(redis_url) as client:
-        _try(client, redis_url, "ACL", "DELUSER", *users)
+        count = _try(client, redis_url, "ACL", "DELUSER", *users)
+        saved = _saved(client)
+    return count, "" if saved else "lines of `acl` in redis.conf make users anew at its next start: delete them there"
 
 
-def _try(client: Any, redis_url: str, *command: str) -> None:
+def _saved(client: Any) -> bool:
     try:
-        client.execute_command(*command)
+        client.execute_command("ACL", "SAVE")
+    except redis.ResponseError:  # there is no such file
+        return False
+    return True
+
+
+def _try(client: Any, redis_url: str, *command: str) -> Any:
+    try:
+        return client.execute_command(*command)
     except redis.exceptions.NoPermissionError:
         raise BrokerError(
             f"Redis {redact(redis_url)} does not let this user make others; give the URL of its administrator"

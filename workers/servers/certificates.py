@@ -24,11 +24,18 @@ _HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9-]*)(\.[A-Za-z0-9-]+)*")
 def make(folder: Path, hosts: Sequence[str]) -> None:
     """Write certificates for servers at `hosts`, names or addresses, into `folder`; its authority, if any, is taken.
 
-    Raises ConfigurationError without openssl, and for a host that is neither.
+    Raises ConfigurationError without openssl, for a host that is neither, and for a folder that cannot be written.
     """
     if shutil.which("openssl") is None:
         raise ConfigurationError("openssl, which makes certificates, is not installed; install it")
     names = ",".join(map(_named, hosts))
+    try:
+        _make(folder, hosts[0], names)
+    except OSError as error:
+        raise ConfigurationError(f"{folder}: cannot be written: {error.strerror}; name another folder") from None
+
+
+def _make(folder: Path, subject: str, names: str) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (folder / f"{AUTHORITY}.key").exists():
         rules = ("basicConstraints=critical,CA:TRUE,pathlen:0", "keyUsage=critical,keyCertSign,cRLSign")
@@ -37,7 +44,7 @@ def make(folder: Path, hosts: Sequence[str]) -> None:
             folder, "req", "-x509", *KEY, "-days", str(DAYS_OF_AUTHORITY), "-subj", "/CN=Warren development authority",
             *added, "-keyout", f"{AUTHORITY}.key", "-out", f"{AUTHORITY}.pem",
         )  # fmt: skip
-    _sign(folder, SERVER, hosts[0], f"subjectAltName={names}\nextendedKeyUsage=serverAuth,clientAuth\n")
+    _sign(folder, SERVER, subject, f"subjectAltName={names}\nextendedKeyUsage=serverAuth,clientAuth\n")
     _sign(folder, CLIENT, "warren", "extendedKeyUsage=clientAuth\n")
 
 

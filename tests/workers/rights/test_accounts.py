@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import fnmatch
 import http.server
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from tasks import rights
 from warren.errors import BrokerError, ConfigurationError
 from workers.launch.processes.logins import Logins
 from workers.launch.spec import ProcessSpec, ServersSpec
-from workers.rights import accounts, on_rabbitmq
+from workers.rights import accounts, keys, on_rabbitmq, on_redis
 from workers.rights.__main__ import main
 from workers.servers import Servers
 
@@ -66,10 +68,26 @@ def test_a_damaged_file_is_named_with_its_line(path: Path, text: str) -> None:
         ("amqps://box/%2F?ssl_ca_certs=ca", "amqps://warren.actor:p%2Fw@box/%2F?ssl_ca_certs=ca"),
         ("amqp://a:b@one//;amqp://a:b@two//", "amqp://warren.actor:p%2Fw@one//;amqp://warren.actor:p%2Fw@two//"),
         ("sentinel://one:1,two:2/S/0", "sentinel://warren.actor:p%2Fw@one:1,two:2/S/0"),
+        ("AMQP://root:secret@box//", "AMQP://warren.actor:p%2Fw@box//"),
+        ("amqp://root:se@cret@box/a@b", "amqp://warren.actor:p%2Fw@box/a@b"),
     ],
 )
 def test_a_login_takes_the_place_of_a_urls_own(url: str, wanted: str) -> None:
     assert accounts.with_login(url, "warren.actor", "p/w") == wanted
+
+
+@pytest.mark.parametrize("url", ["root:secret@box", "amqp://root:se;cret@box//", ""])
+def test_a_url_that_would_keep_its_login_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="scheme://user:password@host") as refused:
+        accounts.with_login(url, "warren.actor", "pw")
+    assert "cret" not in str(refused.value) and "pw" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["missing/passwords", "file/passwords"])
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=f"--passwords: {tmp_path / name} cannot be written: No"):
+        accounts.kept(tmp_path / name, None, {})
 
 
 def test_a_process_is_handed_the_login_of_its_role_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +148,7 @@ def test_the_management_api_is_asked_to_import_and_to_delete(management: Any, pa
     wanted = on_rabbitmq.definitions(accounts.kept(path, None, {}), "/")
     broker = on_rabbitmq.ByManagement(BROKER, url)
     broker.apply(wanted)
-    broker.remove(["warren.actor", "warren.env"])
+    assert broker.remove(["warren.actor", "warren.env"]) == 1
     assert asked == [
         ("POST", "/api/definitions", wanted),
         ("DELETE", "/api/users/warren.actor", None),
@@ -138,6 +156,60 @@ def test_the_management_api_is_asked_to_import_and_to_delete(management: Any, pa
     ]
     with pytest.raises(BrokerError, match="refuses this user, who needs the tag administrator"):
         on_rabbitmq.ByManagement("amqp://box//", url).apply(wanted)
+
+
+def test_a_port_that_is_not_http_is_one_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            connection.recv(1000)
+            connection.sendall(b"AMQP\0\0\x09\x01\r\n")
+            connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        for port in (listener.getsockname()[1], "bad"):
+            with pytest.raises(BrokerError, match="management API does not answer at"):
+                on_rabbitmq.ByManagement(BROKER, f"http://127.0.0.1:{port}").apply({})
+
+
+def test_a_command_that_is_no_rabbitmqctl_is_one_error() -> None:
+    with pytest.raises(ConfigurationError, match="close its quotation"):
+        on_rabbitmq.control_by("docker 'exec")
+    with pytest.raises(ConfigurationError, match="--rabbitmqctl: 'no-such-command x' cannot be run"):
+        on_rabbitmq.control_by("no-such-command x")(["delete_user"], "")
+    with pytest.raises(BrokerError, match=r"'sleep' took over 0\.05 s"):
+        on_rabbitmq.control_by("sleep", patience=0.05)(["60"], "")
+
+
+def test_rabbitmqctl_tells_how_many_users_there_were() -> None:
+    known = on_rabbitmq.ByControl(lambda words, _: (0, "") if words[1] == "warren.env" else (67, "no_such_user"))
+    assert known.remove(["warren.actor", "warren.env"]) == 1
+
+
+@pytest.mark.parametrize("verb", ["apply", "acl"])
+def test_users_of_redis_are_of_one_run(verb: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--passwords", str(path), verb]) == 2
+    assert f"--run: not given, and users of Redis are of one run; `--run NAME {verb}`" in capsys.readouterr().err
+    assert not path.exists()
+    with pytest.raises(ConfigurationError, match=r"warren\.actor: users of Redis are of one run; give --run NAME"):
+        on_redis.acl(accounts.kept(path, None, {}))
+
+
+@pytest.mark.parametrize("verb", ["apply", "remove", "acl", "definitions"])
+def test_a_role_is_refused_where_all_are_meant(verb: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--passwords", str(path), "--run", "kuhn", verb, "actor"]) == 2
+    assert capsys.readouterr().err == f"error: {verb}: it is for all roles at once; leave 'actor' out\n"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("role", keys.TABLE)
+def test_only_who_changes_the_league_may_write_its_keys(role: str) -> None:
+    rules = keys.TABLE[role].rules("kuhn")
+    written = [rule[1:] for rule in rules if rule.startswith("~")]
+    key = "warren.kuhn:league:events"
+    assert any(fnmatch.fnmatchcase(key, one) for one in written) == (role in ("league", "evaluator", "launcher"))
+    assert "-client|tracking" in rules
 
 
 def test_the_command_prints_rules_without_passwords(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,8 @@ class Logins:
 
     def check(self, specs: Iterable[ProcessSpec], given: ServersSpec) -> None:
         """Log in as each role. Raises ConfigurationError, or BrokerError for a user that a server refuses."""
-        if self._accounts is None:
+        roles = sorted({spec.rights for spec in specs if spec.rights})
+        if self._accounts is None or not roles:
             return
         if given.broker_url or given.redis_url:
             raise ConfigurationError(
@@ -28,7 +29,7 @@ class Logins:
             )
         if self._found.kind != "rabbitmq":
             raise ConfigurationError(f"{accounts.VARIABLE}: a Redis broker has no rights of roles; use RabbitMQ")
-        for role in sorted({spec.rights for spec in specs if spec.rights}):
+        for role in roles:
             try:
                 check(*self._urls(self._accounts, role))
             except BrokerError as error:
