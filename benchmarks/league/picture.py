@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,9 +61,11 @@ def draw(path: Path, game: str, lines: Sequence[Line], goal: float | None = None
         curve(side, along, [exploitability(point) or 0.0 for point in points], 1.5)
     if goal is not None:
         axes.axhline(goal, color="black", linestyle="--", linewidth=0.8, label=f"target: {goal:g}")
-    seeds = len({line["seed"] for line in lines})
+    counts = Counter(side for side, _ in known)
+    least, most = min(counts.values(), default=0), max(counts.values(), default=0)
+    seeds = f"{most} seed{'s' if most > 1 else ''} each" if least == most else f"{least} to {most} seeds each"
     axes.set(
-        title=f"{TITLES[game]}, {seeds} seed{'s' if seeds > 1 else ''} each",
+        title=f"{TITLES[game]}, {seeds}",
         xlabel="decisions of the main agent" if decisions else "seconds of training",
         ylabel="exploitability, points a game",
         yscale="log",
