@@ -40,6 +40,7 @@ class SavedStream:
         self._kept, self._segment = kept, segment
         self._history: History | None = None  # what the file holds, once it was read
         self._events = self._checkpoint_bytes = self._bytes = 0
+        self._newest: Event | None = None  # of the events that were read or appended
 
     def read(self) -> History:
         """Return the league that the file holds, folded; cut off what a crash left of a last line."""
@@ -93,6 +94,7 @@ class SavedStream:
     def _take(self, history: History, entries: Iterable[tuple[str, Event]]) -> None:
         for entry, event in entries:
             history.take([(entry, event)])
+            self._newest = event
             if event["event"] == "checkpoint":
                 self._checkpoint_bytes = len(event["league"]) + len(event["history"])
             else:
@@ -125,7 +127,7 @@ class SavedStream:
         """Raise LeagueError where the league of `store` is not the one in the file; see `follow`."""
         history = self.read()
         last = history.last_event
-        if last == "0" or store.holds(last):
+        if last == "0" or store.holds(last, self._newest):
             return
         base = store.checkpoint()
         if base is not None and event_order(last) < event_order(base[0]):
@@ -148,9 +150,9 @@ class SavedStream:
         """Move saved events that a crash of Redis took back out of the way, and continue from what Redis holds."""
         entries = list(read_file(self.path))
         place = bisect_left(
-            entries, True, key=lambda one: event_order(one[0]) > event_order(base) and not store.holds(one[0])
+            entries, True, key=lambda one: event_order(one[0]) > event_order(base) and not store.holds(*one)
         )
-        if place == 0 or not store.holds(entries[place - 1][0]):
+        if place == 0 or not store.holds(*entries[place - 1]):
             raise LeagueError(self._strange())
         kept, lost = entries[:place], entries[place:]
         path = self.folder / LOST / f"{lost[0][0]}.jsonl"

@@ -8,6 +8,8 @@ from typing import Any
 from league.redis.texts import pairs, text
 from league.state.fields import event_order
 
+RESTORED = "restored"  # the event that stands, by its id alone, for all before a restore
+
 
 class EventStream:
     """The events of one league, `PREFIXevents`; ids are "MS-NUMBER", MS of Unix time."""
@@ -20,9 +22,17 @@ class EventStream:
         found = self.redis.xrevrange(f"{self.prefix}events", count=1)
         return text(found[0][0]) if found else "0-0"
 
-    def holds(self, event: str) -> bool:
-        """Return True where the stream holds the event of this id."""
-        return bool(self.redis.xrange(f"{self.prefix}events", min=event, max=event, count=1))
+    def holds(self, entry: str, event: Mapping[str, str] | None = None) -> bool:
+        """Return True where the stream holds an event of this id, and where it is `event`, if one is given.
+
+        Two leagues that write in the same millisecond share an id. A checkpoint and the event that a restored league
+        begins with stand for any.
+        """
+        found = self.redis.xrange(f"{self.prefix}events", min=entry, max=entry, count=1)
+        if not found or event is None or event["event"] == "checkpoint":
+            return bool(found)
+        held = pairs(found[0][1])
+        return held["event"] == RESTORED or held == dict(event)
 
     def stream_length(self) -> int:
         """Return how many events the stream holds."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from redis.exceptions import WatchError
 
 from league.empirical_game.returns import Cell
+from league.redis.event_stream import RESTORED
 from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store
 from league.state.history import History
@@ -43,7 +44,7 @@ def restore(store: Store, history: History, returns: Iterable[Cell], ready: bool
             pipeline.zadd(f"{prefix}leases", {match.id: match.deadline})
         pipeline.hset(f"{prefix}checkpoint", mapping={"id": history.last_event, **history.checkpoint()})
         # Only its id counts: the next event's is higher, and `holds` finds it.
-        pipeline.xadd(f"{prefix}events", {"event": "restored"}, id=history.last_event)
+        pipeline.xadd(f"{prefix}events", {"event": RESTORED}, id=history.last_event)
         SharedReturns(store.redis, prefix).write(pipeline, returns)
         if ready:
             pipeline.set(f"{prefix}ready", 1)

@@ -27,7 +27,7 @@ POINTS = 800  # of a series at most
 class EventSource(Protocol):
     """The source of a league's events, such as league.redis.store.Store."""
 
-    def holds(self, event: str) -> bool:
+    def holds(self, entry: str) -> bool:
         """Return True where the event of this id is still there."""
 
     def events(self, after: str = "0") -> Iterator[tuple[str, Event]]:

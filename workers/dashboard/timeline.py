@@ -28,7 +28,7 @@ Position = tuple[int, int]  # of an event: ms, number
 class Store(Protocol):
     """The part of league.redis.event_stream.EventStream that is read here."""
 
-    def holds(self, event: str) -> bool:
+    def holds(self, entry: str) -> bool:
         """Return True where the event of this id is still there."""
 
     def events(self, after: str = "0", until: str = "+") -> Iterator[tuple[str, Event]]:

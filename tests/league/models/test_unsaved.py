@@ -15,6 +15,7 @@ from league.models.unsaved import Unsaved
 from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store
 from league.state.replay import fold, read_folder
+from warren.errors import LeagueError
 
 
 class Run:
@@ -123,6 +124,19 @@ def test_another_league_than_the_folders_is_left_where_it_is(killed: Run, run_na
     Run(killed.client, f"{run_name}-next").begin(folder)
     assert fold(read_folder(folder)).differences(saved) == []
     assert other.store.exists()
+
+
+def test_another_league_is_told_by_its_events_not_their_ids_alone(killed: Run, run_name: str, tmp_path: Path) -> None:
+    stream = Snapshots(tmp_path, killed.store, killed.pool).stream
+    stream.follow(killed.store, killed.store.last_event())
+    other = Run(killed.client, f"{run_name}-other")
+    other.store.create()
+    events = f"{other.store.prefix}events"
+    killed.client.delete(events)
+    killed.client.xadd(events, {"event": "joined", "player": "else"}, id=stream.read().last_event)
+    stream.check(killed.store)
+    with pytest.raises(LeagueError):
+        stream.check(other.store)
 
 
 def test_once_all_is_saved_nothing_is_noted(killed: Run, tmp_path: Path) -> None:

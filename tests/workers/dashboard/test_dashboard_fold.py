@@ -25,8 +25,8 @@ class Stream:
     def __init__(self, entries: list[tuple[str, Event]]) -> None:
         self.entries = entries
 
-    def holds(self, event: str) -> bool:
-        return any(entry == event for entry, _ in self.entries)
+    def holds(self, entry: str) -> bool:
+        return any(entry == known for known, _ in self.entries)
 
     def events(self, after: str = "0", until: str = "+") -> Iterator[tuple[str, Event]]:
         return iter([one for one in self.entries if event_order(one[0]) > event_order(after)])
