@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,6 +29,8 @@ from agents.checkpoints import weights_to_bytes
 from benchmarks.league.sides import GAMES, LEAGUE, settings, there
 from envs import exploitability
 from envs.sequence_form import SequenceForm
+from league.empirical_game.mixture import mixture_of
+from league.matchmaking import played
 from warren.errors import ConfigurationError
 from workers.evaluation.duplicate_deals import Side, play_deals
 from workers.evaluation.exploitability import measure
@@ -74,7 +77,20 @@ class Meter:
             "steps": sum(trainee.steps for trainee in league.trainees.values()),
             "main_steps": league.trainees["main"].steps,
             "evaluation_games": int(league.returns.total_games),
+            **(self.other_rule(last) if last and theirs.any() and self.exact else {}),
         }
+
+    def other_rule(self, last: bool) -> dict[str, float | None]:
+        """Return the figure of the mixture that plays exploiters where the league's does not, or the other way round.
+
+        Both are of the same run, which its mixture has no part in: a look at what the rule itself is worth.
+        """
+        league, settings = self._league, self._league.returns.settings
+        slots = league.league.state.roster.historical
+        other = replace(settings, exploiters=not settings.exploiters)
+        shares = mixture_of(league.returns, slots, other, played(league.league.state.roster, slots)).shares
+        name = "mixture_with_exploiters" if other.exploiters else "mixture_without_exploiters"
+        return {name: self._of_mixture(slots, shares, last)}
 
     def cycles(self) -> float | None:
         """Return the part of triples of frozen players in which each beats the next, by exact returns.

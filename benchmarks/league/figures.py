@@ -91,6 +91,8 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
             add(f"{own}response", side, lambda curve: curve[-1].get("response"))
             add(f"{own}cycles", side, lambda curve: curve[-1].get("cycles"))
             add(f"{own}exploiters_share", side, lambda curve: curve[-1].get("exploiters_share"))
+            for rule in ("mixture_with_exploiters", "mixture_without_exploiters"):
+                add(f"{own}{rule}", side, lambda curve, rule=rule: curve[-1].get(rule))
     ends = {which: exploitability(curve[-1]) for which, curve in runs.items()}
     pairs = [(ends[LEAGUE, seed], ends.get((CONTROL, seed))) for side, seed in sorted(ends) if side == LEAGUE]
     differences = [league - control for league, control in pairs if league is not None and control is not None]

@@ -19,17 +19,29 @@ from league.rules.win_rates import Slots
 RATE, KEPT = 0.5, 0.8  # of exponential weights: a player that always brings most has at most exp(2.5) times as much
 
 
-def losses(gains: NDArray[np.float64], parents: Sequence[str | None]) -> dict[str, float]:
-    """Return player -> what a mixture of the others' snapshots loses a game, at best, to the members; at least 0.
+def losses(
+    gains: NDArray[np.float64], members: Sequence[str | None], parents: Sequence[str | None]
+) -> dict[str, float]:
+    """Return player -> what the best mixture loses more a game where it lacks the player's snapshots; at least 0.
 
-    `gains` (m, n): of each member of the league's mixture against each frozen player; `parents` (n,): whose snapshots
-    these are. Where all are of one player, it is what the best member gains from any.
+    `gains` (m, n): of each member of the league's equilibrium against each frozen player that a mixture may play;
+    whose snapshots those are is in `members` (m,) and `parents` (n,). An exploiter has none among the latter: without
+    it the mixture does not know what it would lose to it. Where all are of one player, it is what the best member gains
+    from any.
     """
-    found = {}
-    for name in {parent for parent in parents if parent is not None}:
-        others = np.flatnonzero([parent != name for parent in parents])
-        value = solve_zero_sum(gains[:, others])[1] if len(others) else float(gains.max())
-        found[name] = max(0.0, value)
+    whole, found = max(0.0, solve_zero_sum(gains)[1]), {}
+    for name in {one for one in (*members, *parents) if one is not None}:
+        others, left = np.array([one != name for one in parents]), np.array([one != name for one in members])
+        if not others.any():
+            loss = float(gains.max())
+        elif not others.all():
+            loss = solve_zero_sum(gains[:, others])[1] - whole
+        elif left.any():
+            unaware = solve_zero_sum(-gains[left].T)[0]
+            loss = float((gains @ unaware).max()) - whole
+        else:
+            loss = float(gains.mean(axis=1).max()) - whole
+        found[name] = max(0.0, loss)
     return found
 
 
@@ -52,20 +64,30 @@ class Earned:
         scale = self._part * sum(self._updates.values()) / sum(earned.values())
         return {name: (1.0 - self._part) * update + scale * earned[name] for name, update in self._updates.items()}
 
-    def follow(self, slots: Slots, parents: Sequence[str | None], returns: Returns) -> bool:
+    def follow(
+        self,
+        slots: Slots,
+        parents: Sequence[str | None],
+        returns: Returns,
+        played: NDArray[np.bool_] | None = None,
+    ) -> bool:
         """Take in the frozen players at `slots` (n,); False where none has joined since the last time.
 
-        Those are left out that have not met all members of the mixture often enough.
+        Those that a mixture may play (`played`: see mixture_of) are left out until they have met all members of the
+        equilibrium often enough.
         """
         if len(slots) == self._frozen:
             return False
         self._frozen = len(slots)
-        members = returns.mixture(slots).members
+        ours = returns.settings.playing(len(slots), played)
+        members = returns.mixture(slots, ours).members
         games, matrix = returns.games(slots), returns.matrix(slots)
         gains = (matrix - matrix.T)[members] / 2.0  # over both seats
         np.fill_diagonal(games, np.inf)  # of itself a player gains nothing
-        known = np.flatnonzero((np.minimum(games, games.T)[members] >= returns.settings.least).all(axis=0))
-        lost = losses(gains[:, known], [parents[place] for place in known.tolist()]) if len(known) else {}
+        met = (np.minimum(games, games.T)[members] >= returns.settings.least).all(axis=0)
+        known = np.flatnonzero(met & ours)
+        by, against = ([parents[place] for place in places.tolist()] for places in (members, known))
+        lost = losses(gains[:, known], by, against) if len(known) else {}
         most = max(lost.values(), default=0.0)
         for name in self._merits:
             self._merits[name] = KEPT * self._merits[name] + (lost.get(name, 0.0) / most if most > 0.0 else 0.0)

@@ -27,7 +27,8 @@ class MixtureSettings:
     most `exact`, in points of a game. `least_temperature`, in points as well, bounds the temperature from below, and
     lets in every player that has a share then, so that players that are nearly equal are averaged. `source`: what
     returns are of. By PAIRS each is the mean of a deal in both seatings: it is of both players' cells, and the mixture
-    is alike in both seats. EXACT ones were computed.
+    is alike in both seats. EXACT ones were computed. Without `exploiters` their snapshots are what the mixture has to
+    withstand, and none is played.
     """
 
     least: int = 1
@@ -37,6 +38,11 @@ class MixtureSettings:
     exact: float = 0.0
     source: str = GAMES
     least_temperature: float = 0.0
+    exploiters: bool = True
+
+    def playing(self, n: int, played: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """Return which of n players may have shares, (n,): `played`, who are no exploiters, or all (None: all)."""
+        return np.ones(n, np.bool_) if self.exploiters or played is None else played
 
 
 class MeanReturns(Protocol):
@@ -55,34 +61,38 @@ class Mixture(NamedTuple):
     """An equilibrium between players, whose places are 0 to n - 1."""
 
     shares: NDArray[np.float64]  # (2, n), a row per seat: how often each is played there; 0 outside of the members
-    members: Places  # between whom it is an equilibrium
+    members: Places  # between whom it is an equilibrium, those too that are only met
     undecided: Places  # outside, and cells are missing to say whether they gain
     wanted: list[tuple[int, int]]  # those cells, the ones to play first first; a place in seat 0, one in seat 1
 
 
-def mixture_of(returns: MeanReturns, slots: Slots, settings: MixtureSettings) -> Mixture:
+def mixture_of(
+    returns: MeanReturns, slots: Slots, settings: MixtureSettings, played: NDArray[np.bool_] | None = None
+) -> Mixture:
     """Return the equilibrium of the players at `slots` (n,) on their mean returns so far.
 
-    Before any cell is known, the first of `slots` alone.
+    `played` (n,): all but exploiters (league.matchmaking.played), who alone have shares where `settings` say so. Before
+    any cell is known, the first that may be played has all.
     """
+    ours = settings.playing(len(slots), played)
     matrix, known = returns.matrix(slots), returns.games(slots) >= settings.least
     slack = np.zeros_like(matrix)
     if settings.alpha is not None:
         lower, upper = returns.interval(slots, settings.bound, settings.alpha)
         slack = np.maximum(upper - matrix, matrix - lower)
     slack += REACH / 2.0 * settings.least_temperature  # it counts twice: for a player and for the value
-    found = restricted_game(matrix, slack, known)
+    found = restricted_game(matrix, slack, known, ours)
     shares, members = np.zeros((2, len(slots))), found.members
-    shares[:, :1] = 1.0
+    playing = members[ours[members]]
+    shares[:, playing[:1]] = 1.0
     if len(members) > 1:
-        among = matrix[np.ix_(members, members)]
         temperature = settings.least_temperature
         if settings.temperature > 0.0:
-            errors = float(returns.errors(slots[members]).mean())
-            temperature = max(temperature, settings.temperature * errors)
-        shares[:] = 0.0
-        if temperature <= settings.exact:
-            shares[:, members] = solve_zero_sum(among)[0], solve_zero_sum(-among.T)[0]
-        else:
-            shares[:, members] = quantal_response(among, temperature)
+            errors = returns.errors(slots[members])[ours[members][:, None] | ours[members]]
+            temperature = max(temperature, settings.temperature * float(errors.mean()))
+        for seat, payoff in enumerate((matrix[np.ix_(playing, members)], -matrix[np.ix_(members, playing)].T)):
+            if temperature <= settings.exact:
+                shares[seat, playing] = solve_zero_sum(payoff)[0]
+            else:
+                shares[seat, playing] = quantal_response(payoff, temperature)[0]
     return Mixture(shares, members, found.undecided, found.wanted)

@@ -24,28 +24,35 @@ Places = NDArray[np.intp]
 class RestrictedGame(NamedTuple):
     """Places are those of rows and columns, 0 to n - 1."""
 
-    members: Places  # between whom all cells are known, and among whom the equilibrium is
+    members: Places  # between whom all cells are known that matter, and among whom the equilibrium is
     mixture: NDArray[np.float64]  # (2, n): Nash's, a row a seat, none outside of the members
     undecided: Places  # outside, and cells are missing to say whether they gain
     wanted: list[tuple[int, int]]  # those cells, the ones to play first first; a place in seat 0, one in seat 1
 
 
-def restricted_game(mean: ArrayLike, slack: ArrayLike, known: ArrayLike) -> RestrictedGame:
+def restricted_game(
+    mean: ArrayLike, slack: ArrayLike, known: ArrayLike, played: ArrayLike | None = None
+) -> RestrictedGame:
     """Solve a game of n players as far as its cells are `known` (n, n) bool; rows are players in seat 0.
 
     `mean` (n, n) holds returns of seat 0, `slack` (n, n) by how much each may be off: a player is left out only when it
-    would not gain with all of them off in its favour; 0 takes the means for the truth.
+    would not gain with all of them off in its favour; 0 takes the means for the truth. The mixture plays those that are
+    `played` (n,) bool, by default all; the others are only met, and cells between two of them are of no use.
     """
-    means, slacks, met = np.asarray(mean, np.float64), np.asarray(slack, np.float64), np.asarray(known, np.bool_)
+    means, slacks = np.asarray(mean, np.float64), np.asarray(slack, np.float64)
     n = len(means)
-    if n == 0 or not met[0, 0]:
-        everyone = np.arange(n)
-        return RestrictedGame(everyone[:1], np.eye(1, n).repeat(2, axis=0), everyone, [(0, 0)] if n else [])
-    members, left = [0], set[frozenset[int]]()
+    ours = np.ones(n, np.bool_) if played is None else np.asarray(played, np.bool_)
+    met = np.asarray(known, np.bool_) | ~(ours[:, None] | ours)
+    first_one = int(np.argmax(ours)) if n else 0
+    if n == 0 or not met[first_one, first_one]:
+        everyone, wanted = np.arange(n), [(first_one, first_one)] if n else []
+        alone = np.eye(1, n, first_one).repeat(2, axis=0)
+        return RestrictedGame(everyone[first_one : first_one + 1], alone, everyone, wanted)
+    members, left = [first_one], set[frozenset[int]]()
     while True:
-        mixture, gains = _solve(means, slacks, members)
+        mixture, against, gains = _solve(means, slacks, ours, members)
         inside = np.isin(np.arange(n), members)
-        first, second = mixture > PLAYED
+        first, second = np.maximum(mixture, against) > PLAYED
         unmet = ~inside & ~(met[:, second].all(axis=1) & met[first].all(axis=0))
         order = np.lexsort((-np.arange(n), -gains))  # of equals the newest
         rising = [int(j) for j in order if gains[j] > GAIN and not (inside[j] or unmet[j])]
@@ -83,19 +90,33 @@ def gain_interval(mixture: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tup
 
 
 def _solve(
-    means: NDArray[np.float64], slacks: NDArray[np.float64], members: list[int]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(Nash's mixture of the members (2, n), what each player may gain against it in its better seat (n,))."""
+    means: NDArray[np.float64], slacks: NDArray[np.float64], ours: NDArray[np.bool_], members: list[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mixture of the members that are `ours` (2, n), all members' against it (2, n), and all gains (n,).
+
+    The gain is what a player may have, in its better seat and use, by playing where it is not in these mixtures yet.
+    """
     places = np.array(sorted(members))
-    payoff = means[np.ix_(places, places)]
-    mixture = np.zeros((2, len(means)))
-    mixture[0, places], value = solve_zero_sum(payoff)
-    mixture[1, places] = solve_zero_sum(-payoff.T)[0]
-    own = mixture[0] @ slacks @ mixture[1]
-    in_first = means @ mixture[1] - value + slacks @ mixture[1]
-    in_second = value - mixture[0] @ means + mixture[0] @ slacks
+    playing = places[ours[places]]
+    mixture, against = np.zeros((2, len(means))), np.zeros((2, len(means)))
+    mixture[0, playing], first_value = solve_zero_sum(means[np.ix_(playing, places)])
+    mixture[1, playing], second_value = solve_zero_sum(-means[np.ix_(places, playing)].T)
+    if len(playing) == len(places):
+        against[:] = mixture
+    else:
+        against[1, places] = solve_zero_sum(-means[np.ix_(playing, places)].T)[0]
+        against[0, places] = solve_zero_sum(means[np.ix_(places, playing)])[0]
+    own = max(mixture[0] @ slacks @ against[1], against[0] @ slacks @ mixture[1])
+    gains = np.maximum(
+        first_value - mixture[0] @ means + mixture[0] @ slacks, means @ mixture[1] + second_value + slacks @ mixture[1]
+    )
+    as_ours = np.maximum(
+        means @ against[1] - first_value + slacks @ against[1],
+        -second_value - against[0] @ means + against[0] @ slacks,
+    )
+    gains[ours] = np.maximum(gains, as_ours)[ours]
     # Members in the support gain nothing by themselves; their slack says only that the value is not known exactly.
-    return mixture, np.maximum(in_first, in_second) + own
+    return mixture, against, gains + own
 
 
 def _missing(met: NDArray[np.bool_], j: int, others: list[int]) -> list[tuple[int, int]]:

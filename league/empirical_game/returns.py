@@ -99,9 +99,9 @@ class Returns:
         lower, upper = confidence_sequence(games, total, squares, bound, alpha)
         return np.where(known, 0.0, lower), np.where(known, 0.0, upper)
 
-    def mixture(self, slots: Slots) -> Mixture:
-        """Return the equilibrium of the players at `slots` by these returns and `settings`."""
-        return mixture_of(self, slots, self.settings)
+    def mixture(self, slots: Slots, played: NDArray[np.bool_] | None = None) -> Mixture:
+        """Return the equilibrium of the players at `slots` by these returns and `settings`: see mixture_of."""
+        return mixture_of(self, slots, self.settings, played)
 
     def _of(self, slots: Slots) -> NDArray[np.float64]:
         self._grow(int(slots.max(initial=-1)) + 1)

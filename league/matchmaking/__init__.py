@@ -26,6 +26,7 @@ from league.matchmaking.base import (
     weighted,
 )
 from league.matchmaking.best_response import BestResponse
+from league.matchmaking.mixture_members import played
 from league.matchmaking.pbt import PbtElo, PbtPsro
 from league.matchmaking.psro import Psro
 from league.matchmaking.sides import facing, side_of
@@ -62,6 +63,7 @@ __all__ = [
     "kind_of",
     "names_of",
     "only",
+    "played",
     "rivals_of",
     "seat_of",
     "side_of",

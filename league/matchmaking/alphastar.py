@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from league.matchmaking.base import KINDS, Branch, Candidates, Decision, Kind, Target, by_pfsp, names_of, only
+from league.matchmaking.mixture_members import played
 from league.matchmaking.view import Player, View
 from league.rules.plateau import has_stopped_rising
 from league.rules.run_share import RunShare, Steps, amount, reached
@@ -148,6 +149,7 @@ class Exploiter(AlphaStar):
     """
 
     begins_frozen: ClassVar[bool] = False
+    exploits: ClassVar[bool] = True
     freeze: str = WIN_RATE
     patience: int = 3  # looks in a row that are not above all before them
     look_games: int = 2048
@@ -222,7 +224,7 @@ class LeagueExploiter(Exploiter):
     def aims_at(self, view: View) -> tuple[Slots, NDArray[np.float64]]:
         """Return the mixture of all frozen players, by which the league is scored."""
         historical = view.roster.historical
-        return historical, view.empirical_game.mixture(historical).shares
+        return historical, view.empirical_game.mixture(historical, played(view.roster, historical)).shares
 
 
 def agent_or_its_past(view: View, me: Player, agent: Player, too_strong: float) -> Candidates:

@@ -103,6 +103,9 @@ class Kind:
     # nothing to exploit before there is somebody else.
     begins_frozen: ClassVar[bool] = True
 
+    # Whether its snapshots show what others can lose, and the league's mixture meets them without playing them.
+    exploits: ClassVar[bool] = False
+
     # Whether it chooses by the returns of evaluators' games, which are not in the stream.
     needs_returns: ClassVar[bool] = False
 

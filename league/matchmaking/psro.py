@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from league.empirical_game.solvers import META_SOLVERS
 from league.matchmaking.base import KINDS, Branch, Candidates, Kind, in_seat, only, rivals_of, weighted
+from league.matchmaking.mixture_members import played
 from league.matchmaking.view import EmpiricalGame, Player, Roster, View
 from league.rules.win_rates import Slots
 from warren.errors import unknown_name
@@ -36,17 +37,20 @@ def meta_strategy(view: View, slots: Slots, solver: str, refresh: int) -> NDArra
     key = (solver, slots.tobytes())
     found, version = cache.get(key), view.empirical_game.version
     if found is None or not found[0] <= version < found[0] + refresh:
-        found = cache[key] = (version, solve(view.empirical_game, slots, solver))
+        found = cache[key] = (version, solve(view.empirical_game, slots, solver, played(view.roster, slots)))
     return found[1]
 
 
-def solve(game: EmpiricalGame, slots: Slots, solver: str) -> NDArray[np.float64]:
+def solve(
+    game: EmpiricalGame, slots: Slots, solver: str, playing: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
     """Return the shares of `slots` in each seat (2, n) that `solver` finds on mean returns; all but Nash's over both.
 
+    `playing` (n,): those that are no exploiters, as for the league's mixture.
     A player that has not met the support of the equilibrium has a share of 1 / n, as under a uniform mixture; the
     rest is the solver's. So before any game the shares are uniform.
     """
-    n, found = len(slots), game.mixture(slots)
+    n, found = len(slots), game.mixture(slots, playing)
     shares = np.zeros((2, n))
     shares[:, found.undecided] = 1.0 / n
     rest = 1.0 - len(found.undecided) / n

@@ -166,8 +166,8 @@ class EmpiricalGame(Protocol):
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
         """Mean return of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n); 0 without games."""
 
-    def mixture(self, slots: Slots) -> Mixture:
-        """Return the equilibrium of the players at `slots`, the one by which the league is scored."""
+    def mixture(self, slots: Slots, played: NDArray[np.bool_] | None = None) -> Mixture:
+        """Return the equilibrium of the players at `slots`; `played`: see empirical_game.mixture."""
 
 
 class View(Protocol):

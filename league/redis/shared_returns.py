@@ -171,6 +171,6 @@ class ReturnsAt:
         """Mean return of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n); 0 without games."""
         return self._cache.read(self.version, lambda returns: returns.matrix(slots))
 
-    def mixture(self, slots: Slots) -> Mixture:
+    def mixture(self, slots: Slots, played: NDArray[np.bool_] | None = None) -> Mixture:
         """See EmpiricalGame."""
-        return self._cache.read(self.version, lambda returns: returns.mixture(slots))
+        return self._cache.read(self.version, lambda returns: returns.mixture(slots, played))

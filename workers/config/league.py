@@ -74,6 +74,7 @@ class LeagueConfig:
     max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
     mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
     mixture_least_temperature: float = 0.0  # in points of a game; above 0 players that are nearly equal are averaged
+    mixture_exploiters: bool = True  # false: exploiters' snapshots are what the mixture has to withstand, not played
 
     # In services
     goal: float | None = None  # exploitability of the mixture at which the run is over

@@ -45,5 +45,7 @@ def evaluator_of(
             claims=claims,
             recorder=recorder,
         )
-    returns.settings = replace(returns.settings, least_temperature=league.mixture_least_temperature)
+    returns.settings = replace(
+        returns.settings, least_temperature=league.mixture_least_temperature, exploiters=league.mixture_exploiters
+    )
     return evaluator

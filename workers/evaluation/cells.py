@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from agents.policies import Policy
@@ -31,6 +32,7 @@ WANTED = 16  # cells that are played before a plan is made anew with what they s
 OFFERED = 64  # cells, the most useful first, of which the first that nobody else plays is taken
 
 Cell = tuple[int, int]  # slot in seat 0, slot in seat 1
+Played = npt.NDArray[np.bool_] | None  # players that are no exploiters: league.matchmaking.played; None: all
 
 
 class Recorder(Protocol):
@@ -105,40 +107,41 @@ class Evaluator:
         self._batches = 0
         self._plan: Plan | None = None
 
-    def mixture(self, slots: Slots) -> np.ndarray:
+    def mixture(self, slots: Slots, played: Played = None) -> np.ndarray:
         """Return the equilibrium mixture of the players at `slots` on the mean returns so far: (2, n), a row per seat.
 
         By league.empirical_game.mixture: quantal response at `temperature` times the cells' mean standard error; Nash's
         once that is below `error` / 1000, as it is at once where games are not left to chance.
         """
-        return self.returns.mixture(slots).shares
+        return self.returns.mixture(slots, played).shares
 
-    def gain_within(self, slots: Slots, mixture: np.ndarray) -> tuple[float, float] | None:
-        """Return bounds of what the best of the mixture's members gains against `mixture` (2, n), in points per game.
+    def gain_within(self, slots: Slots, mixture: np.ndarray, played: Played = None) -> tuple[float, float] | None:
+        """Return bounds of what the best of the players gains against `mixture` (2, n), in points per game.
 
+        Of those with a share, and of those not `played` that met them often enough.
         They hold with confidence 1 - alpha for all cells between `slots` together, since those choose the members, at
         all times while these are the players. None for one member.
         """
-        members = np.flatnonzero(mixture.max(axis=0) > 0.0)
+        members = self._opponents(slots, mixture, played)
         if len(members) < 2:
             return None
         lower, upper = self.returns.interval(slots[members], self._bound, self.alpha / len(slots) ** 2)
         return gain_interval(mixture[:, members], lower, upper)
 
-    def next_cells(self, slots: Slots) -> list[Cell]:
+    def next_cells(self, slots: Slots, played: Played = None) -> list[Cell]:
         """Return the cells to play next, the most useful first; none if all are known."""
         plan = self._plan
         if plan is None or not np.array_equal(plan.slots, slots) or self._batches >= plan.batch + REFRESH:
-            plan = self._plan = self._planned(slots)
+            plan = self._plan = self._planned(slots, played)
         while plan.wanted:
             if wanted := [cell for cell in plan.wanted if self._games(*cell) < self._least]:
                 return wanted
-            plan = self._plan = self._planned(slots)
+            plan = self._plan = self._planned(slots, played)
         return self._refined(plan)
 
-    def step(self, slots: Slots) -> bool:
+    def step(self, slots: Slots, played: Played = None) -> bool:
         """Play one batch of games of the most useful cell that nobody else plays; False when there is none."""
-        cell = self._claims.claim(self._offered(slots)) if len(slots) else None
+        cell = self._claims.claim(self._offered(slots, played)) if len(slots) else None
         if cell is None:
             return False
         first, second = cell
@@ -171,8 +174,8 @@ class Evaluator:
             self.returns.settings = replace(self.returns.settings, bound=largest)
         return self._bound
 
-    def _offered(self, slots: Slots) -> list[Cell]:
-        cells = self.next_cells(slots)
+    def _offered(self, slots: Slots, played: Played = None) -> list[Cell]:
+        cells = self.next_cells(slots, played)
         if self._in_pairs:  # one game of a pair is of either cell of two players
             cells = list(dict.fromkeys((min(cell), max(cell)) for cell in cells))
         return cells
@@ -181,14 +184,26 @@ class Evaluator:
     def _in_pairs(self) -> bool:
         return self.returns.settings.source == PAIRS
 
-    def _planned(self, slots: Slots) -> Plan:
-        mixture, members, _, places = self.returns.mixture(slots)
+    def _opponents(self, slots: Slots, mixture: np.ndarray, played: Played) -> Slots:
+        """Return the places of those whose gains against `mixture` are known."""
+        held = mixture.max(axis=0) > 0.0
+        ours = self.returns.settings.playing(len(slots), played)
+        if not ours.all():
+            met = self.returns.games(slots) >= self._least
+            held |= ~ours & met[:, held].all(axis=1) & met[held].all(axis=0)
+        return np.flatnonzero(held)
+
+    def _planned(self, slots: Slots, played: Played) -> Plan:
+        mixture, members, _, places = self.returns.mixture(slots, played)
         wanted = [(int(slots[i]), int(slots[j])) for i, j in places]
         share = mixture[:, members] / mixture.max(axis=1, keepdims=True)
         weights = np.maximum(share[0][:, None], share[1])  # a cell matters as much as its players are played
         first, second = np.meshgrid(slots[members], slots[members], indexing="ij")
-        cells = np.stack([first.ravel(), second.ravel()], axis=1)
-        return Plan(slots, self._batches, wanted[:WANTED], cells, weights.ravel())
+        cells, weights = np.stack([first.ravel(), second.ravel()], axis=1), weights.ravel()
+        ours = self.returns.settings.playing(len(slots), played)[members]
+        matter = (ours[:, None] | ours).ravel()
+        cells, weights = cells[matter], weights[matter]
+        return Plan(slots, self._batches, wanted[:WANTED], cells, weights)
 
     def _refined(self, plan: Plan) -> list[Cell]:
         if not len(plan.cells):

@@ -22,7 +22,7 @@ import envs
 from agents.checkpoints import weights_from_bytes
 from agents.policies import Policy
 from league.empirical_game.earned import Earned
-from league.matchmaking import names_of, side_of
+from league.matchmaking import names_of, played, side_of
 from league.matchmaking.alphastar import MainAgent
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.cell_leases import CellLeases
@@ -143,7 +143,7 @@ class EvaluatorRole(RoleProcess):
         if self.league.evaluation_share <= 0.0:
             return False
         self._looked = self.scores is not None and not self._looked and self._looking.look(self._view, self._steps)
-        return self._looked or self.evaluator.step(slots)
+        return self._looked or self.evaluator.step(slots, played(self._roster, slots))
 
     def score(self) -> Score:
         """Score the league as it is now, write the score to the file and fire the evaluation event."""
@@ -152,10 +152,11 @@ class EvaluatorRole(RoleProcess):
         main = next(iter(self._main_agents()), None)
         newest = None if main is None else self._newest(main)
         policy = None if newest is None else newest[0]
-        shares = self.evaluator.mixture(slots) if len(slots) and self._cells else None
+        playing = played(self._roster, slots)
+        shares = self.evaluator.mixture(slots, playing) if len(slots) and self._cells else None
         models = [self._model_at(int(slot)) for slot in slots]
         mixture = None if shares is None else self.scores.of_mixture(models, self._frozen.__getitem__, shares)
-        gain = None if shares is None else self.evaluator.gain_within(slots, shares)
+        gain = None if shares is None else self.evaluator.gain_within(slots, shares, playing)
         references = self._references(self._main_agents() if self.league.has_roles else self._main_agents()[:1])
         learning = [self._roster.by_slot[int(slot)] for slot in self._roster.learning]
         frozen = [self._roster.by_slot[int(slot)] for slot in slots]
@@ -212,7 +213,7 @@ class EvaluatorRole(RoleProcess):
 
     def _share_out(self, slots: Slots) -> None:
         parents = [self._roster.by_slot[int(slot)].parent for slot in slots]
-        if self._earned.follow(slots, parents, self.returns):
+        if self._earned.follow(slots, parents, self.returns, played(self._roster, slots)):
             SharedEarnings(self.session.redis, self.store.prefix).put(self._earned.shares)
 
     # The league as this process sees it.

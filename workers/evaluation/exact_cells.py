@@ -16,7 +16,7 @@ from league.empirical_game.restricted_game import gain_interval
 from league.empirical_game.returns import Cell, Returns
 from league.rules.win_rates import Slots
 from workers.config.league import LeagueConfig
-from workers.evaluation.cells import Claims, Evaluator
+from workers.evaluation.cells import Claims, Evaluator, Played
 from workers.evaluation.scores import table
 
 PLANS = 64_000_000  # probabilities of realisation plans that are kept, half a GiB: 200 players of liar's dice
@@ -51,18 +51,18 @@ class ExactEvaluator(Evaluator):
         """The whole game."""
         return exploitability.load(self._league.env, **self._league.env_kwargs)
 
-    def gain_within(self, slots: Slots, mixture: np.ndarray) -> tuple[float, float] | None:
-        """Return what the best of the mixture's members gains against `mixture` (2, n), as both bounds of it.
+    def gain_within(self, slots: Slots, mixture: np.ndarray, played: Played = None) -> tuple[float, float] | None:
+        """Return what the best of the players gains against `mixture` (2, n), as both bounds of it; see Evaluator.
 
         None for one member.
         """
-        members = np.flatnonzero(mixture.max(axis=0) > 0.0)
+        members = self._opponents(slots, mixture, played)
         if len(members) < 2:
             return None
         payoff = self.returns.matrix(slots[members])
         return gain_interval(mixture[:, members], payoff, payoff)
 
-    def step(self, slots: Slots) -> bool:
+    def step(self, slots: Slots, played: Played = None) -> bool:
         """Compute the missing cells of one player; False when there are none, or others compute them."""
         missing = self.returns.games(slots) == 0.0
         lacking = (missing | missing.T).sum(axis=1)

@@ -9,6 +9,7 @@ import numpy as np
 
 import envs
 from agents.policies import Policy
+from league.matchmaking import played
 from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError
 from workers.config.league import LeagueConfig
@@ -83,7 +84,7 @@ def mixture_of(folder: Path, league: LeagueConfig) -> SavedSide:
         except OSError as error:
             raise CheckpointError(f"{path}: {error}") from None
 
-    shares = evaluator_of(league, games, returns, policy_of, 0).mixture(slots)
+    shares = evaluator_of(league, games, returns, policy_of, 0).mixture(slots, played(roster, slots))
     held = np.flatnonzero(shares.max(axis=0) > LEAST_SHARE)
     shares = shares[:, held] / shares[:, held].sum(axis=1, keepdims=True)
     name = f"the Nash mixture of {len(held)} of {len(slots)} frozen players"

@@ -27,7 +27,7 @@ from agents.checkpoints import load_weights
 from agents.policies import Policy
 from agents.weight_averages import WeightAverages
 from league.empirical_game.earned import Earned
-from league.matchmaking import KINDS, Decision, seat_of
+from league.matchmaking import KINDS, Decision, played, seat_of
 from league.matchmaking.view import NEWEST, ModelRef
 from league.rules.names import average_name
 from league.rules.settings import Settings
@@ -141,7 +141,7 @@ class LocalLeague:
         slots = self.league.state.roster.historical
         key = (len(slots), self.returns.total_games)
         if self._solved is None or self._solved[:2] != key:
-            self._solved = (*key, self.evaluator.mixture(slots))
+            self._solved = (*key, self.evaluator.mixture(slots, played(self.league.state.roster, slots)))
         return slots, self._solved[2]
 
     @property
@@ -174,9 +174,11 @@ class LocalLeague:
 
     def _shares(self) -> dict[str, float]:
         """Return the players' shares of learning, of which a part may be earned."""
-        slots, players = self.league.state.roster.historical, self.league.state.roster.by_slot
-        parents = [players[slot].parent for slot in slots.tolist()]
-        if self.config.earned_share and len(slots) and self._earned.follow(slots, parents, self.returns):
+        roster = self.league.state.roster
+        slots = roster.historical
+        parents = [roster.by_slot[slot].parent for slot in slots.tolist()]
+        follow, ours = self.config.earned_share and len(slots), played(roster, slots)
+        if follow and self._earned.follow(slots, parents, self.returns, ours):
             self._turns.share(self._earned.shares)
         return self._earned.shares
 
@@ -202,8 +204,9 @@ class LocalLeague:
     def evaluate(self, seconds: float) -> None:
         """Play payoff cells for about `seconds`, or until all are known well enough."""
         started = time.perf_counter()
-        slots = self.league.state.roster.historical
-        while time.perf_counter() < started + seconds and self.evaluator.step(slots):
+        roster = self.league.state.roster
+        slots = roster.historical
+        while time.perf_counter() < started + seconds and self.evaluator.step(slots, played(roster, slots)):
             pass
         self._evaluation_time += time.perf_counter() - started
 

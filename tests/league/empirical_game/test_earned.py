@@ -13,14 +13,26 @@ RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
 
 def test_a_loss_is_what_all_gain_at_best_from_a_mixture_of_the_others() -> None:
     # Without scissors a third of paper is too much of it; without rock and paper scissors is all there is.
-    assert losses(RPS, ["main", "main", "hunter"]) == pytest.approx({"main": 1.0, "hunter": 1 / 3})
+    rps = ["main", "main", "hunter"]
+    assert losses(RPS, rps, rps) == pytest.approx({"main": 1.0, "hunter": 1 / 3})
     twice = RPS[np.ix_([0, 1, 2, 2], [0, 1, 2, 2])]
-    assert losses(twice, ["main", "main", "main", "copy"]) == pytest.approx({"main": 1.0, "copy": 0.0})
-    assert losses(RPS, ["main", "main", None]) == pytest.approx({"main": 1.0}), "one put in by hand earns nothing"
-    assert losses(RPS[[1]], ["main", "main", "hunter"]) == {"main": 0.0, "hunter": 0.0}, "paper alone is beaten"
+    copied = ["main", "main", "main", "copy"]
+    assert losses(twice, copied, copied) == pytest.approx({"main": 1.0, "copy": 0.0})
+    by_hand = ["main", "main", None]
+    assert losses(RPS, by_hand, by_hand) == pytest.approx({"main": 1.0}), "one put in by hand earns nothing"
+    assert losses(RPS[[1]], ["main"], rps) == {"main": 0.0, "hunter": 0.0}, "paper alone is beaten"
     ladder = np.sign(np.subtract.outer(np.arange(3), np.arange(3))).astype(float)
-    assert losses(ladder, ["main", "hunter", "main"]) == {"main": 1.0, "hunter": 0.0}
-    assert losses(ladder, ["main"] * 3) == {"main": 1.0}
+    between = ["main", "hunter", "main"]
+    assert losses(ladder, between, between) == {"main": 1.0, "hunter": 0.0}
+    assert losses(ladder, ["main"] * 3, ["main"] * 3) == {"main": 1.0}
+
+
+def test_an_exploiter_brings_what_a_mixture_that_does_not_know_it_loses_to_it() -> None:
+    # The main agent's rock, paper and scissors; the hunter's snapshot beats rock by 4, and gains nothing else.
+    gains = np.vstack([RPS, [4.0, 0.0, 0.0]])
+    found = losses(gains, ["main", "main", "main", "hunter"], ["main"] * 3)
+    # Without it thirds of each lose 4/3 to it; with it 1/15 rock, 1/3 paper and 3/5 scissors lose 4/15.
+    assert found == pytest.approx({"main": 4.0, "hunter": 4 / 3 - 4 / 15})
 
 
 def played(matrix: np.ndarray) -> Returns:

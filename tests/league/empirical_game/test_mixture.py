@@ -8,7 +8,7 @@ from support.league_in_memory import add, league
 
 from league.empirical_game.mixture import MixtureSettings, mixture_of
 from league.empirical_game.returns import Returns
-from league.matchmaking import choose, distribution, kind_of, seat_of
+from league.matchmaking import choose, distribution, kind_of, played, seat_of
 from league.state.league_state import LeagueState
 
 GAMES = 4096
@@ -68,6 +68,29 @@ def test_at_a_least_temperature_players_that_are_nearly_equal_are_averaged() -> 
     weights = np.exp(strength[:4] / 0.02)
     np.testing.assert_allclose(soft.shares[:, :4], [weights / weights.sum()] * 2, atol=1e-5)
     assert soft.members.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.02])
+def test_a_mixture_plays_no_exploiter_but_withstands_it(temperature: float) -> None:
+    # Rock, paper and scissors of the main agent, and an exploiter that beats rock by 4.
+    state = league()
+    add(state, "main", "main_agent"), add(state, "hunter", "main_exploiter")
+    slots = [add(state, f"main@{version}", "main_agent").slot for version in (1, 2, 3)]
+    slots.append(add(state, "hunter@1", "main_exploiter").slot)
+    gains = np.zeros((4, 4))
+    gains[:3, :3] = [[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]
+    gains[3], gains[:, 3] = [4.0, 0.0, 0.0, 0.0], [-4.0, 0.0, 0.0, 0.0]
+    for (first, second), mean in np.ndenumerate(gains):
+        state.empirical_game.add(slots[first], slots[second], GAMES, mean * GAMES, mean**2 * GAMES)
+    frozen = np.array(slots)
+    mine = played(state.roster, frozen)
+    assert mine.tolist() == [True, True, True, False]
+    state.empirical_game.settings = MixtureSettings(least_temperature=temperature, exploiters=False)
+    shares = state.empirical_game.mixture(frozen, mine).shares
+    np.testing.assert_allclose(shares, [[1 / 15, 1 / 3, 3 / 5, 0.0]] * 2, atol=1e-9 if temperature == 0.0 else 0.03)
+    assert played(state.roster, frozen[3:]).tolist() == [True], "alone, exploiters are all that there is"
+    state.empirical_game.settings = MixtureSettings(least_temperature=temperature)
+    assert state.empirical_game.mixture(frozen, mine).shares[:, 3].min() > 0.1, "by default they are played"
 
 
 @pytest.mark.parametrize(("branch", "seat"), [("meta_in_seat_0", 0), ("meta_in_seat_1", 1), ("meta", None)])

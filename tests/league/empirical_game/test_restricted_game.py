@@ -86,3 +86,19 @@ def test_it_is_the_equilibrium_of_all_means_where_all_are_known() -> None:
     found = restricted_game(truth, np.zeros((20, 20)), np.ones((20, 20), bool))
     value = solve_zero_sum(truth)[1]
     assert found.mixture[0] @ truth @ found.mixture[1] == pytest.approx(value)
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 8))
+def test_a_mixture_of_some_withstands_all_and_none_of_the_others_meet(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth, played = rng.normal(size=(n, n)), rng.random(n) < 0.5
+    played[rng.integers(n)] = True
+    known, mean = np.zeros((n, n), bool), np.zeros((n, n))
+    while (found := restricted_game(mean, np.zeros((n, n)), known, played)).wanted:
+        cell = found.wanted[0]
+        assert not known[cell] and (played[cell[0]] or played[cell[1]])
+        known[cell], mean[cell] = True, truth[cell]
+    assert found.mixture.sum(axis=1) == pytest.approx([1.0, 1.0]) and not found.mixture[:, ~played].any()
+    worst = (found.mixture[0] @ truth).min(), -(truth @ found.mixture[1]).max()
+    assert worst == pytest.approx([solve_zero_sum(truth[played])[1], solve_zero_sum(-truth[:, played].T)[1]], abs=1e-6)

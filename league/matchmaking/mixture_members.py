@@ -1,0 +1,17 @@
+"""The players that a league's mixture plays where it plays no exploiters (league.mixture_exploiters=false)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from league.matchmaking.base import KINDS
+from league.matchmaking.view import Roster
+from league.rules.win_rates import Slots
+
+
+def played(roster: Roster, slots: Slots) -> NDArray[np.bool_]:
+    """Return which of the players at `slots` (n,) are no exploiters' snapshots, (n,) bool; all, where all are."""
+    exploiting = frozenset(name for name in KINDS if KINDS[name].exploits)
+    found = ~np.isin(slots, roster.snapshots_of_kinds(exploiting))
+    return found if found.any() else ~found
