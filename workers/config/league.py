@@ -129,8 +129,8 @@ class LeagueConfig:
             if getattr(self, name) < 1:
                 yield f"{name}={getattr(self, name)} of the league must be at least 1"
         for name in ("replay_every", "replay_evaluations"):
-            if getattr(self, name) < 0:
-                yield f"{name}={getattr(self, name)} of the league must be at least 0, which records none"
+            if (number := getattr(self, name)) < 0:
+                yield f"{name}={number} of the league must be at least 0, which records none"
         if self.replay_upsets is not None and not 0.5 < self.replay_upsets < 1:
             yield (
                 f"replay_upsets={self.replay_upsets} of the league is the score that the loser was expected to reach; "
@@ -173,34 +173,7 @@ class LeagueConfig:
         if not self.players:
             yield "players of the league is empty; give at least one"
         for name, player in self.players.items():
-            if not NAME.fullmatch(name):
-                yield f"player {name!r}: its name must be {ALLOWED}"
-            if not 0 <= player.minimax < inf:
-                yield f"minimax={player.minimax} of player {name!r} must be at least 0, and finite"
-            if not all(0 < rate <= 1 for rate in player.averages) or len({*player.averages}) < len(player.averages):
-                yield (
-                    f"averages={list(player.averages)} of player {name!r} must be different rates, each above 0 and at "
-                    "most 1, as 0.02 is"
-                )
-            if player.averages_alone and not player.averages:
-                yield f"averages_alone of player {name!r} needs averages; give rates, as in averages: [0.02]"
-            if any(average_name(name, rate) in self.players for rate in player.averages):
-                yield f"player {name!r}: another player has the name of its averages; give that one another name"
-            if not 0 < player.updates < inf:
-                yield f"updates={player.updates:g} of player {name!r} must be above 0, and finite"
-            if player.initial == "":
-                yield f"initial='' of player {name!r} must name a checkpoint, a player or PLAYER@VERSION, or be null"
-            if player.initial == name:
-                yield f"initial={name} of player {name!r} is the player itself; name another, or a checkpoint"
-            if player.learners is not None and player.learners < 1:
-                yield f"learners={player.learners} of player {name!r} must be at least 1, or null"
-            try:
-                kind_of(player.kind, player.config)
-                Hyperparameters(player.hyperparameters)
-            except ConfigurationError as error:
-                yield from (f"player {name!r}: {problem}" for problem in error.problems)
-            except TypeError as error:  # of an option's value of another type
-                yield f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}"
+            yield from _wrong_player(name, player, self.players)
 
     def algorithm_of(self, player: str) -> dict[str, Any]:
         """Return `name` and settings of the player's algorithm: the league's, with the player's own in their place.
@@ -289,3 +262,35 @@ class LeagueConfig:
         if wrong:
             raise ConfigurationError(wrong)
         return known
+
+
+def _wrong_player(name: str, player: PlayerConfig, players: Mapping[str, PlayerConfig]) -> Iterator[str]:
+    """Yield what is wrong with one of the `players` of a league."""
+    if not NAME.fullmatch(name):
+        yield f"player {name!r}: its name must be {ALLOWED}"
+    if not 0 <= player.minimax < inf:
+        yield f"minimax={player.minimax} of player {name!r} must be at least 0, and finite"
+    if not all(0 < rate <= 1 for rate in player.averages) or len({*player.averages}) < len(player.averages):
+        yield (
+            f"averages={list(player.averages)} of player {name!r} must be different rates, each above 0 and at "
+            "most 1, as 0.02 is"
+        )
+    if player.averages_alone and not player.averages:
+        yield f"averages_alone of player {name!r} needs averages; give rates, as in averages: [0.02]"
+    if any(average_name(name, rate) in players for rate in player.averages):
+        yield f"player {name!r}: another player has the name of its averages; give that one another name"
+    if not 0 < player.updates < inf:
+        yield f"updates={player.updates:g} of player {name!r} must be above 0, and finite"
+    if player.initial == "":
+        yield f"initial='' of player {name!r} must name a checkpoint, a player or PLAYER@VERSION, or be null"
+    if player.initial == name:
+        yield f"initial={name} of player {name!r} is the player itself; name another, or a checkpoint"
+    if player.learners is not None and player.learners < 1:
+        yield f"learners={player.learners} of player {name!r} must be at least 1, or null"
+    try:
+        kind_of(player.kind, player.config)
+        Hyperparameters(player.hyperparameters)
+    except ConfigurationError as error:
+        yield from (f"player {name!r}: {problem}" for problem in error.problems)
+    except TypeError as error:  # of an option's value of another type
+        yield f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}"
