@@ -15,6 +15,7 @@ from league.redis.people import People
 from league.redis.shared_score import SharedScore
 from league.redis.store import Store
 from league.rules.people import people
+from league.rules.ratings import elo_intervals
 from league.rules.win_rates import games_of
 from league.state.league_state import LeagueState
 
@@ -60,6 +61,7 @@ def is_provisional(state: LeagueState, slot: int) -> bool:
 def standings(state: LeagueState, reasons: Mapping[str, str] | None = None) -> list[Row]:
     """Return a row per player, the strongest by Elo first, removed ones last. `reasons`: of paused ones."""
     rows = []
+    lower, upper = elo_intervals(np.array(state.ratings), state.payoff.cells)
     for player in state.roster:
         games, rate = record_of(state, player.slot)
         progress = state.progress[player.name]
@@ -70,6 +72,8 @@ def standings(state: LeagueState, reasons: Mapping[str, str] | None = None) -> l
                 "state": standing_of(player),
                 "reason": (reasons or {}).get(player.name, "") if standing_of(player) == "paused" else "",
                 "elo": round(state.ratings[player.slot], 1),
+                "elo_lower": round(float(lower[player.slot]), 1),
+                "elo_upper": round(float(upper[player.slot]), 1),
                 "provisional": is_provisional(state, player.slot),
                 "games": round(games, 1),
                 "win_rate": None if rate is None else round(rate, 4),

@@ -54,6 +54,7 @@ def standings_table(players: list[Row], width: int, rows: int) -> Table:
         ">games": [f"{row['games']:,.0f}" for row in shown],
         ">win rate": ["" if row["win_rate"] is None else f"{row['win_rate']:.3f}" for row in shown],
         ">Elo": [f"{row['elo']:.0f}{'?' if row['provisional'] else ' '}" for row in shown],
+        ">95 %": [f"{row['elo_lower']:.0f} to {row['elo_upper']:.0f}" for row in shown],
         ">gen.": [str(row["generation"]) for row in shown],
         ">steps": [f"{row['steps']:,}" if row["steps"] else "" for row in shown],
         ">period": [f"{row['period'] or ''}{' open' if row['period_open'] else ''}" for row in shown],
@@ -62,7 +63,7 @@ def standings_table(players: list[Row], width: int, rows: int) -> Table:
     notes = [_more(len(players) - len(shown), "players")]
     if any(row["provisional"] for row in shown):
         notes.append(f"? provisional: fewer than {FEW_OPPONENTS} opponents met, or {FEW_GAMES} games played")
-    spare = ("parent", ">gen.", "kind", ">period", ">games", ">steps")
+    spare = ("parent", ">gen.", "kind", ">period", ">games", ">steps", ">95 %")
     return table(columns, width, spare, styles, caption="\n".join(filter(None, notes)))
 
 

@@ -53,6 +53,23 @@ def rating_by(others: Sequence[float], scores: Sequence[float], confidence: floa
     return float(shares @ ratings), float(ratings[lower]), float(ratings[min(upper, len(ratings) - 1)])
 
 
+def elo_intervals(
+    ratings: NDArray[np.float64], cells: NDArray[np.float64], confidence: float = 1.96
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (lower, upper) of each Elo rating [n], from the decayed results `cells` [n, n, 3] against the others.
+
+    By Elo's model with a normal belief of deviation 400 before any game, and the others' ratings as they are: the
+    curvature of the likelihood at the rating, times `confidence` standard errors. Games against oneself say nothing.
+    """
+    games = cells.sum(axis=-1)
+    np.fill_diagonal(games, 0.0)
+    scale = math.log(10.0) / ELO_SCALE
+    expected = 1.0 / (1.0 + np.power(10.0, np.clip((ratings[None] - ratings[:, None]) / ELO_SCALE, -30.0, 30.0)))
+    known = (games * expected * (1.0 - expected)).sum(axis=1) * scale**2 + 1.0 / ELO_SCALE**2
+    reach = confidence / np.sqrt(known)
+    return ratings - reach, ratings + reach
+
+
 def elo_update(home: float, away: float, outcomes: Sequence[str], k: float = ELO_K) -> tuple[float, float]:
     """Ratings of both after games with `outcomes` ("w", "d", "l" of home), oldest first; their sum stays."""
     for outcome in outcomes:

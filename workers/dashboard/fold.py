@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from league.state.ended_matches import EndedMatches
 from league.state.history import History
@@ -203,20 +202,3 @@ class Fold:
         known[name] = Seen(self.history.now, (before.number if before else 0) + more)
         if len(known) > SOURCES:
             del known[next(iter(known))]
-
-
-def elo_intervals(
-    ratings: NDArray[np.float64], cells: NDArray[np.float64], confidence: float = 1.96
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (lower, upper) of each Elo rating [n], from the decayed results `cells` [n, n, 3] against the others.
-
-    By Elo's model with a normal belief of deviation 400 before any game, and the others' ratings as they are: the
-    curvature of the likelihood at the rating. Games against oneself say nothing.
-    """
-    games = cells.sum(axis=-1)
-    np.fill_diagonal(games, 0.0)
-    scale = np.log(10.0) / 400.0
-    expected = 1.0 / (1.0 + np.power(10.0, np.clip((ratings[None] - ratings[:, None]) / 400.0, -30.0, 30.0)))
-    known = (games * expected * (1.0 - expected)).sum(axis=1) * scale**2 + 1.0 / 400.0**2
-    reach = confidence / np.sqrt(known)
-    return ratings - reach, ratings + reach

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from league.cli import overview
+from league.rules.ratings import elo_intervals
 from league.rules.win_rates import games_of
 from league.state.history import Restart
-from workers.dashboard.fold import Fold, LastResult, Seen, elo_intervals
+from workers.dashboard.fold import Fold, LastResult, Seen
 
 SILENT = 30.0  # s, by the league's own clock, after which a process that was heard of before counts as gone
 NEVER = 0xFFFF  # in place of a win rate: the two never met
@@ -56,15 +57,12 @@ def standings(fold: Fold) -> list[Row]:
     history, league = fold.history, fold.history.state
     if not league.players:
         return []
-    lower, upper = elo_intervals(np.array(league.ratings), league.payoff.cells)
     rows = overview.standings(league)
     for row in rows:
         name = row["player"]
         slot = league.players[name].slot
         row |= {
             "slot": slot,
-            "elo_lower": round(float(lower[slot]), 1),
-            "elo_upper": round(float(upper[slot]), 1),
             "joined": history.joined.get(name, history.began),
             "ended": history.ended.get(name),
         }

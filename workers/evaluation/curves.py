@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from league.rules.ratings import elo_intervals
 from league.state.history import History
 from workers.evaluation.canvas import (
     COLOURS,
@@ -49,13 +50,16 @@ def ratings(history: History) -> Figure | None:
         fill = [colours.get(taken.parent, OTHERS) for taken in present]
         size = 28 if len(present) <= 100 else 12
         axes.scatter(xs, elo, s=size, c=fill, edgecolors="white", linewidths=0.5, zorder=3)
+        lower, upper = elo_intervals(np.array(state.ratings), state.payoff.cells)
+        slots = [state.players[taken.name].slot for taken in present]
+        axes.errorbar(xs, elo, [elo - lower[slots], upper[slots] - elo], fmt="none", ecolor="#bbbbbb", linewidth=0.6)
         best = int(elo.argmax())
         axes.annotate(
             shortened(present[best].name), (xs[best], elo[best]), xytext=(0, 6), textcoords="offset points",
             ha="right" if xs[best] > axes.get_xlim()[1] / 2 else "left", fontsize=8, zorder=4,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
         )  # fmt: skip
-        axes.scatter([], [], s=28, c=OTHERS, label="a snapshot, when taken, with its Elo now")
+        axes.scatter([], [], s=28, c=OTHERS, label="a snapshot, when taken: its Elo now, 95 %")
     others = len(history.ratings) - len(colours)
     if others:
         axes.plot([], [], color=OTHERS, linewidth=0.6, label=f"{others} others that learn")

@@ -201,6 +201,10 @@ def test_who_has_played_little_has_a_provisional_rating(store: Store, pool: Pool
     assert {name: row["provisional"] for name, row in rows.items()} == {
         "main": False, "old": True, "older": True, "new": True,
     }  # fmt: skip
+    reach = {name: row["elo_upper"] - row["elo_lower"] for name, row in rows.items()}
+    assert all(reach["main"] < reach[name] for name in ("old", "older", "new"))
+    main = rows["main"]
+    assert f"{main['elo_lower']:.0f} to {main['elo_upper']:.0f}" in rendered(store, pool, width=160)
 
 
 def test_long_names_fit_into_80_columns(store: Store, pool: Pool) -> None:

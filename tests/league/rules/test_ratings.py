@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openskill.models import PlackettLuce
 
-from league.rules.ratings import Skill, Skills, elo_update, expected_score, mirrored, rating_by
+from league.rules.ratings import Skill, Skills, elo_intervals, elo_update, expected_score, mirrored, rating_by
 
 RATING = st.floats(-5000.0, 5000.0)
 
@@ -147,3 +147,12 @@ def test_a_rating_by_scores_is_higher_the_more_was_won_and_the_stronger_the_othe
         for scores in [[{"w": 1.0, "d": 0.5, "l": 0.0}[one] for one in scores]]
     ]
     assert means == sorted(means) and means[1] == pytest.approx(1200.0, abs=2.0)
+
+
+def test_more_games_make_a_rating_more_certain() -> None:
+    ratings = np.array([1300.0, 1200.0, 1200.0])
+    cells = np.zeros((3, 3, 3))
+    cells[0, 1], cells[1, 0] = (60.0, 0.0, 40.0), (40.0, 0.0, 60.0)
+    lower, upper = elo_intervals(ratings, cells)
+    assert (lower < ratings).all() and (upper > ratings).all()
+    assert upper[0] - lower[0] < 150.0 < 1500.0 < upper[2] - lower[2]

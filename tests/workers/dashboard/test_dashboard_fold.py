@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.recorded_leagues import BEGAN, small_league, write
 
@@ -15,7 +14,7 @@ from league.state.league_state import Event
 from league.state.replay import fold as folded
 from warren.errors import LeagueError
 from workers.dashboard import timeline as module
-from workers.dashboard.fold import BINS, Fold, LastResults, Throughput, elo_intervals
+from workers.dashboard.fold import BINS, Fold, LastResults, Throughput
 from workers.dashboard.timeline import Timeline
 
 
@@ -142,12 +141,3 @@ def test_bins_double_in_width_and_lose_no_match() -> None:
         throughput.add(100.0 + second, 3)
     assert len(throughput.matches) <= BINS and throughput.width == 16.0
     assert (sum(throughput.matches), sum(throughput.games)) == (5000, 15000)
-
-
-def test_more_games_make_a_rating_more_certain() -> None:
-    ratings = np.array([1300.0, 1200.0, 1200.0])
-    cells = np.zeros((3, 3, 3))
-    cells[0, 1], cells[1, 0] = (60.0, 0.0, 40.0), (40.0, 0.0, 60.0)
-    lower, upper = elo_intervals(ratings, cells)
-    assert (lower < ratings).all() and (upper > ratings).all()
-    assert upper[0] - lower[0] < 150.0 < 1500.0 < upper[2] - lower[2]
