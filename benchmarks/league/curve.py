@@ -40,6 +40,7 @@ from workers.leagues.local import LocalLeague
 
 # The processor's does not depend on what else a machine does; to one thread on a core of its own both are the same.
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
+UPDATES = 4  # between looks at the clock: all sides have the same time to within these
 DEALS = 1024  # against each of the main agent's own snapshots
 SHARES = "shares.json"
 
@@ -155,7 +156,7 @@ def follow(
             due = spent() + every
         league.progress = spent() / budget
         started = clock()
-        league.round()
+        league.round(UPDATES)
         seconds += clock() - started
     responses = response(league, respond) if respond and not meter.exact else {}
     line(last=True, least_win_rate=least_win_rate(league), cycles=meter.cycles(), **responses)

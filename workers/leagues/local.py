@@ -160,11 +160,15 @@ class LocalLeague:
 
     # Training.
 
-    def round(self) -> None:
-        """Make updates of the players by their shares, one of the smallest; then evaluate for its share of the time."""
+    def round(self, most: int | None = None) -> None:
+        """Make updates of the players by their shares, one of the smallest; then evaluate for its share of the time.
+
+        `most`: updates at most, where a round would be a large part of a run; the next round goes on with the turns.
+        """
         started, looked = time.perf_counter(), self._looking_time
         shares = self._shares()
-        for _ in range(round(sum(shares.values()) / min(shares.values()))):
+        whole = round(sum(shares.values()) / min(shares.values()))
+        for _ in range(whole if most is None else min(whole, most)):
             name = self._turns.next(list(self.trainees))
             before = self.trainees[name].steps
             self.learn(self.trainees[name])
