@@ -58,7 +58,8 @@ def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str
     yield from applicable.problems(config, role)
     yield from _names(config, row)
     if row is not None and row.module(config) is None:
-        yield row.otherwise.format(config=config, leagues=", ".join(sorted(one.stem for one in LEAGUES)))
+        leagues = ", ".join(sorted(one.stem for one in LEAGUES))
+        yield row.otherwise.format(config=config, game=roles.game_of(config), leagues=leagues)
     yield from hosts.problems(config)
     if config.league is None and config.evaluation.every is not None:
         yield from _evaluation(config)
@@ -171,13 +172,14 @@ def _evaluation(config: Config) -> Iterator[str]:
 
 
 def _gateway(config: Config, role: str) -> Iterator[str]:
+    setting, game = roles.game_of(config)
     if config.sampling is not Sampling.streaming:
         yield (
-            f"sampling: {config.sampling.value} asks actors to play, and env.id={config.env.id} drives itself; use "
+            f"sampling: {config.sampling.value} asks actors to play, and {setting}={game} drives itself; use "
             "sampling=streaming"
         )
-    for name in gamecore_actors.unfit(config.env.settings()):
-        yield f"env.{name}: changes environments that are stepped, and {config.env.id} drives itself; leave it out"
+    for name in gamecore_actors.unfit(config.env.settings()) if config.league is None else ():
+        yield f"env.{name}: changes environments that are stepped, and {game} drives itself; leave it out"
     yield from wrong_values(config.gateway)
     if role in ("gateway", "train"):
         yield from missing_packages()

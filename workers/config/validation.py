@@ -168,7 +168,7 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
         unfit = list(league_games.unfit(league, games, config.sampling is Sampling.served))
         yield from (f"league: {problem}" for problem in unfit)
-        if role == "train":
+        if role == "train" and not envs.is_gamecore(league.env):
             check(league.env, league.env_kwargs, two_player=True)
         if league.earned_share and config.seconds is None:
             yield (
