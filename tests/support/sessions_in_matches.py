@@ -117,7 +117,7 @@ class Hall:
     @property
     def experience(self) -> Experience:
         """The experience of `main`."""
-        return self.matches.tables.experience
+        return self.matches.play.experience
 
     def session(self, number: int = 0) -> Game:
         """Begin a session."""

@@ -24,7 +24,13 @@ from support.sessions_in_matches import (
 from support.waiting import until
 
 from agents import build_policy
-from workers.gateway.protocol import Refusal
+from envs.rewards import Rewards
+from workers.gateway import Actor
+from workers.gateway.limits import Limits
+from workers.gateway.matches.seating import NO_MATCH
+from workers.gateway.protocol import Refusal, Request, read
+from workers.gateway.server import opener
+from workers.gateway.sessions import Sessions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -316,6 +322,52 @@ def test_each_agent_of_a_team_acts_by_the_sides_policy_and_the_team_has_the_mean
     assert asyncio.run(play()) == [PAPER, PAPER, ROCK]
     here.matches.leave()
     assert list(here.host.reported.values()) == ["l"]
+
+
+class Throws(Actor):
+    """Both sides throw in each tick, and the last one's end says who has won."""
+
+    observation_space, action_space, sides = OBSERVATIONS, ACTIONS, ("red", "blue")
+
+    async def tick(self, body: bytes) -> str:
+        thrown = await asyncio.gather(*(self.act([0.0, 0.0], agent=side) for side in self.sides))
+        return " ".join(map(str, thrown))
+
+    async def end(self, body: bytes) -> None:
+        winner = body.decode()
+        for side in self.sides:
+            self.reward(1.0 if side == winner else -1.0, agent=side)
+
+
+def asked(session: str, kind: str, body: bytes = b"", dialect: bytes = b"session") -> Request:
+    """A request as it comes over HTTP or TCP."""
+    return read([(dialect, session.encode()), (b"step_kind", kind.encode())]).with_body(body)
+
+
+def test_games_of_either_dialect_are_matches_and_one_that_idles_out_has_no_result(hall) -> None:
+    here, now = hall(match_games=100), [0.0]
+
+    async def play() -> None:
+        open_game = opener(Throws, {}, here.player, Rewards())
+        sessions = Sessions(
+            open_game, Limits(idle=5.0), ready=lambda: here.player.ready, wait=NO_MATCH, clock=lambda: now[0]
+        )
+        with pytest.raises(Refusal, match="no match of the league has come yet") as refused:
+            await sessions.answer(asked("a", "start"))
+        assert refused.value.status == 503
+        here.matches.prepare()
+        for name, dialect, kinds in (("a", b"session", ("auto", "auto", "stop")), ("b", b"game_id", ("start", "tick"))):
+            said = [await sessions.answer(asked(name, kind, b"red", dialect)) for kind in kinds]
+            assert set(said[1].decode().split()) == {str(ROCK), str(PAPER)}
+        now[0] = 6.0
+        assert sessions.reap() == 1, "the second one has not ended"
+        await sessions.answer(asked("c", "auto"))
+        await sessions.answer(asked("c", "end", b"red"))
+        sessions.close()
+
+    asyncio.run(play())
+    here.matches.leave()
+    assert list(here.host.reported.values()) == ["ww"], "red was main in the first and in the third"
 
 
 def test_three_sides_are_placed_by_what_each_gained(hall) -> None:

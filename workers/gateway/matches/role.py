@@ -74,13 +74,13 @@ class GatewayLeagueRole(LeagueActorRole):
     def facts(self) -> dict[str, Any]:
         """Return the answer to GET: this gateway's state."""
         known = {one.name: one.matches for one in self.players.all() if isinstance(one.matches, SessionMatches)}
-        experiences = {name: matches.tables.experience for name, matches in known.items()}
+        experiences = {name: matches.play.experience for name, matches in known.items()}
         return {
             "run": self.config.run,
             "gateway": self.source,
             "address": self.front.address,
             "versions": {name: one.version for name, one in experiences.items()},
-            "matches": sum(len(one.held) for one in known.values()),
+            "matches": sum(one.begun for one in known.values()),
             "decisions": sum(one.decisions for one in experiences.values()),
             "dropped": sum(one.dropped for one in experiences.values()),
         }
@@ -118,14 +118,14 @@ class GatewayLeagueRole(LeagueActorRole):
 
     def leave_matches(self, home: Learning) -> None:
         """Report the matches of `home`; others are begun when it is played for again."""
-        if isinstance(home.matches, SessionMatches) and home.matches.held:
+        if isinstance(home.matches, SessionMatches) and home.matches.begun:
             try:
                 home.matches.pause()
             except WarrenError as error:  # their leases run out
                 logger.warning("matches of %s were not given back: %s", home.name, error)
 
     def _play(self, home: Learning, actors: int, trajectories: int) -> tuple[Trajectory, dict[str, int]]:
-        experience = self.matches_of(home).tables.experience
+        experience = self.matches_of(home).play.experience
         trajectory = self.deciding.take(experience, trajectories)
         with self.deciding.changed:
             return trajectory, {"expired": experience.pop_expired(), "generation": home.generation}

@@ -14,7 +14,7 @@ from agents.policies import Policy
 from envs.two_player.vector_env import decided_by
 from workers.gateway.experience import Experience
 from workers.rollout.games.match_result import MatchResult
-from workers.rollout.games.match_scheduler import MatchHost, MatchTables
+from workers.rollout.games.match_scheduler import MatchTables
 from workers.rollout.games.seat_map import Opponent
 
 
@@ -131,20 +131,21 @@ class SessionTables:
             self.experience.clear()
 
 
-class SessionMatches(MatchTables):
+class SessionMatches(MatchTables[SessionTables]):
     """The matches of one learning player: MatchTables whose games end when sessions do."""
 
-    def __init__(self, tables: SessionTables, match_games: int, host: MatchHost) -> None:
-        super().__init__(tables, match_games, host)
-        self.tables = tables
+    @property
+    def begun(self) -> int:
+        """Number of matches that have begun, and have not been reported; from any thread."""
+        return len(self._open)
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
         """See Sampler.load."""
-        self.tables.experience.load(weights, version, behaviour)
+        self.play.experience.load(weights, version, behaviour)
 
     def prepare(self) -> None:
         """See MatchTables; to be called again and again, from one thread."""
-        self.ended |= self.tables.pop_ended()
+        self.ended |= self.play.pop_ended()
         super().prepare()
 
     def lose(self, matches: Iterable[str]) -> None:
@@ -154,7 +155,7 @@ class SessionMatches(MatchTables):
 
     def leave(self) -> None:
         """Report what was played so far of every match; games under way count for nothing."""
-        self.tables.give_up()
+        self.play.give_up()
         super().leave()
 
     def pause(self) -> None:

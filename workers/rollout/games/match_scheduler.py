@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -65,14 +65,17 @@ class Tables(Protocol):
         ...
 
 
-class MatchTables:
+P = TypeVar("P", bound=Tables)
+
+
+class MatchTables(Generic[P]):
     """Keeps the tables of `play` in matches of at least `match_games` games.
 
     A match is over once it has that many games and all games begun in it have ended; the table's next match begins
     while the last of them are still being played.
     """
 
-    def __init__(self, play: Tables, match_games: int, host: MatchHost) -> None:
+    def __init__(self, play: P, match_games: int, host: MatchHost) -> None:
         self.play, self.host = play, host
         self.ended = False  # whether games have ended since `prepare`; to be set by who steps them
         self._match_games = match_games
@@ -152,7 +155,7 @@ class MatchTables:
         del self._open[match]  # not before: a report that failed is made again
 
 
-class Matches(MatchTables):
+class Matches(MatchTables[MatchSampler]):
     """A Sampler: that of MatchSampler, in matches."""
 
     def __init__(self, sampler: MatchSampler, match_games: int, host: MatchHost) -> None:
