@@ -186,8 +186,9 @@ class Game:
         self._end(agents)
 
     def _end(self, agents: Mapping[str, Agent]) -> None:
-        for agent in agents.values():
+        for name, agent in agents.items():
             if agent.deciding:  # by an action that nobody waited for
+                self._player.credit(name, agent.earned)
                 self._player.abandon(agent)
             else:
                 self._player.end(agent, agent.earned, None)

@@ -248,10 +248,16 @@ def test_rewards_that_no_decision_earned_count_for_the_result(hall) -> None:
         await once.act([0.0, 0.0], "blue")
         await once.act([0.0, 0.0], "red", None, -5.0)  # with its first decision
         once.finish()
+        hurried = here.session(3)  # home is blue
+        unheard = asyncio.ensure_future(hurried.act([0.0, 0.0], "blue"))
+        await asyncio.sleep(0)
+        hurried.reward(-5.0, "blue")  # while it is still deciding
+        hurried.finish()
+        await asyncio.gather(unheard, return_exceptions=True)
 
     asyncio.run(play())
     here.matches.leave()
-    assert list(here.host.reported.values()) == ["lll"]
+    assert list(here.host.reported.values()) == ["llll"]
 
 
 def test_several_games_of_one_session_each_count(hall) -> None:
