@@ -8,6 +8,7 @@
 | `matrix:rps`, `matrix:spinning_top`    | one-shot games with exactly known payoffs                               |
 | `football:1_vs_1_easy`                 | Google Research Football, an agent on either side                       |
 | `fightingice:zen`                      | FightingICE, an agent each                                              |
+| `gamecore:file.py:MyActor`             | a game that drives its own sessions, by the Actor of it                 |
 | `my.module:MyGame`, `file.py:MyGame`   | your own: Rules, a TwoPlayerVectorEnv, or what makes a PettingZoo env   |
 
 An adapter has `make_two_player(name, num_envs, seed, **parameters)`, and `sequence_form(name, **parameters)` where its
@@ -32,6 +33,7 @@ SOURCES = {
     "matrix": "envs.games.matrix_games",
     "football": "envs.football.games",
     "fightingice": "envs.fightingice.games",
+    GAMECORE: "envs.games.gamecore_games",
 }
 # The same for environments of one agent, or of agents that learn together, which registry.py makes; some adapters are
 # slow or noisy to import.
@@ -50,7 +52,7 @@ ONE_AGENT = {
 # Sources whose every game is an engine or a process of its own -> how many games a league may have of it at once, for
 # one player, one batch of an evaluator, one reference: beyond that, making them takes minutes and all memory.
 ENGINES = {"football": 32, "fightingice": 8}
-FOR_ONE_TOO = {"football", "fightingice"}  # sources of games for one agent as well: what asks decides
+FOR_ONE_TOO = {"football", "fightingice", GAMECORE}  # sources of games for one agent as well: what asks decides
 USER_SOURCE = "envs.games.user_games"  # any other "left:right"
 
 
@@ -80,10 +82,9 @@ class OfOneAgent(ConfigurationError):
     """Raised when a game of two players is asked for and an environment of one agent is named."""
 
     def __init__(self, env_id: str) -> None:
-        streaming = " sampling=streaming" if env_id.startswith(f"{GAMECORE}:") else ""
         super().__init__(
             f"environment {env_id!r} is of one agent, and a league trains games of two players; "
-            f"train it without a league: env.id={env_id}{streaming}"
+            f"train it without a league: env.id={env_id}"
         )
 
 

@@ -122,6 +122,7 @@ TABLE: dict[str, Run | NotRun] = {
     ),
     # docs/deploying.md
     ".venv/bin/pip install -c constraints.txt -e '.[gateway,onnx]'": INSTALLS,
+    "python examples/gamecore/nim.py": NotRun("the tests of its league run it, against a port of their own"),
     "python -m workers.deploy run=runs/cartpole-gamecore": Run(more="gateway.port=0", until='"port"'),
     "python examples/gamecore/game.py": NotRun("the test of a gateway with games runs it, against a port of its own"),
     "python -m workers.deploy run=runs/cartpole gateway.port=8001": NotRun("the test of the next command starts it"),

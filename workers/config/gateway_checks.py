@@ -6,7 +6,8 @@ import importlib.util
 from collections.abc import Iterator
 
 from warren.user_code import install
-from workers.config.schema import GatewayConfig
+from workers.config import roles
+from workers.config.schema import Config, GatewayConfig, Sampling
 
 COUNTS = ("max_sessions", "max_agents", "max_connections", "max_body")
 SPANS = ("idle", "receive", "answer")
@@ -28,6 +29,16 @@ def wrong_values(gateway: GatewayConfig) -> Iterator[str]:
     for name in PORTS:
         if (port := getattr(gateway, name)) is not None and not 0 <= port < 65536:
             yield f"gateway.{name}: {port} is not a port; it must be from 1 to 65535, or 0 for any that is free"
+
+
+def wrong_sampling(config: Config) -> Iterator[str]:
+    """Yield a sentence for a way of sampling in which gateways have no part."""
+    if config.sampling is not Sampling.streaming:
+        setting, game = roles.game_of(config)
+        yield (
+            f"sampling: {config.sampling.value} asks actors to play, and {setting}={game} drives itself; use "
+            "sampling=streaming"
+        )
 
 
 def missing_packages() -> Iterator[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from envs import exploitability
+from envs import exploitability, is_gamecore
 from envs.sources import most_at_once
 from envs.two_player.vector_env import PLAYERS, TurnVectorEnv
 from league.empirical_game.mixture import EXACT, GAMES, PAIRS
@@ -19,6 +20,9 @@ MOST_SIDES = 10  # a place is one digit
 
 def unfit(league: LeagueConfig, games: TurnVectorEnv, served: bool) -> Iterator[str]:
     """Yield which settings ask for what the game does not give; `served`: whether env runners step it."""
+    if is_gamecore(league.env):
+        yield from _of_gateways(league)
+        league = replace(league, replay_every=0, replay_upsets=None, replay_evaluations=0)
     if league.has_roles:
         sides = {name: player.config.get(SIDE) for name, player in league.players.items()}
         yield from _wrong_sides(sides, len(games.teams))
@@ -63,6 +67,31 @@ def _of_two_sides(league: LeagueConfig, why: str) -> Iterator[str]:
                 f"player {name!r}: kind {player.kind} goes by returns of two sides that every player takes, and {why}; "
                 "use kinds that go by win rates, as main_agent, pfsp or main_exploiter with freeze: win_rate"
             )
+
+
+def _of_gateways(league: LeagueConfig) -> Iterator[str]:
+    """Yield which settings ask for games that are stepped, where they drive themselves."""
+    why = f"{league.env!r} drives itself"
+    if league.evaluation != GAMES or league.evaluation_share > 0:
+        yield (
+            f"evaluation={league.evaluation}, evaluation_share={league.evaluation_share}: evaluators step the games "
+            f"between frozen players, and {why}; use evaluation=games and evaluation_share=0"
+        )
+    if league.references:
+        yield f"references={list(league.references)}: evaluators step games against them, and {why}; use references=[]"
+    if league.records:
+        yield (
+            "replay_every, replay_upsets and replay_evaluations: games are recorded by who steps them, and "
+            f"{why}; set them to 0 and null"
+        )
+    for name, player in league.players.items():
+        if kind_of(player.kind, player.config).needs_returns or kind_of(player.kind, player.config).wants_looks:
+            yield (
+                f"player {name!r}: kind {player.kind} goes by returns of games that evaluators step, and {why}; use "
+                "kinds that go by win rates, as main_agent, pfsp or main_exploiter with freeze: win_rate"
+            )
+        if player.minimax:
+            yield f"minimax={player.minimax} of player {name!r} is of games that actors step, and {why}; use 0"
 
 
 def _of_two_players(league: LeagueConfig, games: TurnVectorEnv, served: bool) -> Iterator[str]:

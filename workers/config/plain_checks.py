@@ -19,10 +19,10 @@ from warren.errors import ConfigurationError, unknown_name
 from warren.user_code import builder
 from workers.config import applicable, hosts, imitation, roles, watching
 from workers.config.flower_login import missing_login
-from workers.config.gateway_checks import missing_packages, wrong_values
+from workers.config.gateway_checks import missing_packages, wrong_sampling, wrong_values
 from workers.config.roles import Keeps, Role
 from workers.config.run_names import run_folder
-from workers.config.schema import CONF, Config, Sampling
+from workers.config.schema import CONF, Config
 from workers.servers import given_urls
 
 COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # as workers/learning/allreduce/compression.py has them
@@ -58,7 +58,8 @@ def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str
     yield from applicable.problems(config, role)
     yield from _names(config, row)
     if row is not None and row.module(config) is None:
-        yield row.otherwise.format(config=config, leagues=", ".join(sorted(one.stem for one in LEAGUES)))
+        leagues = ", ".join(sorted(one.stem for one in LEAGUES))
+        yield row.otherwise.format(config=config, game=roles.game_of(config), leagues=leagues)
     yield from hosts.problems(config)
     if config.league is None and config.evaluation.every is not None:
         yield from _evaluation(config)
@@ -171,13 +172,10 @@ def _evaluation(config: Config) -> Iterator[str]:
 
 
 def _gateway(config: Config, role: str) -> Iterator[str]:
-    if config.sampling is not Sampling.streaming:
-        yield (
-            f"sampling: {config.sampling.value} asks actors to play, and env.id={config.env.id} drives itself; use "
-            "sampling=streaming"
-        )
-    for name in gamecore_actors.unfit(config.env.settings()):
-        yield f"env.{name}: changes environments that are stepped, and {config.env.id} drives itself; leave it out"
+    if config.league is None:  # else the class is to be a league's game, too: validation.py
+        yield from wrong_sampling(config)
+        for name in gamecore_actors.unfit(config.env.settings()):
+            yield f"env.{name}: changes environments that are stepped, and {config.env.id} drives itself; leave it out"
     yield from wrong_values(config.gateway)
     if role in ("gateway", "train"):
         yield from missing_packages()

@@ -17,7 +17,7 @@ class RunConfig(Protocol):
 
     env: Any  # EnvConfig
     evaluation: Any  # EvaluationConfig
-    league: Any  # LeagueConfig, or None
+    league: Any  # LeagueConfig's values by name, or None
     sampling: Any  # Sampling
 
 
@@ -55,11 +55,16 @@ def is_served(config: RunConfig) -> bool:
     return bool(config.sampling.value == "served")
 
 
+def game_of(config: RunConfig) -> tuple[str, str]:
+    """Return (the setting that names what is played, its value)."""
+    return ("league.env", str(config.league.get("env"))) if of_a_league(config) else ("env.id", config.env.id)
+
+
 def has_gateways(config: RunConfig) -> bool:
     """Return whether games drive themselves, so that gateways take the place of actors."""
     from envs import is_gamecore  # and with it gymnasium, which not every command line needs
 
-    return not of_a_league(config) and is_gamecore(config.env.id)
+    return is_gamecore(game_of(config)[1])
 
 
 def is_evaluated(config: RunConfig) -> bool:
@@ -178,7 +183,7 @@ WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
         "served plain": "workers.rollout.served.role", "served league": "workers.leagues.served",
     },
     lambda config: not has_gateways(config),
-    "env.id: {config.env.id!r} drives itself; start a gateway instead of this actor",
+    "{game[0]}: {game[1]!r} drives itself; start a gateway instead of this actor",
     count="actors",
     most=10_000,
     id="actor_id",
@@ -189,13 +194,13 @@ WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
 )  # fmt: skip
 GATEWAY = Role(
     "gateway",
-    """run=NAME: serves games that drive themselves (env.id=gamecore:FILE.py:CLASS), and sends
-their trajectories to the run's learner. The launcher starts gateways in the place of actors; start more by
+    """run=NAME: serves games that drive themselves (env.id=gamecore:FILE.py:CLASS, or league.env),
+and sends their trajectories to the run's learners. The launcher starts gateways in the place of actors; start more by
 hand, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
-    {"plain": "workers.gateway.role"},
+    {"plain": "workers.gateway.role", "league": "workers.gateway.matches.role"},
     has_gateways,
-    "env.id: {config.env.id!r} is stepped by actors; a gateway serves games that drive themselves: "
-    "env.id=gamecore:FILE.py:CLASS, CLASS being derived from workers.gateway.Actor",
+    "{game[0]}: {game[1]!r} is stepped by actors; a gateway serves games that drive themselves: "
+    "{game[0]}=gamecore:FILE.py:CLASS, CLASS being derived from workers.gateway.Actor",
     count="actors",
     most=10_000,
     id="actor_id",

@@ -24,6 +24,7 @@ from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
 from workers.config import (
+    gateway_checks,
     initial_weights,
     league_games,
     middleware,
@@ -168,7 +169,9 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
         unfit = list(league_games.unfit(league, games, config.sampling is Sampling.served))
         yield from (f"league: {problem}" for problem in unfit)
-        if role == "train":
+        if roles.has_gateways(config):
+            yield from gateway_checks.wrong_sampling(config)
+        if role == "train" and not envs.is_gamecore(league.env):
             check(league.env, league.env_kwargs, two_player=True)
         if league.earned_share and config.seconds is None:
             yield (

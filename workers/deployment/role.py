@@ -23,9 +23,9 @@ from workers.deployment.player import DeployedPlayer
 from workers.deployment.processes import Processes
 from workers.deployment.settings import DeployConfig
 from workers.gateway.actor import Actor
+from workers.gateway.front import own_address, own_port, warn_of_redirects
 from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.metrics import alone
-from workers.gateway.role import own_address, own_port, warn_of_redirects
 from workers.gateway.server import Server, listen, opener
 from workers.gateway.sessions import Sessions
 from workers.models.backends import build_backend

@@ -20,7 +20,7 @@ Methods may also be plain functions. Each then runs in a thread of its own, and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
@@ -61,12 +61,14 @@ class Actor:
     bytes or text or None, is the reply's body. One that raises is answered by status 422, and its session is closed,
     unless it raised Unreadable.
 
-    `agents` of one game are players of it by one policy, each with a memory, rewards and an episode of its own.
+    `agents` of one game are players of it by one policy, each with a memory, rewards and an episode of its own. In a
+    league each of `sides` is played by one policy, and which one differs from match to match.
     """
 
     observation_space: ClassVar[gymnasium.Space[Any]]
     action_space: ClassVar[gymnasium.Space[Any]]
     action_masks: ClassVar[bool] = False  # whether `act` is told which actions are legal; for Discrete ones
+    sides: ClassVar[Sequence[str | Sequence[str]]] = ()  # of a league's game: each an agent, or the agents of a team
 
     _game: Game
 
@@ -126,3 +128,10 @@ class Actor:
         Raises ValueError.
         """
         self._game.over(agent, last, action_mask)
+
+    def new_game(self) -> None:
+        """End the game before its session ends: all agents' episodes are over, and the next action begins another game.
+
+        For a session of several games, of which a league counts each. Raises ValueError while an agent is deciding.
+        """
+        self._game.begin_anew()

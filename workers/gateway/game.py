@@ -16,22 +16,31 @@ from workers.gateway.limits import Limits
 
 
 class Agent:
-    """One player of a game, as what plays for it knows it; `state` is that one's own."""
+    """One player of a game, as what plays for it knows it; `by` and `state` are that one's own."""
 
-    __slots__ = ("deciding", "earned", "state")
+    __slots__ = ("by", "deciding", "earned", "name", "state")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.earned: Any = 0.0  # since its last action was asked for
         self.deciding = False
+        self.by: Any = None  # what decides for it, in a match of a league
         self.state: Any = None
 
 
 class Player(Protocol):
-    """Decides for the agents of all games; all but `decide`'s answer returns at once."""
+    """Decides for the agents of a session's games; all but `decide`'s answer returns at once."""
 
-    @property
-    def ready(self) -> bool:
-        """Return True once it has weights."""
+    def join(self, agent: Agent) -> None:
+        """Take an agent that is about to decide for the first time. Raises ValueError for one that cannot play."""
+        ...
+
+    def credit(self, name: str, earned: Any) -> None:
+        """Take a reward that no decision has earned: it came before the agent's first one, or after its last."""
+        ...
+
+    def finish(self, whole: bool) -> None:
+        """Take the end of a game, after that of its agents' episodes: it was played out, or else went away."""
         ...
 
     def decide(
@@ -46,6 +55,19 @@ class Player(Protocol):
 
     def abandon(self, agent: Agent) -> None:
         """Cut off the episode of an agent whose game went away, at the observation of its last decision."""
+        ...
+
+
+class Players(Protocol):
+    """Decides for all sessions."""
+
+    @property
+    def ready(self) -> bool:
+        """Return True once it has weights."""
+        ...
+
+    def of_session(self) -> Player:
+        """Return what decides for the agents of one new session."""
         ...
 
 
@@ -82,7 +104,10 @@ class Game:
                 raise ValueError(f"session {self.session} is closed")
             agent = self._agents.get(name)
             if agent is None:
-                agent, given = self._new(name), None  # it had no action yet that this came of
+                agent = self._new(name)
+                if given is not None:  # it had no action yet that this came of
+                    self._player.credit(name, given)
+                    given = None
             if agent.deciding:
                 raise ValueError(f"agent {name!r} is still deciding; await its action before asking for the next")
             earned, agent.earned, agent.deciding = agent.earned, 0.0, True
@@ -108,7 +133,9 @@ class Game:
             raise ValueError(
                 f"agent {name!r}: {len(self._agents)} agents play in this session, and no more may (gateway.max_agents)"
             )
-        agent = self._agents[name] = Agent()
+        agent = Agent(name)
+        self._player.join(agent)
+        self._agents[name] = agent
         return agent
 
     def reward(self, amount: Any, name: str) -> None:
@@ -118,6 +145,8 @@ class Game:
             agent = self._agents.get(name)
             if agent is not None:
                 agent.earned = agent.earned + given
+            else:
+                self._player.credit(name, given)
 
     def _given(self, amount: Any) -> Any:
         try:
@@ -141,16 +170,29 @@ class Game:
             del self._agents[name]
             self._player.end(agent, agent.earned, seen, legal)
 
+    def begin_anew(self) -> None:
+        """See Actor.new_game."""
+        with self._lock:
+            if names := [name for name, agent in self._agents.items() if agent.deciding]:
+                raise ValueError(f"agent {names[0]!r} is still deciding; the game cannot be over")
+            agents, self._agents = self._agents, {}
+            self._end(agents)
+
     def finish(self) -> None:
         """End the game and all its episodes."""
         with self._lock:
             self._closed = True
             agents, self._agents = self._agents, {}
-        for agent in agents.values():
+        self._end(agents)
+
+    def _end(self, agents: Mapping[str, Agent]) -> None:
+        for name, agent in agents.items():
             if agent.deciding:  # by an action that nobody waited for
+                self._player.credit(name, agent.earned)
                 self._player.abandon(agent)
             else:
                 self._player.end(agent, agent.earned, None)
+        self._player.finish(True)
 
     def abandon(self) -> None:
         """Cut off all episodes of a game that went away."""
@@ -159,6 +201,7 @@ class Game:
             agents, self._agents = self._agents, {}
         for agent in agents.values():
             self._player.abandon(agent)
+        self._player.finish(False)
 
 
 def read(spec: Spec, value: Any, name: str) -> Tree:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from warren.trees import Tree
-from workers.gateway.game import Agent
+from workers.gateway.game import Agent, Player
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,10 @@ class End:
 
 
 class Passes:
-    """A Player (game.py) whose `decide_all` and `end_all` are given what came together; `start` begins the thread."""
+    """Players (game.py), the Player of all sessions: `decide_all` and `end_all` are given what came together.
+
+    `start` begins the thread.
+    """
 
     def __init__(self) -> None:
         self._asked: deque[Decide | End] = deque()
@@ -68,6 +71,24 @@ class Passes:
         self._thread.join(timeout=5.0)
 
     # What games ask, in the event loop or under a game's lock.
+
+    @property
+    def ready(self) -> bool:
+        """See Players."""
+        raise NotImplementedError
+
+    def of_session(self) -> Player:
+        """Return itself: all sessions are alike."""
+        return self
+
+    def join(self, agent: Agent) -> None:
+        """See Player; any agent may play."""
+
+    def credit(self, name: str, earned: Any) -> None:
+        """See Player; nothing is learned from it."""
+
+    def finish(self, whole: bool) -> None:
+        """See Player; the ends of its agents' episodes say all."""
 
     def decide(
         self, agent: Agent, observation: Tree, earned: Any, action_mask: np.ndarray | None = None

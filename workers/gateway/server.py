@@ -17,7 +17,7 @@ from envs.rewards import Rewards
 from warren.errors import ConfigurationError
 from workers.gateway.actor import Actor
 from workers.gateway.connections import Connections
-from workers.gateway.game import Game, Player
+from workers.gateway.game import Game, Players
 from workers.gateway.limits import Limits
 from workers.gateway.metrics import Gather, alone
 from workers.gateway.sessions import Open, Sessions
@@ -39,7 +39,7 @@ except ImportError:  # it is not for every system
 def opener(
     actor: type[Actor],
     kwargs: Mapping[str, Any],
-    player: Player,
+    players: Players,
     rewards: Rewards,
     limits: Limits = Limits(),  # noqa: B008  (it is frozen)
 ) -> Open:
@@ -48,7 +48,7 @@ def opener(
     masked = int(actor.action_space.n) if actor.action_masks and isinstance(actor.action_space, Discrete) else None
 
     def open_game(session: str) -> tuple[Actor, Game]:
-        game = Game(session, player, spec, rewards, asyncio.get_running_loop(), masked, limits.agents)
+        game = Game(session, players.of_session(), spec, rewards, asyncio.get_running_loop(), masked, limits.agents)
         made = actor.__new__(actor, **kwargs)
         made._game = game  # before its constructor, which may ask for the session's name
         made.__init__(**kwargs)  # type: ignore[misc]

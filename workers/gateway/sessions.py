@@ -98,13 +98,16 @@ class Sessions:
         *,
         ready: Callable[[], bool] = lambda: True,
         elsewhere: SessionDirectory | None = None,
+        wait: str = WAIT_FOR_WEIGHTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`open_game` makes the actor of a new session; `ready` says whether it can decide."""
+        """`open_game` makes the actor of a new session; `ready`: whether it can decide; `wait`: what games are told
+        until then."""
         self.limits = limits
         self.reaped = self.failed = 0
         self.metrics, self.rates = Metrics(), Rates(limits.rate)
         self._open_game, self._ready, self._elsewhere, self._clock = open_game, ready, elsewhere, clock
+        self._wait = wait
         self._token = None if token is None else token.encode()
         self._sessions: dict[str, _Session] = {}
         self._claiming: set[str] = set()  # sessions that are to be opened, once no other gateway has them
@@ -171,7 +174,7 @@ class Sessions:
     async def _begin(self, name: str, kind: Kind) -> _Session:
         """Open the session, which is busy, unless another gateway has it."""
         if not self._ready():
-            raise Refusal(503, WAIT_FOR_WEIGHTS)
+            raise Refusal(503, self._wait)
         if self.draining:
             raise Refusal(503, STOPPING)
         if len(self._sessions) + len(self._claiming) >= self.limits.sessions:

@@ -107,6 +107,16 @@ class Stretches:
             self._complete.popleft()
         self.dropped += count * self.length
 
+    def pop_dropped(self) -> int:
+        """Return how many decisions were dropped since the last call."""
+        dropped, self.dropped = self.dropped, 0
+        return dropped
+
+    def clear(self) -> None:
+        """Drop all stretches, of which those that are being filled are no longer to be written to."""
+        self._waiting.clear()
+        self._complete.clear()
+
     def take(self, count: int, episodes: np.ndarray) -> Trajectory:
         """Return the `count` <= ready that were completed first, a slot each, with these `episodes`."""
         return replace(concatenate([self._complete.popleft() for _ in range(count)]), episodes=episodes)

@@ -163,7 +163,7 @@ class ServedLeagueRole(LeagueActorRole):
             assert isinstance(tables.play, GamesElsewhere)
             tables.ended |= tables.play.hear(call)
 
-    def _prepared(self, asked: Mapping[str, Call]) -> dict[str, MatchTables]:
+    def _prepared(self, asked: Mapping[str, Call]) -> dict[str, MatchTables[GamesElsewhere]]:
         """Return the games that each group steps next, ready for a move; groups that are to leave have none."""
         while True:
             self._changed.wait_for(lambda: self.stopping.is_set() or self._may_play(), timeout=LOOK_EVERY)
@@ -187,7 +187,7 @@ class ServedLeagueRole(LeagueActorRole):
     def _may_play(self) -> bool:
         return self._home is not None and not self._complete(AHEAD)
 
-    def _tables(self, name: str, home: Learning) -> MatchTables:
+    def _tables(self, name: str, home: Learning) -> MatchTables[GamesElsewhere]:
         """Return the games of `home` that this group steps, each table in a match."""
         group = self._known[name]
         group.asked = home.name
@@ -215,7 +215,7 @@ class ServedLeagueRole(LeagueActorRole):
         tables.prepare()
         return tables
 
-    def _decide(self, asked: Mapping[str, Call], prepared: Mapping[str, MatchTables]) -> None:
+    def _decide(self, asked: Mapping[str, Call], prepared: Mapping[str, MatchTables[GamesElsewhere]]) -> None:
         """Set the answer to each call."""
         going = {name: tables.play for name, tables in prepared.items() if tables.play.begun}
         actions = dict(zip(going, decide(list(going.values()), self._generator), strict=True))

@@ -99,7 +99,7 @@ class Group:
     answer: Answer = field(default_factory=dict)
     asked: str | None = None  # the player whose games it steps now
     left: bool = False  # told to move to another actor
-    of_player: dict[str, MatchTables] = field(default_factory=dict)
+    of_player: dict[str, MatchTables[GamesElsewhere]] = field(default_factory=dict)
 
 
 class GroupsOfPlayer:
@@ -107,15 +107,15 @@ class GroupsOfPlayer:
 
     def __init__(self, policy: Policy, version: int) -> None:
         self._policy, self._version = policy, version
-        self._tables: list[MatchTables] = []
+        self._tables: list[MatchTables[GamesElsewhere]] = []
         self._expired = 0
 
-    def add(self, tables: MatchTables) -> None:
+    def add(self, tables: MatchTables[GamesElsewhere]) -> None:
         """Add the games of another group, decided by the weights that are loaded."""
         tables.play.renew(self._version)
         self._tables.append(tables)
 
-    def remove(self, tables: MatchTables) -> None:
+    def remove(self, tables: MatchTables[GamesElsewhere]) -> None:
         """Remove the games of a group that is gone."""
         self._expired += tables.play.pop_expired()
         self._tables.remove(tables)

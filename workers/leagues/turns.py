@@ -41,8 +41,8 @@ class Turns:
             self._had[player] = max(self._had.get(player, floor), floor)
         return min(players, key=self._had.__getitem__)
 
-    def had(self, player: str, decisions: int) -> None:
-        """Count `decisions` that were made for `player`."""
+    def had(self, player: str, decisions: float) -> None:
+        """Count `decisions` that were made for `player`; fewer than 0 put right what was counted before."""
         self._had[player] += decisions / self._shares.get(player, 1.0)
 
     def keep(self, players: Iterable[str]) -> None:

@@ -75,7 +75,8 @@ def test_the_table_names_no_setting_that_does_not_exist() -> None:
 
 GAMECORE = ("env.id=gamecore:game.py:Game", "sampling=streaming")
 SAMPLINGS = [f"sampling={one.value}" for one in Sampling]
-MODES = [*((one,) for one in SAMPLINGS), *((one, "league=kuhn") for one in SAMPLINGS), GAMECORE]
+GAMECORE_LEAGUE = ("league=nim_gamecore", "sampling=streaming")
+MODES = [*((one,) for one in SAMPLINGS), *((one, "league=kuhn") for one in SAMPLINGS), GAMECORE, GAMECORE_LEAGUE]
 
 
 @pytest.mark.parametrize("mode", MODES, ids=" ".join)
@@ -100,6 +101,7 @@ def test_a_setting_that_a_mode_does_not_read_is_refused_in_one_line_that_names_i
         (["served_memory=foo"], "add sampling=served"),
         (["compression=fp16"], "compression: fp16 is not read by one learner alone; add learners=2, or leave it out"),
         (["learners=2", "compression=fp16", "top_k=0.1"], "top_k: 0.1 is not read without compression=topk"),
+        ([*GAMECORE_LEAGUE, "league.games=512"], "league.games: 512 is not read by gateways, to which as many games"),
         (["middleware=[timed.py:Timed]"], "add sampling=served or league=NAME"),
         (["gateway.port=-5"], "env.id=gamecore:FILE:CLASS"),
         (["max_staleness=3"], "max_staleness: 3 is not read with sampling=gathered, whose data are of the newest weig"),

@@ -316,6 +316,60 @@ def test_a_game_that_drives_itself_in_a_league_is_told_how_it_is_trained(problem
     assert line.endswith("env.id=gamecore:examples/gamecore/actor.py:CartPole sampling=streaming")
 
 
+NIM = ("experiment=nim_gamecore",)
+
+
+def test_a_league_of_a_game_that_drives_itself_is_right(problems: Problems) -> None:
+    assert problems(*NIM) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["sampling=gathered"], "sampling: gathered asks actors to play, and league.env=gamecore:"),
+        (["sampling=served"], "sampling: served asks actors to play, and league.env=gamecore:"),
+        (["league.evaluation_share=0.2"], "league: evaluation=games, evaluation_share=0.2: evaluators step the games"),
+        (["league.references=[uniform]"], "league: references=['uniform']: evaluators step games against them, and "),
+        (["league.replay_every=1"], "league: replay_every, replay_upsets and replay_evaluations: games are recorded"),
+        (["+league.players.main.minimax=0.1"], "league: minimax=0.1 of player 'main' is of games that actors step"),
+        (["league.goal=0.1"], "league: goal=0.1 is an exploitability, and cannot be reached: environment 'gamecore:"),
+        (["+league.players.a.kind=psro"], "league: player 'a': kind psro goes by returns of games that evaluators"),
+        (["+league.players.main_exploiter.config.freeze=returns"], "league: player 'main_exploiter': kind main_exp"),
+    ],
+)  # fmt: skip
+def test_what_needs_games_that_are_stepped_is_refused_by_its_name(
+    problems: Problems, overrides: list[str], line: str
+) -> None:
+    found = problems(*NIM, *overrides)
+    assert [problem[: len(line)] for problem in found] == [line], found
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ('sides = ("red",)', "sides=('red',) must be two or more sides"),
+        ('sides = "red"', "sides='red' must be two or more sides"),
+        ('sides = ("red", "red")', "no name twice"),
+        ('sides = ("red", ())', "each an agent's name or several"),
+        ("sides = 2", "sides=2 must be two or more sides"),
+        ('sides, action_space = ("red", "blue"), Box(-1, 1, (2,))', "a league's actions are Discrete"),
+    ],
+)
+def test_wrong_sides_of_a_game_that_drives_itself_are_refused(
+    problems: Problems, tmp_path: Path, declared: str, message: str
+) -> None:
+    path = tmp_path / "game.py"
+    path.write_text(
+        "from gymnasium.spaces import Box, Discrete\n"
+        "from workers.gateway import Actor\n"
+        "class Game(Actor):\n"
+        "    observation_space, action_space = Box(-1, 1, (2,)), Discrete(2)\n"
+        f"    {declared}\n"
+    )
+    (line,) = problems(*NIM, f"league.env=gamecore:{path}:Game")
+    assert line.startswith(f"league: actor '{path}:Game'") and message in line
+
+
 def test_an_environment_that_fails_in_its_first_steps_is_refused_at_the_start(
     problems: Problems, tmp_path: Path
 ) -> None:

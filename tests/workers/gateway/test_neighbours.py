@@ -17,8 +17,8 @@ from support.game_clients import Http
 from support.gateways import Echo
 
 from warren.errors import ConfigurationError
+from workers.gateway.front import _check_port
 from workers.gateway.neighbours import Neighbours
-from workers.gateway.role import _check_port
 from workers.gateway.server import Server
 
 OBSERVATION = {"observation": [0, 1, 2]}

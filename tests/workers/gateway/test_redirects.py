@@ -11,7 +11,7 @@ from support.game_clients import Http
 
 from warren.errors import ConfigurationError
 from workers.config.schema import GatewayConfig
-from workers.gateway.role import own_address, own_port, warn_of_redirects
+from workers.gateway.front import own_address, own_port, warn_of_redirects
 from workers.gateway.server import Server
 from workers.servers.process import free_port
 
@@ -33,7 +33,7 @@ def test_an_own_address_is_a_url(settings: dict[str, Any], address: str) -> None
 
 
 def test_redirects_that_lead_games_to_themselves_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "workers.gateway.role"):
+    with caplog.at_level(logging.WARNING, "workers.gateway.front"):
         warn_of_redirects(GatewayConfig())
         warn_of_redirects(GatewayConfig(address="0.0.0.0", public="games.example.org"))
         assert not caplog.records

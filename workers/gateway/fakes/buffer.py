@@ -16,6 +16,7 @@ from agents import Policy, build_policy
 from agents.trajectories import Trajectory
 from agents.trees import empty, spec_of, zeros
 from envs.vector.base import stacked
+from warren.errors import ConfigurationError
 from warren.trees import map_tree
 from workers.config.command_line import role
 from workers.config.schema import Config
@@ -106,7 +107,9 @@ class FakeGatewayBuffer(FakeBuffer):
 
 
 def run(config: Config) -> int:
-    """Run the actor of this kind of environment; return the exit status."""
+    """Run the actor of this kind of environment; return the exit status. Raises ConfigurationError for a league."""
+    if config.league is not None:
+        raise ConfigurationError("league: random trajectories are of a run without one; leave it out")
     return worker.run(config, FakeGatewayBuffer if envs.is_gamecore(config.env.id) else FakeBuffer)
 
 

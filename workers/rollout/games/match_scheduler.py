@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -12,7 +13,6 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory
 from league.state.league_state import Match
 from warren.errors import PlayerUnavailable
-from workers.rollout.games.games_in_play import GamesInPlay
 from workers.rollout.games.match_result import MatchResult
 from workers.rollout.games.seat_map import Opponent
 from workers.rollout.games.selfplay_sampler import MatchSampler
@@ -38,14 +38,44 @@ class MatchHost(ABC):
         """Do what is due while games are played; called between moves."""
 
 
-class MatchTables:
+class Tables(Protocol):
+    """Games at tables: GamesInPlay, or others that tell opponents apart and hand out results as it does."""
+
+    num_tables: int
+
+    @property
+    def ready(self) -> int:
+        """Number of complete trajectories."""
+        ...
+
+    def seat(self, table: int, opponent: Opponent) -> None:
+        """Let the games of `table` that begin from now on be against `opponent`."""
+        ...
+
+    def pop_results(self) -> list[MatchResult]:
+        """Return the games that ended since the last call, one result per opponent met."""
+        ...
+
+    def in_play(self) -> set[Hashable]:
+        """Return the tags of opponents that are met now, or in the next games, or whose results were not popped."""
+        ...
+
+    def restart(self) -> None:
+        """Drop all games and experience, but no results: the learning policy has become another one."""
+        ...
+
+
+P = TypeVar("P", bound=Tables)
+
+
+class MatchTables(Generic[P]):
     """Keeps the tables of `play` in matches of at least `match_games` games.
 
     A match is over once it has that many games and all games begun in it have ended; the table's next match begins
     while the last of them are still being played.
     """
 
-    def __init__(self, play: GamesInPlay, match_games: int, host: MatchHost) -> None:
+    def __init__(self, play: P, match_games: int, host: MatchHost) -> None:
         self.play, self.host = play, host
         self.ended = False  # whether games have ended since `prepare`; to be set by who steps them
         self._match_games = match_games
@@ -125,7 +155,7 @@ class MatchTables:
         del self._open[match]  # not before: a report that failed is made again
 
 
-class Matches(MatchTables):
+class Matches(MatchTables[MatchSampler]):
     """A Sampler: that of MatchSampler, in matches."""
 
     def __init__(self, sampler: MatchSampler, match_games: int, host: MatchHost) -> None:

@@ -1,0 +1,210 @@
+"""Experience: what one learning policy decides for agents of games, and the trajectories that come of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.policies import Policy
+from agents.trajectories import Trajectory
+from envs.rewards import Rewards
+from warren.trees import map_tree, take
+from workers.gateway.agent_state import AgentState, remembered
+from workers.gateway.passes import Decide, End, masks
+from workers.gateway.stretches import Line, PendingDecision, Stretches
+from workers.rollout.sampler import load_into
+
+EPISODES = 1000  # finished ones that are remembered, where nobody takes anything
+
+
+class LearningAgent(AgentState):
+    """An agent whose decisions are learned from, until the experience is cleared."""
+
+    __slots__ = ("line", "pending", "since")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = Line()
+        self.pending: PendingDecision | None = None  # the last one
+        self.since = 0  # times that the experience was cleared before its first decision
+
+
+class Experience:
+    """Decisions by one policy, for the policy's thread; the rest is for other threads, `changed` held by the caller.
+
+    `changed` is notified of all that comes.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        length: int,
+        rewards: Rewards,
+        generator: torch.Generator,
+        changed: threading.Condition,
+        max_age: int = 1 << 30,
+        legal_actions: bool = False,
+        fields: Collection[str] | None = None,
+    ) -> None:
+        """`length` decisions are a trajectory. `max_age`: see Stretches. `legal_actions`: whether trajectories have
+        masks of them. `fields`: what the algorithm asks for, as its Needs say."""
+        self.policy, self.version = policy, -1
+        self.decisions = self.dropped = 0
+        self._rewards, self._generator, self._changed = rewards, generator, changed
+        self._spec = policy.spec(legal_actions, len(rewards.channels), fields)
+        self._stretches = Stretches(self._spec, length, max_age)
+        self._episodes: list[list[float]] = []
+        self._lock = threading.Lock()  # of the weights
+        self._cleared = 0
+
+    def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """See Sampler.load; `changed` is not to be held. Ignore weights older than those loaded."""
+        with self._lock:
+            if version <= self.version:
+                return
+            load_into(self.policy, weights, version, behaviour)
+            self.version = version
+        with self._changed:
+            self._stretches.renew(version)
+
+    # Trajectories.
+
+    @property
+    def length(self) -> int:
+        """Decisions in a trajectory."""
+        return self._stretches.length
+
+    @property
+    def ready(self) -> int:
+        """Number of complete trajectories."""
+        return self._stretches.ready
+
+    def take(self, count: int) -> Trajectory:
+        """Return the `count` <= ready trajectories completed first, a slot each, and the episodes that have ended."""
+        episodes, self._episodes = self._episodes, []
+        columns = 2 + len(self._rewards.channels)
+        return self._stretches.take(count, np.array(episodes, np.float32).reshape(-1, columns))
+
+    def drop_beyond(self, most: int) -> int:
+        """Drop the oldest complete trajectories beyond `most`, so that what waits is young; return how many."""
+        over = max(0, self._stretches.ready - most)
+        self._stretches.drop_oldest(over)
+        if over:
+            del self._episodes[:-EPISODES]
+            self.dropped += over * self.length
+        return over
+
+    def pop_expired(self) -> int:
+        """Return how many decisions were dropped since the last call."""
+        return self._stretches.pop_dropped()
+
+    def clear(self) -> None:
+        """Drop every trajectory, complete or not: another player's weights go on from here, and agents begin anew."""
+        self._cleared += 1
+        self._stretches.clear()
+        self._episodes.clear()
+
+    # The policy's thread.
+
+    def decide(self, asked: Sequence[Decide]) -> Sequence[Any]:
+        """Return actions as the action space has them, by one forward pass."""
+        policy, spec = self.policy, self._spec
+        observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
+        with self._changed:
+            players = [self._state_of(one) for one in asked]
+        legal = None if spec.action_mask is None else masks(asked, spec.action_mask.shape[0])
+        with self._lock:
+            version = self.version
+            memory = self._memory(players)
+            acted = policy.step(
+                observation, memory, action_mask=legal, generator=self._generator, value=spec.values_steps
+            )
+        actions = policy.env_action(acted.action)
+        before = {name: part.cpu().numpy() for name, part in memory.items()}
+        with self._changed:
+            for row, (one, player) in enumerate(zip(asked, players, strict=True)):
+                decision = PendingDecision(
+                    one.observation,
+                    take(acted.action, row),
+                    take(acted.extras, row),
+                    take(before, row),
+                    version,
+                    None if legal is None else legal[row],
+                )
+                if player.pending is not None and player.since == self._cleared:
+                    reward = self._reward(player, one.earned)
+                    self._stretches.follow(player.line, player.pending, reward, decision)
+                player.pending = decision
+                player.memory = take(acted.memory, row)
+            self._changed.notify_all()
+        self.decisions += len(asked)
+        return [take(actions, row) for row in range(len(asked))]
+
+    def end(self, ends: Sequence[End]) -> None:
+        """End these agents' episodes."""
+        cuts = self._cuts(ends)
+        with self._changed:
+            for one in ends:
+                player, one.agent.state = one.agent.state, None
+                if player is None or player.pending is None or player.since != self._cleared:
+                    continue
+                if one.abandoned:
+                    self._stretches.cut_off(player.line, cuts[id(one)])
+                    continue
+                reward = self._reward(player, one.earned)
+                self._stretches.end(player.line, player.pending, reward, cuts.get(id(one)))
+                channels = player.returns.tolist() if self._rewards.channels else []
+                self._episodes.append([float(self._rewards.total(player.returns)), float(player.length), *channels])
+            if ends:
+                self._changed.notify_all()
+
+    def _state_of(self, one: Decide) -> LearningAgent:
+        """Return the agent's state, a new one where the experience was cleared since it began."""
+        player = LearningAgent.of(one.agent)
+        if player.since != self._cleared:
+            if player.pending is not None:
+                player = one.agent.state = LearningAgent()
+            player.since = self._cleared
+        return player
+
+    def _cuts(self, ends: Sequence[End]) -> dict[int, dict[str, Any]]:
+        """Return by id of each that was cut off the observation where it was, and its value where that is asked for."""
+        cuts: dict[int, dict[str, Any]] = {}
+        unknown: list[tuple[End, Any, AgentState]] = []  # with the observation, and what was remembered there
+        for one in ends:
+            player = one.agent.state
+            if player is None or player.pending is None or not (one.abandoned or one.last is not None):
+                continue
+            decision = player.pending
+            where = decision.observation if one.abandoned else one.last
+            legal = decision.action_mask if one.abandoned else one.action_mask
+            cut = cuts[id(one)] = {"observation": where, "action_mask": legal}
+            if not self._spec.cut:
+                continue
+            if not one.abandoned:
+                unknown.append((one, where, player))
+            elif "value" in decision.extras:
+                cut["value"] = decision.extras["value"]
+            else:  # of a policy without a memory: one with one is asked for each step's value
+                unknown.append((one, where, AgentState()))
+        if unknown:
+            observation = map_tree(lambda *parts: np.stack(parts), *(where for _, where, _ in unknown))
+            with self._lock:
+                values = self.policy.value(observation, self._memory([playing for _, _, playing in unknown]))
+            for (one, _, _), value in zip(unknown, values, strict=True):
+                cuts[id(one)]["value"] = value
+        return cuts
+
+    def _memory(self, players: Sequence[AgentState]) -> dict[str, Tensor]:
+        with torch.inference_mode():
+            return remembered(self.policy.initial_memory(len(players)), players)
+
+    def _reward(self, player: AgentState, earned: Any) -> Any:
+        """Count `earned` in the agent's episode, and return what is learned from it."""
+        given = player.earn(self._rewards, earned)
+        return self._rewards.learned_from(given if self.policy.channels else np.asarray(self._rewards.total(given)))

@@ -1,0 +1,1 @@
+"""Leagues of games that drive themselves: each session's game is one of a match that the league issued."""

@@ -1,0 +1,71 @@
+"""Seating: which learning player each new game is played for, by their shares of the decisions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from workers.gateway.experience import Experience
+from workers.gateway.matches.tables import Seat, SessionTables
+from workers.gateway.protocol import Refusal
+from workers.leagues.turns import Turns
+
+NO_MATCH = "no match of the league has come yet; try again in a second"
+SLOWLY = 0.1  # part of a game's length that goes into the mean
+
+
+class Seating:
+    """The tables of all learning players. A game is given to the one with the fewest decisions by its share.
+
+    What a game will come to is not known when it begins: it is counted as a mean one, and put right at its end. From
+    any thread.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns, self._lock = turns, threading.Lock()
+        self._tables: dict[str, SessionTables] = {}
+        self._offered: Sequence[str] = ()
+        self._length = 1.0  # decisions of a game, in the mean
+
+    def add(self, tables: SessionTables) -> None:
+        """Take a player's tables."""
+        with self._lock:
+            self._tables[tables.home] = tables
+
+    def offer(self, players: Sequence[str]) -> None:
+        """Play for these from now on; for others only while none of them has a match."""
+        with self._lock:
+            self._offered = players
+
+    @property
+    def ready(self) -> bool:
+        """Return True while games may begin."""
+        with self._lock:
+            return any(tables.open for tables in self._tables.values())
+
+    def experiences(self) -> list[Experience]:
+        """Return the experience of the players that games may begin for."""
+        with self._lock:
+            return [tables.experience for tables in self._tables.values() if tables.open]
+
+    def take(self) -> Seat:
+        """Return a seat for a game. Raises Refusal 503 where no player has a match."""
+        with self._lock:
+            ready = [name for name, tables in self._tables.items() if tables.open]
+            wanted = [name for name in ready if name in self._offered] or ready
+            if wanted:
+                name = self._turns.next(wanted)
+                if (seat := self._tables[name].take()) is not None:
+                    self._turns.had(name, self._length)
+                    seat.expected = self._length
+                    return seat
+        raise Refusal(503, NO_MATCH)
+
+    def leave(self, seat: Seat, returns: np.ndarray | None) -> None:
+        """End the game of `seat`, as SessionTables has it."""
+        with self._lock:
+            self._turns.had(seat.tables.home, seat.decisions - seat.expected)
+            self._length += SLOWLY * (max(1.0, seat.decisions) - self._length)
+        seat.tables.leave(seat, returns)
