@@ -10,7 +10,7 @@ from warren.compiled import Compiled
 CHOICES = ("auto", "native", "torch")  # auto: native where there is a compiler, or a library that one has built
 _SIZES = ("work_size", "kept_size", "gradient_size", "kinds_size")
 COMPILED = Compiled(
-    Path(__file__).with_name("perceptron.c"),
+    Path(__file__).with_name("native.c"),
     dict.fromkeys(_SIZES, ctypes.c_int64) | dict.fromkeys(("forward", "backward", "collect", "act", "ppo")),
 )
 _choice = "auto"

@@ -1,4 +1,4 @@
-"""Perceptrons with torch's weights, computed by the library: `Net` of perceptron.c, and the calls that take one."""
+"""Perceptrons with torch's weights, computed by the library: `Net` of network.h, and the calls that take one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agents.native.library import library
 
-LAYERS, HEADS, BLOCK = 16, 2, 64  # of perceptron.c, where BLOCK is PLACES
+LAYERS, HEADS, BLOCK = 16, 2, 64  # of network.h and vectors.h, where BLOCK is PLACES
 ACTIVATIONS = {"tanh": 0, "relu": 1, "elu": 2, "silu": 3}
 DIFFERENTIATED = frozenset({"tanh", "relu", "elu"})  # those whose output gives their derivative
 WIDEST = 512  # inputs and units; the products of wider layers are BLAS's

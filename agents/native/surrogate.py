@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agents.native.perceptron import Layer, Perceptron, at, in_parts, parts_of, work_of
 
-ANCHORS = ("teacher", "magnet", "proximal")  # policies that the loss keeps this one near, as perceptron.c has them
+ANCHORS = ("teacher", "magnet", "proximal")  # policies that the loss keeps this one near, as losses.h has them
 TERMS = (
     *("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"),
     *(f"{anchor}_kl" for anchor in ANCHORS),
@@ -20,7 +20,7 @@ _Anchors = ctypes.c_double * len(ANCHORS)
 
 
 class Surrogate(ctypes.Structure):
-    """Coefficients of the loss: those of perceptron.c."""
+    """Coefficients of the loss: those of losses.h."""
 
     _fields_ = [
         *(
