@@ -26,7 +26,10 @@ class Unbuilt(Exception):
 
 
 class Compiled:
-    """The library of one source and the headers beside it: built once, by the first of all processes that asks; none where that fails."""
+    """The library of one source and the headers beside it: built once, by the first of all processes that asks.
+
+    There is none where that fails.
+    """
 
     def __init__(self, source: Path, returned: Mapping[str, Any]) -> None:
         """Take `returned`, the C type that each function returns, or None, by name."""

@@ -50,7 +50,7 @@ static Space space(const Net *net, float *at) {
 static const float *backward_block(const Net *net, const float *inputs, const float *layers, int64_t m, Space s,
                                    const int *given, int at_inputs, float *gradient) {
   int64_t l = net->layers, places = padded(m), of_last = l ? net->units[l - 1] : net->inputs;
-  const float *last = l ? layers + (units(net) - of_last) * PLACES : inputs;
+  const float *last = last_of(net, inputs, layers);
   float *to = gradient;
   for (int64_t i = 0, before = net->inputs; i < l; i++) to += layer_size(net->units[i], before), before = net->units[i];
   transposed(last, of_last, m, s.turned);

@@ -14,8 +14,10 @@ typedef struct {
 // Numbers that `room` of `kinds` is to have.
 int64_t kinds_size(int64_t rows) { return 8 * rows + 2 * TRIED; }
 
+static Kinds each(int64_t rows) { return (Kinds){rows, 0, 0, 0, 0}; }
+
 static Kinds kinds(const float *x, int64_t rows, int64_t inputs, float *room) {
-  const Kinds none = {rows, 0, 0, 0, 0};
+  const Kinds none = each(rows);
   if (rows < 2 * PLACES) return none;
   int64_t size = TRIED, count = 0, bytes = inputs * sizeof(float);
   while (size < 2 * rows) size *= 2;

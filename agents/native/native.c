@@ -7,3 +7,5 @@
 #include "backward.h"
 #include "discrete.h"
 #include "losses.h"
+#include "learning.h"
+#include "sums.h"

@@ -15,6 +15,12 @@ typedef struct {
   const float *head_weight[HEADS], *head_bias[HEADS];
 } Net;
 
+static int64_t units(const Net *net) {
+  int64_t n = 0;
+  for (int64_t l = 0; l < net->layers; l++) n += net->units[l];
+  return n;
+}
+
 // x [rows][inputs] by row, or its rows `which` -> [inputs][PLACES] by input; places behind the rows repeat the last one.
 static void take_in(const Net *net, const float *x, const int32_t *which, int64_t rows, float *to) {
   int64_t places = padded(rows), n = net->inputs;
@@ -37,6 +43,11 @@ static const float *hidden(const Net *net, const float *inputs, int64_t rows, fl
   return from;
 }
 
+// The last hidden layer of a block, computed before, or the inputs.
+static const float *last_of(const Net *net, const float *inputs, const float *layers) {
+  return net->layers ? layers + (units(net) - net->units[net->layers - 1]) * PLACES : inputs;
+}
+
 static void head(const Net *net, int64_t h, const float *last, int64_t rows, float *y) {
   int64_t before = net->layers ? net->units[net->layers - 1] : net->inputs;
   product(net->outputs[h], padded(rows), before, net->head_weight[h], before, 1, last, PLACES, y, PLACES,
@@ -54,12 +65,6 @@ static void by_unit(const float *y, int64_t units, int64_t rows, float *to) {
 }
 
 static float *aligned(float *work) { return (float *)(((uintptr_t)work + 63) & ~(uintptr_t)63); }
-
-static int64_t units(const Net *net) {
-  int64_t n = 0;
-  for (int64_t l = 0; l < net->layers; l++) n += net->units[l];
-  return n;
-}
 
 // Numbers that `kept` is to have room for.
 int64_t kept_size(const Net *net, int64_t rows) { return ((rows + PLACES - 1) / PLACES * units(net) + 1) * PLACES; }

@@ -84,7 +84,7 @@ class Perceptron:
         loaded, net = self.loaded(), self.pointed(layers)
         rows = len(x)
         outputs = [x.new_empty(rows, len(bias)) for _, bias in layers[len(layers) - max(1, self.heads) :]]
-        kept = self._kept(loaded.kept_size(net, ctypes.c_int64(rows))) if keep else None
+        kept = self.room_to_keep(loaded.kept_size(net, ctypes.c_int64(rows))) if keep else None
         units = sum(len(bias) for _, bias in layers[: len(layers) - self.heads])
 
         def part(first: int, last: int, _: int) -> None:
@@ -193,7 +193,8 @@ class Perceptron:
             self._pointers = pointers
         return ctypes.byref(net)
 
-    def _kept(self, size: int) -> Kept:
+    def room_to_keep(self, size: int) -> Kept:
+        """Return so many numbers, which are given again once nobody holds them."""
         # New memory costs as much as the layers: the kernel clears each page of it.
         while self._spare:
             spare = self._spare.pop()
