@@ -49,20 +49,20 @@ static Space space(const Net *net, float *at) {
 // heads that `given` names, without heads in s.d; 0 behind the rows. Returns those at the inputs, if `at_inputs`.
 static const float *backward_block(const Net *net, const float *inputs, const float *layers, int64_t m, Space s,
                                    const int *given, int at_inputs, float *gradient) {
-  int64_t l = net->layers, places = padded(m), of_last = l ? net->units[l - 1] : net->inputs;
+  int64_t l = net->layers, places = padded(m), width = of_last(net);
   const float *last = last_of(net, inputs, layers);
   float *to = gradient;
   for (int64_t i = 0, before = net->inputs; i < l; i++) to += layer_size(net->units[i], before), before = net->units[i];
-  transposed(last, of_last, m, s.turned);
+  transposed(last, width, m, s.turned);
   float *of_head = to;
   for (int64_t h = 0, added = 0; h < net->heads; h++) {
     if (given[h]) {
-      weigh(s.out[h], net->outputs[h], of_last, m, s.turned, of_head);
-      product(of_last, places, net->outputs[h], net->head_weight[h], 1, of_last, s.out[h], PLACES, s.d, PLACES, 0,
+      weigh(s.out[h], net->outputs[h], width, m, s.turned, of_head);
+      product(width, places, net->outputs[h], net->head_weight[h], 1, width, s.out[h], PLACES, s.d, PLACES, 0,
               added, NONE);
       added = 1;
     }
-    of_head += layer_size(net->outputs[h], of_last);
+    of_head += layer_size(net->outputs[h], width);
   }
   for (; l > 0; l--) {
     int64_t here = net->units[l - 1], before = l > 1 ? net->units[l - 2] : net->inputs;

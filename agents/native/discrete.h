@@ -55,46 +55,37 @@ static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by,
   }
 }
 
-// Actions int64 [rows] and their log-probabilities [rows], by logits of the first head, and the value [rows][values] if
-// `value` is not null: of `other`, or of the second head where that is null. `mask` [rows][actions] may be null. `work`
-// is for both, one behind the other, and for `kinds`.
-void act(const Net *net, const Net *other, const float *x, int64_t rows, const uint8_t *mask, int64_t by,
-         const float *chance, int64_t *action, float *log_prob, float *value, float *work) {
+// Actions int64 [rows] and their log-probabilities [rows], and the value [rows][values] if it is not null; `other`
+// computes it, unless that is null. `mask` [rows][actions] may be null. `work` and `memories` are as in pair.h.
+void act(const Net *net, const Net *other, const float *x, int64_t rows, const Memory *memories, const uint8_t *mask,
+         int64_t by, const float *chance, int64_t *action, float *log_prob, float *value, float *work) {
   int64_t n = net->outputs[0], values = other ? other->outputs[0] : net->outputs[1], one = by == EXPONENTIAL ? n : 1;
-  float *inputs = aligned(work), *layers = inputs + net->inputs * PLACES, *z = layers + units(net) * PLACES;
-  float *of_row = z + n * PLACES, *p = of_row + n * PLACES, *chances = p + n * PLACES, *v = chances + n * PLACES;
-  uint8_t *masks = (uint8_t *)(v + net->outputs[1] * PLACES);
-  work += work_size(net);
-  float *others = aligned(work);
-  if (other) v = others + units(other) * PLACES, work += work_size(other);
-  Kinds of = kinds(x, rows, net->inputs, work);
+  Pair two = pair(net, other, work);
+  float *of_row = two.room, *p = of_row + n * PLACES, *chances = p + n * PLACES;
+  uint8_t *masks = (uint8_t *)(chances + n * PLACES);
+  Kinds of = net->core ? each(rows) : kinds(x, rows, net->inputs, two.of_kinds);
   for (int64_t first = 0; first < of.count; first += PLACES) {
     int64_t m = of.count - first < PLACES ? of.count - first : PLACES;
-    take_in(net, of.kind ? x : x + first * net->inputs, of.kind ? of.first + first : 0, m, inputs);
-    const float *last = hidden(net, inputs, m, layers);
-    head(net, 0, last, m, z);
-    if (value && other)
-      head(other, 0, hidden(other, inputs, m, others), m, v);
-    else if (value)
-      head(net, 1, last, m, v);
+    const float *block = of.kind ? x : x + first * net->inputs;
+    forward_pair(&two, value != 0, block, of.kind ? of.first + first : 0, m, 0, memories, first);
     if (!of.kind) {
-      draw(z, n, m, mask ? mask + first * n : 0, by, chance ? chance + first * one : 0, action + first,
+      draw(two.z, n, m, mask ? mask + first * n : 0, by, chance ? chance + first * one : 0, action + first,
            log_prob + first, p);
-      if (value) by_row(v, values, m, value + first * values);
+      if (value) by_row(two.v, values, m, value + first * values);
       continue;
     }
     for (int64_t i = of.begin[first], end = of.begin[first + m]; i < end; i += PLACES) {
       const int32_t *which = of.row + i;
       int64_t here = end - i < PLACES ? end - i : PLACES, actions[PLACES];
       float log_probs[PLACES];
-      spread(z, n, &of, first, which, here, of_row);
+      spread(two.z, n, &of, first, which, here, of_row);
       if (mask) gathered(mask, n, 1, which, here, masks);
       if (chance) gathered(chance, one, sizeof(float), which, here, chances);
       draw(of_row, n, here, mask ? masks : 0, by, chance ? chances : 0, actions, log_probs, p);
       for (int64_t r = 0; r < here; r++) {
         action[which[r]] = actions[r], log_prob[which[r]] = log_probs[r];
         for (int64_t u = 0; value && u < values; u++)
-          value[which[r] * values + u] = v[u * PLACES + of.kind[which[r]] - first];
+          value[which[r] * values + u] = two.v[u * PLACES + of.kind[which[r]] - first];
       }
     }
   }

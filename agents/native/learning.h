@@ -1,47 +1,7 @@
 // Learning: each block of rows goes forward through the policy's network and the value's, through the loss, and
 // backward.
 //
-// In all functions `value` is null where it is the second head of `policy`, and `work` is for both networks, one behind
-// the other, and for `kinds`.
-
-// The network of the policy and that of the value, at one block.
-typedef struct {
-  const Net *policy, *value;
-  float *inputs, *layers, *others; // [units][PLACES]: what goes in, and the hidden layers of each
-  Space of_policy, of_value;       // the same where `value` is null
-  float *z, *v;                    // logits [actions][PLACES] and values [PLACES]
-  float *room, *of_kinds;          // behind the policy's space, and behind all of this
-} Pair;
-
-static Pair pair(const Net *policy, const Net *value, float *work) {
-  float *inputs = aligned(work), *layers = inputs + policy->inputs * PLACES, *others = 0;
-  Space s = space(policy, layers + units(policy) * PLACES), t = s;
-  work += work_size(policy);
-  if (value) {
-    others = aligned(work);
-    t = space(value, others + units(value) * PLACES);
-    work += work_size(value);
-  }
-  float *room = s.next + widest(policy) * PLACES;
-  return (Pair){policy, value, inputs, layers, others, s, t, s.out[0], value ? t.out[0] : s.out[1], room, work};
-}
-
-// Where the hidden layers of a block are kept, from the row `first` on, rather than where each block's are.
-static void keep(Pair *two, float *const *kept, int64_t first) {
-  two->layers = aligned(kept[0]) + first * units(two->policy);
-  if (two->value) two->others = aligned(kept[1]) + first * units(two->value);
-}
-
-// The logits and values of a block: of m rows x, or of the rows `which`; by hidden layers that are `known` already.
-static void forward_pair(const Pair *two, const float *x, const int32_t *which, int64_t m, int known) {
-  take_in(two->policy, x, which, m, two->inputs);
-  const float *last = known ? last_of(two->policy, two->inputs, two->layers)
-                            : hidden(two->policy, two->inputs, m, two->layers);
-  head(two->policy, 0, last, m, two->z);
-  if (two->value)
-    last = known ? last_of(two->value, two->inputs, two->others) : hidden(two->value, two->inputs, m, two->others);
-  head(two->value ? two->value : two->policy, two->value ? 0 : 1, last, m, two->v);
-}
+// `value` and `work` are as in pair.h.
 
 // `differentiate` the rows of m kinds, from the kind `first` on: z and v are the kinds', and so are the derivatives.
 // `work`: 11 [actions][PLACES]. A kind's rows are added up in double: what they share of an error does not cancel out.
@@ -92,7 +52,7 @@ void learn(const Net *policy, const Net *value, const Steps *steps, int64_t rows
     int64_t m = of.count - first < PLACES ? of.count - first : PLACES;
     Steps block = from(*steps, of.kind ? 0 : first, policy->inputs, n);
     if (kept) keep(&two, kept, first);
-    forward_pair(&two, block.x, of.kind ? of.first + first : 0, m, kept != 0);
+    forward_pair(&two, 1, block.x, of.kind ? of.first + first : 0, m, kept != 0, 0, 0);
     if (of.kind)
       differentiate_kinds(two.z, n, two.v, &of, first, m, &block, loss, terms, two.room);
     else
@@ -115,7 +75,7 @@ int64_t evaluate(const Net *policy, const Net *value, const Steps *steps, int64_
     int64_t m = of.count - first < PLACES ? of.count - first : PLACES;
     Steps block = from(*steps, of.kind ? 0 : first, policy->inputs, n);
     if (kept && !of.kind) keep(&two, kept, first);
-    forward_pair(&two, block.x, of.kind ? of.first + first : 0, m, 0);
+    forward_pair(&two, 1, block.x, of.kind ? of.first + first : 0, m, 0, 0, 0);
     if (!of.kind) {
       if (block.mask) forbid(two.z, n, m, block.mask);
       log_softmax(two.z, n, m, p);

@@ -12,7 +12,7 @@ _NUMBERS = ("work_size", "kept_size", "gradient_size", "kinds_size", "evaluate")
 COMPILED = Compiled(
     Path(__file__).with_name("native.c"),
     dict.fromkeys(_NUMBERS, ctypes.c_int64)
-    | dict.fromkeys(("forward", "backward", "collect", "act", "learn", "sum_from_the_end")),
+    | dict.fromkeys(("forward", "backward", "collect", "act", "act_gaussian", "learn", "sum_from_the_end")),
 )
 _choice = "auto"
 

@@ -6,6 +6,7 @@
 
 #define LAYERS 16 // at most: hidden layers
 #define HEADS 2   // at most
+#define CELL 9    // numbers that a recurrent cell works with, for each of its units and rows
 
 typedef struct {
   int64_t inputs, layers, heads, activation;
@@ -13,7 +14,11 @@ typedef struct {
   const float *weight[LAYERS], *bias[LAYERS]; // [units][units before]
   int64_t outputs[HEADS];                     // of each head, linear layers side by side after the last hidden one
   const float *head_weight[HEADS], *head_bias[HEADS];
+  int64_t core, state;                          // a recurrent cell between the hidden layers and the heads, of that size
+  const float *core_weight[2], *core_bias[2];   // of its gates: [gates * state][units before], [gates * state][state]
 } Net;
+
+enum { NO_CORE, LSTM, GRU };
 
 static int64_t units(const Net *net) {
   int64_t n = 0;
@@ -48,8 +53,11 @@ static const float *last_of(const Net *net, const float *inputs, const float *la
   return net->layers ? layers + (units(net) - net->units[net->layers - 1]) * PLACES : inputs;
 }
 
+// Units of the last hidden layer, or the inputs.
+static int64_t of_last(const Net *net) { return net->layers ? net->units[net->layers - 1] : net->inputs; }
+
 static void head(const Net *net, int64_t h, const float *last, int64_t rows, float *y) {
-  int64_t before = net->layers ? net->units[net->layers - 1] : net->inputs;
+  int64_t before = net->core ? net->state : of_last(net);
   product(net->outputs[h], padded(rows), before, net->head_weight[h], before, 1, last, PLACES, y, PLACES,
           net->head_bias[h], 0, NONE);
 }
@@ -99,5 +107,6 @@ static int64_t layer_size(int64_t n, int64_t before) { return n * padded(before)
 int64_t work_size(const Net *net) {
   int64_t outputs = 0;
   for (int64_t h = 0; h < net->heads; h++) outputs += net->outputs[h];
-  return (net->inputs + units(net) + 13 * outputs + 3 * widest(net) + LANES + 8) * PLACES;
+  int64_t cell = net->core ? CELL * net->state : 0;
+  return (net->inputs + units(net) + cell + 13 * outputs + 3 * widest(net) + LANES + 8) * PLACES;
 }

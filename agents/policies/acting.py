@@ -150,8 +150,7 @@ class ActingPolicy(nn.Module):
             leaves, memory = self._inputs(observation, memory, value)
             at_once = self.one_pass(value) if mode in ("sample", "greedy") else None
             if at_once is not None:
-                action, extras = at_once(leaves, action_mask, generator or self.generator, mode, noise)
-                return ActionBatch(action, extras, memory)
+                return ActionBatch(*at_once(leaves, memory, action_mask, generator or self.generator, mode, noise))
             if value:
                 (output, values), memory = self.network.step(leaves, memory)
             else:
