@@ -46,6 +46,16 @@ def test_a_library_is_built_once(source: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "false could not compile seven.c" in str(other.lacking())
 
 
+def test_a_library_is_built_again_when_a_header_beside_its_source_changes(source: Path) -> None:
+    header = source.with_name("number.h")
+    header.write_text("#define NUMBER 7\n")
+    source.write_text('#include "number.h"\ndouble seven(void) { return NUMBER; }\n')
+    built(source)
+    header.write_text("#define NUMBER 8\n")
+    loaded = seven(source).library()
+    assert loaded is not None and loaded.seven() == 8
+
+
 def cut_off(file: Path) -> None:
     with file.open("r+b") as part:
         part.truncate(file.stat().st_size // 2)

@@ -26,7 +26,10 @@ class Unbuilt(Exception):
 
 
 class Compiled:
-    """The library of one source: built once, by the first of all processes that asks; none where that fails."""
+    """The library of one source and the headers beside it: built once, by the first of all processes that asks.
+
+    There is none where that fails.
+    """
 
     def __init__(self, source: Path, returned: Mapping[str, Any]) -> None:
         """Take `returned`, the C type that each function returns, or None, by name."""
@@ -83,7 +86,11 @@ class Compiled:
         lines = known.read_text(errors="replace").splitlines() if known.exists() else []
         features = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
         parts = ALWAYS, MACHINE, platform.system(), platform.machine(), features or platform.processor()
-        return hashlib.sha256(self.source.read_bytes() + repr(parts).encode()).hexdigest()[:24]
+        return hashlib.sha256(self._text() + repr(parts).encode()).hexdigest()[:24]
+
+    def _text(self) -> bytes:
+        """Return the source and the headers beside it, which it may include."""
+        return b"".join(path.read_bytes() for path in (self.source, *sorted(self.source.parent.glob("*.h"))))
 
     def _compile(self, command: list[str], file: Path) -> None:
         part = file.with_name(f"{file.stem}.{os.getpid()}.part")

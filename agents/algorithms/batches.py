@@ -149,6 +149,10 @@ class Batch:
         said, memory = policy.unroll(
             self.observation, memory, self.begins, self.action, self.action_mask, exact_entropy
         )
+        return self.unroll_of(policy, said.value, memory), said
+
+    def unroll_of(self, policy: Policy, value: Tensor, memory: Memory) -> Unroll:
+        """Return the unroll with the policy's `value` of each step, and its `memory` after the last."""
         trajectories = self._trajectories
         ended = np.concatenate([(t.terminated | t.truncated)[-1] for t in trajectories])
         last = map_tree(lambda *parts: np.concatenate(parts), *(t.last["observation"] for t in trajectories))
@@ -156,12 +160,12 @@ class Batch:
             bootstrap = policy.network.value(policy.leaves(last), policy.begin(memory, ended))
         return Unroll(
             reward=self.column([t.reward for t in trajectories]),
-            value=said.value,
+            value=value,
             terminated=self.column([t.terminated for t in trajectories]),
             truncated=self.column([t.truncated for t in trajectories]),
             final_value=self.column([t.cut["value"] for t in trajectories]),
             bootstrap_value=bootstrap,
-        ), said
+        )
 
     def __len__(self) -> int:
         """Return how many parts are shuffled: steps, or slots where they are unrolled."""

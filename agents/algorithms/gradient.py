@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from agents.algorithms.anchors import LAST, MAGNET, distributions, divergence
+from agents.algorithms.anchors import LAST, MAGNET, PREFIXES, distributions, divergence
+from agents.algorithms.at_once import AtOnce
 from agents.algorithms.base import ConfiguredAlgorithm
-from agents.algorithms.batches import Batch, of_somebody
+from agents.algorithms.batches import Batch, Minibatch, of_somebody
 from agents.algorithms.burn_in import BurnInConfig
 from agents.algorithms.descent import Descent
 from agents.algorithms.gradient_config import GradientConfig
@@ -148,6 +149,20 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
             return self.config.coefficient(self.steps, self.progress)
         schedule = self.config.schedules.get(f"{name}_coefficient")
         return 0.0 if schedule is None else schedule.at(self.steps, self.progress)
+
+    def at_once(self, batch: Batch | Minibatch) -> AtOnce | None:
+        """Return what computes the loss of `batch` and its gradient in one pass; None where torch does."""
+        return AtOnce.of(self.policy, self.descent.parameters.gradient, batch)
+
+    def anchored(self, columns: Collection[str], taken: Collection[str] = ()) -> dict[str, float] | None:
+        """Return the coefficients of the anchors among `columns` by the names of PREFIXES.
+
+        None where torch is to compute them: there are other columns than these and `taken`, and a teacher of parts.
+        """
+        found = {name: self.anchor_coefficient(name) for name, prefix in PREFIXES.items() if prefix in columns}
+        if set(columns) != {PREFIXES[name] for name in found} | set(taken):
+            return None
+        return None if "teacher" in found and self.config.teacher_heads is not None else found
 
     def with_teacher(
         self, loss: Tensor, terms: dict[str, Tensor], output: Any, columns: Mapping[str, Tensor]

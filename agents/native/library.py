@@ -8,10 +8,11 @@ from pathlib import Path
 from warren.compiled import Compiled
 
 CHOICES = ("auto", "native", "torch")  # auto: native where there is a compiler, or a library that one has built
-_SIZES = ("work_size", "kept_size", "gradient_size", "kinds_size")
+_NUMBERS = ("work_size", "kept_size", "gradient_size", "kinds_size", "evaluate")
 COMPILED = Compiled(
-    Path(__file__).with_name("perceptron.c"),
-    dict.fromkeys(_SIZES, ctypes.c_int64) | dict.fromkeys(("forward", "backward", "collect", "act", "ppo")),
+    Path(__file__).with_name("native.c"),
+    dict.fromkeys(_NUMBERS, ctypes.c_int64)
+    | dict.fromkeys(("forward", "backward", "collect", "act", "act_gaussian", "learn", "sum_from_the_end")),
 )
 _choice = "auto"
 

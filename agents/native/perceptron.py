@@ -1,4 +1,4 @@
-"""Perceptrons with torch's weights, computed by the library: `Net` of perceptron.c, and the calls that take one."""
+"""Perceptrons with torch's weights, computed by the library: `Net` of network.h, and the calls that take one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from torch import Tensor
 
 from agents.native.library import library
 
-LAYERS, HEADS, BLOCK = 16, 2, 64  # of perceptron.c, where BLOCK is PLACES
+LAYERS, HEADS, BLOCK = 16, 2, 64  # of network.h and vectors.h, where BLOCK is PLACES
 ACTIVATIONS = {"tanh": 0, "relu": 1, "elu": 2, "silu": 3}
 DIFFERENTIATED = frozenset({"tanh", "relu", "elu"})  # those whose output gives their derivative
 WIDEST = 512  # inputs and units; the products of wider layers are BLAS's
 A_THREAD = 8 * BLOCK  # rows at least, or a thread costs more than it saves
 
+CORES = {None: 0, "lstm": 1, "gru": 2}
+GATES = {"lstm": 4, "gru": 3}
+
 Layer = tuple[Tensor, Tensor]  # weight [units, units before], bias [units]
-LIKELIEST, UNIFORM, EXPONENTIAL = range(3)  # how `act` draws
 
 
 class _Net(ctypes.Structure):
@@ -33,6 +35,10 @@ class _Net(ctypes.Structure):
         ("outputs", ctypes.c_int64 * HEADS),
         ("head_weight", ctypes.c_void_p * HEADS),
         ("head_bias", ctypes.c_void_p * HEADS),
+        ("core", ctypes.c_int64),
+        ("state", ctypes.c_int64),
+        ("core_weight", ctypes.c_void_p * 2),
+        ("core_bias", ctypes.c_void_p * 2),
     ]
 
 
@@ -52,28 +58,32 @@ class Kept:
 class Perceptron:
     """Hidden layers and up to two linear heads on the last of them; without a head, the last layer's outputs.
 
-    It has no weights: each call is given them, and reads them where they are.
+    It has no weights: each call is given them, and reads them where they are. Between hidden layers and heads there may
+    be a recurrent `core`, whose two "layers" are those of its gates, from what goes in and from its state; such a one
+    only acts.
     """
 
-    def __init__(self, activation: str, heads: int = 1) -> None:
-        self.activation, self.heads = activation, heads
-        self._net = _Net(heads=heads, activation=ACTIVATIONS[activation])
+    def __init__(self, activation: str, heads: int = 1, core: str | None = None) -> None:
+        self.activation, self.heads, self.core = activation, heads, core
+        self._net = _Net(heads=heads, activation=ACTIVATIONS[activation], core=CORES[core])
         self._pointers: list[int] = []
         self._spare: list[Tensor] = []  # what graphs that are gone needed, to be written again
 
     def __deepcopy__(self, memo: object) -> Self:
-        return type(self)(self.activation, self.heads)
+        return type(self)(self.activation, self.heads, self.core)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.activation, self.heads)
+        return type(self), (self.activation, self.heads, self.core)
 
     def takes(self, layers: Sequence[Layer]) -> bool:
         """Return True for layers, the heads last, that the library is to compute: float32 on the CPU, not too wide."""
-        hidden = len(layers) - self.heads
+        hidden = self._hidden(layers)
+        gates = layers[hidden : hidden + 2] if self.core else []
         return (
             0 <= hidden <= LAYERS
             and len(layers) > 0
-            and all(weight.shape[1] <= WIDEST and weight.shape[0] <= WIDEST for weight, _ in layers)
+            and all(weight.shape[1] <= WIDEST for weight, _ in layers)
+            and all(len(bias) <= WIDEST for _, bias in (*layers[:hidden], *layers[hidden + len(gates) :]))
             and all(
                 part.dtype is torch.float32 and part.is_cpu and part.is_contiguous() for pair in layers for part in pair
             )
@@ -84,7 +94,7 @@ class Perceptron:
         loaded, net = self.loaded(), self.pointed(layers)
         rows = len(x)
         outputs = [x.new_empty(rows, len(bias)) for _, bias in layers[len(layers) - max(1, self.heads) :]]
-        kept = self._kept(loaded.kept_size(net, ctypes.c_int64(rows))) if keep else None
+        kept = self.room_to_keep(loaded.kept_size(net, ctypes.c_int64(rows))) if keep else None
         units = sum(len(bias) for _, bias in layers[: len(layers) - self.heads])
 
         def part(first: int, last: int, _: int) -> None:
@@ -134,44 +144,8 @@ class Perceptron:
         split = torch.split(gradient, [one.numel() for one in parameters])
         return at_x, [part.view(one.shape) for part, one in zip(split, parameters, strict=True)]
 
-    def act(
-        self,
-        layers: Sequence[Layer],
-        x: Tensor,
-        mask: Tensor | None,
-        by: int,
-        chance: Tensor | None,
-        value: tuple[Perceptron, Sequence[Layer]] | None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return (actions int64 [N], log-probabilities [N], values [N, channels]) by the logits of the first head.
-
-        `mask` bool [N, A]: the legal ones; None: all. `chance`: float32 [N] in [0, 1) where `by` is UNIFORM, [N, A]
-        exponentially distributed where EXPONENTIAL, None where LIKELIEST. `value`: what computes it; this perceptron
-        itself if it is its second head; None: nothing does.
-        """
-        loaded, net, rows = self.loaded(), self.pointed(layers), len(x)
-        action, log_prob = torch.empty(rows, dtype=torch.int64), torch.empty(rows)
-        values, other = None, None
-        work = loaded.work_size(net) + loaded.kinds_size(ctypes.c_int64(rows))
-        if value is not None:
-            values = torch.empty(rows, len(value[1][-1][1]))
-            if value[0] is not self:
-                other = value[0].pointed(value[1])
-                work += loaded.work_size(other)
-        loaded.act(
-            net,
-            other,
-            at(x, 0),
-            ctypes.c_int64(rows),
-            None if mask is None else at(mask, 0),
-            ctypes.c_int64(by),
-            None if chance is None else at(chance, 0),
-            at(action, 0),
-            at(log_prob, 0),
-            None if values is None else at(values, 0),
-            work_of(work),
-        )
-        return action, log_prob, values
+    def _hidden(self, layers: Sequence[Layer]) -> int:
+        return len(layers) - self.heads - (2 if self.core else 0)
 
     def loaded(self) -> ctypes.CDLL:
         """Return the library, which is there where `takes` was asked."""
@@ -181,19 +155,23 @@ class Perceptron:
         """Return Net with the present places of these weights."""
         net, pointers = self._net, [part.data_ptr() for layer in layers for part in layer]
         if pointers != self._pointers:
-            hidden = len(layers) - self.heads
+            hidden = self._hidden(layers)
             net.inputs, net.layers = layers[0][0].shape[1], hidden
             for place, (_, bias) in enumerate(layers):
                 weight_at, bias_at = pointers[2 * place : 2 * place + 2]
+                head = place - (len(layers) - self.heads)
                 if place < hidden:
                     net.units[place], net.weight[place], net.bias[place] = len(bias), weight_at, bias_at
+                elif head < 0:
+                    net.core_weight[place - hidden], net.core_bias[place - hidden] = weight_at, bias_at
+                    net.state = layers[place][0].shape[1]  # at last of the gates from the state
                 else:
-                    head = place - hidden
                     net.outputs[head], net.head_weight[head], net.head_bias[head] = len(bias), weight_at, bias_at
             self._pointers = pointers
         return ctypes.byref(net)
 
-    def _kept(self, size: int) -> Kept:
+    def room_to_keep(self, size: int) -> Kept:
+        """Return so many numbers, which are given again once nobody holds them."""
         # New memory costs as much as the layers: the kernel clears each page of it.
         while self._spare:
             spare = self._spare.pop()

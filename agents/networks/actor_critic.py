@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from agents.native.perceptron import Perceptron
+from agents.native.perceptron import Layer, Perceptron
 from agents.networks.core import Core
 from agents.networks.network import Heads, Memory, Network, Outputs, Perceptrons, flatten_steps
 from agents.operators.blocks import MLP, linear
@@ -72,7 +72,7 @@ class ActorCritic(Network):
         self.value_head = linear(size, heads.values, value_gain, generator) if self.has_value else None
         self._heads = heads
         self.separate_value = not shared
-        self._native: Perceptron | None = None
+        self._native: dict[str, Perceptron] = {}  # by trunk
         self.memory = {
             _named(name, part): shape for name in self.trunks for part, shape in self._trunk(name).memory.items()
         }
@@ -97,27 +97,50 @@ class ActorCritic(Network):
         return self.value_head
 
     def perceptrons(self, value: bool) -> Perceptrons | None:
-        encoder = self._perceptron()
-        if encoder is None:
+        """See Network; of two trunks only those with a core, which act: `mlp` without one is no ActorCritic then."""
+        policy, other = self._trunk(self._policy_trunk), self._trunk(self._value_trunk)
+        if self._flattening() is None or (policy is not other and policy.core is None):
             return None
-        if self._native is None:
-            self._native = Perceptron(encoder[1].activation, 2 if self.has_value else 1)
-        heads = [(head.weight, head.bias) for head in (self.policy_head, self.value_head) if head is not None]
-        of_both = encoder[1].weights() + heads
-        return Perceptrons(self._native, of_both, self._native if value and self.has_value else None, of_both)
+        value = value and self.has_value
+        layers, others = self._layers(policy), self._layers(other)
+        if layers is None or others is None:
+            return None
+        both = (self.policy_head, self.value_head)
+        heads: list[Layer] = [(head.weight, head.bias) for head in both if head is not None]
+        prefixes = (_named(self._policy_trunk, ""), _named(self._value_trunk, ""))
+        if policy is other:
+            native, of_both = self._computing(self._policy_trunk, len(heads)), layers + heads
+            return Perceptrons(native, of_both, native if value else None, of_both, prefixes)
+        native, second = (self._computing(name, 1) for name in (self._policy_trunk, self._value_trunk))
+        return Perceptrons(native, layers + heads[:1], second if value else None, others + heads[1:], prefixes)
 
     def flattened(self, observation: Leaves) -> Tensor:
-        encoder = self._perceptron()
-        assert encoder is not None
-        flat: Tensor = encoder[0](observation)
+        flattening = self._flattening()
+        assert flattening is not None
+        flat: Tensor = flattening(observation)
         return flat
 
-    def _perceptron(self) -> tuple[nn.Module, MLP] | None:
-        """Return the encoder of a shared trunk without a core, for one action, where it is a perceptron."""
-        if len(self.trunks) > 1 or not self._heads.bare or not self._is_just(ActorCritic):
+    def _flattening(self) -> nn.Module | None:
+        """Return what flattens observations of a network for one action whose encoders are perceptrons."""
+        if not self._heads.bare or not self._is_just(ActorCritic):
             return None
-        trunk = self._trunk(self._policy_trunk)
-        return trunk.encoder.perceptron() if trunk.core is None else None
+        encoder = self._trunk(self._policy_trunk).encoder.perceptron()
+        return None if encoder is None else encoder[0]
+
+    def _layers(self, trunk: Trunk) -> list[Layer] | None:
+        encoder = trunk.encoder.perceptron()
+        gates = None if trunk.core is None else trunk.core.gates()
+        if encoder is None or (trunk.core is not None and gates is None):
+            return None
+        return encoder[1].weights() + ([] if gates is None else gates[1])
+
+    def _computing(self, name: str, heads: int) -> Perceptron:
+        if name not in self._native:
+            trunk = self._trunk(name)
+            encoder, gates = trunk.encoder.perceptron(), None if trunk.core is None else trunk.core.gates()
+            assert encoder is not None
+            self._native[name] = Perceptron(encoder[1].activation, heads, None if gates is None else gates[0])
+        return self._native[name]
 
     def _run(self, run: Callable[[Trunk, Memory], tuple[Tensor, Memory]], memory: Memory) -> tuple[Outputs, Memory]:
         features: dict[str, Tensor] = {}

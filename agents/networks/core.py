@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from agents.native.perceptron import Layer
 from agents.networks.network import Memory
 from warren.registry import Registry
 
@@ -28,6 +29,10 @@ class Core(nn.Module):
         Where `begins` bool [T, N] is True, the memory is zeros, and no gradient flows to earlier steps.
         """
         raise NotImplementedError
+
+    def gates(self) -> tuple[str, list[Layer]] | None:
+        """Return (its kind, the layers of its gates) of a core that the compiled library computes; else None."""
+        return None
 
 
 # (settings without the name, features that go in, generator of the initial weights) -> core

@@ -62,12 +62,16 @@ class Outputs(NamedTuple):
 
 
 class Perceptrons(NamedTuple):
-    """A network that is perceptrons over its flat observation, and one Discrete, MultiDiscrete or Box action."""
+    """A network that is perceptrons over its flat observation, and one Discrete, MultiDiscrete or Box action.
+
+    Between hidden layers and heads each may have a recurrent cell, whose memory has names of its own.
+    """
 
     policy: Perceptron
     of_policy: list[Layer]
     value: Perceptron | None  # `policy` itself: its second head; None: no value
     of_value: list[Layer]
+    prefixes: tuple[str, str] = ("", "")  # of the names of the policy's memory and of the value's
 
 
 class Network(nn.Module):

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from operator import or_
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from agents.configuration import parse
+from agents.native.perceptron import Layer
 from agents.networks.core import CORES, Core
 from agents.networks.network import Memory
 from warren.errors import ConfigurationError
@@ -52,6 +53,13 @@ class Recurrent(Core):
     def step(self, features: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         outputs, state = self._run(features[None], [memory[name] for name in self.memory])
         return outputs[0], dict(zip(self.memory, state, strict=True))
+
+    def gates(self) -> tuple[str, list[Layer]] | None:
+        if type(self) is not Recurrent or "step" in self.__dict__:
+            return None
+        own = self.layer._parameters
+        layers = [(own[f"weight_{of}_l0"], own[f"bias_{of}_l0"]) for of in ("ih", "hh")]
+        return "lstm" if self._fused else "gru", cast("list[Layer]", layers)
 
     def unroll(self, features: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
         where = begins.cpu()  # once: the calls that follow depend on it

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from agents.native import sums
+
 
 @dataclass(frozen=True, eq=False)
 class Unroll:
@@ -80,10 +82,12 @@ def chosen(valid: Tensor | None, *tensors: Tensor) -> tuple[Tensor, ...]:
 
 def sum_from_the_end(term: Tensor, decay: Tensor) -> Tensor:
     """Return x [T, ...], x_t = term_t + decay_t x_{t+1}, x_T = 0; `decay` broadcasts to `term`. Differentiable."""
+    if (found := sums.sum_from_the_end(term, decay)) is not None:
+        return found
     following = torch.zeros_like(term[0])
-    sums = []
+    parts = []
     for step_term, step_decay in zip(reversed(term.unbind()), reversed(decay.unbind()), strict=True):
         following = torch.addcmul(step_term, step_decay, following)
-        sums.append(following)
-    sums.reverse()
-    return torch.stack(sums)
+        parts.append(following)
+    parts.reverse()
+    return torch.stack(parts)

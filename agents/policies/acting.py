@@ -150,8 +150,7 @@ class ActingPolicy(nn.Module):
             leaves, memory = self._inputs(observation, memory, value)
             at_once = self.one_pass(value) if mode in ("sample", "greedy") else None
             if at_once is not None:
-                action, extras = at_once(leaves, action_mask, generator or self.generator, mode, noise)
-                return ActionBatch(action, extras, memory)
+                return ActionBatch(*at_once(leaves, memory, action_mask, generator or self.generator, mode, noise))
             if value:
                 (output, values), memory = self.network.step(leaves, memory)
             else:
@@ -224,6 +223,8 @@ class ActingPolicy(nn.Module):
         """Return V float32 [N], or [N, channels], of observations [N, ...] as `step` takes them."""
         with torch.inference_mode():
             leaves, memory = self._inputs(observation, memory, value=True)
+            if memory and (at_once := self.one_pass(True)) is not None:
+                return at_once(leaves, memory, None, self.generator, "greedy")[1]["value"]
             return self.network.value(leaves, memory).cpu().numpy()
 
     def probabilities(self, observation: Any, action_mask: np.ndarray | None = None) -> np.ndarray:

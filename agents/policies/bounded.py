@@ -26,6 +26,10 @@ class StateGaussian(SquashedGaussian):
         del self.log_std
         self.size, self._initial = 2 * low.size, math.log(initial_std)
 
+    @property
+    def added_log_std(self) -> Tensor:
+        return torch.full((self.size // 2,), self._initial)
+
     def moments(self, output: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = output.chunk(2, -1)
         return mean, (log_std + self._initial).clamp(*LOG_STD)

@@ -37,6 +37,11 @@ class Gaussian(Distribution):
         """Return (mean, log_std) [..., A] each, or [A] what no state changes."""
         return output, self.log_std
 
+    @property
+    def added_log_std(self) -> Tensor:
+        """Return float32 [A]: the logarithms of the deviations, or what is added to those that a state gives."""
+        return self.log_std.detach()
+
     def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
         mean, log_std = self.moments(output)
         return mean + log_std.exp() * torch.empty(mean.shape).normal_(generator=generator).to(output.device)

@@ -1,6 +1,7 @@
-"""A perceptron's step over Discrete actions in one call of the library: logits, draw, log-probability and value.
+"""A perceptron's step over one Discrete or Box action in one call of the library: draw, log-probability, value, memory.
 
-Draws take one number a row of the generator, and so differ from torch's, which take one for each action.
+Draws of Discrete actions take one number a row of the generator, and so differ from torch's, which take one for each
+action; those of a gaussian are torch's.
 """
 
 from __future__ import annotations
@@ -9,61 +10,108 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from agents.native.acting import EXPONENTIAL, GAUSSIAN, LIKELIEST, OF_STATE, SQUASHED, UNIFORM, Acting, Parts
 from agents.native.library import library
-from agents.native.perceptron import EXPONENTIAL, LIKELIEST, UNIFORM
-from agents.networks import Network
+from agents.networks import Memory, Network
 from agents.networks.network import Perceptrons
+from agents.policies.bounded import StateGaussian
 from agents.policies.categorical import Categorical
 from agents.policies.distribution import Distribution
+from agents.policies.gaussian import Gaussian, SquashedGaussian
 from agents.spaces import Leaves
+
+GAUSSIANS: dict[type[Distribution], int] = {Gaussian: GAUSSIAN, SquashedGaussian: SQUASHED, StateGaussian: OF_STATE}
 
 
 class OnePass:
     """The call, for as long as the weights stay in their tensors; `of` makes one where that is possible."""
 
-    def __init__(self, network: Network, found: Perceptrons, actions: int) -> None:
-        self._network, self._found, self._actions = network, found, actions
-        self._valued = None if found.value is None else (found.value, found.of_value)
+    def __init__(self, network: Network, found: Perceptrons, distribution: Distribution) -> None:
+        self._network, self._distribution = network, distribution
+        before, after = found.prefixes
+        value = None if found.value is None else Parts(found.value, found.of_value, after)
+        self._acting = Acting(Parts(found.policy, found.of_policy, before), value)
+        self._kind = GAUSSIANS.get(type(distribution))
 
     @classmethod
     def of(cls, network: Network, distribution: Distribution, explores: bool, value: bool) -> OnePass | None:
         """Return it for steps of a policy of these, with or without a `value`; None where torch is to act.
 
-        That is: actions that are not one Discrete, an explorer, other networks than perceptrons, a value that the
-        network has not, weights that are not float32 on the CPU, too wide layers, no library.
+        That is: actions that are not one Discrete or Box, one of a Box without chance, an explorer, other networks than
+        perceptrons, a value that the network has not, weights that are not float32 on the CPU, too wide layers, no
+        library.
         """
-        if type(distribution) is not Categorical or explores or library() is None:
+        known = type(distribution) is Categorical or type(distribution) in GAUSSIANS
+        if not known or explores or library() is None:
             return None
         found = network.perceptrons(value)
         if found is None or (value and found.value is None) or not found.policy.takes(found.of_policy):
             return None
         if found.value is not None and not found.value.takes(found.of_value):
             return None
-        return cls(network, found, distribution.size)
+        return cls(network, found, distribution)
 
     def __call__(
         self,
         leaves: Leaves,
+        memory: Memory,
         action_mask: Any,
         generator: torch.Generator,
         mode: str = "sample",
         noise: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return (action, extras) as `ActingPolicy.step` does, whose arguments these are."""
-        found, network = self._found, self._network
-        x = network.flattened(leaves).contiguous()
-        by, chance = LIKELIEST, None
+    ) -> tuple[np.ndarray, dict[str, np.ndarray], Memory]:
+        """Return (action, extras, memory) as `ActingPolicy.step` does, whose arguments these are."""
+        x = self._network.flattened(leaves).contiguous()
+        action: Tensor
+        if self._kind is None:
+            action, *rest, memory = self._discrete(x, memory, action_mask, generator, mode, noise)
+        else:
+            action, *rest, memory = self._gaussian(x, memory, action_mask, generator, mode, noise)
+        log_prob, values = rest
+        extras = {"log_prob": log_prob.numpy()}
+        if values is not None:
+            single = values.squeeze(1) if values.shape[1] == 1 else values
+            extras["value"] = self._network.in_units(single).numpy()
+        return action.numpy(), extras, memory
+
+    def _discrete(
+        self,
+        x: Tensor,
+        memory: Memory,
+        action_mask: Any,
+        generator: torch.Generator,
+        mode: str,
+        noise: np.ndarray | None,
+    ) -> tuple[Any, ...]:
+        by, chance, mask = LIKELIEST, None, None
         if mode == "sample" and noise is None:
             by, chance = UNIFORM, torch.rand(len(x), generator=generator)
         elif mode == "sample":
             by, chance = EXPONENTIAL, torch.as_tensor(noise, dtype=torch.float32).contiguous()
-        mask = None
         if action_mask is not None:
-            mask = torch.as_tensor(action_mask, dtype=torch.bool).expand(len(x), self._actions).contiguous()
-        action, log_prob, values = found.policy.act(found.of_policy, x, mask, by, chance, self._valued)
-        extras = {"log_prob": log_prob.numpy()}
-        if values is not None:
-            single = values.squeeze(1) if values.shape[1] == 1 else values
-            extras["value"] = network.in_units(single).numpy()
-        return action.numpy(), extras
+            actions = self._distribution.size
+            mask = torch.as_tensor(action_mask, dtype=torch.bool).expand(len(x), actions).contiguous()
+        return self._acting.discrete(x, mask, by, chance, memory)
+
+    def _gaussian(
+        self,
+        x: Tensor,
+        memory: Memory,
+        action_mask: Any,
+        generator: torch.Generator,
+        mode: str,
+        noise: np.ndarray | None,
+    ) -> tuple[Any, ...]:
+        distribution, kind = self._distribution, self._kind
+        assert isinstance(distribution, Gaussian) and kind is not None
+        if action_mask is not None:  # which is an error
+            distribution.masked(x, action_mask)
+        if noise is not None:
+            distribution.drawn_by(x, torch.as_tensor(noise))
+        log_std = distribution.added_log_std
+        drawn = None
+        if mode == "sample":
+            drawn = torch.empty(len(x), len(log_std)).normal_(generator=generator)
+        return self._acting.gaussian(x, kind, log_std, drawn, memory)

@@ -94,8 +94,9 @@ class Policy(ActingPolicy):
 
     @property
     def computes_plainly(self) -> bool:
-        """Return True where `evaluate` is that of this class, in float32 and uncompiled."""
-        replaced = "evaluate" in self.__dict__ or type(self).evaluate is not Policy.evaluate
+        """Return True where `evaluate` and `unroll` are those of this class, in float32 and uncompiled."""
+        replaced = bool({"evaluate", "unroll"} & self.__dict__.keys())
+        replaced |= (type(self).evaluate, type(self).unroll) != (Policy.evaluate, Policy.unroll)
         return self._precision is torch.float32 and not self._compiled and not replaced
 
     def frozen_copy(self) -> Policy:

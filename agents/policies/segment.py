@@ -32,7 +32,7 @@ class Segment:
         self._alone = later and not network.memory
         # Looked up once: what explores changes only between segments.
         self._draw = policy.distribution.sample if policy.explorer is None else policy.draw
-        self._at_once = None if network.memory else policy.one_pass(not self._alone)
+        self._at_once = policy.one_pass(not self._alone)
         self._outputs: list[Any] = []
         self._log_probs: list[np.ndarray] = []
         self._values: list[Tensor] = []
@@ -43,7 +43,7 @@ class Segment:
         with torch.inference_mode():
             leaves = policy.leaves(observation)
             if self._at_once is not None:
-                action, extras = self._at_once(leaves, action_mask, self._generator)
+                action, extras, memory = self._at_once(leaves, memory, action_mask, self._generator)
                 self._log_probs.append(extras["log_prob"])
                 if "value" in extras:
                     self._values.append(torch.from_numpy(extras["value"]))

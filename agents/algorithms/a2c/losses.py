@@ -33,12 +33,7 @@ def a2c_loss(
     channels A is the sum by `channel_coefficients` [C], and the value's error the mean over them. Both are in units of
     `value_scale`, if it is given. Means are over the steps that are `valid` bool [T, N]; None: over all.
     """
-    with torch.no_grad():
-        target = lambda_return(unroll, gamma, gae_lambda)
-        advantage = weighted_channels(target - unroll.value, channel_coefficients, value_scale)
-        target, advantage = chosen(valid, target, advantage)
-        if standardize is not None:
-            advantage = standardize(advantage)
+    target, advantage = a2c_constants(unroll, gamma, gae_lambda, standardize, channel_coefficients, value_scale, valid)
     log_prob, entropy, value = chosen(valid, log_prob, entropy, unroll.value)
     policy_term = policy_gradient(log_prob, advantage)
     value_term = value_loss(value, target, scale=value_scale)
@@ -46,3 +41,20 @@ def a2c_loss(
     loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
     terms = {"policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term}
     return loss, {name: term.detach() for name, term in terms.items()}
+
+
+@torch.no_grad()
+def a2c_constants(
+    unroll: Unroll,
+    gamma: float,
+    gae_lambda: float,
+    standardize: Callable[[Tensor], Tensor] | None,
+    channel_coefficients: Tensor | None = None,
+    value_scale: Tensor | None = None,
+    valid: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return (target, advantage) of the loss; the arguments are those of `a2c_loss`."""
+    target = lambda_return(unroll, gamma, gae_lambda)
+    advantage = weighted_channels(target - unroll.value, channel_coefficients, value_scale)
+    target, advantage = chosen(valid, target, advantage)
+    return target, advantage if standardize is None else standardize(advantage)

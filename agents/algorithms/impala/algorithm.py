@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+from torch import Tensor
 
 from agents.algorithms.batches import Batch
 from agents.algorithms.contract import UNIFORM, Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.impala.config import IMPALAConfig
-from agents.algorithms.impala.losses import impala_loss
+from agents.algorithms.impala.losses import impala_constants, impala_loss
 from agents.algorithms.numbers import inputs_of
+from agents.algorithms.one_step import Computed, by_library
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
+from agents.native.learning import Loss
+from agents.operators.unrolls import Unroll
 from agents.operators.vtrace import vtrace
 from agents.policies import Policy
 from agents.trajectories import Trajectory
@@ -35,32 +41,50 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)
         batch = Batch(self.policy, trajectories, self.needs.unrolls, self.needs.burn_in)
-        unroll, said = batch.unroll(self.policy, self.pays_entropy)
         behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
+        loss = Loss(config.value_coefficient, self.entropy_coefficient, upgo_coefficient=config.upgo_coefficient)
+        computed = by_library(self, batch, partial(self._constants, batch, behaviour), loss)
+        computed = computed or self._by_torch(batch, behaviour)
+        grad_norm = self.descend(*computed[2:], steps=batch.valid(behaviour).numel())
+        bars = (config.rho_bar, config.c_bar, config.lambda_)
+        self.learned_from(
+            batch, lambda: vtrace(computed.unroll, computed.log_prob, behaviour, config.gamma, *bars).target
+        )
+        metrics = {name: term.item() for name, term in computed.terms.items()}
+        return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
+
+    def _by_torch(self, batch: Batch, behaviour: Tensor) -> Computed:
+        unroll, said = batch.unroll(self.policy, self.pays_entropy)
         loss, terms = impala_loss(
             unroll,
             said.log_prob,
             behaviour,
             said.entropy,
-            gamma=config.gamma,
-            rho_bar=config.rho_bar,
-            c_bar=config.c_bar,
-            lambda_=config.lambda_,
-            value_coefficient=config.value_coefficient,
+            value_coefficient=self.config.value_coefficient,
             entropy_coefficient=self.entropy_coefficient,
-            upgo_coefficient=config.upgo_coefficient,
-            standardize=self.standardize if config.normalize_advantage else None,
-            channel_coefficients=self.policy.channel_coefficients,
-            value_scale=self.policy.value_scale,
-            valid=batch.kept,
+            upgo_coefficient=self.config.upgo_coefficient,
+            **self._settings(batch),
         )
         loss = self.with_teacher(loss, terms, *batch.valid((said.output, self.lessons(batch))))
-        inputs = inputs_of(unroll, said) | {"log_prob": behaviour}
-        grad_norm = self.descend(loss, terms, inputs, steps=batch.valid(behaviour).numel())
-        bars = (config.rho_bar, config.c_bar, config.lambda_)
-        self.learned_from(batch, lambda: vtrace(unroll, said.log_prob, behaviour, config.gamma, *bars).target)
-        metrics = {name: term.item() for name, term in terms.items()}
-        return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
+        return Computed(unroll, said.log_prob, loss, terms, inputs_of(unroll, said) | {"log_prob": behaviour})
+
+    def _constants(self, batch: Batch, behaviour: Tensor, unroll: Unroll, log_prob: Tensor) -> dict[str, Tensor]:
+        upgo = bool(self.config.upgo_coefficient)
+        return impala_constants(unroll, log_prob, behaviour, upgo=upgo, **self._settings(batch))
+
+    def _settings(self, batch: Batch) -> dict[str, Any]:
+        """Return the settings of the loss's constants."""
+        config, policy = self.config, self.policy
+        return {
+            "gamma": config.gamma,
+            "rho_bar": config.rho_bar,
+            "c_bar": config.c_bar,
+            "lambda_": config.lambda_,
+            "standardize": self.standardize if config.normalize_advantage else None,
+            "channel_coefficients": policy.channel_coefficients,
+            "value_scale": policy.value_scale,
+            "valid": batch.kept,
+        }
 
 
 @ALGORITHMS.register("impala")

@@ -41,22 +41,52 @@ def impala_loss(
     rho (G - V), as they are multiplied by the gradient. `rho` among the terms is the mean importance weight: near 1
     while data is fresh. Means are over the steps that are `valid` bool [T, N]; None: over all.
     """
-    corrected = vtrace(unroll, log_prob, behaviour_log_prob, gamma, rho_bar, c_bar, lambda_)
-    advantage = weighted_channels(corrected.advantage, channel_coefficients, value_scale)
-    advantage, target, rho = chosen(valid, advantage, corrected.target, corrected.rho)
+    constants = impala_constants(
+        unroll, log_prob, behaviour_log_prob, gamma=gamma, rho_bar=rho_bar, c_bar=c_bar, lambda_=lambda_,
+        upgo=bool(upgo_coefficient), standardize=standardize, channel_coefficients=channel_coefficients,
+        value_scale=value_scale, valid=valid,
+    )  # fmt: skip
     log_prob, entropy, value = chosen(valid, log_prob, entropy, unroll.value)
-    policy_term = policy_gradient(log_prob, advantage if standardize is None else standardize(advantage))
-    value_term = value_loss(value, target, scale=value_scale)
+    policy_term = policy_gradient(log_prob, constants["advantage"])
+    value_term = value_loss(value, constants["target"], scale=value_scale)
     entropy_term = entropy.mean()
     loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
     terms = {
-        "policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term, "rho": rho.mean()
+        "policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term, "rho": constants["rho"].mean()
     }  # fmt: skip
     if upgo_coefficient:
-        with torch.no_grad():
-            upgoing = upgo_return(unroll, gamma) - unroll.value
-            (upgoing,) = chosen(valid, weighted_channels(upgoing, channel_coefficients, value_scale))
-            upgoing = rho * upgoing
-        terms["upgo_loss"] = policy_gradient(log_prob, upgoing if standardize is None else standardize(upgoing))
+        terms["upgo_loss"] = policy_gradient(log_prob, constants["upgoing"])
         loss = loss + upgo_coefficient * terms["upgo_loss"]
     return loss, {name: term.detach() for name, term in terms.items()}
+
+
+@torch.no_grad()
+def impala_constants(
+    unroll: Unroll,
+    log_prob: Tensor,
+    behaviour_log_prob: Tensor,
+    *,
+    gamma: float,
+    rho_bar: float,
+    c_bar: float,
+    lambda_: float,
+    upgo: bool,
+    standardize: Callable[[Tensor], Tensor] | None = None,
+    channel_coefficients: Tensor | None = None,
+    value_scale: Tensor | None = None,
+    valid: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """Return `target`, `advantage` and `rho` of the loss, and UPGO's advantage, `upgoing`, if `upgo`.
+
+    The other arguments are those of `impala_loss`.
+    """
+    corrected = vtrace(unroll, log_prob, behaviour_log_prob, gamma, rho_bar, c_bar, lambda_)
+    advantage = weighted_channels(corrected.advantage, channel_coefficients, value_scale)
+    advantage, target, rho = chosen(valid, advantage, corrected.target, corrected.rho)
+    found = {"target": target, "advantage": advantage if standardize is None else standardize(advantage), "rho": rho}
+    if upgo:
+        upgoing = upgo_return(unroll, gamma) - unroll.value
+        (upgoing,) = chosen(valid, weighted_channels(upgoing, channel_coefficients, value_scale))
+        upgoing = rho * upgoing
+        found["upgoing"] = upgoing if standardize is None else standardize(upgoing)
+    return found

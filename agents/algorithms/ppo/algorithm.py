@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from agents.algorithms.anchors import PREFIXES
 from agents.algorithms.batches import Batch, Minibatch
 from agents.algorithms.contract import Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.ppo.config import PPOConfig
-from agents.algorithms.ppo.one_pass import GradientAtOnce
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
+from agents.native.learning import Loss
 from agents.operators.advantages import generalized_advantage
 from agents.operators.losses import (
     approximate_kl,
@@ -25,6 +24,9 @@ from agents.operators.losses import (
 )
 from agents.policies import Policy
 from agents.trajectories import Trajectory
+
+TAKEN = ("log_prob", "value", "target", "advantage")  # columns of the loss, beside anchors'
+ByLibrary = Callable[[Minibatch, Tensor], tuple[Tensor, dict[str, Tensor]] | None]
 
 
 class PPO(GradientAlgorithm[PPOConfig]):
@@ -43,7 +45,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
         learning_rate = self.set_learning_rate()
         history: list[dict[str, Tensor]] = []
         cuts = self.cuts(batch, self.config.minibatch_size)
-        by_library = self.at_once(batch, columns)
+        by_library = self.by_library(batch, columns)
         for _ in range(self.config.epochs):
             if not self._epoch(batch, columns, history, cuts, by_library):
                 break
@@ -54,11 +56,26 @@ class PPO(GradientAlgorithm[PPOConfig]):
         metrics["learning_rate"] = learning_rate
         return Update(metrics)
 
-    def at_once(self, batch: Batch | Minibatch, columns: Collection[str]) -> GradientAtOnce | None:
-        """Return what computes the gradients of this update's minibatches; None where torch does."""
-        anchors = {name: self.anchor_coefficient(name) for name in PREFIXES}
-        gradient = self.descent.parameters.gradient
-        return GradientAtOnce.of(self.policy, gradient, batch, columns, self.config, self.entropy_coefficient, anchors)
+    def by_library(self, batch: Batch | Minibatch, columns: Collection[str]) -> ByLibrary | None:
+        """Return what computes minibatches' losses as `_loss` does and writes their gradients; None where torch does.
+
+        It takes a minibatch and its advantages, standardised if they are to be, and may return None as well.
+        """
+        config, anchored = self.config, self.anchored(columns, TAKEN)
+        at_once = None if anchored is None else self.at_once(batch)
+        if at_once is None or anchored is None:
+            return None
+        loss = Loss(
+            config.value_coefficient, self.entropy_coefficient, config.clip_range, config.clip_range_value,
+            anchored=anchored,
+        )  # fmt: skip
+
+        def computed(minibatch: Minibatch, advantage: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
+            steps, of = at_once.steps(minibatch), minibatch.columns
+            given = of | {"advantage": advantage, "old_value": of["value"]}
+            return None if steps is None else at_once.gradient(steps, given, loss)
+
+        return computed
 
     def _columns(self, batch: Batch, trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
         config = self.config
@@ -81,7 +98,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
         columns: dict[str, Tensor],
         history: list[dict[str, Tensor]],
         cuts: Sequence[slice],
-        by_library: GradientAtOnce | None,
+        by_library: ByLibrary | None,
     ) -> bool:
         """Make one pass over the batch; return False once the policy has moved further than target_kl allows."""
         config = self.config

@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Discrete
 from test_ppo_at_once import ANCHORED, NETWORKS, SETTINGS, at_once, exact, made, minibatch
 
 from agents import build_policy
+from agents.native.acting import UNIFORM, Acting, Parts
 from agents.native.library import library
 from agents.native.perceptron import Perceptron, at
 
@@ -68,7 +69,8 @@ def test_steps_of_rows_that_come_again_are_those_of_each_alone(network: dict[str
 def test_each_row_has_a_chance_of_its_own() -> None:
     layers = [(torch.zeros(2, 1), torch.zeros(2))]
     chance = torch.rand(500, generator=torch.Generator().manual_seed(1))
-    action, _, _ = Perceptron("tanh").act(layers, torch.ones(500, 1), None, 1, chance, None)
+    acting = Acting(Parts(Perceptron("tanh"), layers), None)
+    action, *_ = acting.discrete(torch.ones(500, 1), None, UNIFORM, chance, {})
     assert torch.equal(action, (chance > 0.5).long())
 
 
@@ -81,7 +83,8 @@ def test_room_for_kinds_suffices_for_any_number_of_rows() -> None:
         net = perceptron.pointed(layers)
         work = torch.full((loaded.work_size(net) + size + 1000,), 7.0)
         x, action, log_prob = torch.randn(rows // 2, 3).repeat(3, 1)[:rows], torch.empty(rows).long(), torch.empty(rows)
-        given = (net, None, at(x), ctypes.c_int64(rows), None, ctypes.c_int64(0), None, at(action), at(log_prob), None)
+        how = None, ctypes.c_int64(0), None
+        given = (net, None, at(x), ctypes.c_int64(rows), None, *how, at(action), at(log_prob), None)
         loaded.act(*given, at(work))
         assert (work[-1000:] == 7).all()
         assert torch.equal(action, (x @ layers[0][0].T).argmax(1))

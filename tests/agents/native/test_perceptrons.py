@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from agents import build_policy, computing
 from agents.native import library
-from agents.native.perceptron import A_THREAD, EXPONENTIAL, LIKELIEST, UNIFORM, WIDEST, Perceptron
+from agents.native.acting import EXPONENTIAL, LIKELIEST, UNIFORM, Acting, Parts
+from agents.native.perceptron import A_THREAD, WIDEST, Perceptron
 from agents.operators.blocks import HIDDEN_LAYERS, MLP
 from agents.policies import Policy
 from agents.policies.segment import Segment
@@ -258,7 +259,7 @@ def test_actions_are_legal_whatever_the_logits_and_the_chance(nan: tuple[int, ..
         layers = [(torch.zeros(5, 1), logits)]
         draws = [(LIKELIEST, None), *((UNIFORM, one) for one in chances), *((EXPONENTIAL, one) for one in noises)]
         for by, chance in draws:
-            action, log_prob, _ = Perceptron("tanh").act(layers, x, legal, by, chance, None)
+            action, log_prob, _, _ = Acting(Parts(Perceptron("tanh"), layers), None).discrete(x, legal, by, chance, {})
             assert legal[torch.arange(rows), action].all(), (broken, by, chance)
             of_nan = (legal & logits.isnan()).any(1)
             assert torch.equal(log_prob.isnan(), of_nan)
@@ -294,11 +295,11 @@ def test_a_segment_gives_the_actions_of_its_steps_and_torch_their_extras(network
     np.testing.assert_allclose(found["value"].ravel(), said.value.detach(), rtol=2e-6, atol=2e-6)
 
 
-def test_torch_acts_where_actions_are_not_one_discrete_or_an_explorer_draws_them() -> None:
+def test_torch_acts_where_actions_are_several_or_an_explorer_draws_them() -> None:
     policy = policy_of()
     policy.behaviour = {"epsilon": 0.5}
     assert policy.one_pass(True) is None
-    for actions in (MultiDiscrete([2, 3]), Box(-1, 1, (2,)), Dict(a=Discrete(2), b=Discrete(3))):
+    for actions in (MultiDiscrete([2, 3]), Dict(a=Discrete(2), b=Discrete(3))):
         other = build_policy({}, OBSERVATIONS, actions, 1)
         assert other.one_pass(True) is None
         assert other.step(np.zeros((3, 5), np.float32)).extras["value"].shape == (3,)

@@ -99,7 +99,7 @@ def at_once(algorithm: PPO, given: Minibatch) -> tuple[Tensor, dict[str, Tensor]
     advantage = given.columns["advantage"]
     if algorithm.config.normalize_advantage:
         advantage = algorithm.standardize(advantage)
-    by_library = algorithm.at_once(given, given.columns)
+    by_library = algorithm.by_library(given, given.columns)
     found = None if by_library is None else by_library(given, advantage)
     return None if found is None else (gradient, found[1])
 

@@ -1,0 +1,104 @@
+"""Steps of perceptrons, with a recurrent cell or without, by one call: outputs, draw, value and memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from agents.native.perceptron import Layer, Perceptron, at, work_of
+
+LIKELIEST, UNIFORM, EXPONENTIAL = range(3)  # how Discrete actions are drawn
+GAUSSIAN, SQUASHED, OF_STATE = range(3)  # kinds of gaussians, as gaussian.h has them
+STATE = ("h", "c")  # parts of a cell's memory
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("h", "c", "h_after", "c_after")]
+
+
+class Parts(NamedTuple):
+    """What acts: a perceptron and its layers."""
+
+    perceptron: Perceptron
+    layers: Sequence[Layer]
+    prefix: str = ""  # of the names of its memory, where it has a cell
+
+
+class Acting:
+    """Steps of a policy's perceptron, the first head of it, and of the perceptron that computes the value."""
+
+    def __init__(self, policy: Parts, value: Parts | None) -> None:
+        """`value`: with the policy's own perceptron it is its second head; None: there is no value."""
+        self._policy, self._other = policy, value
+        self._valued = value is not None
+        if value is not None and value.perceptron is policy.perceptron:
+            self._other = None
+        self._channels = 0 if value is None else len(value.layers[-1][1])
+
+    def discrete(
+        self, x: Tensor, mask: Tensor | None, by: int, chance: Tensor | None, memory: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor | None, dict[str, Tensor]]:
+        """Return (actions int64 [N], log-probabilities [N], values [N, channels] or None, memory) by the logits.
+
+        `mask` bool [N, A]: the legal ones; None: all. `chance`: float32 [N] in [0, 1) where `by` is UNIFORM, [N, A]
+        exponentially distributed where EXPONENTIAL, None where LIKELIEST. `memory`: name -> float32 [N, units].
+        """
+        action = torch.empty(len(x), dtype=torch.int64)
+        how = _at(mask), ctypes.c_int64(by), _at(chance)
+        return action, *self._called("act", x, memory, how, action)
+
+    def gaussian(
+        self, x: Tensor, kind: int, log_std: Tensor, noise: Tensor | None, memory: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor | None, dict[str, Tensor]]:
+        """Return the same of Box actions float32 [N, A], as they are drawn, before they are squashed.
+
+        `log_std` float32 [A]: that of the actions, or what is added to the network's where `kind` is OF_STATE. `noise`:
+        float32 [N, A], normally distributed; None: the likeliest actions.
+        """
+        action = torch.empty(len(x), len(log_std))
+        how = ctypes.c_int64(kind), at(log_std), _at(noise)
+        return action, *self._called("act_gaussian", x, memory, how, action)
+
+    def _called(
+        self, name: str, x: Tensor, memory: Mapping[str, Tensor], how: tuple[Any, ...], action: Tensor
+    ) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
+        policy, other, rows = self._policy, self._other, len(x)
+        loaded, net = policy.perceptron.loaded(), policy.perceptron.pointed(policy.layers)
+        room = loaded.work_size(net) + loaded.kinds_size(ctypes.c_int64(rows))
+        others = None
+        if other is not None:
+            others = other.perceptron.pointed(other.layers)
+            room += loaded.work_size(others)
+        log_prob = torch.empty(rows)
+        values = torch.empty(rows, self._channels) if self._valued else None
+        memories, after, _held = self._remembered(memory, rows) if memory else (None, {}, [])
+        places = at(action), at(log_prob), _at(values)
+        getattr(loaded, name)(net, others, at(x), ctypes.c_int64(rows), memories, *how, *places, work_of(room))
+        return log_prob, values, after
+
+    def _remembered(self, memory: Mapping[str, Tensor], rows: int) -> tuple[Any, dict[str, Tensor], list[Tensor]]:
+        """Return (where the memories before and after are, the memory after, what is to live until the call ends).
+
+        Raises ValueError for a memory of another number of rows.
+        """
+        memories, after, held = (_Memory * 2)(), dict(memory), []
+        for place, one in enumerate((self._policy, self._other)):
+            for part in STATE:
+                if one is None or (name := one.prefix + part) not in memory:
+                    continue
+                before = memory[name].float().contiguous()
+                if len(before) != rows:
+                    raise ValueError(f"memory {name!r} is of {len(before)} slots, the observation of {rows}")
+                after[name] = torch.empty_like(before)
+                held.append(before)
+                setattr(memories[place], part, before.data_ptr())
+                setattr(memories[place], f"{part}_after", after[name].data_ptr())
+        return memories, after, held
+
+
+def _at(tensor: Tensor | None) -> ctypes.c_void_p | None:
+    return None if tensor is None else at(tensor)

@@ -1,0 +1,65 @@
+// Rows that come again in a call: a network is computed once for each kind of equal ones.
+
+// Rows by the kinds that they are of: in small games the same observations come again and again, and what a network says
+// of them is computed once.
+typedef struct {
+  int64_t count;              // of kinds; of rows where each is one of its own, and the pointers are null
+  const int32_t *first;       // [count]: a row of each kind
+  const int32_t *begin, *row; // [count + 1], [rows]: the rows of a kind k are those from row[begin[k]] on
+  const int32_t *kind;        // [rows]
+} Kinds;
+
+#define TRIED 256 // rows after which equal ones are looked for no more, where over three quarters differ
+
+// Numbers that `room` of `kinds` is to have.
+int64_t kinds_size(int64_t rows) { return 8 * rows + 2 * TRIED; }
+
+static Kinds each(int64_t rows) { return (Kinds){rows, 0, 0, 0, 0}; }
+
+static Kinds kinds(const float *x, int64_t rows, int64_t inputs, float *room) {
+  const Kinds none = each(rows);
+  if (rows < 2 * PLACES) return none;
+  int64_t size = TRIED, count = 0, bytes = inputs * sizeof(float);
+  while (size < 2 * rows) size *= 2;
+  int32_t *table = (int32_t *)room, *first = table + size, *begin = first + rows, *row = begin + rows + 1;
+  int32_t *kind = row + rows;
+  memset(table, -1, size * sizeof(int32_t));
+  for (int64_t r = 0; r < rows; r++) {
+    const char *at = (const char *)(x + r * inputs);
+    uint64_t hash = 0, word;
+    for (int64_t i = 0; i < bytes; i += sizeof(word)) {
+      word = 0;
+      memcpy(&word, at + i, bytes - i < (int64_t)sizeof(word) ? bytes - i : (int64_t)sizeof(word));
+      hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+      hash ^= hash >> 29;
+    }
+    hash *= 0x9E3779B97F4A7C15u; // or what tells the last inputs apart would not come down to the bits below
+    hash ^= hash >> 32;
+    int64_t place = hash & (size - 1);
+    while (table[place] >= 0 && memcmp(x + first[table[place]] * inputs, at, bytes)) place = (place + 1) & (size - 1);
+    if (table[place] < 0) table[place] = count, first[count++] = r;
+    kind[r] = table[place];
+    if ((r + 1 == TRIED || r + 1 == rows) && 4 * count > 3 * (r + 1)) return none;
+  }
+  memset(begin, 0, (count + 1) * sizeof(int32_t));
+  for (int64_t r = 0; r < rows; r++) begin[kind[r] + 1]++;
+  for (int64_t k = 0; k < count; k++) begin[k + 1] += begin[k];
+  for (int64_t r = 0; r < rows; r++) row[begin[kind[r]]++] = r; // each then is where the next kind begins
+  memmove(begin + 1, begin, count * sizeof(int32_t)), begin[0] = 0;
+  return (Kinds){count, first, begin, row, kind};
+}
+
+// y [units][PLACES] of a block of kinds, from the kind `first` on -> that of these rows.
+static void spread(const float *y, int64_t units, const Kinds *of, int64_t first, const int32_t *which, int64_t rows,
+                   float *to) {
+  for (int64_t u = 0; u < units; u++)
+    for (int64_t r = 0; r < padded(rows); r++)
+      to[u * PLACES + r] = y[u * PLACES + of->kind[which[r < rows ? r : rows - 1]] - first];
+}
+
+// Columns [rows][width] of any `size` of numbers: the rows `which`.
+static void *gathered(const void *from, int64_t width, int64_t size, const int32_t *which, int64_t rows, void *to) {
+  for (int64_t r = 0; r < rows; r++)
+    memcpy((char *)to + r * width * size, (const char *)from + which[r] * width * size, width * size);
+  return to;
+}

@@ -1,0 +1,99 @@
+// Learning: each block of rows goes forward through the policy's network and the value's, through the loss, and
+// backward.
+//
+// `value` and `work` are as in pair.h.
+
+// `differentiate` the rows of m kinds, from the kind `first` on: z and v are the kinds', and so are the derivatives.
+// `work`: 11 [actions][PLACES]. A kind's rows are added up in double: what they share of an error does not cancel out.
+static void differentiate_kinds(float *z, int64_t n, float *v, const Kinds *of, int64_t first, int64_t m,
+                                const Steps *steps, const Loss *loss, double *terms, float *work) {
+  double *d = (double *)work, dv[PLACES] = {0};
+  float *of_row = work + 2 * n * PLACES, *room = of_row + n * PLACES, columns[COLUMNS][PLACES];
+  float *anchors = room + 5 * n * PLACES, value[PLACES];
+  uint8_t *mask = (uint8_t *)(room + 4 * n * PLACES);
+  int64_t action[PLACES];
+  memset(d, 0, sizeof(double) * n * PLACES);
+  for (int64_t i = of->begin[first], end = of->begin[first + m]; i < end; i += PLACES) {
+    const int32_t *which = of->row + i;
+    int64_t rows = end - i < PLACES ? end - i : PLACES;
+    Steps s = {0};
+    if (steps->mask) s.mask = gathered(steps->mask, n, 1, which, rows, mask);
+    s.action = gathered(steps->action, 1, sizeof(int64_t), which, rows, action);
+    for (int c = 0; c < COLUMNS; c++)
+      if (steps->column[c]) s.column[c] = gathered(steps->column[c], 1, sizeof(float), which, rows, columns[c]);
+    for (int k = 0; k < ANCHORS; k++)
+      if (steps->anchors[k])
+        s.anchors[k] = gathered(steps->anchors[k], n, sizeof(float), which, rows, anchors + k * n * PLACES);
+    spread(z, n, of, first, which, rows, of_row);
+    spread(v, 1, of, first, which, rows, value);
+    differentiate(of_row, n, value, rows, &s, loss, terms, room);
+    for (int64_t r = 0; r < rows; r++) {
+      int64_t k = of->kind[which[r]] - first;
+      for (int64_t a = 0; a < n; a++) d[a * PLACES + k] += of_row[a * PLACES + r];
+      dv[k] += value[r];
+    }
+  }
+  for (int64_t i = 0; i < n * PLACES; i++) z[i] = d[i];
+  for (int64_t k = 0; k < PLACES; k++) v[k] = dv[k];
+}
+
+// The gradient of a loss over some rows of a minibatch, and the sums of its terms over them. `kept`: the hidden layers of
+// each network, by `evaluate` of the same rows; null: they are computed.
+void learn(const Net *policy, const Net *value, const Steps *steps, int64_t rows, const Loss *loss, float *const *kept,
+           double *terms, float *of_policy, float *of_value, float *work) {
+  int64_t n = policy->outputs[0];
+  const int both[HEADS] = {1, 1};
+  Pair two = pair(policy, value, work);
+  memset(of_policy, 0, sizeof(float) * gradient_size(policy));
+  if (value) memset(of_value, 0, sizeof(float) * gradient_size(value));
+  Kinds of = kept ? each(rows) : kinds(steps->x, rows, policy->inputs, two.of_kinds);
+  memset(terms, 0, sizeof(double) * TERMS);
+  for (int64_t first = 0; first < of.count; first += PLACES) {
+    int64_t m = of.count - first < PLACES ? of.count - first : PLACES;
+    Steps block = from(*steps, of.kind ? 0 : first, policy->inputs, n);
+    if (kept) keep(&two, kept, first);
+    forward_pair(&two, 1, block.x, of.kind ? of.first + first : 0, m, kept != 0, 0, 0);
+    if (of.kind)
+      differentiate_kinds(two.z, n, two.v, &of, first, m, &block, loss, terms, two.room);
+    else
+      differentiate(two.z, n, two.v, m, &block, loss, terms, two.room);
+    backward_block(policy, two.inputs, two.layers, m, two.of_policy, both, 0, aligned(of_policy));
+    if (value) backward_block(value, two.inputs, two.others, m, two.of_value, both, 0, aligned(of_value));
+  }
+}
+
+// Log-probabilities [rows] of the steps' actions and values [rows]. Returns 1 where it has kept the hidden layers of all
+// rows in `kept`, unless that is null; of equal rows it keeps none, since computing a few kinds again costs little.
+int64_t evaluate(const Net *policy, const Net *value, const Steps *steps, int64_t rows, float *const *kept,
+                 float *log_prob, float *values, float *work) {
+  int64_t n = policy->outputs[0];
+  Pair two = pair(policy, value, work);
+  float *of_row = two.room, *p = of_row + n * PLACES;
+  uint8_t *masks = (uint8_t *)(p + n * PLACES);
+  Kinds of = kinds(steps->x, rows, policy->inputs, two.of_kinds);
+  for (int64_t first = 0; first < of.count; first += PLACES) {
+    int64_t m = of.count - first < PLACES ? of.count - first : PLACES;
+    Steps block = from(*steps, of.kind ? 0 : first, policy->inputs, n);
+    if (kept && !of.kind) keep(&two, kept, first);
+    forward_pair(&two, 1, block.x, of.kind ? of.first + first : 0, m, 0, 0, 0);
+    if (!of.kind) {
+      if (block.mask) forbid(two.z, n, m, block.mask);
+      log_softmax(two.z, n, m, p);
+      for (int64_t r = 0; r < m; r++) log_prob[first + r] = two.z[block.action[r] * PLACES + r];
+      memcpy(values + first, two.v, sizeof(float) * m);
+      continue;
+    }
+    for (int64_t i = of.begin[first], end = of.begin[first + m]; i < end; i += PLACES) {
+      const int32_t *which = of.row + i;
+      int64_t here = end - i < PLACES ? end - i : PLACES;
+      spread(two.z, n, &of, first, which, here, of_row);
+      if (block.mask) forbid(of_row, n, here, gathered(block.mask, n, 1, which, here, masks));
+      log_softmax(of_row, n, here, p);
+      for (int64_t r = 0; r < here; r++) {
+        log_prob[which[r]] = of_row[block.action[which[r]] * PLACES + r];
+        values[which[r]] = two.v[of.kind[which[r]] - first];
+      }
+    }
+  }
+  return kept && !of.kind;
+}
