@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "warren:compose-test"  # of its own: an image that is in use is not replaced
 OWN = ("COMPOSE_", "WARREN_", "EXPERIMENT", "FLOWER_")  # variables of the user's that would change what is tested
 BESIDE = "compose-test.beside"  # label of containers that are not Compose's
-FIGURES = re.compile(r"([\d,]+) steps, .* weight version (\d+)")
+FIGURES = re.compile(r"([\d,]+) steps, (?:.* )?weight version (\d+)")
 ENGINE = 1.0  # s between looks at the engine, which has other work
 Found = TypeVar("Found")
 
