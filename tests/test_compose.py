@@ -91,8 +91,8 @@ def read_once(environment: tuple[tuple[str, str], ...]) -> dict[str, Any]:
 
 
 def readers(**environment: str) -> dict[str, Any]:
-    """Return the services that start where their profile is named."""
-    return {name: one for name, one in read(COMPOSE, environment).items() if one.get("profiles")}
+    """Return the services that start where their profile is named, but for commands by hand."""
+    return {name: one for name, one in read(COMPOSE, environment).items() if one.get("profiles") and name != "tools"}
 
 
 def roles(**environment: str) -> dict[str, Any]:
@@ -351,7 +351,19 @@ def test_each_server_and_role_has_its_own_login_alone() -> None:
         all_of_them = {one for one in everything["volumes"] if one.startswith("login-")}
         each = {f"{one}:/run/warren/{one.removeprefix('login-')}" for one in all_of_them}
         assert {*maker["volumes"]} == {"passwords:/run/warren", *each}
-    assert all_of_them == {f"login-{role}" for role in mounted}
+    assert all_of_them == {f"login-{role}" for role in (*mounted, "launcher")}
+
+
+def test_commands_by_hand_have_the_launcher_s_login_and_start_with_nothing_else() -> None:
+    for environment in ({}, {"EXPERIMENT": "kuhn"}, {"WARREN_RUN": "night"}):
+        tools, actor = read(COMPOSE, environment)["tools"], services(**environment)["actor"]
+        assert tools["profiles"] == ["tools"]
+        assert tools["volumes"] == ["login-launcher:/run/warren:ro", "runs:/app/runs"]
+        assert tools["environment"]["WARREN_RUN"] == config_of("actor", **environment).run
+        for key in ("image", "networks", "init", "read_only", "tmpfs", "cap_drop", "security_opt"):
+            assert tools[key] == actor[key], key
+        urls = {name: path for name, path in tools["environment"].items() if name.endswith("_FILE")}
+        assert urls.items() <= actor["environment"].items()
 
 
 def test_users_are_those_of_the_run_that_the_roles_join() -> None:

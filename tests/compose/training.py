@@ -143,6 +143,9 @@ def own_logins(project: Project) -> str:
     users = each_has_its_own(project, "kuhn", allowed)
     expected = ", ".join(f"warren.kuhn.{role}" for role in ("actor", "evaluator", "league", "learner", "watcher"))
     expect(users == expected, users)
+    by_hand = (("league.show",), ("workers.dead", "list"), ("workers.doctor", "--run", "kuhn"))
+    for words in by_hand:
+        project.compose("run", "--rm", "--no-TTY", "tools", "python", "-m", *words)
     return f"{users}; version {project.learns_on('learner-main')}"
 
 

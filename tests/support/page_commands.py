@@ -138,9 +138,9 @@ TABLE: dict[str, Run | NotRun] = {
     "docker compose --profile dashboard --profile deploy up -d": DOCKER,
     "EXPERIMENT=cartpole_gamecore docker compose up": DOCKER,
     "docker compose -f docker-compose.yml -f docker/gpu.yml up": DOCKER,
-    "EXPERIMENT=kuhn docker compose exec league python -m league.show --run kuhn": DOCKER,
-    "EXPERIMENT=kuhn docker compose exec learner-main python -m workers.dead --run kuhn list": DOCKER,
-    "EXPERIMENT=kuhn docker compose exec actor python -m workers.doctor --role actor experiment=kuhn run=kuhn": DOCKER,
+    "EXPERIMENT=kuhn docker compose run --rm tools python -m league.show": DOCKER,
+    "EXPERIMENT=kuhn docker compose run --rm tools python -m workers.dead list": DOCKER,
+    "EXPERIMENT=kuhn docker compose run --rm tools python -m workers.doctor --run kuhn": DOCKER,
     "EXPERIMENT=kuhn docker compose down": DOCKER,
     "docker node update --label-add warren=home NODE": DOCKER,
     "docker run --rm --user $(id -u) --volume $folder:/to warren:local python -m workers.rights --run cartpole files "
