@@ -31,6 +31,12 @@ class Rights:
     configure: tuple[str, ...]
     write: tuple[str, ...]
     read: tuple[str, ...]
+    tag: str = ""  # of RabbitMQ's management API
+
+    @property
+    def answers_calls(self) -> bool:
+        """Return whether the role may publish to the default exchange."""
+        return DEFAULT_EXCHANGE in self.write
 
     def patterns(self, run: str | None) -> dict[str, str]:
         """Return RabbitMQ's regular expressions by kind, for `run`, or for every run."""
@@ -92,7 +98,7 @@ def _role(
     for process in processes:
         queue, _, _ = _RUN.event_queue(_ANY, f"{process}{_ANY}").name.rpartition(".")
         own += [f"{queue}.{_ANY}", f"{_COMMANDS}.{process}{_ANY}"]
-    mine = (*own, *_names(*queues))
+    mine = (*own, *_PROBES, *_names(*queues))
     return Rights(
         (*mine, *_names(*exchanges)),
         (*mine, *_names(_ANSWERS, _TOLD, *writes)),
@@ -102,6 +108,7 @@ def _role(
 
 # The exchanges of remote control and of Celery's events; see tasks/app/control.py.
 _COMMANDS, _ANSWERS, _TOLD = f"{_RUN.control}.pidbox", f"{_RUN.control}.reply", _RUN.celery_events
+_PROBES = (_RUN.probe_queue().exchange.name, f"{_RUN.prefix}.probe.{_ANY}")  # see workers/doctor
 _EXCHANGES = (_RUN.actor, _RUN.learner, _RUN.service, _RUN.dead, _RUN.event(_ANY), _COMMANDS, _ANSWERS, _TOLD)
 _ROLLOUTS, _SEGMENTS = _RUN.actor_queue(_ANY), _RUN.learner_queue(_ANY)
 _EVERYTHING = f"{_RUN.prefix}.{_ANY}"
@@ -138,4 +145,6 @@ TABLE = {
         "flower", queues=(f"{_TOLD}.{_ANY}", f"{_ANSWERS}.{_ANY}"), writes=(_COMMANDS,), reads=(_TOLD, _ANSWERS)
     ),
     "launcher": Rights((_EVERYTHING,), (_EVERYTHING, DEFAULT_EXCHANGE), (_EVERYTHING,)),
+    # An autoscaler, which reads the lengths of queues by the management API, and no message.
+    "scaler": Rights((), (), (), tag="management"),
 }

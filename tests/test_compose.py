@@ -28,6 +28,7 @@ from workers.config.overrides import compose, settings_of
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
 from workers.deployment.settings import DeployConfig
+from workers.rights import container_files
 from workers.runtime.session import topology_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,8 +91,8 @@ def read_once(environment: tuple[tuple[str, str], ...]) -> dict[str, Any]:
 
 
 def readers(**environment: str) -> dict[str, Any]:
-    """Return the services that start where their profile is named."""
-    return {name: one for name, one in read(COMPOSE, environment).items() if one.get("profiles")}
+    """Return the services that start where their profile is named, but for commands by hand."""
+    return {name: one for name, one in read(COMPOSE, environment).items() if one.get("profiles") and name != "tools"}
 
 
 def roles(**environment: str) -> dict[str, Any]:
@@ -259,7 +260,8 @@ def test_a_run_outlives_its_containers() -> None:
         keeps = name.startswith(("learner", "league", "evaluator"))
         runs = f"runs:{workdir}/{config_of(name).folder}" if name in ONE_LEARNER else f"runs:{workdir}/runs"
         assert (runs in service["volumes"]) == keeps
-    assert {"runs", "rabbitmq", "redis", "passwords"} == set(yaml.safe_load(COMPOSE.read_text())["volumes"])
+    volumes = set(yaml.safe_load(COMPOSE.read_text())["volumes"])
+    assert {name for name in volumes if not name.startswith("login-")} == {"runs", "rabbitmq", "redis", "passwords"}
     rabbitmq = services()["rabbitmq"]
     assert "rabbitmq:/var/lib/rabbitmq" in rabbitmq["volumes"]
     assert rabbitmq["hostname"] == "rabbitmq"  # part of the name of its data folder
@@ -269,7 +271,8 @@ def test_every_role_waits_for_healthy_servers_and_they_for_passwords() -> None:
     found, made = services(EXPERIMENT="kuhn"), {"passwords": {"condition": "service_healthy"}}
     healthy = {server: {"condition": "service_healthy"} for server in SERVERS}
     for name in roles(EXPERIMENT="kuhn"):
-        assert found[name]["depends_on"] == {**made, **healthy}
+        assert found[name]["depends_on"] == made | healthy
+    made["passwords"]["restart"] = True  # type: ignore[assignment]  # servers read users when they start
     assert all(found[server]["depends_on"] == made for server in SERVERS)
     assert all("test" in found[server]["healthcheck"] for server in (*SERVERS, "flower", "passwords"))
 
@@ -300,7 +303,7 @@ def test_the_dashboard_and_deployments_only_read_the_run() -> None:
     for name, one in readers().items():
         assert (one["profiles"], one["volumes"], one["networks"]) == ([name], ["runs:/app/runs:ro"], ["browser"])
         assert (one["read_only"], one["cap_drop"]) == (True, ["ALL"])
-        assert "passwords:/run/warren" not in str(one)
+        assert "/run/warren" not in str(one)
 
 
 def test_the_command_of_a_deployment_is_one_that_it_takes() -> None:
@@ -335,11 +338,42 @@ def test_no_password_is_in_a_file_an_environment_or_a_command() -> None:
     assert {name for name in PASSWORDS if services()["passwords"]["environment"][name]} == set()
 
 
-def test_only_the_service_that_makes_passwords_may_write_them() -> None:
-    found = services(EXPERIMENT="kuhn")
-    for name, service in found.items():
-        (mount,) = [volume for volume in service["volumes"] if volume.startswith("passwords:")]
-        assert mount == ("passwords:/run/warren" if name == "passwords" else "passwords:/run/warren:ro")
+def test_each_server_and_role_has_its_own_login_alone() -> None:
+    everything, mounted = yaml.safe_load(COMPOSE.read_text()), set()
+    for environment in ({"EXPERIMENT": "kuhn"}, {"EXPERIMENT": "cartpole_gamecore"}, SERVED):
+        found = services(**environment)
+        maker = found.pop("passwords")
+        for name, service in found.items():
+            (login,) = [one for one in service["volumes"] if re.match("passwords|login-", one)]
+            role = name if name in SERVERS else command_of(name, **environment)[0]
+            assert login == f"login-{role}:/run/warren:ro", name
+            mounted.add(role)
+        all_of_them = {one for one in everything["volumes"] if one.startswith("login-")}
+        each = {f"{one}:/run/warren/{one.removeprefix('login-')}" for one in all_of_them}
+        assert {*maker["volumes"]} == {"passwords:/run/warren", *each}
+    assert all_of_them == {f"login-{role}" for role in (*mounted, "launcher")}
+
+
+def test_commands_by_hand_have_the_launcher_s_login_and_start_with_nothing_else() -> None:
+    for environment in ({}, {"EXPERIMENT": "kuhn"}, {"WARREN_RUN": "night"}):
+        tools, actor = read(COMPOSE, environment)["tools"], services(**environment)["actor"]
+        assert tools["profiles"] == ["tools"]
+        assert tools["volumes"] == ["login-launcher:/run/warren:ro", "runs:/app/runs"]
+        assert tools["environment"]["WARREN_RUN"] == config_of("actor", **environment).run
+        for key in ("image", "networks", "init", "read_only", "tmpfs", "cap_drop", "security_opt"):
+            assert tools[key] == actor[key], key
+        urls = {name: path for name, path in tools["environment"].items() if name.endswith("_FILE")}
+        assert urls.items() <= actor["environment"].items()
+
+
+def test_users_are_those_of_the_run_that_the_roles_join() -> None:
+    for environment in ({}, {"EXPERIMENT": "kuhn"}, {"EXPERIMENT": "kuhn", "WARREN_RUN": "night"}, SERVED):
+        shell, flag, line = services(**environment)["passwords"]["command"]
+        assert (shell, flag) == ("sh", "-c")
+        python, m, module, option, run, verb, folder, *more = shlex.split(line.partition(" && ")[0])
+        assert (python, m, module, option, verb) == ("python", "-m", "workers.rights", "--run", "files")
+        assert (run, folder) == (config_of("actor", **environment).run, container_files.MOUNTED)
+        assert more == (["--served"] if environment is SERVED else [])
 
 
 def test_roles_run_without_privileges() -> None:
@@ -433,11 +467,11 @@ def reaches_the_engine(path: str) -> bool:
 
 def test_rules_of_dockerignore_are_resolved_as_docker_does() -> None:
     found = {path: reaches_the_engine(path) for path in (
-        "conf/env/cartpole.yaml", "conf/local/default.yaml", "conf/local.yaml", "docker/passwords.sh", "docker/test.sh",
-        "README.md", "workers/launch/__pycache__/hosts.cpython-311.pyc",
+        "conf/env/cartpole.yaml", "conf/local/default.yaml", "conf/local.yaml", "examples/gamecore/actor.py",
+        "docker/test.sh", "README.md", "workers/launch/__pycache__/hosts.cpython-311.pyc",
     )}  # fmt: skip
     assert [path for path, inside in found.items() if inside] == [
-        "conf/env/cartpole.yaml", "conf/local.yaml", "docker/passwords.sh",
+        "conf/env/cartpole.yaml", "conf/local.yaml", "examples/gamecore/actor.py",
     ]  # fmt: skip
 
 
@@ -478,42 +512,20 @@ def test_docker_compose_reads_the_file_as_these_tests_do(experiment: str) -> Non
                 assert set(theirs[name][key]) == set(service[key])
 
 
-def made(folder: Path, *domain: str, **environment: str) -> dict[str, str]:
-    """Run docker/passwords.sh; return the passwords that it writes into `folder`."""
-    folder.mkdir(exist_ok=True)
-    subprocess.run([DOCKER / "passwords.sh", folder, *domain], check=True, capture_output=True, env=environment)
-    return {path.name: path.read_text().strip() for path in folder.iterdir()}
+def made(folder: Path, domain: str = "") -> dict[str, str]:
+    """Write the files of containers; return their texts by name, FOLDER/NAME."""
+    names = container_files.write(folder, "kuhn", domain=domain, environment={})
+    return {name: (folder / name).read_text().strip() for name in names}
 
 
-def test_passwords_are_random_and_kept(tmp_path: Path) -> None:
-    one, other = made(tmp_path / "one"), made(tmp_path / "other")
-    passwords = [found[name] for found in (one, other) for name in ("RABBITMQ", "REDIS")]
-    assert len(set(passwords)) == 4
-    assert all(re.fullmatch("[0-9a-f]{48}", password) for password in passwords)
-    assert made(tmp_path / "one") == one
-    assert one["broker-url"] == f"amqp://warren:{one['RABBITMQ']}@rabbitmq:5672//"
-    assert one["redis-url"] == f"redis://:{one['REDIS']}@redis:6379/0"
-    assert one["management-url"] == f"http://warren:{one['RABBITMQ']}@rabbitmq:15672/"
-    assert one["rabbitmq.conf"].splitlines() == ["default_user = warren", f"default_pass = {one['RABBITMQ']}"]
-    assert one["redis.conf"] == f"requirepass {one['REDIS']}"
-
-
-def test_passwords_that_are_given_are_taken(tmp_path: Path) -> None:
-    random = made(tmp_path)
-    given = made(tmp_path, WARREN_REDIS_PASSWORD="given-one")
-    assert (given["REDIS"], given["RABBITMQ"]) == ("given-one", random["RABBITMQ"])
-    assert given["redis-url"] == "redis://:given-one@redis:6379/0"
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        made(tmp_path, WARREN_REDIS_PASSWORD="of@url")
-    assert b"letters, digits" in error.value.stderr
-    assert b"of@url" not in error.value.stderr
-
-
-def test_the_files_of_the_passwords_are_those_that_the_services_read(tmp_path: Path) -> None:
-    found = services(EXPERIMENT="kuhn")
-    names = {name for service in found.values() for name in re.findall(r"/run/warren/([\w.-]+)", str(service))}
-    assert names == {"rabbitmq.conf", "redis.conf", "REDIS", "broker-url", "redis-url"}
-    assert names <= set(made(tmp_path))
+def test_the_files_that_services_read_are_made_for_them(tmp_path: Path) -> None:
+    files = made(tmp_path)
+    for environment in ({"EXPERIMENT": "kuhn"}, {"EXPERIMENT": "cartpole_gamecore"}, SERVED):
+        for name, service in services(**environment).items():
+            if name != "passwords":
+                role = name if name in SERVERS else command_of(name, **environment)[0]
+                read_by_it = set(re.findall(r"/run/warren/([\w.-]+)", str(service)))
+                assert read_by_it and {f"{role}/{one}" for one in read_by_it} <= set(files), name
 
 
 def dockerfile() -> str:

@@ -16,6 +16,7 @@ from test_compose import DOCKER, ROOT, dockerfile, made, services, substituted
 from workers.config import staying
 from workers.config.schema import Config, from_hydra
 from workers.config.validation import verify
+from workers.rights.container_files import MOUNTED
 
 FILE = DOCKER / "swarm" / "stack.yml"
 ROLES = ("learner", "actor")
@@ -62,14 +63,21 @@ def test_images_are_those_of_compose_and_the_role_s_can_be_another() -> None:
     assert other["actor"]["deploy"]["replicas"] == 9
 
 
-def test_passwords_are_secrets_that_the_script_makes(tmp_path: Path) -> None:
+def test_each_service_has_the_secrets_of_its_own_login_alone(tmp_path: Path) -> None:
     found, files = stack(), made(tmp_path)
-    for name, secret in found["secrets"].items():
-        assert name in files
-        assert secret == {"external": True, "name": f"warren-{name}"}
-    for service in found["services"].values():
-        named = set(re.findall(r"/run/secrets/([\w.-]+)", str(service)))
-        assert named == set(service["secrets"])
+    assert all(secret == {"external": True, "name": secret["name"]} for secret in found["secrets"].values())
+    used = set()
+    for name, service in found["services"].items():
+        wanted = {path.partition("/")[2] for path in files if path.startswith(f"{name}/")}
+        assert {one["target"] for one in service["secrets"]} == {f"{MOUNTED}/{file}" for file in wanted}
+        for one in service["secrets"]:
+            file = one["target"].rpartition("/")[2]
+            assert found["secrets"][one["source"]]["name"] == f"warren-{name}-{file}"
+            used.add(one["source"])
+        # RabbitMQ reads the second file by what the first says.
+        read = {path.rpartition("/")[2] for path in re.findall(rf"{MOUNTED}/[\w.-]+", str({**service, "secrets": ()}))}
+        assert wanted - read == ({"definitions.json"} if name == "rabbitmq" else set())
+    assert used == set(found["secrets"])
 
 
 def test_nothing_is_published_and_what_is_kept_stays_on_one_node() -> None:

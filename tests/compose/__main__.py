@@ -5,6 +5,7 @@ python3 tests/compose [SCENARIO ...]      all of them, or those that are named; 
 It builds its own image, and names projects, volumes and ports of its own; at the end all but the image is removed.
 TORCH_INDEX and HOROVOD are those of docs/docker.md. COMPOSE_TEST_ENGINE_STOP and COMPOSE_TEST_ENGINE_START may hold
 shell commands that stop and start the engine; without them that step is `docker compose stop` and `start`.
+COMPOSE_TEST_PATIENCE=3 waits three times as long for everything, on a machine that has other work.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from types import FrameType
 
 from faults import FAULTS
 from pods import PODS
-from project import IMAGE, Failed, Project, docker
+from project import IMAGE, PATIENCE, Failed, Project, docker
 from scenario import Scenario
 from serving import SERVING
 from training import CARTPOLE, KUHN, STATUS, UPDATE
@@ -45,7 +46,7 @@ def attempt(name: str, minutes: float, action: object, *given: object) -> bool:
     """Run one step within its minutes; print its name, minutes and result, and return whether it passed."""
     began, seen, failure = time.monotonic(), "", ""
     print(f"       {name} ...", flush=True)
-    signal.setitimer(signal.ITIMER_REAL, minutes * 60)
+    signal.setitimer(signal.ITIMER_REAL, minutes * 60 * PATIENCE)
     try:
         seen = action(*given) or ""  # type: ignore[operator]
     except Failed as error:

@@ -7,7 +7,7 @@ import os
 import re
 import time
 
-from project import Project, command, docker, expect, kill, now, until
+from project import PATIENCE, Project, command, docker, expect, kill, now, until
 from scenario import ENDLESS, Scenario, Step
 
 STOP, START = "COMPOSE_TEST_ENGINE_STOP", "COMPOSE_TEST_ENGINE_START"  # shell commands, for an engine that is yours
@@ -16,7 +16,7 @@ FAULTS = Scenario("faults", {"WARREN_OVERRIDES": ENDLESS})
 
 @FAULTS.step("it learns", 5)
 def begin(project: Project) -> str:
-    project.up("--wait", "--wait-timeout", "240")
+    project.up("--wait", "--wait-timeout", f"{240 * PATIENCE:.0f}")
     return f"version {project.learns_on()}"
 
 
@@ -90,7 +90,7 @@ def engine_restart(project: Project) -> str:
 def down_and_up(project: Project) -> str:
     project.compose("down", "--timeout", "120", timeout=400)
     expect(not project.containers(), "containers are left")
-    project.up("--wait", "--wait-timeout", "240")
+    project.up("--wait", "--wait-timeout", f"{240 * PATIENCE:.0f}")
     line = r"resumed from \S+: (\d+) steps, version (\d+)"
     found = until("it says from where", 120, lambda: re.search(line, project.logs("learner")))
     expect(int(found[2]) > 1, found[0])

@@ -1,8 +1,8 @@
 """Pods of docker/kubernetes without a kubelet: each container as its manifest says, by the engine.
 
 Commands, users, groups, environments, mounts, read-only root file systems, capabilities, limits of memory, times to
-end, init containers and HTTP probes are the manifest's. RabbitMQ is Compose's, Redis the manifest's. Left out is what
-only a cluster has: network policies, storage classes, scaling, GPUs.
+end, init containers and HTTP probes are the manifest's. RabbitMQ is Compose's, with the users of each overlay's run,
+Redis the manifest's. Left out is what only a cluster has: network policies, storage classes, scaling, GPUs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from pathlib import Path
 from support import kustomize
 print(json.dumps(kustomize.build(Path("/source/docker/kubernetes") / sys.argv[1])))
 """
-SECRET = (  # as a volume of a Secret is: its files are the group's alone
-    f"cp /from/* /to/ && chown -R root:{GROUP} /to && chmod 0440 /to/* && chmod 0750 /to"
+LOGINS = (  # as the volumes of Secrets are: their files are the group's alone
+    "python -m workers.rights --run {run} files /to {served} && "
+    f"chown -R root:{GROUP} /to && chmod -R u=rX,g=rX,o= /to"
 )
 ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).status)"
 UNITS = {"Mi": "m", "Gi": "g"}
@@ -57,14 +58,17 @@ class Pods:
         for one in self.found:
             for name, text in one["data"].items() if one["kind"] == "ConfigMap" else ():
                 (self.settings / name).write_text(text)
-        self.secret = f"{self.project.name}_secret"
+        self.secrets = Path(tempfile.mkdtemp(prefix="warren-secrets-"))
 
-    def share_passwords(self) -> None:
-        """Make the volume that stands for the Secret, from the passwords that Compose has made."""
-        name = self.project.name
-        volumes = (f"{name}_passwords:/from:ro", f"{self.secret}:/to")
-        given = [word for one in volumes for word in ("--volume", one)]
-        docker("run", "--rm", "--user", "root", *given, IMAGE, "sh", "-c", SECRET)
+    def make_users(self) -> None:
+        """Write folders that stand for Secrets, and let Compose's RabbitMQ import the users of the overlay's run."""
+        settings = (self.settings / "default.yaml").read_text()
+        (run,) = re.findall(r"^run: (\S+)", settings, re.MULTILINE)
+        line = LOGINS.format(run=run, served="--served" if "sampling: served" in settings else "")
+        docker("run", "--rm", "--user", "root", "--volume", f"{self.secrets}:/to", IMAGE, "sh", "-c", line)
+        broker, copied = self.project.container("rabbitmq")["Id"], "/tmp/definitions.json"
+        docker("cp", f"{self.secrets}/rabbitmq/definitions.json", f"{broker}:{copied}")
+        docker("exec", broker, "sh", "-c", f"chmod 0644 {copied} && rabbitmqctl --quiet import_definitions {copied}")
 
     def workloads(self) -> dict[str, Resource]:
         """Return the specifications of what runs, by name."""
@@ -143,7 +147,7 @@ class Pods:
         if volume is not None and "emptyDir" in volume:
             return ["--tmpfs", f"{path}:mode=1777"]
         if volume is not None and "secret" in volume:
-            return ["--volume", f"{self.secret}:{path}{only}"]
+            return ["--volume", f"{self.secrets}/{volume['secret']['secretName']}:{path}{only}"]
         if volume is not None and "configMap" in volume:
             return ["--volume", f"{self.settings}:{path}{only}"]
         if volume is not None:
@@ -170,7 +174,7 @@ def servers(project: Project) -> str:
 def play(project: Project, overlay: str, least: int) -> str:
     """Start all pods of an overlay, wait until each learner has made `least` updates, and stop them."""
     pods = Pods(project, f"overlays/{overlay}")
-    pods.share_passwords()
+    pods.make_users()
     names = [name for name in pods.workloads() if name != "rabbitmq"]
     for name in sorted(names, key=lambda name: (name != "redis", not name.startswith("league"), name)):
         pods.start(name, min(2, pods.workloads()[name].get("replicas", 1)))

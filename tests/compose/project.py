@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "warren:compose-test"  # of its own: an image that is in use is not replaced
 OWN = ("COMPOSE_", "WARREN_", "EXPERIMENT", "FLOWER_")  # variables of the user's that would change what is tested
 BESIDE = "compose-test.beside"  # label of containers that are not Compose's
-FIGURES = re.compile(r"([\d,]+) steps, .* weight version (\d+)")
+FIGURES = re.compile(r"([\d,]+) steps, (?:.* )?weight version (\d+)")
 ENGINE = 1.0  # s between looks at the engine, which has other work
+PATIENCE = float(os.environ.get("COMPOSE_TEST_PATIENCE", "1"))  # times all bounds of time
 Found = TypeVar("Found")
 
 
@@ -34,6 +35,7 @@ def expect(holds: bool, what: str) -> None:
 
 def until(what: str, seconds: float, look: Callable[[], Found | None]) -> Found:
     """Return the first value of `look` that is true; it is called about every second. Raises Failed after `seconds`."""
+    seconds *= PATIENCE
     end, troubled = time.monotonic() + seconds, ""
     while True:
         try:
@@ -49,6 +51,7 @@ def until(what: str, seconds: float, look: Callable[[], Found | None]) -> Found:
 
 def command(*words: str, timeout: float = 120.0, environment: dict[str, str] | None = None) -> tuple[int, str]:
     """Run a command in the project's folder; return its exit status and all it printed. Raises Failed at the limit."""
+    timeout *= PATIENCE
     try:
         done = subprocess.run(
             words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -6,6 +6,7 @@ import json
 import re
 import time
 
+from logins import each_has_its_own, refused
 from project import Failed, Project, expect, get, kill, until
 from scenario import ENDLESS, Scenario
 
@@ -28,6 +29,7 @@ def reach_the_goal(project: Project) -> str:
     found = outcome(project)
     expect(found["state"] == "solved", f"the run is {found['state']}")
     until("the actors idle too", 60, lambda: project.logs("actor").count("its work is done") == 2)
+    expect(refused(project) == [], f"roles were refused {refused(project)}")
     return f"{found['steps']} steps"
 
 
@@ -126,9 +128,24 @@ def league(project: Project) -> str:
     for learner in LEARNERS:
         until(f"{learner} learns", 400, lambda name=learner: project.version(name))  # type: ignore[misc]
     score = until("a score", 300, lambda: re.search(r"exploitability\D*([\d.]+).*", project.logs("evaluator")))
-    shown = project.compose("exec", "--no-TTY", "actor", "python", "-m", "league.show", "--run", "kuhn")
+    shown = project.compose("run", "--rm", "--no-TTY", "tools", "python", "-m", "league.show")
     expect("main_exploiter" in shown, shown)
     return str(score[0])[:100]
+
+
+@KUHN.step("an actor may neither read segments nor change the league", 4)
+def own_logins(project: Project) -> str:
+    # (the role of its user, whether it reads the learner's queue, whether it changes the league)
+    allowed = {
+        "actor": ("actor", False, False), "evaluator": ("evaluator", False, False),
+        "learner-main": ("learner", True, False), "league": ("league", False, True),
+    }  # fmt: skip
+    users = each_has_its_own(project, "kuhn", allowed)
+    expected = ", ".join(f"warren.kuhn.{role}" for role in ("actor", "evaluator", "league", "learner", "watcher"))
+    expect(users == expected, users)
+    for words in (("workers.dead", "list"), ("workers.doctor", "--run", "kuhn")):
+        project.compose("run", "--rm", "--no-TTY", "tools", "python", "-m", *words)
+    return f"{users}; version {project.learns_on('learner-main')}"
 
 
 @KUHN.step("the league's worker is killed and comes back", 8)

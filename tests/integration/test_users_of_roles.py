@@ -20,8 +20,12 @@ from tasks.app import create_app
 from tasks.rights import TABLE, user_name
 from tasks.topology import WEIGHTS, Topology
 from warren import redis_client
+from workers.config.schema import Config
+from workers.doctor.findings import Level
+from workers.doctor.quick import of_broker, of_redis
 from workers.rights import accounts, on_rabbitmq, on_redis
 from workers.rights.accounts import Accounts
+from workers.runtime.session import Session
 from workers.servers import Servers
 
 RUN = f"rights-{secrets.token_hex(4)}"
@@ -102,6 +106,7 @@ REFUSED_BY_RABBITMQ: dict[str, tuple[str, Callable[[Any], object]]] = {
     ),
     "an evaluator fires weights": ("evaluator", published(WEIGHTS_OF_ALL)),
     "a watcher calls the league": ("watcher", published(NAMES.service.name, CALLS)),
+    "a scaler reads messages": ("scaler", lambda channel: channel.basic_get(SEGMENTS)),
     "a launcher uses another run": ("launcher", lambda channel: channel.queue_purge(OTHER.learner_queue().name)),
 }  # fmt: skip
 
@@ -139,6 +144,13 @@ REFUSED_BY_REDIS: dict[str, tuple[str, tuple[str, ...]]] = {
     "an actor makes users": ("actor", ("ACL", "SETUSER", "me")),
     "an env runner counts segments": ("env", ("DEL", f"{KEY}ledger:totals")),
     "a learner changes the league": ("learner", ("DEL", f"{KEY}league:settings")),
+    "an evaluator changes the league": ("evaluator", ("HSET", f"{KEY}league:settings", "games", "1")),
+    "an evaluator deletes a player": ("evaluator", ("DEL", f"{KEY}league:player:main")),
+    "an evaluator changes the league by a script": (
+        "evaluator",
+        ("EVAL", f"return redis.call('DEL', '{KEY}league:elo')", "1", f"{KEY}league:"),
+    ),
+    "a scaler reads": ("scaler", ("GET", f"{KEY}settings")),
     "a watcher writes": ("watcher", ("DEL", f"{KEY}pool:newest")),
     "a launcher flushes the database": ("launcher", ("FLUSHDB",)),
     "a launcher reads what is of no run": ("launcher", ("GET", "of-somebody-else")),
@@ -151,6 +163,27 @@ def test_redis_refuses_a_role_what_is_of_others(what: str, users: Accounts, priv
     _, url = users.urls(role, RUN, private_servers.broker_url, private_servers.redis_url)
     with redis_client.connect(url) as client, pytest.raises(redis.ResponseError, match=r"(?i)permission|can't access"):
         client.execute_command(*command)
+
+
+@pytest.mark.parametrize("role", [role for role in TABLE if role != "scaler"])
+def test_the_doctor_finds_that_a_role_has_what_it_needs(role: str, users: Accounts, private_servers: Servers) -> None:
+    broker_url, redis_url = users.urls(role, RUN, private_servers.broker_url, private_servers.redis_url)
+    found, _ = of_broker(broker_url, NAMES, calls=True)
+    found += of_redis(redis_url, RUN, league=True, private=True)
+    assert [one for one in found if one.level is Level.error] == []
+    (permissions,) = (one for one in found if one.check == "permissions")
+    assert permissions.level is Level.ok and role in permissions.found
+
+
+def test_an_administrator_s_learner_declares_what_users_of_roles_look_for(
+    users: Accounts, private_servers: Servers, run_name: str
+) -> None:
+    config = Config(run=run_name, trial="t")
+    session = Session(config, private_servers.broker_url, private_servers.redis_url)
+    session.declare()
+    with session.app.connection_for_write() as connection:
+        for exchange in exchanges(session.app, session.topology):
+            exchange(connection.channel()).declare(passive=True)
 
 
 def test_a_league_trains_with_a_user_for_each_role(users: Accounts, private_servers: Servers, tmp_path: Path) -> None:

@@ -139,13 +139,15 @@ TABLE: dict[str, Run | NotRun] = {
     "docker compose --profile dashboard --profile deploy up -d": DOCKER,
     "EXPERIMENT=cartpole_gamecore docker compose up": DOCKER,
     "docker compose -f docker-compose.yml -f docker/gpu.yml up": DOCKER,
-    "EXPERIMENT=kuhn docker compose exec actor python -m league.show --run kuhn": DOCKER,
-    "EXPERIMENT=kuhn docker compose exec actor python -m workers.doctor --run kuhn experiment=kuhn": DOCKER,
+    "EXPERIMENT=kuhn docker compose run --rm tools python -m league.show": DOCKER,
+    "EXPERIMENT=kuhn docker compose run --rm tools python -m workers.dead list": DOCKER,
+    "EXPERIMENT=kuhn docker compose run --rm tools python -m workers.doctor --run kuhn": DOCKER,
     "EXPERIMENT=kuhn docker compose down": DOCKER,
     "docker node update --label-add warren=home NODE": DOCKER,
-    "folder=$(mktemp -d) && docker/passwords.sh $folder": DOCKER,
-    "for name in broker-url redis-url rabbitmq.conf redis.conf REDIS; do docker secret create warren-$name "
-    "$folder/$name; done": DOCKER,
+    "docker run --rm --user $(id -u) --volume $folder:/to warren:local python -m workers.rights --run cartpole files "
+    "/to": DOCKER,
+    "for file in $(cd $folder && ls */*); do docker secret create warren-$(echo $file | tr / -) $folder/$file; "
+    "done": DOCKER,
     "rm -r $folder": DOCKER,
     "WARREN_IMAGE=REGISTRY/warren:1 WARREN_ACTORS=8 docker stack deploy --compose-file docker/swarm/stack.yml "
     "warren": DOCKER,
@@ -164,8 +166,10 @@ TABLE: dict[str, Run | NotRun] = {
     "docker build --file docker/Dockerfile --tag warren:local .": DOCKER,
     "kubectl apply -f docker/kubernetes/base/namespace.yaml": CLUSTER,
     "folder=$(mktemp -d)": CLUSTER,
-    "docker/passwords.sh $folder warren.svc": CLUSTER,
-    "kubectl -n warren create secret generic servers --from-file=$folder && rm -r $folder": CLUSTER,
+    "docker run --rm --user $(id -u) --volume $folder:/to warren:local python -m workers.rights --run cartpole "
+    "--domain warren.svc files /to": DOCKER,
+    "for role in $(cd $folder && ls -d */); do kubectl -n warren create secret generic ${role%/} "
+    "--from-file=$folder/$role; done": CLUSTER,
     "kubectl apply -k docker/kubernetes/overlays/small": CLUSTER,
     "kubectl -n warren logs -f learner-0": CLUSTER,
     # docs/league.md

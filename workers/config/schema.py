@@ -114,7 +114,7 @@ class GatewayConfig:
     max_agents: int = 256  # of a session
     max_connections: int = 10_000  # to each gateway at once; fewer where the system allows fewer open files
     max_body: int = 1 << 20  # bytes of a request
-    max_rate: float | None = None  # requests a second from one address, over HTTP and TCP together; null: any number
+    max_rate: float | None = None  # requests a second of one address, or one proxy, by HTTP and TCP; null: any number
     idle: float = 60.0  # s without a request after which a session is closed, and its trajectory cut off
     receive: float = 10.0  # s within which a request must have arrived in full
     answer: float = 60.0  # s that an actor's method may take

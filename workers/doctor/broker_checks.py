@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tasks.rights import TABLE
 from tasks.topology import Topology
 from workers.doctor.broker_facts import ANSWER, BrokerFacts
 from workers.doctor.findings import Finding, Level
@@ -73,6 +74,8 @@ def _permissions(facts: BrokerFacts, calls: bool) -> Finding:
     if facts.blocked is not None or facts.confirms is False:
         return Finding("permissions", Level.unseen, "not tried", "needs a broker that accepts messages")
     remedy = r"rabbitmqctl set_permissions -p VHOST USER '^warren\.' '^(warren\.|amq\.default$)' '^warren\.'"
+    if facts.role is not None and facts.refused == (() if TABLE[facts.role].answers_calls else (ANSWER,)):
+        return Finding("permissions", Level.ok, f"the user has the rights of the role {facts.role}")
     if facts.refused == (ANSWER,) and not calls:
         found = f"the user may not {ANSWER}, so calls of services would get no answer"
         return Finding("permissions", Level.warning, found, remedy)

@@ -11,6 +11,7 @@ from typing import Any
 import amqp
 import kombu
 
+from tasks.rights import role_of
 from tasks.topology import Topology
 from workers.servers.checks import CHECK_TIMEOUT, answering
 
@@ -41,6 +42,7 @@ class BrokerFacts:
     # By rabbitmqctl alone.
     consumer_timeout: float | None = None  # infinite: switched off
     unseen: dict[str, str] = field(default_factory=dict)  # "management" or "rabbitmqctl" -> why it gave no facts
+    role: str | None = None  # that of its user, if it has the rights of one alone
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -56,8 +58,10 @@ def over_amqp(url: str, topology: Topology) -> BrokerFacts:
         return facts
     connection = _connect(url)
     try:
+        known = role_of(kombu.Connection(url).userid)
         facts = replace(
             facts,
+            role=known and known[0],
             refused=tuple(what for what, attempt in ATTEMPTS if _refused(connection, topology, attempt)),
             default_queue_type=_default_queue_type(connection, topology),
         )

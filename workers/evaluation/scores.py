@@ -48,6 +48,15 @@ class Score:
     shares_by_kind: dict[str, float] = field(default_factory=dict)  # of the mixture, on average over both seats
     alpha_rank: dict[str, float] = field(default_factory=dict)  # of the mixture's first members
 
+    def __str__(self) -> str:
+        """Return the score in a line, for logs."""
+        named = {"the main agent": self.main_agent, "the mixture": self.mixture, "uniform play": self.uniform}
+        known = [f"{value:.4f} of {name}" for name, value in named.items() if value is not None]
+        returns = [f"{value:+.3f} a game against {name}" for name, value in self.references.items()]
+        parts = [f"exploitability {', '.join(known)}"] if known else []
+        parts += [f"the main agent gains {', '.join(returns)}"] if returns else []
+        return "; ".join([*parts, f"{self.frozen:,} frozen players, {self.games:,} games"])
+
 
 class Scores:
     """The scores of one league, one per line of `FOLDER/evaluation.jsonl`; a resumed run goes on with its file."""

@@ -5,6 +5,7 @@ python -m workers.rights --run NAME show         # what each role may do
 python -m workers.rights --run NAME definitions  # for RabbitMQ to import, with hashes in the place of passwords
 python -m workers.rights --run NAME acl          # for Redis's ACL file or redis.conf, likewise
 python -m workers.rights --run NAME env actor    # eval "$(...)" in the shell of a role that is started by hand
+python -m workers.rights --run NAME files FOLDER # for containers: a folder for each server, and for each role
 python -m workers.rights --run NAME remove       # delete the users
 
 Without --run the users are those of all runs, warren.actor and so on; Redis has no rules for them, so `apply` and `acl`
@@ -31,23 +32,25 @@ from tasks import rights
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
 from workers.doctor.management import default_management_url
-from workers.rights import accounts, keys, on_rabbitmq, on_redis
+from workers.rights import accounts, container_files, keys, on_rabbitmq, on_redis
 from workers.servers import check_broker, kind_of
 
-VERBS = ("apply", "show", "definitions", "acl", "env", "remove")
-OF_ONE_ROLE = ("env", "show")
-OF_ONE_RUN = ("apply", "acl")
+VERBS = ("apply", "show", "definitions", "acl", "env", "files", "remove")
+OF_ONE = ("env", "show", "files")  # which take another word
+OF_ONE_RUN = ("apply", "acl", "files")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the command line asks and return exit status 0. Raises ConfigurationError, BrokerError."""
-    if options.role is not None and options.verb not in OF_ONE_ROLE:
+    if options.role is not None and options.verb not in OF_ONE:
         raise ConfigurationError(f"{options.verb}: it is for all roles at once; leave {options.role!r} out")
     if options.run is None and options.verb in OF_ONE_RUN:
         raise ConfigurationError(f"--run: not given, and users of Redis are of one run; `--run NAME {options.verb}`")
     if options.verb == "show":
         show(options.run, options.role)
         return 0
+    if options.verb == "files":
+        return files(options)
     path = options.passwords or os.environ.get(accounts.VARIABLE)
     if not path:
         raise ConfigurationError(f"--passwords: not given, nor {accounts.VARIABLE}; name a file for the passwords")
@@ -87,6 +90,16 @@ def change(path: Path, options: argparse.Namespace) -> int:
     return 0
 
 
+def files(options: argparse.Namespace) -> int:
+    """Write the files of containers; return 0. Raises ConfigurationError."""
+    if options.role is None:
+        raise ConfigurationError("files: name the folder, too")
+    folder = Path(options.role)
+    for name in container_files.write(folder, options.run, served=options.served, domain=options.domain):
+        print(folder / name)
+    return 0
+
+
 def environment(found: accounts.Accounts, options: argparse.Namespace) -> int:
     """Print the shell's `export` of a role's URLs, password included; return 0. Raises ConfigurationError."""
     if options.role is None:
@@ -105,7 +118,8 @@ def show(run_name: str | None, role: str | None) -> None:
         print(rights.user_name(name, run_name))
         for kind, pattern in rights.TABLE[name].patterns(run_name).items():
             print(f"  RabbitMQ {kind:9} {pattern}")
-        print(f"  Redis {'with --run alone' if run_name is None else ' '.join(keys.TABLE[name].rules(run_name))}")
+        rules = "with --run alone" if run_name is None else " ".join(keys.TABLE[name].rules(run_name))
+        print(f"  Redis {rules or 'nothing'}")
 
 
 def _broker(options: argparse.Namespace) -> on_rabbitmq.ByControl | on_rabbitmq.ByManagement:
@@ -129,8 +143,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--management-url", metavar="URL", help="of RabbitMQ (default: port 15672 of its host)")
     parser.add_argument("--rabbitmqctl", metavar="COMMAND", help='in its place, e.g. "docker exec -i NAME rabbitmqctl"')
     parser.add_argument("--vhost", default="/", help="virtual host, for `definitions`")
+    parser.add_argument("--served", action="store_true", help="for `files` of a run with sampling=served")
+    parser.add_argument("--domain", default="", help="for `files`: of the hosts rabbitmq and redis, e.g. warren.svc")
     parser.add_argument("verb", choices=VERBS)
-    parser.add_argument("role", nargs="?", metavar="ROLE", help=f"for env and show: {', '.join(rights.TABLE)}")
+    parser.add_argument(
+        "role", nargs="?", metavar="ROLE", help=f"for env and show: {', '.join(rights.TABLE)}; for files: the folder"
+    )
     options = parser.parse_args(argv)
     return guarded(lambda: run(options))
 

@@ -106,23 +106,31 @@ def kept(path: Path, run: str | None, environment: Mapping[str, str] = os.enviro
 
     A password is that of WARREN_PASSWORD_ROLE, else the file's, else a random one. Raises ConfigurationError.
     """
+    variables = {rights.user_name(role, run): OF_ONE + role.upper() for role in rights.TABLE}
+    return Accounts(kept_by(path, variables, environment), path)
+
+
+def kept_by(path: Path, variables: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the passwords of the users in `variables`, and write those that are new into the file.
+
+    `variables`: user -> the variable of the environment that may give its password. Raises ConfigurationError.
+    """
     try:
         before = read(path).passwords if path.exists() else {}
     except OSError as error:
         raise _unwritable(path, error) from None
     users = {}
-    for role in rights.TABLE:
-        user = rights.user_name(role, run)
-        users[user] = secret(OF_ONE + role.upper(), environment) or before.get(user) or secrets.token_hex(24)
+    for user, variable in variables.items():
+        users[user] = secret(variable, environment) or before.get(user) or secrets.token_hex(24)
         if not _LINE.fullmatch(f"{user} {users[user]}"):
-            raise ConfigurationError(f"{OF_ONE}{role.upper()}: a password has no spaces; give another")
+            raise ConfigurationError(f"{variable}: a password has no spaces; give another")
     new = path.with_name(f"{path.name}.new")
     try:
         write_secret(new, "".join(f"{user} {password}\n" for user, password in {**before, **users}.items()))
         new.replace(path)
     except OSError as error:
         raise _unwritable(path, error) from None
-    return Accounts(users, path)
+    return users
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigurationError:

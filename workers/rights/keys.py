@@ -18,10 +18,13 @@ COMMANDS = f"{OF_LAUNCHERS} -scan -randomkey -dbsize -function -script|flush -sc
 
 READ_BY_ALL = (
     *("settings", "card", "facts*", "ending", "leader", "host*", "lease:*", "services", "delays", "event:*"),
-    *("shared", "reader:*", *roles.counts()),
+    *("shared", "reader:*", "clocks", *roles.counts()),
 )
 # Leases are found by their index; messages over 1 MiB, results, and how often a call was begun.
-WRITTEN_BY_ALL = ("leases", "events", "claim*", "begun:*", "celery-task-meta-*", "celery-taskset-meta-*")
+WRITTEN_BY_ALL = ("leases", "events", "claim*", "begun:*", "probe", "celery-task-meta-*", "celery-taskset-meta-*")
+# Of the league: returns and cells, and beside its state looks, shares and the score. A script names the league itself,
+# "", where there is no data; what it touches beyond is checked key by key.
+OF_EVALUATORS = tuple(f"league:{key}" for key in ("", "returns", "returns:*", "cell:*", "looks", "earned", "score"))
 OF_ACTORS = ("lease:actor-*", "lease:gateway-*", "ledger:*", "pool:", "pool:used", "pool:wanted", "replays")
 
 
@@ -32,12 +35,15 @@ class KeyRights:
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     commands: str = COMMANDS
+    shared: bool = True  # whether it has the keys of all roles, too
 
     def rules(self, run: str) -> list[str]:
         """Return Redis's ACL rules, but for the password, for `run`.
 
         There are none for every run: with `*` for its name, the keys of a run's processes would fit the league's.
         """
+        if not self.shared:
+            return self.commands.split()
         prefix = key_prefix(Topology(run).run)
         closed = f"closed-{prefix}"  # says that a run has ended, when all below its prefix is gone
         writes = [f"~{prefix}{name}" for name in (*self.writes, *WRITTEN_BY_ALL)]
@@ -58,7 +64,11 @@ TABLE = {
         ("league:*",),
     ),
     "league": KeyRights(("lease:league-*", "league:*", "pool:*", "replays", "services", "settings"), ("ledger:*",)),
-    "evaluator": KeyRights(("lease:evaluator-*", "league:*", "pool:", "pool:used", "pool:wanted", "replays"), ("*",)),
+    "evaluator": KeyRights(
+        ("lease:evaluator-*", *OF_EVALUATORS, "pool:", "pool:used", "pool:wanted", "replays"),
+        ("*",),
+    ),
     "watcher": KeyRights(("lease:flower*",), ("*",)),
     "launcher": KeyRights(("*",), commands=OF_LAUNCHERS),
+    "scaler": KeyRights(shared=False, commands=f"{COMMANDS} -@all"),
 }

@@ -31,12 +31,13 @@ def definitions(accounts: Accounts, vhost: str) -> dict[str, Any]:
         found = rights.role_of(user)
         assert found is not None, user
         role, run = found
-        users.append({"name": user, "tags": "", **_hashed(password)})
+        users.append({"name": user, "tags": rights.TABLE[role].tag, **hashed(password)})
         permissions.append({"user": user, "vhost": vhost, **rights.TABLE[role].patterns(run)})
     return {"users": users, "permissions": permissions}
 
 
-def _hashed(password: str) -> dict[str, str]:
+def hashed(password: str) -> dict[str, str]:
+    """Return the fields of a user's definition that tell its password."""
     salt = secrets.token_bytes(4)
     digest = hashlib.sha256(salt + password.encode()).digest()
     return {

@@ -19,7 +19,6 @@ from league.models.pool import CACHE_BYTES, Pool
 from tasks.admin.cleanup import exchanges
 from tasks.app import REDELIVER_AFTER, create_app
 from tasks.events import EventDispatcher
-from tasks.rights import role_of
 from tasks.topology import Topology
 from tasks.worker.celery_worker import make_worker, run_worker
 from tasks.worker.task_events import given_rate
@@ -82,13 +81,14 @@ class Session:
     def declare(self, stopping: threading.Event | None = None) -> bool:
         """Declare the topology's queues with their exchanges; harmless where they exist.
 
-        A user with the rights of one role declares the exchanges that others are to find, too, or else waits for those
-        who may; returns False where `stopping` is set meanwhile.
+        On RabbitMQ, where users with the rights of one role may only look for them, the run's other exchanges are
+        declared, too. A user that may not declare waits for those who may; returns False where `stopping` is set
+        meanwhile.
         """
         stop = stopping or threading.Event()
         with self.app.connection_for_write() as connection:
             entities = self.topology.declared()
-            if role_of(connection.userid) is not None:
+            if connection.transport.driver_type == "amqp":
                 entities += exchanges(self.app, self.topology)
             return all(_declare(connection, entity, stop) for entity in entities)
 

@@ -16,7 +16,7 @@ from league.matchmaking.view import ModelRef
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.evaluation.cell_games import Uniform
-from workers.evaluation.scores import FILE, Scores, read_scores
+from workers.evaluation.scores import FILE, Score, Scores, read_scores
 
 PLAYERS = {"main": {"kind": "main_agent"}}
 
@@ -92,6 +92,15 @@ def test_where_the_exact_figure_takes_minutes_the_scores_name_its_command(
 ) -> None:
     assert Scores(league("openspiel:phantom_ttt"), tmp_path, 1).uniform is None
     assert "takes minutes in openspiel:phantom_ttt: python -m workers.exploitability RUN --exact" in caplog.text
+
+
+def test_a_score_in_the_log_says_the_exploitability_where_it_is_known() -> None:
+    known = Score(0.0, 1.0, {"main": 5}, 2, 4096, 0.22, 0.45879, {"uniform": 0.25}, uniform=0.5)
+    assert str(known) == (
+        "exploitability 0.2200 of the main agent, 0.4588 of the mixture, 0.5000 of uniform play; "
+        "the main agent gains +0.250 a game against uniform; 2 frozen players, 4,096 games"
+    )
+    assert str(Score(0.0, 1.0, {}, 0, 0, None, None, {})) == "0 frozen players, 0 games"
 
 
 def test_a_goal_for_a_game_without_exploitability_is_no_score_of_null(tmp_path: Path) -> None:
