@@ -59,6 +59,7 @@ class Dashboard:
             Route("/api/series", self.series),
             Route("/api/lineage", self.lineage),
             Route("/api/cell", self.cell),
+            Route("/api/returns", self.returns),
             Route("/api/facts", self.facts),
             Route("/api/dead", self.dead),
             Route("/api/curves", self.curves),
@@ -142,7 +143,12 @@ class Dashboard:
                 if name not in fold.history.state.players:
                     raise UnknownName("player", name, list(fold.history.state.players), "at that moment")
             found = views.cell(fold, home, away)
-        return JSONResponse(found)
+            row, column = (fold.history.state.players[name].slot for name in (home, away))
+        return JSONResponse({**found, "returns": watched.returns().between(row, column)})
+
+    def returns(self, request: Request) -> Response:
+        watched, _ = self._watch(request)
+        return JSONResponse(watched.returns().packed())
 
     def facts(self, request: Request) -> Response:
         watched, _ = self._watch(request)
