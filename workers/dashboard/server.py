@@ -65,6 +65,8 @@ class Dashboard:
             Route("/api/curves", self.curves),
             Route("/api/matches", self.matches),
             Route("/api/match", self.match),
+            Route("/api/picture", self.picture),
+            Route("/api/film", self.film),
             Route("/api/play", self.sit, methods=["POST"]),
             Route("/api/move", self.move, methods=["POST"]),
             Route("/api/events", self.events),
@@ -174,8 +176,17 @@ class Dashboard:
         return JSONResponse({"matches": found})
 
     def match(self, request: Request) -> Response:
-        number = int(_number(request, "game", 1))
-        return JSONResponse(self._recorded.game(self._run(request), request.query_params.get("match", ""), number))
+        return JSONResponse(self._recorded.game(*self._game_of(request)))
+
+    def picture(self, request: Request) -> Response:
+        move = int(_number(request, "move", 0))
+        return Response(self._recorded.picture(*self._game_of(request), move), media_type="image/png")
+
+    def film(self, request: Request) -> Response:
+        return Response(self._recorded.film(*self._game_of(request)), media_type="image/gif")
+
+    def _game_of(self, request: Request) -> tuple[Run, str, int]:
+        return self._run(request), request.query_params.get("match", ""), int(_number(request, "game", 1))
 
     async def sit(self, request: Request) -> Response:
         return await self._game(request, self._sit)
