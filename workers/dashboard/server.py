@@ -198,7 +198,8 @@ class Dashboard:
 
     def _sit(self, given: dict[str, Any]) -> dict[str, Any]:
         run = self._catalogue.run(str(given.get("run", "")))
-        return self._tables.sit(run.folder, str(given.get("player", "")), given.get("seat"), bool(given.get("greedy")))
+        player, greedy = str(given.get("player", "")), bool(given.get("greedy"))
+        return self._tables.sit(run.folder, player, given.get("seat"), greedy, given.get("rated"))
 
     @staticmethod
     async def _game(request: Request, play: Callable[[dict[str, Any]], dict[str, Any]]) -> Response:
