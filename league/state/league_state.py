@@ -226,7 +226,7 @@ class LeagueState:
             self.players[event["home"]].frozen,
             self.players[event["away"]].frozen,
             int(event["deadline"]),
-            *self._others(event),
+            *(self._others(event) if event.get("others") else ()),
         )
         self.counters["issued"] += 1
 
@@ -249,7 +249,9 @@ class LeagueState:
             slots, outcomes = [self.players[name].slot for name in match.names], event["outcomes"]
             for one, other, between in pairs_of(outcomes, len(slots)):
                 self.payoff.record(slots[one], slots[other], between)
-            elos = [event["home_elo"], event["away_elo"], *filter(None, event.get("other_elos", "").split(","))]
+            elos = [event["home_elo"], event["away_elo"]]
+            if match.others:
+                elos += event["other_elos"].split(",")
             for slot, elo in zip(slots, elos, strict=True):
                 self.ratings[slot] = float(elo)
             self.counters["games"] += len(outcomes) // (len(slots) if match.others else 1)
