@@ -19,7 +19,6 @@ from league.empirical_game.mixture import EXACT, GAMES
 from league.empirical_game.returns import Returns
 from league.models.snapshots import RETURNS
 from warren.errors import WarrenError
-from workers.config.league import LeagueConfig
 
 Row = dict[str, Any]
 
@@ -94,6 +93,7 @@ def saved(league: Path) -> Returns:
 def terms(settings: Mapping[str, Any]) -> tuple[float | None, float]:
     """Return (the largest return of a game, the confidence of intervals) by a run's configuration."""
     import envs
+    from workers.config.league import LeagueConfig
 
     try:
         league = LeagueConfig.from_dict(dict(settings["league"]))

@@ -40,9 +40,9 @@ export function meanReturns(measured) {
   const how = { games: "played in both seats", pairs: "pairs of games on one deal", exact: "computed on the whole game" }[measured.found_by];
   return {
     slots: n, note: `mean returns of frozen players over both seats, as evaluators found them (${how}), the best on average first; grey: not known`,
-    scale: [-1, -0.5, 0, 0.5, 1].map((part) => short(part * most)),
+    scale: [-1, -0.5, 0, 0.5, 1].map((part) => short(Number((part * most).toPrecision(2)))),
     share: (place) => (Number.isNaN(means[place]) || means[place] === undefined ? null : 0.5 + means[place] / (2 * most)),
-    label: (place) => short(Number(means[place].toPrecision(2))),
+    label: (place) => means[place].toFixed(most >= 10 ? 0 : most >= 1 ? 1 : 2).replace(/^(-?)0\./, "$1."),
     text: (place) => returnText({ mean: means[place], lower: lower[place], upper: upper[place], games: games[place], found_by: measured.found_by, confidence: measured.confidence }),
     order: (players) => {
       const average = new Map(players.map((row) => {
@@ -80,9 +80,9 @@ export function heatMap({ title, open, describe, above = null }) {
   function draw() {
     const n = players.length, width = Math.max(240, Math.min(element.clientWidth || 600, 760));
     const style = getComputedStyle(element), text = style.getPropertyValue("--text"), never = style.getPropertyValue("--never");
-    const labelled = n > 0 && n <= 60;
-    const longest = labelled ? Math.max(...players.map((one) => one.player.length)) : 0;
-    margin = labelled ? Math.min(0.32 * width, 6.6 * Math.min(longest, 22) + 8) : 0;
+    const longest = Math.max(0, ...players.map((one) => one.player.length)), room = Math.min(0.32 * width, 6.6 * Math.min(longest, 22) + 8);
+    const labelled = n > 0 && (width - room) / n >= 7;
+    margin = labelled ? room : 0;
     side = Math.max(1, (width - margin) / Math.max(1, n));
     const ratio = devicePixelRatio || 1;
     canvas.width = Math.round((margin + side * n) * ratio);
@@ -106,7 +106,7 @@ export function heatMap({ title, open, describe, above = null }) {
       pen.font = `${one.state === "frozen" ? "" : "bold "}${Math.min(12, side + 1)}px sans-serif`;
       pen.fillStyle = text;
       pen.textAlign = "right";
-      if (labelled && side >= 7) pen.fillText(one.player.length > 22 ? `${one.player.slice(0, 21)}…` : one.player, margin - 5, (row + 0.5) * side, margin - 6);
+      if (labelled) pen.fillText(one.player.length > 22 ? `${one.player.slice(0, 21)}…` : one.player, margin - 5, (row + 0.5) * side, margin - 6);
       if (side >= 26) players.forEach((other, column) => {
         const found = share(one, other);
         if (found === null) return;

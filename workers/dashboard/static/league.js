@@ -188,7 +188,7 @@ export async function leaguePage(main, run) {
   async function load() {
     const mine = ++asked;
     const found = await get("/api/state", { run, at });
-    if (mine === asked) show(found);
+    if (mine === asked) { show(found); document.body.dataset.moment = at ?? "now"; }
   }
   async function loadSeries() {
     series = await get("/api/series", { run });
