@@ -6,6 +6,7 @@ Frozen players do not change, so what was measured later holds at every moment a
 from __future__ import annotations
 
 import json
+import math
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from league.empirical_game.mixture import EXACT, GAMES
 from league.empirical_game.returns import Returns
 from league.models.snapshots import RETURNS
 from warren.errors import WarrenError
+
+CONFIDENCE = 0.95  # of intervals, where a run's configuration does not say
 
 Row = dict[str, Any]
 
@@ -91,19 +94,22 @@ def saved(league: Path) -> Returns:
 
 
 def terms(settings: Mapping[str, Any]) -> tuple[float | None, float]:
-    """Return (the largest return of a game, the confidence of intervals) by a run's configuration."""
-    import envs
-    from workers.config.league import LeagueConfig
+    """Return (the largest return of a game, the confidence of intervals) by a run's configuration.
 
+    The league's settings are not made of it as its roles do: they would load PyTorch into the dashboard.
+    """
+    import envs
+
+    league = settings.get("league")
+    league = league if isinstance(league, Mapping) else {}
+    most, confidence = league.get("max_return"), league.get("cell_confidence")
+    if not isinstance(confidence, float) or not 0.0 < confidence < 1.0:
+        confidence = CONFIDENCE
+    if isinstance(most, int | float) and 0.0 < most < math.inf:
+        return float(most), confidence
     try:
-        league = LeagueConfig.from_dict(dict(settings["league"]))
-    except (KeyError, TypeError, ValueError, WarrenError):
-        return None, 0.95
-    if league.max_return is not None:
-        return league.max_return, league.cell_confidence
-    try:
-        games = envs.make_two_player(league.env, 1, 0, **league.env_kwargs)
-    except (WarrenError, ImportError):
-        return None, league.cell_confidence
+        games = envs.make_two_player(str(league.get("env")), 1, 0, **(league.get("env_kwargs") or {}))
+    except (WarrenError, ImportError, TypeError):
+        return None, confidence
     games.close()
-    return games.max_return, league.cell_confidence
+    return games.max_return, confidence

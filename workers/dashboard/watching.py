@@ -84,8 +84,6 @@ class Watched:
     def returns(self) -> measured.Table:
         """Return the mean returns between frozen players: Redis's while the run goes on, else the folder's."""
         with self._lock:
-            if self._terms is None:
-                self._terms = measured.terms(self.run.settings())
             shared = None
             with contextlib.suppress(redis.RedisError, OSError):
                 if (store := self._store()) is not None:
@@ -95,7 +93,10 @@ class Watched:
             version = shared.version if shared is not None else path.stat().st_mtime_ns if path.exists() else None
             known = shared is not None, version
             if self._measured is None or self._measured[0] != known:
-                self._measured = known, measured.Table(shared or measured.saved(self.run.league), *self._terms)
+                found = shared or measured.saved(self.run.league)
+                if found.known_slots and self._terms is None:  # to know them the game is made, which takes a while
+                    self._terms = measured.terms(self.run.settings())
+                self._measured = known, measured.Table(found, *(self._terms or (None, measured.CONFIDENCE)))
             return self._measured[1]
 
     def facts(self) -> dict[str, Any]:

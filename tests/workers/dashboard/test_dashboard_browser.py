@@ -214,7 +214,8 @@ def test_numbers_come_as_a_table_and_as_csv(page: Any) -> None:
 
 def test_a_phone_needs_no_sideways_scrolling(page: Any) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
-    for address in ("/", "/run?run=kuhn/one", "/run?run=plain", "/play?run=rps"):
+    drawn = ["/match?run=drawn&match=m1&game=1"] if DRAWS else []
+    for address in ("/", "/run?run=kuhn/one", "/run?run=drawn&map=returns", "/run?run=plain", "/play?run=rps", *drawn):
         opened(page, address)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
 

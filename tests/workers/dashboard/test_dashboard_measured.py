@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,27 @@ def test_a_page_is_told_of_a_saved_leagues_returns(tmp_path: Path) -> None:
     (tmp_path / "rps/league/returns.json").write_text(json.dumps([[*cell[:3], 0.0, 60.0] for cell in cells]))
     os.utime(tmp_path / "rps/league/returns.json", ns=(1, 1))
     assert told(f"/api/cell?run=rps&home={names[0]}&away={names[1]}")["returns"]["mean"] == 0.0
+
+
+def test_a_league_is_looked_at_without_loading_pytorch(tmp_path: Path) -> None:
+    """It would take more memory than all else of the dashboard."""
+    pytest.importorskip("starlette")
+    save_league(tmp_path / "rps", ROCK_PAPER_SCISSORS, 2)
+    cells = [[0, 1, 100, 20.0, 60.0], [1, 0, 100, -10.0, 50.0]]
+    (tmp_path / "rps/league/returns.json").write_text(json.dumps(cells))
+    program = f"""
+import sys
+from pathlib import Path
+import workers.dashboard.server
+from workers.dashboard.catalogue import Run
+from workers.dashboard.watching import Watched
+watched = Watched(Run("rps", Path({str(tmp_path / "rps")!r})))
+watched.refresh()
+assert watched.returns().between(0, 1)["lower"] is not None
+print(sorted({{"torch", "matplotlib", "scipy"}} & set(sys.modules)))
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert told.stdout == "[]\n", told.stderr
 
 
 def test_returns_of_a_run_that_goes_on_are_those_in_redis(tmp_path: Path, redis_url: str, run_name: str) -> None:
