@@ -70,6 +70,16 @@ class Returns:
         mirrored = np.array_equal(games, games.T) and np.array_equal(total, -total.T) and not games.diagonal().any()
         return PAIRS if mirrored else GAMES
 
+    @property
+    def known_slots(self) -> int:
+        """The first slot after which none has games."""
+        played = self._cells[..., 0] > 0.0
+        return int(np.flatnonzero(played.any(axis=0) | played.any(axis=1)).max(initial=-1)) + 1
+
+    def sums(self, slots: Slots) -> NDArray[np.float64]:
+        """Return (n, n, 3): games, sum of returns and of their squares, of slots in seat 0 against those in seat 1."""
+        return self._of(slots)
+
     def games(self, slots: Slots) -> NDArray[np.float64]:
         """Return games, or pairs, of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n).
 

@@ -10,6 +10,7 @@ It grows with the players, not with the events: a rating is kept at some hundred
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -62,7 +63,7 @@ class Series:
     def add(self, time: float, value: float) -> None:
         """Add the value from `time` on; soon after another it is only kept as the latest one."""
         self._latest = (time, value)
-        if not self._times or np.isnan(self._values[-1]) or time >= self._times[-1] + self._apart:
+        if not self._times or time >= self._times[-1] + self._apart or math.isnan(self._values[-1]):
             self._times.append(time)
             self._values.append(value)
         if len(self._times) > POINTS:
@@ -134,14 +135,18 @@ class History:
     def take(self, entries: Iterable[tuple[str, Event]]) -> None:
         """Take in events, (id, event) oldest first. Raises LeagueError for one that this version does not know."""
         for entry, event in entries:
-            self.now = int(entry.partition("-")[0]) / 1000.0
-            self.began = self.began or self.now
-            step = getattr(self, f"_on_{event['event']}", None)
-            try:
-                (step or self.state.apply)(event)
-            except LeagueError as error:
-                raise LeagueError(f"event {entry}: {error}") from None
-            self.last_event = entry
+            self.take_one(entry, event)
+
+    def take_one(self, entry: str, event: Event) -> None:
+        """Take in the next event, whose id is `entry`. Raises LeagueError as `take` does."""
+        self.now = int(entry.partition("-")[0]) / 1000.0
+        self.began = self.began or self.now
+        step = getattr(self, f"_on_{event['event']}", None)
+        try:
+            (step or self.state.apply)(event)
+        except LeagueError as error:
+            raise LeagueError(f"event {entry}: {error}") from None
+        self.last_event = entry
 
     def checkpoint(self) -> dict[str, str]:
         """Return an event that stands for all taken in so far: a history that begins with it continues alike."""

@@ -141,9 +141,8 @@ class LeagueState:
                 "ratings": self.ratings,
                 "counters": dict(self.counters),
                 "roster_version": self.roster_version,
-                "payoff64": b64encode(
-                    cells
-                ).decode(),  # not base 85: that is slow Python, and nobody else runs meanwhile
+                # Not base 85: that is slow Python, and nobody else runs meanwhile.
+                "payoff64": b64encode(cells).decode(),
             }
         )
 
@@ -226,7 +225,7 @@ class LeagueState:
             self.players[event["home"]].frozen,
             self.players[event["away"]].frozen,
             int(event["deadline"]),
-            *self._others(event),
+            *(self._others(event) if event.get("others") else ()),
         )
         self.counters["issued"] += 1
 
@@ -249,7 +248,8 @@ class LeagueState:
             slots, outcomes = [self.players[name].slot for name in match.names], event["outcomes"]
             for one, other, between in pairs_of(outcomes, len(slots)):
                 self.payoff.record(slots[one], slots[other], between)
-            elos = [event["home_elo"], event["away_elo"], *filter(None, event.get("other_elos", "").split(","))]
+            others = event["other_elos"].split(",") if match.others else ()
+            elos = event["home_elo"], event["away_elo"], *others
             for slot, elo in zip(slots, elos, strict=True):
                 self.ratings[slot] = float(elo)
             self.counters["games"] += len(outcomes) // (len(slots) if match.others else 1)

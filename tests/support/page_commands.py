@@ -215,6 +215,8 @@ TABLE: dict[str, Run | NotRun] = {
     # docs/dashboard.md
     "python -m workers.dashboard": Run(more="--port 0", until="token="),
     "python -m workers.dashboard runs/kuhn/TRIAL": Run(more="--port 0", until="token="),
+    "python -m benchmarks.dashboard_pictures runs --league kuhn/one --game connect_four/one --plain cartpole/ppo "
+    "--plain cartpole/slow": NotRun("tests/benchmarks/test_dashboard_pictures.py runs it on small runs"),
     # docs/scaling.md
     "export WARREN_REDIS_URL=sentinel://:PASSWORD@one:26379,two:26379,three:26379/SERVICE/0": NAMED,
     'export WARREN_BROKER_URL="amqp://user:PASSWORD@one:5672//;amqp://user:PASSWORD@two:5672//;'

@@ -23,6 +23,7 @@ from league.state.league_state import Event
 from league.state.records import Match
 
 BINS = 600  # of matches over time, at most
+MOST = 0xFFFF  # games of an outcome in a match's result
 SOURCES = 2000  # processes that are remembered, those heard of last
 ANEW = ("checkpoint", "created", "added", "changed", "reset", "exploited")  # events after which a page reads all again
 
@@ -48,19 +49,20 @@ class LastResults:
 
     def __init__(self, slots: int = 0) -> None:
         self._times = np.zeros((slots, slots))
-        self._counts = np.zeros((slots, slots, 3), np.uint16)
+        self._counts = np.zeros((slots, slots), np.uint64)  # wins, draws and losses in 16 bits each
 
     def record(self, home: int, away: int, time: float, outcomes: str) -> None:
         """Note the result of a match: "w", "d" or "l" of the home player for each of its games."""
         need = max(home, away) + 1
         if need > len(self._times):
             room = max(need, 2 * len(self._times), 8)
-            times, counts = np.zeros((room, room)), np.zeros((room, room, 3), np.uint16)
+            times, counts = np.zeros((room, room)), np.zeros((room, room), np.uint64)
             n = len(self._times)
             times[:n, :n], counts[:n, :n] = self._times, self._counts
             self._times, self._counts = times, counts
+        wins, draws = min(outcomes.count("w"), MOST), min(outcomes.count("d"), MOST)
         self._times[home, away] = time
-        self._counts[home, away] = [min(outcomes.count(one), 65535) for one in "wdl"]
+        self._counts[home, away] = wins << 32 | draws << 16 | min(outcomes.count("l"), MOST)
 
     def between(self, home: int, away: int) -> LastResult | None:
         """Return the newest result between two, whoever was home, from the side of `home`; None before any."""
@@ -69,7 +71,8 @@ class LastResults:
             return None
         turned = bool(self._times[away, home] > self._times[home, away])
         row, column = (away, home) if turned else (home, away)
-        wins, draws, losses = (int(one) for one in self._counts[row, column])
+        packed = int(self._counts[row, column])
+        wins, draws, losses = packed >> 32, packed >> 16 & MOST, packed & MOST
         if turned:
             wins, losses = losses, wins
         return LastResult(float(self._times[row, column]), wins, draws, losses)
@@ -143,7 +146,7 @@ class Fold:
         for entry, event in entries:
             kind = event["event"]
             match = matches.get(event["match"]) if kind == "ended" else None
-            self.history.take(((entry, event),))
+            self.history.take_one(entry, event)
             self.events += kind != "checkpoint"
             if kind in ANEW:
                 matches = self.history.state.matches  # a checkpoint replaces it

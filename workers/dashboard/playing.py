@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import redis
 
 from warren.errors import ConfigurationError, UnknownName
 from workers.dashboard.boards import board_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from agents.networks import Memory
     from agents.policies import Policy
     from envs import Turn, TwoPlayerVectorEnv
+    from workers.evaluation.rated import RatedGames
     from workers.runtime.trained import Trained
 
 TABLES = 32  # games at once; of more, those that nobody has moved in for longest are dropped
@@ -26,7 +28,11 @@ PLAYERS = 4  # that are kept loaded
 
 @dataclass
 class Table:
-    """One game. `seat`: the person's; each seat remembers what its moves were, as a policy with a memory does."""
+    """One game. `seat`: the person's; each seat remembers what its moves were, as a policy with a memory does.
+
+    A game that is `rated` shows no views before its end; `rating` then says what the person's games come to, or why
+    this one does not count.
+    """
 
     games: TwoPlayerVectorEnv
     policy: Policy
@@ -36,6 +42,8 @@ class Table:
     opponent: str
     generator: np.random.Generator
     memories: list[Memory]
+    rated: RatedGames | None = None
+    rating: str | None = None
     moves: list[dict[str, Any]] = field(default_factory=list)
     returns: list[float] | None = None
 
@@ -76,6 +84,8 @@ class Table:
         )
         if self.turn.done[0]:
             self.returns = [float(one) for one in self.games.pop_finished().returns[0]]
+            if self.rated is not None:
+                self.rating = _counted(self.rated, self.seat, self.returns[self.seat])
 
     def go_on(self) -> None:
         """Let the player move until it is the person's turn, or the game is over."""
@@ -92,8 +102,10 @@ class Table:
                 {"action": int(action), "name": self.games.action_text(0, int(action))}
                 for action in np.flatnonzero(self.turn.action_mask[0])
             ]
-            view, _ = self.view()
-            del view["distribution"]
+            if self.rated is None:
+                view, _ = self.view()
+                del view["distribution"]
+        hidden = self.rated is not None and not over
         return {
             "seat": self.seat,
             "opponent": self.opponent,
@@ -101,9 +113,28 @@ class Table:
             "returns": self.returns,
             "legal": legal,
             "view": view,
-            "moves": self.moves,
+            "moves": [{**move, "view": None} for move in self.moves] if hidden else self.moves,
+            "rated": None if self.rated is None else self.rated.person,
+            "rating": self.rating,
             **board_of(self.games.last_text(0) if over else self.games.text(0)),
         }
+
+
+def _rated(folder: Path, person: str, player: str) -> RatedGames:
+    from workers.evaluation.rated import RatedGames
+
+    try:
+        return RatedGames(folder, person, player, "rated")
+    except redis.RedisError as error:
+        raise ConfigurationError(f"rated: the run's Redis does not answer ({error}); leave out rated") from None
+
+
+def _counted(rated: RatedGames, seat: int, returned: float) -> str:
+    try:
+        rated.count(seat, returned)
+        return rated.rating()
+    except (ConfigurationError, redis.RedisError) as error:
+        return str(error)
 
 
 class Tables:
@@ -114,12 +145,20 @@ class Tables:
         self._tables: OrderedDict[str, Table] = OrderedDict()
         self._players: OrderedDict[tuple[Path, str], Trained] = OrderedDict()
 
-    def sit(self, folder: Path, player: str, seat: object, greedy: bool) -> dict[str, Any]:
-        """Begin a game against `player`; `seat` 0, 1 or None for either. Raises UnknownName, ConfigurationError."""
+    def sit(self, folder: Path, player: str, seat: object, greedy: bool, rated: object = None) -> dict[str, Any]:
+        """Begin a game against `player`; `seat` 0, 1 or None for either. Raises UnknownName, ConfigurationError.
+
+        `rated`: the name of a person for whose rating the game counts.
+        """
         if seat is not None and (type(seat) is not int or seat not in (0, 1)):
             raise ConfigurationError(f"seat: {seat!r} is no seat; use 0, 1, or null for either")
+        if rated is not None and not isinstance(rated, str):
+            raise ConfigurationError(f"rated: {rated!r} is not the name of a person; use text, or null for no rating")
+        if rated is not None and greedy:
+            raise ConfigurationError("rated: a player of the league draws its moves; leave rated or greedy out")
         with self._lock:
             trained = self._trained(folder, player)
+            counts = None if rated is None else _rated(folder, rated, player)
             games = trained.games(seed=secrets.randbits(31))
             table = Table(
                 games,
@@ -130,6 +169,7 @@ class Tables:
                 player,
                 np.random.default_rng(secrets.randbits(63)),
                 [trained.policy.initial_memory(1), trained.policy.initial_memory(1)],
+                counts,
             )
             table.go_on()
             name = secrets.token_urlsafe(12)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import tempfile
 from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
@@ -10,18 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warren.errors import UnknownName
+from warren.errors import ConfigurationError, UnknownName
 from workers.dashboard.boards import board_of
 from workers.dashboard.catalogue import Run
 from workers.replays import folder as records
 from workers.replays.match_record import RecordedMatch
 
 if TYPE_CHECKING:
+    from workers.replays.drawn import Pictures
     from workers.replays.recorded_run import RecordedRun
 
 LISTED = 200  # matches of a pair, the newest ones
 LOADED = 2  # runs
 FILES = 64  # of records, whose lists are kept
+FRAMES = 300  # of a film, at most
+
+Game = tuple[Path, str, int]  # a run's folder, a match, a game of it, from 1
 
 
 class Recorded:
@@ -31,6 +37,8 @@ class Recorded:
         self._lock = Lock()
         self._runs: OrderedDict[Path, RecordedRun] = OrderedDict()
         self._files: dict[Path, tuple[int, list[dict[str, Any]]]] = {}
+        self._record: tuple[Path, RecordedMatch] | None = None  # the one asked for last, and its run's folder
+        self._drawn: tuple[Game, Pictures | None] | None = None  # None: that game draws nothing
 
     @staticmethod
     def count(run: Run) -> int:
@@ -60,14 +68,14 @@ class Recorded:
         return known[1]
 
     def game(self, run: Run, match: str, number: int) -> dict[str, Any]:
-        """Return one game of a match, from 1, with the board before each move. Raises UnknownName, ReplayError."""
+        """Return one game of a match, from 1, with the board before each move. Raises UnknownName, ReplayError.
+
+        `drawn`: the game draws itself, so that `picture` and `film` have something to show.
+        """
         from workers.replays.rebuild import moves
 
         with self._lock:
-            of_run = self._of(run)
-            record = of_run.match(match)
-            if not 1 <= number <= len(record.games):
-                raise UnknownName("game", str(number), map(str, range(1, len(record.games) + 1)), f"of match {match}")
+            of_run, record = self._of_match(run, match, number)
             played, env = record.games[number - 1], of_run.games()
             try:
                 steps = []
@@ -86,6 +94,7 @@ class Recorded:
                 end = board_of(env.last_text(0))
             finally:
                 env.close()
+            drawn = self._pictures(run, match, number) is not None
         return {
             "match": record.match,
             "home": record.home,
@@ -97,7 +106,56 @@ class Recorded:
             "returns": [float(one) for one in played.returns],
             "moves": steps,
             "end": end,
+            "drawn": drawn,
         }
+
+    def picture(self, run: Run, match: str, number: int, move: int) -> bytes:
+        """Return a PNG of a game before move `move` from 0, or at its end. Raises UnknownName, ConfigurationError."""
+        from PIL import Image
+
+        with self._lock:
+            pictures = self._pictures(run, match, number)
+            if pictures is None:
+                raise ConfigurationError(f"the game of {run.name} draws no pictures; it is shown as text")
+            written = io.BytesIO()
+            Image.fromarray(pictures.at(move)).save(written, "PNG", compress_level=1)
+        return written.getvalue()
+
+    def film(self, run: Run, match: str, number: int) -> bytes:
+        """Return a game as an animated GIF of at most FRAMES frames. Raises UnknownName, ConfigurationError."""
+        from workers.replays.command import filmed
+
+        with self._lock, tempfile.TemporaryDirectory() as folder:
+            of_run, record = self._of_match(run, match, number)
+            return filmed(of_run, record, number - 1, Path(folder) / "game.gif", FRAMES).path.read_bytes()
+
+    def _pictures(self, run: Run, match: str, number: int) -> Pictures | None:
+        from workers.replays.drawn import Pictures, draw_unseen
+
+        game = run.folder, match, number
+        if self._drawn is None or self._drawn[0] != game:
+            if self._drawn is not None and self._drawn[1] is not None:
+                self._drawn[1].close()
+            self._drawn = None
+            draw_unseen()
+            pictures = Pictures(*self._of_match(run, match, number), number - 1)
+            try:
+                pictures.at(0)
+                self._drawn = game, pictures
+            except (ConfigurationError, ImportError):
+                pictures.close()
+                self._drawn = game, None
+        return self._drawn[1]
+
+    def _of_match(self, run: Run, match: str, number: int) -> tuple[RecordedRun, RecordedMatch]:
+        """Return (the recorded run, the match). Raises UnknownName, also for a game that the match has not."""
+        of_run = self._of(run)
+        if self._record is None or (self._record[0], self._record[1].match) != (run.folder, match):
+            self._record = run.folder, of_run.match(match)
+        record = self._record[1]
+        if not 1 <= number <= len(record.games):
+            raise UnknownName("game", str(number), map(str, range(1, len(record.games) + 1)), f"of match {match}")
+        return of_run, record
 
     def _of(self, run: Run) -> RecordedRun:
         from workers.replays.recorded_run import RecordedRun

@@ -59,11 +59,14 @@ class Dashboard:
             Route("/api/series", self.series),
             Route("/api/lineage", self.lineage),
             Route("/api/cell", self.cell),
+            Route("/api/returns", self.returns),
             Route("/api/facts", self.facts),
             Route("/api/dead", self.dead),
             Route("/api/curves", self.curves),
             Route("/api/matches", self.matches),
             Route("/api/match", self.match),
+            Route("/api/picture", self.picture),
+            Route("/api/film", self.film),
             Route("/api/play", self.sit, methods=["POST"]),
             Route("/api/move", self.move, methods=["POST"]),
             Route("/api/events", self.events),
@@ -142,7 +145,12 @@ class Dashboard:
                 if name not in fold.history.state.players:
                     raise UnknownName("player", name, list(fold.history.state.players), "at that moment")
             found = views.cell(fold, home, away)
-        return JSONResponse(found)
+            row, column = (fold.history.state.players[name].slot for name in (home, away))
+        return JSONResponse({**found, "returns": watched.returns().between(row, column)})
+
+    def returns(self, request: Request) -> Response:
+        watched, _ = self._watch(request)
+        return JSONResponse(watched.returns().packed())
 
     def facts(self, request: Request) -> Response:
         watched, _ = self._watch(request)
@@ -168,8 +176,17 @@ class Dashboard:
         return JSONResponse({"matches": found})
 
     def match(self, request: Request) -> Response:
-        number = int(_number(request, "game", 1))
-        return JSONResponse(self._recorded.game(self._run(request), request.query_params.get("match", ""), number))
+        return JSONResponse(self._recorded.game(*self._game_of(request)))
+
+    def picture(self, request: Request) -> Response:
+        move = int(_number(request, "move", 0))
+        return Response(self._recorded.picture(*self._game_of(request), move), media_type="image/png")
+
+    def film(self, request: Request) -> Response:
+        return Response(self._recorded.film(*self._game_of(request)), media_type="image/gif")
+
+    def _game_of(self, request: Request) -> tuple[Run, str, int]:
+        return self._run(request), request.query_params.get("match", ""), int(_number(request, "game", 1))
 
     async def sit(self, request: Request) -> Response:
         return await self._game(request, self._sit)
@@ -181,7 +198,8 @@ class Dashboard:
 
     def _sit(self, given: dict[str, Any]) -> dict[str, Any]:
         run = self._catalogue.run(str(given.get("run", "")))
-        return self._tables.sit(run.folder, str(given.get("player", "")), given.get("seat"), bool(given.get("greedy")))
+        player, greedy = str(given.get("player", "")), bool(given.get("greedy"))
+        return self._tables.sit(run.folder, player, given.get("seat"), greedy, given.get("rated"))
 
     @staticmethod
     async def _game(request: Request, play: Callable[[dict[str, Any]], dict[str, Any]]) -> Response:

@@ -9,11 +9,13 @@ from typing import Any
 
 import redis
 
+from league.models.snapshots import RETURNS
 from league.redis.event_stream import EventStream
+from league.redis.shared_returns import SharedReturns
 from tasks.topology import key_prefix
 from warren import redis_client
 from warren.errors import ConfigurationError, LeagueError
-from workers.dashboard import curves, views
+from workers.dashboard import curves, measured, views
 from workers.dashboard.catalogue import Run, account
 from workers.dashboard.timeline import Timeline
 from workers.runtime.lease import living
@@ -36,6 +38,9 @@ class Watched:
         self._name = ""
         self._told: dict[str, Any] = {}
         self._event = ""  # the last one that `look` told of
+        self._shared: SharedReturns | None = None  # of the store that `_client` is connected to
+        self._measured: tuple[object, measured.Table] | None = None  # what it is of, and it
+        self._terms: tuple[float | None, float] | None = None
 
     def refresh(self) -> bool:
         """Take in what is new; return True if anything was. What is wrong is in `state` and `problem`."""
@@ -76,6 +81,24 @@ class Watched:
         """Return the event up to which all pages were told of changes."""
         return {"hello": self._event}
 
+    def returns(self) -> measured.Table:
+        """Return the mean returns between frozen players: Redis's while the run goes on, else the folder's."""
+        with self._lock:
+            shared = None
+            with contextlib.suppress(redis.RedisError, OSError):
+                if (store := self._store()) is not None:
+                    shared = self._shared = self._shared or SharedReturns(store.redis, store.prefix)
+                    shared.refresh()
+            path = self.run.league / RETURNS
+            version = shared.version if shared is not None else path.stat().st_mtime_ns if path.exists() else None
+            known = shared is not None, version
+            if self._measured is None or self._measured[0] != known:
+                found = shared or measured.saved(self.run.league)
+                if found.known_slots and self._terms is None:  # to know them the game is made, which takes a while
+                    self._terms = measured.terms(self.run.settings())
+                self._measured = known, measured.Table(found, *(self._terms or (None, measured.CONFIDENCE)))
+            return self._measured[1]
+
     def facts(self) -> dict[str, Any]:
         """Return what the servers of a run that goes on tell beside the league: processes and segments."""
         found: dict[str, Any] = {"processes": [], "segments": account(self.run.folder)}
@@ -111,6 +134,7 @@ class Watched:
         if self._client is None or found.redis_url != self._url:
             self._client = redis_client.connect(found.redis_url, socket_timeout=ANSWERS, socket_connect_timeout=ANSWERS)
             self._url, self._name = found.redis_url, record.name_of(self.run.folder) or ""
+            self._shared = None
         prefix = f"{key_prefix(self._name)}league:"
         if not self._client.exists(f"{prefix}events"):
             return None  # not there yet, or gone already: the folder says all

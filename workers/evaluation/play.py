@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +22,7 @@ from workers.config.command_line import guarded
 from workers.evaluation.rated import RatedGames
 from workers.evaluation.scores import UNIFORM
 from workers.evaluation.table import Side, person, play, uniform
+from workers.replays.drawn import draw_unseen
 from workers.replays.episodes import EpisodeRecorder, write
 from workers.replays.video import Video
 from workers.runtime.trained import Trained, load
@@ -31,7 +31,6 @@ from workers.ui import returns
 # Options that say nothing of what is played, and their defaults: of a run of one agent, and of a game of two players.
 OF_TWO = {"player": "main", "against": None, "greedy": False, "seat": 0, "seed": 0, "rated": None}
 OF_ONE = {"sample": False, "render": None, "video": None, "record": None, "best": False}
-DRAWN_UNSEEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # games drawn by pygame need no display
 
 
 def watch(
@@ -50,8 +49,7 @@ def watch(
     video, asked = None, f"--render {render}"
     if film is not None:
         video, render, asked = Video(film), "rgb_array", f"--video {film}"
-        for name, value in DRAWN_UNSEEN.items():
-            os.environ.setdefault(name, value)
+        draw_unseen()
         say(f"filming {games} episodes to {film}: every step is drawn, which takes longer than to play it")
     env = trained.make(**({"render_mode": render} if render else {}))
     if record is not None and isinstance(env, Team):

@@ -21,27 +21,28 @@ from workers.servers import record
 class RatedGames:
     """The games of `person` against `opponent`, a player of the league in a run folder, as they are counted.
 
-    Raises ConfigurationError, before anything is played, where none can count.
+    Raises ConfigurationError, before anything is played, where none can count. `asked_by`: how errors call what asks
+    for a rating.
     """
 
-    def __init__(self, folder: Path, person: str, opponent: str) -> None:
+    def __init__(self, folder: Path, person: str, opponent: str, asked_by: str = "--rated") -> None:
         folder, league = league_in(folder)
         if not NAME.fullmatch(person):
-            raise ConfigurationError(f"--rated: {person!r} cannot name a person; use {ALLOWED}")
-        self.person, self._opponent, self._series = person, opponent, league.series
-        self._store = _store_of(folder)
+            raise ConfigurationError(f"{asked_by}: {person!r} cannot name a person; use {ALLOWED}")
+        self.person, self._opponent, self._series, self._asked_by = person, opponent, league.series, asked_by
+        self._store = _store_of(folder, asked_by)
         self._people = People(self._store.redis, self._store.prefix)
         roster = self._store.view().roster
         if person in roster:
-            raise ConfigurationError(f"--rated: {person} is a player of the league; choose another name")
+            raise ConfigurationError(f"{asked_by}: {person} is a player of the league; choose another name")
         if opponent not in roster or roster[opponent].removed:
             raise ConfigurationError(
-                f"--rated: {opponent} is not in the league now, so that games against it say nothing of others; play "
-                "against one that `python -m league.show` lists, as in --player main"
+                f"{asked_by}: {opponent} is not in the league now, so that games against it say nothing of others; "
+                "play against one that `python -m league.show` lists, as in --player main"
             )
         self._slot = roster[opponent].slot
         if len(self._people) >= MOST:
-            raise ConfigurationError(f"--rated: the league has {MOST:,} rated games, and takes no more")
+            raise ConfigurationError(f"{asked_by}: the league has {MOST:,} rated games, and takes no more")
 
     def count(self, seat: int, returned: float) -> None:
         """Count a game that ended, with what it returned to the person in `seat`. Raises ConfigurationError."""
@@ -50,7 +51,7 @@ class RatedGames:
             self._people.add(PersonGame(self.person, self._opponent, elo, seat, returned, self._series, time.time()))
         except redis.RedisError as error:
             raise ConfigurationError(
-                f"--rated: the league's store is gone ({error}); this game does not count, those before it do"
+                f"{self._asked_by}: the league's store is gone ({error}); this game does not count, those before it do"
             ) from None
 
     def rating(self) -> str:
@@ -62,7 +63,7 @@ class RatedGames:
         )
 
 
-def _store_of(folder: Path) -> Store:
+def _store_of(folder: Path, asked_by: str) -> Store:
     try:
         found = record.read(folder)
         connection = redis_client.connect(found.redis_url)
@@ -75,6 +76,6 @@ def _store_of(folder: Path) -> Store:
     except redis.RedisError as error:
         why = f"the Redis of {folder} does not answer ({error})"
     raise ConfigurationError(
-        f"--rated: {why}; games count while its run goes on: resume it by python -m workers.train resume={folder}, or "
-        "leave out --rated"
+        f"{asked_by}: {why}; games count while its run goes on: resume it by python -m workers.train resume={folder}, "
+        f"or leave out {asked_by}"
     )

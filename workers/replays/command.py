@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from envs import TwoPlayerVectorEnv
-from envs.sources import SOURCES
 from league.cli.tables import output, table
 from league.matchmaking.view import ModelRef
 from warren import progress
 from warren.errors import ConfigurationError, ReplayError
 from workers.config.command_line import guarded
+from workers.replays.drawn import draw_unseen, drawing
 from workers.replays.match_record import RecordedMatch
 from workers.replays.rebuild import check, moves
 from workers.replays.recorded_run import RecordedRun
@@ -107,30 +106,26 @@ def shown(run: RecordedRun, record: RecordedMatch, numbers: Iterable[int], say: 
         say(f"game {number + 1} is over: {names[0]} {game.returns[0]:+g}, {names[1]} {game.returns[1]:+g}\n")
 
 
-def filmed(run: RecordedRun, record: RecordedMatch, number: int, path: Path) -> Video:
-    """Film one game: a frame before each move and one of its end, where the game draws that."""
-    env = drawing(run)
-    video = Video(path)
-    video.fps = FRAMES_PER_SECOND if len(record.games[number].actions) < 200 else video.fps
+def filmed(run: RecordedRun, record: RecordedMatch, number: int, path: Path, most: int | None = None) -> Video:
+    """Film one game: a frame before each move and one of its end, where the game draws that.
+
+    `most`: frames before moves, evenly spread where there are more moves; None: any number.
+    """
+    draw_unseen()
+    env = drawing(run.league.env, run.games)
+    video, actions = Video(path), len(record.games[number].actions)
+    video.fps = FRAMES_PER_SECOND if actions < 200 else video.fps
+    every = 1 if most is None else -(-actions // most)
     try:
-        for _ in moves(env, record.games[number]):
-            video.add(env.picture(0))
+        for move in moves(env, record.games[number]):
+            if move.number % every == 0:
+                video.add(env.picture(0))
         if (last := env.last_picture(0)) is not None:
             video.add(last)
     finally:
         env.close()
         video.close()
     return video
-
-
-def drawing(run: RecordedRun) -> TwoPlayerVectorEnv:
-    """Return the run's game, made so that it draws itself where it can."""
-    if run.league.env.partition(":")[0] in SOURCES.keys() - {"pettingzoo"}:
-        return run.games()  # these take no render_mode
-    try:
-        return run.games(render_mode="rgb_array")
-    except (ConfigurationError, TypeError):
-        return run.games()
 
 
 def numbers_of(record: RecordedMatch, game: int | None) -> list[int]:

@@ -5,6 +5,7 @@ Needs Playwright's Python package and a Chromium that is installed: `make dashbo
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,8 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.played import NETWORK, play_match
 from support.recorded_leagues import BEGAN, RecordedLeague, small_league, write
 from support.saved_league import ROCK_PAPER_SCISSORS, save_league
+
+from workers.config.schema import Config, to_yaml
+from workers.replays.folder import FOLDER, ReplayWriter
 
 pytest.importorskip("starlette")
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -24,6 +29,13 @@ if CHROMIUM is None:
     pytest.skip("chromium is not installed", allow_module_level=True)
 
 TOKEN = "let-me-in"
+DRAWN = "pettingzoo:connect_four_v3"  # a game that draws itself
+try:
+    import pettingzoo.classic.connect_four_v3  # noqa: F401
+
+    DRAWS = True
+except ImportError:
+    DRAWS = False
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +49,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, league: RecordedLeague) -> 
     write(folder / "kuhn/one/league", league.entries)
     (folder / "rps").mkdir()
     save_league(folder / "rps", ROCK_PAPER_SCISSORS, 2)
+    write(folder / "drawn/league", league.entries)
+    drawn = {"env": DRAWN, "players": {"main": {"kind": "self_play"}}, "network": NETWORK, "max_return": 1.0}
+    (folder / "drawn/config.yaml").write_text(to_yaml(Config(league=drawn)))
+    cells = [[1, 3, 1000, -400.0, 900.0], [3, 1, 800, 300.0, 700.0]]
+    (folder / "drawn/league/returns.json").write_text(json.dumps(cells))
+    if DRAWS:
+        writer = ReplayWriter(folder / "drawn" / FOLDER, 1 << 20)
+        writer.append([play_match(DRAWN)[0].to_bytes()])
+        writer.close()
     (folder / "plain").mkdir()
     (folder / "plain/config.yaml").write_text("env: {id: '<img src=x onerror=alert(1)>'}\n")
     (folder / "plain/metrics.jsonl").write_text('{"steps": 1, "mean_return": 1.0}\n{"steps": 2, "mean_return": 3.0}\n')
@@ -69,6 +90,7 @@ def page(browser: Any, served: str) -> Iterator[Any]:
     page, troubles = context.new_page(), []
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on("console", lambda said: troubles.append(said.text) if said.type in ("error", "warning") else None)
+    page.forgive = lambda part: troubles.remove(next(one for one in troubles if part in one))
     page.set_default_timeout(60_000)
     yield page
     context.close()
@@ -121,6 +143,65 @@ def test_a_cell_is_reached_and_opened_by_the_keyboard(page: Any) -> None:
     page.wait_for_selector("dialog[open]", state="detached")
 
 
+def test_evaluators_returns_are_shown_in_place_of_win_rates(page: Any) -> None:
+    opened(page, "/run?run=drawn")
+    page.select_option("#layer", "returns")
+    page.wait_for_selector("figure:has-text('Payoff') figcaption :text('as evaluators found them')")
+    assert "map=returns" in page.url
+    with page.expect_download() as download:
+        page.click("button[aria-label='Payoff as CSV']")
+    rows = [line.split(",") for line in Path(download.value.path()).read_text().splitlines()]
+    assert rows[0] == ["row", "column", "mean return", "games", "lower", "upper"] and len(rows) == 3
+    for _, _, mean, games, lower, upper in rows[1:]:
+        assert float(lower) < float(mean) < float(upper) and abs(float(mean)) == 0.3875 and int(games) == 1800
+    assert float(rows[1][2]) > 0, "the best on average first"
+    page.focus("canvas")
+    for _ in range(9):
+        page.keyboard.press("ArrowRight")
+        if "by 1,800 games of evaluators" in (said := page.inner_text(".tall .said")):
+            break
+    assert "95 % at all times" in said
+    opened(page, page.url)
+    assert page.input_value("#layer") == "returns", "the address keeps what the map shows"
+
+
+def test_the_address_of_an_open_cell_opens_it_again(page: Any) -> None:
+    opened(page, "/run?run=drawn&home=main&away=hunter")
+    page.wait_for_selector("dialog[open] h2:has-text('main against hunter')")
+    page.wait_for_selector("dialog[open] dt:has-text('mean return by evaluators')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog[open]", state="detached")
+    page.wait_for_function("() => !location.search.includes('away')")
+
+
+@pytest.mark.skipif(not DRAWS, reason="pettingzoo's classic games are not installed")
+def test_a_recorded_game_plays_by_its_own_pictures(page: Any) -> None:
+    page.goto(f"/?token={TOKEN}")  # what a browser downloads has its cookies alone
+    opened(page, "/match?run=drawn&match=m1&game=1")
+    page.wait_for_function("() => document.querySelector('img.picture')?.naturalWidth > 100")
+    first = page.get_attribute("img.picture", "src")
+    page.click("button[aria-label=on]")
+    page.wait_for_function("(first) => document.querySelector('img.picture').getAttribute('src') !== first", arg=first)
+    page.click("text=play")
+    page.wait_for_selector("p:has-text('the game is over')")
+    page.wait_for_selector("button:text-is('play')")
+    with page.expect_download() as download:
+        page.click("text=as a film")
+    assert Path(download.value.path()).read_bytes()[:4] == b"GIF8"
+
+
+def test_a_game_that_cannot_count_for_a_rating_says_why(page: Any) -> None:
+    opened(page, "/play?run=rps&player=main")
+    page.check("#rated")
+    page.fill("#person", "ann")
+    assert page.is_disabled("#greedy")
+    with page.expect_response("**/api/play") as answer:
+        page.click("text=begin a game")
+    assert answer.value.status == 409
+    page.wait_for_selector(".view .problem:has-text('games count while its run goes on')")
+    page.forgive("409")
+
+
 def test_numbers_come_as_a_table_and_as_csv(page: Any) -> None:
     opened(page, "/run?run=kuhn/one")
     with page.expect_download() as download:
@@ -133,7 +214,8 @@ def test_numbers_come_as_a_table_and_as_csv(page: Any) -> None:
 
 def test_a_phone_needs_no_sideways_scrolling(page: Any) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
-    for address in ("/", "/run?run=kuhn/one", "/run?run=plain", "/play?run=rps"):
+    drawn = ["/match?run=drawn&match=m1&game=1"] if DRAWS else []
+    for address in ("/", "/run?run=kuhn/one", "/run?run=drawn&map=returns", "/run?run=plain", "/play?run=rps", *drawn):
         opened(page, address)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
 

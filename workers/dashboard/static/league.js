@@ -2,7 +2,7 @@
 
 import { address, clock, duration, failed, get, h, number, percent, query, remember, replace, s } from "./dom.js";
 import { lineageChart, lineChart } from "./charts.js";
-import { heatMap } from "./heatmap.js";
+import { heatMap, meanReturns, returnText, winRates } from "./heatmap.js";
 import { panel, sortable } from "./table.js";
 import { problems, settingsPanel } from "./facts.js";
 
@@ -42,8 +42,18 @@ export async function leaguePage(main, run) {
     return [s("svg", { class: "whisker", viewBox: "0 0 100 10", role: "img", "aria-label": text }, s("title", {}, text),
       s("line", { x1: x(row.elo_lower), x2: x(row.elo_upper), y1: 5, y2: 5 }), s("circle", { cx: x(row.elo), cy: 5, r: 2.5 })), h("span", { class: "small dim" }, ` ${text}`)];
   }
-  const map = heatMap({ title: "Payoff", open: openCell, describe });
+  // What the map shows: win rates come with each moment, the evaluators' returns are read when they are first asked for.
+  let rates = null, returns = null, shown = query().get("map") === "returns" ? "returns" : "rates";
+  const layers = h("select", { id: "layer", "aria-label": "what the map shows", onchange: () => { shown = layers.value; remember({ map: shown === "returns" ? shown : null }); drawMap().catch((error) => replace(trouble, failed(error))); } },
+    h("option", { value: "rates", selected: shown === "rates" }, "win rates of matches"), h("option", { value: "returns", selected: shown === "returns" }, "mean returns by evaluators"));
+  const map = heatMap({ title: "Payoff", open: openCell, describe, above: layers });
+  async function drawMap(anew = false) {
+    if (shown === "returns" && (anew || !returns)) returns = meanReturns(await get("/api/returns", { run }));
+    map.update(shown === "returns" ? returns : rates, shown === "returns" ? state.players.filter((one) => one.state === "frozen") : state.players);
+    map.choose(chosen);
+  }
   const cell = h("dialog", { class: "cell", "aria-label": "a pair of players" });
+  cell.addEventListener("close", () => remember({ home: null, away: null }));
   const player = h("div", { class: "player" });
   const ratings = lineChart({ title: "Ratings", series: [], began: 0, note: "Elo of the players that learn; a line breaks where a player begins anew" });
   const charts = {
@@ -72,17 +82,20 @@ export async function leaguePage(main, run) {
 
   async function describe(home, away) {
     const found = await get("/api/cell", { run, home, away, at });
-    if (!found.last) return "";
+    const other = shown === "rates" && found.returns ? `; returns ${returnText(found.returns)}` : "";
+    if (!found.last) return other;
     const { wins, draws, losses, time } = found.last;
-    return `; last result ${wins} won, ${draws} drawn, ${losses} lost, ${duration(time - state.began)} after the beginning`;
+    return `${other}; last result ${wins} won, ${draws} drawn, ${losses} lost, ${duration(time - state.began)} after the beginning`;
   }
   async function openCell(home, away) {
     replace(cell, h("p", {}, "Loading…"));
     if (!cell.open) cell.showModal();
+    remember({ home, away });
     try {
       const found = await get("/api/cell", { run, home, away, at }), list = h("div", {}, h("p", {}, "Looking for them…"));
       const rows = Object.entries({ "win rate": percent(found.win_rate), "95 %": found.win_rate === null ? "" : `${percent(found.win_rate_lower)} to ${percent(found.win_rate_upper)}`,
         "games that still count": number(found.games, 1), "won, drawn, lost": `${number(found.wins, 1)}, ${number(found.draws, 1)}, ${number(found.losses, 1)}`,
+        "mean return by evaluators": found.returns ? returnText(found.returns) : "not known; evaluators play frozen players",
         "last result": found.last ? `${found.last.wins} won, ${found.last.draws} drawn, ${found.last.losses} lost at ${clock(found.last.time)}` : "not among the events that are kept" });
       replace(cell, h("form", { method: "dialog" }, h("button", { "aria-label": "close" }, "✕")), h("h2", {}, `${home} against ${away}`),
         h("dl", {}, rows.map(([title, value]) => [h("dt", {}, title), h("dd", {}, value)])), h("h3", {}, "Recorded matches"),
@@ -121,8 +134,8 @@ export async function leaguePage(main, run) {
     const elo = state.players.map((one) => one.elo);
     span = [Math.min(...elo) - 150, Math.max(...elo) + 150];
     standings.update(state.players);
-    map.update(state.payoff, state.players);
-    map.choose(chosen);
+    rates = winRates(state.payoff);
+    drawMap().catch((error) => replace(trouble, failed(error)));
     showMoving();
     showPlayer();
     showMoment();
@@ -175,7 +188,7 @@ export async function leaguePage(main, run) {
   async function load() {
     const mine = ++asked;
     const found = await get("/api/state", { run, at });
-    if (mine === asked) show(found);
+    if (mine === asked) { show(found); document.body.dataset.moment = at ?? "now"; }
   }
   async function loadSeries() {
     series = await get("/api/series", { run });
@@ -207,14 +220,15 @@ export async function leaguePage(main, run) {
         const rows = new Map(message.players.map((one) => [one.slot, one]));
         for (const row of state.players) if (rows.has(row.slot)) Object.assign(row, rows.get(row.slot));
         if (rows.size) standings.update(state.players);
-        map.cells(message.cells);
+        for (const one of message.cells) rates.set(...one);
+        if (shown === "rates" && message.cells.length) map.redraw();
         Object.assign(state, { time: message.time, event: message.event, matches: message.matches, periods: message.periods, processes: message.processes, counters: message.counters });
         showMoving();
       }
     }
     showMoment();
     document.body.dataset.event = message.event;
-    if (performance.now() > seriesAt) { seriesAt = performance.now() + 5000; loadSeries().catch(() => {}); rest.load(); }
+    if (performance.now() > seriesAt) { seriesAt = performance.now() + 5000; loadSeries().catch(() => {}); rest.load(); if (shown === "returns") drawMap(true).catch(() => {}); }
   }
 
   await load();
@@ -228,6 +242,7 @@ export async function leaguePage(main, run) {
     panel("Processes", processes, () => state.processes, "as the league heard of them: requests and results of actors, periods of learners"),
     rest.element, settingsPanel(run));
   showMoment();
+  if (query().get("home") && query().get("away")) openCell(query().get("home"), query().get("away"));
   await loadSeries();
   rest.load();
   const source = new EventSource(address("/api/events", { run }));
