@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from workers.command import CHOOSES, LEAGUE
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
 LANGUAGES = {"bash", "console", "text", "python", "yaml"}
@@ -39,7 +41,9 @@ def commands() -> Iterator[str]:
 def training(command: str) -> list[str] | None:
     """Return the settings of a command that trains, by `make` or by itself; None for any other."""
     if made := re.fullmatch(r'make (train|league)(?: ARGS="([^"]*)")?', command):
-        return [*(["experiment=kuhn"] if made[1] == "league" else []), *shlex.split(made[2] or "")]
+        given = shlex.split(made[2] or "")
+        chosen = made[1] == "train" or any(word.startswith(CHOOSES) for word in given)
+        return given if chosen else [LEAGUE, *given]
     if match := re.fullmatch(r"python -m workers\.train( [^&|;]*)?", command):
         return shlex.split(match[1] or "")
     return None
@@ -93,6 +97,7 @@ NAMED = NotRun("an address of a reader's own")
 ENTER = "0\n" * 20  # moves of a player who always takes the first
 TABLE: dict[str, Run | NotRun] = {
     # README.md
+    "sudo apt-get install git build-essential python3-venv": INSTALLS,
     'eval "$(python -m workers.servers env)"': Run("live", more='&& test -n "$WARREN_RUN"'),
     "python -m league.show --watch": Run("league", until="Elo"),
     "python -m league.manage add hunter pfsp weighting=linear": Run("league", says="added hunter (pfsp)"),
@@ -266,6 +271,7 @@ TABLE: dict[str, Run | NotRun] = {
     '"middleware=[tasks.tracing:Tracing]"': NotRun("it needs a collector; tests/tasks/test_tracing.py keeps the spans"),
     # docs/your_game.md
     "python -m workers.play runs/nim/TRIAL": Run(typed=ENTER, says="game 1 is over"),
+    "python -m workers.dashboard runs/nim/TRIAL": Run(more="--port 0", until="token="),
 }  # fmt: skip
 
 
