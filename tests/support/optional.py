@@ -33,6 +33,8 @@ REMEDIES = (
     (r"Horovod", "make horovod"),
     (r"pyftg", "a virtual environment of its own, with pip install -e . pyftg (it pins an old protobuf)"),
     (r"no C compiler", "a C compiler: cc, gcc or clang"),
+    (r"no C\+\+ compiler", "a C++ compiler: the package g++ of the distribution"),
+    (r"^(Skipped: )?node ", "Node.js 18.11 or newer: the package nodejs of the distribution"),
     (r"no GPU", "a machine with a GPU and torch's build for it"),
     (r"docker", "Docker with its plugin for Compose"),
     (r"kubectl", "kubectl"),

@@ -92,6 +92,7 @@ ASKS = (
 )
 DEAD = NotRun("there has to be a dead letter; the tests of dead letters list, show, replay and drop some")
 RESPONSE = NotRun("it learns for minutes; tests/workers/evaluation/test_best_response.py lets a small one learn")
+CLIENTS = NotRun("tests/integration/test_gamecore_clients.py compiles it and trains by it, at a port of its own")
 NAMED = NotRun("an address of a reader's own")
 
 ENTER = "0\n" * 20  # moves of a player who always takes the first
@@ -161,6 +162,9 @@ TABLE: dict[str, Run | NotRun] = {
     "$(find src -name '*.java')": BUILDS,
     "export WARREN_FIGHTINGICE=$PWD": BUILDS,
     "python -m envs.check ALE/Pong-v5 preprocessing=atari --steps 1000": Run(more="--steps 100", says="no problems"),
+    # docs/gamecores.md
+    "node examples/gamecore/game.js": CLIENTS,
+    "g++ -std=c++17 -O2 -pthread examples/gamecore/game.cpp -o cartpole && ./cartpole": CLIENTS,
     # docs/installing.md
     "pip install .": INSTALLS,
     "cd ~/my_games && warren train": NotRun("it trains for minutes, as python -m workers.train does"),
