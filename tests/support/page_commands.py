@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from workers.command import CHOOSES, LEAGUE
@@ -27,15 +28,31 @@ def languages(page: Path) -> list[str]:
 
 def commands() -> Iterator[str]:
     """Yield each command of the pages once, without its comment: the lines of bash blocks, `$ ` lines of others."""
-    seen = set()
+    return iter(first_pages())
+
+
+@cache
+def first_pages() -> Mapping[str, Path]:
+    """Return command -> the first page that has it."""
+    found: dict[str, Path] = {}
     for page in PAGES:
         for language, text in BLOCK.findall(page.read_text()):
             lines = {"bash": r"^(?!#)(.+)$", "console": r"^\$ (.+)$"}.get(language, r"(?!)")
             for line in re.findall(lines, text, re.MULTILINE):
-                command = re.sub(r"\s+#\s.*$", "", line).strip()
-                if command not in seen:
-                    seen.add(command)
-                    yield command
+                found.setdefault(re.sub(r"\s+#\s.*$", "", line).strip(), page)
+    return found
+
+
+def shown(command: str) -> list[str]:
+    """Return the lines of output that a page shows below a command; numbers and other machines' words aside."""
+    blocks = [text for page in PAGES for language, text in BLOCK.findall(page.read_text()) if language == "console"]
+    found = [text.partition(f"$ {command}\n")[2].partition("\n$ ")[0] for text in blocks]
+    return [comparable(line) for text in found for line in text.splitlines() if line.strip() != "..."]
+
+
+def comparable(line: str) -> str:
+    """Return a line with its numbers left out."""
+    return " ".join(re.sub(r"\d[\d,.]*", "N", line).split())
 
 
 def training(command: str) -> list[str] | None:
