@@ -36,6 +36,7 @@ REMEDIES = (
     (r"no C\+\+ compiler", "a C++ compiler: the package g++ of the distribution"),
     (r"^(Skipped: )?node ", "Node.js 18.11 or newer: the package nodejs of the distribution"),
     (r"no GPU", "a machine with a GPU and torch's build for it"),
+    (r"^(Skipped: )?make is", "GNU make"),
     (r"docker", "Docker with its plugin for Compose"),
     (r"kubectl", "kubectl"),
     (r"no checkout|git is not", "a clone of the repository, with git"),
