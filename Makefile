@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod gfootball train league football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 compose-test images try-wheel try-wheel-python3.13 check compiled lint format site servers compose clean
+.PHONY: help setup horovod gfootball train league dashboard football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 compose-test images try-wheel try-wheel-python3.13 check compiled lint format site servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,8 +39,11 @@ football: gfootball ## train football's empty goal to nine goals in ten episodes
 	@$(PYTHON) -m workers.train experiment=football $(ARGS)
 	@$(PYTHON) -m workers.play runs/football --games 5 --video runs/football.mp4
 
-league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's composition, to exploitability 0.015
-	@$(PYTHON) -m workers.train experiment=kuhn $(ARGS)
+league: $(VENV)/.ready-games ## train a league: Kuhn poker to exploitability 0.015; ARGS="league=mine league.env=FILE.py:GAME"
+	@$(PYTHON) -m workers.train $(if $(filter experiment=% league=% resume=%,$(ARGS)),,experiment=kuhn) $(ARGS)
+
+dashboard: $(VENV)/.ready-dashboard ## show runs and leagues in a browser, and play against players; ARGS=FOLDER for one
+	@$(PYTHON) -m workers.dashboard $(ARGS)
 
 test: $(VENV)/.ready-dev servers ## run the tests and tell what the optional ones need; on Debian as root, install RabbitMQ and Redis first
 	@$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
@@ -115,6 +118,10 @@ $(VENV)/.ready-games: $(VENV)/.ready-run
 	@$(call quietly,games,--editable '.[games]')
 	@touch $@
 
+$(VENV)/.ready-dashboard: $(VENV)/.ready-run
+	@$(call quietly,the dashboard,--editable '.[dashboard]')
+	@touch $@
+
 $(VENV)/.ready-dev: $(VENV)/.ready-run
 	@$(call quietly,what tests need,--editable '.[dev$(comma)games$(comma)atari$(comma)gateway$(comma)dashboard$(comma)onnx]')
 	@touch $@
@@ -139,7 +146,8 @@ for candidate in $(or $(PYTHON3),python3 python3.13 python3.12 python3.11); do \
 done; \
 if [ -z "$$found" ]; then \
   echo "error: no Python 3.11 or newer among: $(or $(PYTHON3),python3 python3.13 python3.12 python3.11)" >&2; \
-  echo "       install one, or name it: make setup PYTHON3=/path/to/python3.12" >&2; exit 1; \
+  echo "       install one (Debian 12, Ubuntu 24.04 or newer: apt-get install python3 python3-venv)," >&2; \
+  echo "       or name it: make setup PYTHON3=/path/to/python3.12" >&2; exit 1; \
 fi; \
 if ! "$$found" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
   package=$$("$$found" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \

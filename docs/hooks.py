@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from mkdocs.structure.files import File, Files
+from typing import TYPE_CHECKING, Any
 
 import warren
 from workers.command import PROGRAMS
 from workers.config.described import meanings
+
+if TYPE_CHECKING:
+    from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")  # links to files beside docs/
@@ -20,6 +21,8 @@ SOURCE = "source"  # the site's folder of those
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages, and each file of the repository that a page links to."""
+    from mkdocs.structure.files import File
+
     for name, lines in (("api", api()), ("settings", settings()), ("commands", commands())):
         files.append(File.generated(config, f"reference/{name}.md", content="\n".join(lines)))
     linked = {place for page in files.documentation_pages() for place in linked_by(page)}
@@ -51,12 +54,14 @@ def api() -> Iterator[str]:
     """Yield the page of what `import warren` gives, by the docstrings."""
     yield "# API"
     yield ""
-    yield "What `import warren` gives, with the modules that it comes from."
+    yield "What `import warren` gives, with the modules that it comes from; [names](../names.md) has a line for each."
     yield ""
+    said = dict(re.findall(r"^- `(\w+)`: (.+)$", (ROOT / "docs/names.md").read_text(encoding="utf-8"), re.MULTILINE))
     for name, module in warren._places().items():
-        if not name.isupper():  # a constant has no docstring
-            yield f"::: {module}.{name}"
-            yield ""
+        if name.isupper():  # a constant has no docstring
+            yield f"### `{module}.{name}`\n\n{said[name]}\n"
+        else:
+            yield f"::: {module}.{name}\n"
 
 
 def settings() -> Iterator[str]:
@@ -68,7 +73,8 @@ def settings() -> Iterator[str]:
     yield "| setting | meaning |"
     yield "|---|---|"
     for name, meaning in meanings("ppo", "mlp").items():
-        yield f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |"
+        if meaning:  # else a table, whose settings follow
+            yield f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |"
 
 
 def commands() -> Iterator[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from warren.errors import ConfigurationError
+from workers.command import CHOOSES, LEAGUE
 from workers.config import applicable
 from workers.config.overrides import compose, in_full, settings_of
 from workers.config.resuming import is_fixed
@@ -45,7 +46,8 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
         if line.startswith("$ ") or "--multirun" in line:
             continue  # an example of wrong settings; several values of one
         for made, given in re.findall(r'make (train|league) ARGS="([^"]*)"', line):
-            found.append(("train", [*(["experiment=kuhn"] if made == "league" else []), *shlex.split(given)]))
+            chosen = made == "train" or any(word.startswith(CHOOSES) for word in shlex.split(given))
+            found.append(("train", [*([] if chosen else [LEAGUE]), *shlex.split(given)]))
         if match := re.search(rf"python -m workers\.({'|'.join(COMMANDS)})\b(.*)", line):
             words = shlex.split(match[2], comments=True)
             found.append((match[1], [word for word in words if "=" in word and not word.startswith("-")]))

@@ -50,6 +50,31 @@ def in_code(row: str) -> bool:
     return re.search(f"[^\n]*{VALUE}[^\n]*".join(parts), messages()) is not None
 
 
+def in_text(row: str, text: str) -> bool:
+    """Return whether a message is the row's: its parts, and between two of them at most one value or other text."""
+    parts = row.removeprefix("...").removesuffix("...").split("...")
+    return re.search(f"[^\n]*(?:{VALUE}[^\n]*)?".join(map(re.escape, parts)), text) is not None
+
+
+@cache
+def refused() -> dict[str, list[str]]:
+    """Messages of ConfigurationError by the subpackage that raises them, but for those that are values alone."""
+    found: dict[str, list[str]] = {}
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        family = "/".join(path.relative_to(ROOT).parent.parts[:2])
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "ConfigurationError" and node.args):
+                continue
+            if (one := text(node.args[0])) and len(one.replace(VALUE, "")) > 15:
+                found.setdefault(family, []).append(one)
+    return found
+
+
+@pytest.mark.parametrize("family", sorted(refused()))
+def test_each_family_of_wrong_settings_is_on_the_page(family: str) -> None:
+    assert any(in_text(row, told) for told in refused()[family] for row in rows())
+
+
 @pytest.mark.parametrize("row", rows())
 def test_a_message_of_the_page_stands_in_the_code(row: str) -> None:
     assert in_code(row)

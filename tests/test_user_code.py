@@ -84,6 +84,14 @@ def test_file_named_as_a_library_does_not_hide_it(tmp_path: Path) -> None:
     assert loaded(tmp_path, script).split() == ["1", "0"]
 
 
+def test_an_extra_can_be_installed_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = Path(user_code.__file__).parents[1]
+    monkeypatch.chdir(checkout)
+    assert user_code.requirement("games") == "-e '.[games]'"
+    monkeypatch.chdir(tmp_path)
+    assert user_code.requirement("games") == f"-e '{checkout}[games]'"
+
+
 def test_missing_file_and_missing_module_are_named() -> None:
     with pytest.raises(ConfigurationError, match=r"environment '/none/game.py:Game': there is no file /none/game.py"):
         user_code.find("environment", "/none/game.py:Game")

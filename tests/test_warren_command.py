@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import runpy
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,3 +82,21 @@ def test_the_status_is_the_one_of_the_program() -> None:
     alone = subprocess.run([sys.executable, "-m", "workers.export"], capture_output=True, text=True, check=False)
     assert done.returncode == alone.returncode != 0
     assert done.stderr == alone.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "trained"),
+    [
+        ("actors=4 league.goal=0.1", "experiment=kuhn actors=4 league.goal=0.1"),
+        ("league=mine league.env=my.py:Game", "league=mine league.env=my.py:Game"),
+        ("experiment=leduc", "experiment=leduc"),
+    ],
+)
+def test_make_league_trains_kuhn_unless_its_words_choose(given: str, trained: str) -> None:
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    root = Path(command.__file__).parents[1]
+    said = subprocess.run(
+        ["make", "-n", "league", f"ARGS={given}"], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.splitlines()[-1].split() == [".venv/bin/python", "-m", "workers.train", *trained.split()]

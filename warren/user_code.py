@@ -193,7 +193,9 @@ def taken(module: str) -> str:
 
 def requirement(extra: str) -> str:
     """Return what pip is to install for one of Warren's extras: of a checkout, or of the package that is installed."""
-    return f"-e '.[{extra}]'" if _is_checkout() else f"'warren[{extra}]'"
+    if not _is_checkout():
+        return f"'warren[{extra}]'"
+    return f"-e '{'.' if Path.cwd() == _ROOT else _ROOT}[{extra}]'"
 
 
 def builder(package: str) -> str:

@@ -108,7 +108,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         return cuts(len(batch), batch.at_a_time(size), self.peers)
 
     def standardize(self, x: Tensor) -> Tensor:
-        """Return `x` with mean 0 and deviation 1 over this minibatch of all learners."""
+        """Return `x` [...], of any shape, with mean 0 and deviation 1 over this minibatch of all learners."""
         return standardized(x, self.peers)
 
     def mean(self, x: Tensor, steps: int) -> Tensor:
@@ -126,7 +126,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         return weighted_channels(advantage, self.policy.channel_coefficients, self.policy.value_scale)
 
     def lessons(self, batch: Batch) -> dict[str, Tensor]:
-        """Return what the teacher, the magnet and the policy of this moment do at each step, as columns of `batch`.
+        """Return what teacher, magnet and the policy of this moment do at each step, as columns: name -> [B, ...].
 
         To be called once an update, at its beginning. Those whose coefficient is 0 are left out. Raises
         ConfigurationError where the settings name a teacher that was not loaded.
@@ -167,7 +167,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
     def with_teacher(
         self, loss: Tensor, terms: dict[str, Tensor], output: Any, columns: Mapping[str, Tensor]
     ) -> Tensor:
-        """Return `loss` plus a term for each of `lessons` in `columns`; the divergences are added to `terms`.
+        """Return `loss`, a scalar, plus a term for each of `lessons` in `columns`; `terms` gets the divergences.
 
         KL(teacher || student), KL(policy || magnet) and KL(policy || policy at the update's beginning), each times its
         coefficient. `output`: the learning policy's `Evaluation.output` at the steps of `columns`.
@@ -192,7 +192,9 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         minibatch: int = 1,
         steps: int = 1,
     ) -> Tensor:
-        """Make one optimizer step down the gradient, clipped to `max_grad_norm`; return its norm before clipping.
+        """Make one optimizer step down the gradient of `loss`, a scalar; return the gradient's norm before clipping.
+
+        It is clipped to `max_grad_norm`.
 
         Raises NotFinite, having changed nothing, where the loss or the norm is NaN or infinite. On a GPU it is raised
         when the update ends (`learned_from`); neither that minibatch nor later ones have changed anything then. For

@@ -30,8 +30,8 @@ class TransformerConfig:
     """Settings of the core `transformer`."""
 
     size: int = 64  # of a step's representation
-    heads: int = 4
-    layers: int = 2
+    heads: int = 4  # of attention, in each layer
+    layers: int = 2  # one upon the other
     memory: int = 32  # steps that a layer sees beside the present one
 
     def __post_init__(self) -> None:

@@ -51,7 +51,7 @@ class Distribution(nn.Module):
         raise ConfigurationError("only actions of one Box take noise; explore others by epsilon")
 
     def explored_by(self, output: Any, noise: Tensor, epsilon: float) -> Any:
-        """Draw by `noise` as in `drawn_by`: with probability `epsilon` uniformly, else the likeliest action."""
+        """Draw actions [...] by `noise` as in `drawn_by`: with probability `epsilon` uniformly, else the likeliest."""
         raise ConfigurationError("only Discrete actions are drawn by noise that is given")
 
     def bounded(self, action: Tensor) -> Tensor:
@@ -66,11 +66,11 @@ class Distribution(nn.Module):
         raise NotImplementedError
 
     def log_prob(self, output: Any, action: Any) -> Tensor:
-        """Return the log-probability of `action`."""
+        """Return the log-probability [...] of `action` under `output` [..., size]."""
         raise NotImplementedError
 
     def log_prob_entropy(self, output: Any, action: Any, exact: bool = True) -> tuple[Tensor, Tensor]:
-        """Return (log-probability of `action`, entropy).
+        """Return (log-probability of `action`, entropy), each [...], under `output` [..., size].
 
         Where `exact` is False the entropy is only reported: one that is expensive to compute may be -log_prob instead.
         """

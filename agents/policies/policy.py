@@ -172,7 +172,8 @@ class Policy(ActingPolicy):
         return Evaluation(log_prob, entropy, value, output)
 
     def take_in(self, observation: Leaves, target: Tensor | None = None) -> None:
-        """Add an update's observations, in tensors, and targets of the value to the moments of normalisation."""
+        """Add an update's observations, leaves [B, ...], and targets of the value [B] or [B, C] to the moments of
+        normalisation."""
         if isinstance(self.network, Normalized):
             self.network.take_in(observation, target)
 

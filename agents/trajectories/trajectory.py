@@ -94,7 +94,7 @@ class Trajectory:
         return cls(**data)
 
     def slots(self, which: slice | np.ndarray) -> Trajectory:
-        """Return some of its slots, with all of its `episodes`, which belong to no slot in particular."""
+        """Return some of its slots (a slice, or int [K]), with all of its `episodes`, which belong to no slot."""
 
         def part(name: str, value: Any) -> Any:
             if name == "episodes" or value is None:

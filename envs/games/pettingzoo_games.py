@@ -90,7 +90,8 @@ class AECVectorEnv(TwoPlayerVectorEnv):
     """N AEC environments of two or more agents, player i being number i of `possible_agents`, stepped in turn.
 
     An environment may say its `teams`, lists of agents, and by `zero_sum` whether rewards cancel: True for two agents,
-    unless it says otherwise, False for more.
+    unless it says otherwise, False for more. For people it may have `text(agent)`, what that agent sees, and
+    `action_text(agent, action)`, a name.
 
     Observations are Box (as float32), Discrete (one-hot) or a Dict with "observation" and "action_mask"; a mask may
     also be in the agent's info. Every reset has a seed of its own, and all of a game's chance follows from it.
@@ -136,6 +137,24 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         self.chance = Chance(self.num_envs, seed)
         self._draws = getattr(self._envs[0], "render_mode", None) == "rgb_array"
         self._last_pictures: dict[int, np.ndarray] = {}
+        self._has_text, self._has_action_text = hasattr(said, "text"), hasattr(said, "action_text")
+        self._last_texts: dict[int, str] = {}
+
+    def text(self, index: int) -> str:
+        """Return the environment's own text for the agent to move, where it has such."""
+        env = self._envs[index]
+        return str(env.unwrapped.text(env.agent_selection)) if self._has_text else super().text(index)
+
+    def action_text(self, index: int, action: int) -> str:
+        """Return the environment's own name of the action, where it has such."""
+        if not self._has_action_text:
+            return super().action_text(index, action)
+        env = self._envs[index]
+        return str(env.unwrapped.action_text(env.agent_selection, action + self._first_action))
+
+    def last_text(self, index: int) -> str:
+        """Return the environment's own text of the last game's end in this slot, where it has such."""
+        return self._last_texts.get(index, "")
 
     def picture(self, index: int) -> np.ndarray:
         """Return the environment's own picture; it is made with render_mode="rgb_array"."""
@@ -165,12 +184,15 @@ class AECVectorEnv(TwoPlayerVectorEnv):
             over, cut = any(env.terminations.values()), any(env.truncations.values())
             if not (over or cut) and env.agents:
                 continue
+            ended = self.text(i) if self._has_text else ""
             # An agent that is out is stepped with None, until it is one's turn who still plays or nobody does.
             while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
                 env.step(None)
                 self._collect(env, reward[i])
             if not env.agents:
                 done[i], truncated[i] = True, cut and not over
+                if self._has_text:
+                    self._last_texts[i] = ended
                 if self._draws:
                     self._last_pictures[i] = self.picture(i)
                 self._start(i)

@@ -105,8 +105,8 @@ class TurnVectorEnv(ABC):
     def reset(self, seeds: Sequence[int] | np.ndarray | None = None) -> Turn:
         """Begin N new games; those under way are dropped. `reward`, `done` and `truncated` are zero.
 
-        `seeds`: of each, one that `chance.seeds` had: with the same actions it is the same game again. Raises
-        ConfigurationError where games have no seeds of their own.
+        `seeds`: uint64 [N], of each game one that `chance.seeds` had: with the same actions it is the same game again.
+        Raises ConfigurationError where games have no seeds of their own.
         """
         self.__returns[:] = 0
         self.__began[:] = self.__steps
@@ -187,7 +187,7 @@ class TurnVectorEnv(ABC):
         raise ConfigurationError(f"environment {self.name!r} draws no pictures; its games are shown as text")
 
     def last_picture(self, index: int) -> np.ndarray | None:
-        """Return a picture of the last game's end in slot `index`; None where that is not kept."""
+        """Return uint8 [height, width, 3] of the last game's end in slot `index`; None where that is not kept."""
         return None
 
     def close(self) -> None:  # noqa: B027 (most sources hold nothing to close)

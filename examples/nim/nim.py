@@ -35,3 +35,6 @@ class Nim(AECEnv):
             self.rewards = {me: 1.0, self.agent_selection: -1.0}
             self.terminations = dict.fromkeys(self.agents, True)
         return None
+
+    def text(self, agent):  # for people who play it: optional, as action_text(agent, action) is
+        return f"{self.left} stones are left; 0 takes one of them, 1 two, 2 three"

@@ -130,6 +130,37 @@ def test_a_users_parallel_game_has_masks_from_infos_and_actions_from_its_start()
     assert turn.reward.tolist() == [[-1, 1], [1, -1]] and turn.done.all() and not turn.truncated.any()
 
 
+class NamedDuel(Duel):
+    """One that says what people see."""
+
+    def text(self, agent):
+        return f"{agent} sees {float(self.draw[self.possible_agents.index(agent), 0]):.2f}"
+
+    def action_text(self, agent, action):
+        return f"{agent} plays {action}"
+
+
+def test_a_users_game_says_what_people_see():
+    games = envs.make_two_player("examples/nim/nim.py:Nim", 1, 0)
+    games.reset()
+    assert games.text(0).startswith("15 stones are left") and games.last_text(0) == ""
+    for action in (2, 2, 2, 2):
+        games.step(np.array([action]))
+    assert games.text(0).startswith("3 stones are left")
+    assert games.step(np.array([2])).done[0]
+    assert games.last_text(0).startswith("0 stones are left") and games.text(0).startswith("15 stones are left")
+
+
+def test_a_users_parallel_game_names_its_actions_as_it_numbers_them():
+    games = envs.make_two_player(f"{__file__}:NamedDuel", 1, 0)
+    turn = games.reset()
+    assert games.text(0) == f"duellist_0 sees {turn.observation[0, 0]:.2f}"
+    assert games.action_text(0, 2) == "duellist_0 plays 7"
+    plain = envs.make_two_player(f"{__file__}:Duel", 1, 0)
+    plain.reset()
+    assert plain.action_text(0, 2) == "2" and plain.text(0).startswith("[")
+
+
 def test_every_game_is_dealt_anew_and_the_seed_repeats_them_all():
     def deals(seed):
         games = envs.make_two_player(f"{__file__}:Duel", 2, seed)

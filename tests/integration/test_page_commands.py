@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from pathlib import Path
 import pytest
 from support import page_commands as pages
 from support.launched import PATIENCE, Launched
+from support.page_files import OWN_FILES
 from support.python_forks import ForkedPython, forks
 
 from workers.config.league_choices import with_choices
@@ -46,39 +48,6 @@ MADE = {
     "connect_four": (*LEAGUE, "experiment=connect_four", "seconds=10", "league.replay_every=1"),
     "nim": (*LEAGUE, "league=mine", "league.env=examples/nim/vectorised.py:Nim", "project=nim", "seconds=5"),
 }
-OWN_FILES = {
-    "path/to/file.py": """
-import gymnasium, numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
-
-class Game(gymnasium.Env):
-    observation_space = Dict({"seen": Box(-1, 1, (3,)), "state": Box(-1, 1, (5,))})
-    action_space = Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return {"seen": np.zeros(3, np.float32), "state": np.zeros(5, np.float32)}, {}
-
-    def step(self, action):
-        self.steps += 1
-        return {"seen": np.zeros(3, np.float32), "state": np.zeros(5, np.float32)}, 1.0, self.steps == 9, False, {}
-
-class Pictures(Game):
-    observation_space = Box(0, 255, (84, 84, 3), np.uint8)
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros((84, 84, 3), np.uint8), super().reset(seed=seed)[1]
-
-    def step(self, action):
-        return np.zeros((84, 84, 3), np.uint8), *super().step(action)[1:]
-
-def make():
-    return Pictures()
-""",
-    "path/to/game.py": "import gymnasium\n\n\ndef Game():\n    return gymnasium.make('CartPole-v1')\n",
-    "my_script.py": "from tasks import context\n\nprint('of the run', context.current()[1].run)\n",
-}
 
 
 def test_every_code_block_says_what_it_is():
@@ -101,7 +70,7 @@ def test_every_target_of_make_is_one():
 class Place:
     """A folder with trained runs, and a Redis with leagues that nobody plays."""
 
-    folder: Path
+    folder: Path  # of the runs, which no command changes: each page has a copy
     servers: Servers
     league: str  # a league's run, for commands that take it from the environment
     other: str  # the same league once more, for those that name a run
@@ -109,6 +78,18 @@ class Place:
     frozen: str  # one of its players, PLAYER@VERSION
     version: int  # of a checkpoint of its main agent
     at: str  # a time at which it existed, ISO 8601
+
+    def of_page(self, page: Path) -> Path:
+        """Return the folder of a page, which holds the runs and what the page's own commands leave there."""
+        place = self.folder / "pages" / page.stem
+        if not place.exists():
+            place.mkdir(parents=True)
+            for each in self.folder.iterdir():
+                if each.name in ("runs", "path"):
+                    shutil.copytree(each, place / each.name, ignore=shutil.ignore_patterns("live"))
+            (place / "examples").symlink_to(ROOT / "examples")
+            (place / "my_script.py").symlink_to(self.folder / "my_script.py")
+        return place
 
     def environment(self, run: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
@@ -127,13 +108,15 @@ class Place:
         return command
 
     def run(self, command: str, run: str, how: pages.Run) -> tuple[int, str]:
-        """Return exit status and output of a page's command."""
+        """Return exit status and output of a page's command, run in the page's own folder."""
+        page = pages.first_pages().get(command)
+        folder = self.folder if page is None or how.where == "live" else self.of_page(page)
         line = f"{self.filled_in(command, run)} {how.more}"
         output = self.folder / "output"
         process: subprocess.Popen[bytes] | ForkedPython
         if re.match(r"python -m [\w.]+ ", line) and "$(" not in line:
             module, *words = shlex.split(line)[2:]
-            with contextlib.chdir(self.folder):
+            with contextlib.chdir(folder):
                 if not how.until:
                     done = forks().run(module, words, self.environment(run), how.typed)
                     return done.returncode, done.stdout + done.stderr
@@ -143,7 +126,7 @@ class Place:
             with output.open("w") as file:
                 process = subprocess.Popen(
                     ["bash", "-c", line if "&&" in line else f"exec {line}"],
-                    cwd=self.folder, env=self.environment(run), stdin=subprocess.DEVNULL, stdout=file,
+                    cwd=folder, env=self.environment(run), stdin=subprocess.DEVNULL, stdout=file,
                     stderr=subprocess.STDOUT, start_new_session=True,
                 )  # fmt: skip
         deadline = time.monotonic() + PATIENCE
@@ -222,6 +205,28 @@ def test_a_command_of_the_pages_does_what_they_say(command: str, place: Place):
     run = place.gone if how.where == "gone" else place.other if "NAME" in command else place.league
     status, output = place.run(command, run, how)
     assert status == how.status and how.says in output and "Traceback" not in output, output
+    said = iter([pages.comparable(line) for line in output.splitlines()])
+    for line in pages.shown(command):
+        assert line in said, f"the page shows {line!r}, which is not (in its place) in:\n{output}"
+
+
+def test_the_output_on_the_pages_is_found():
+    assert len([one for one in RUN if pages.shown(one)]) >= 2
+    assert pages.shown("python -m workers.train broker=foo env.id=CartPol-v1 actors=0")[-1].startswith("N settings")
+
+
+@pytest.mark.parametrize("name", ["networks.md", "trained.md"])
+def test_python_of_a_page_runs(name: str, place: Place):
+    """Blocks that stand alone: the page's first ones, up to one that is a file or a class of the reader's."""
+    page = ROOT / "docs" / name
+    blocks = [text for language, text in pages.BLOCK.findall(page.read_text()) if language == "python"]
+    alone = "\n".join(itertools.takewhile(lambda text: "class " not in text, blocks))
+    assert "import" in alone
+    environment = {**place.environment(place.league), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", alone], cwd=place.of_page(page), env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from workers.command import CHOOSES, LEAGUE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
@@ -25,21 +28,39 @@ def languages(page: Path) -> list[str]:
 
 def commands() -> Iterator[str]:
     """Yield each command of the pages once, without its comment: the lines of bash blocks, `$ ` lines of others."""
-    seen = set()
+    return iter(first_pages())
+
+
+@cache
+def first_pages() -> Mapping[str, Path]:
+    """Return command -> the first page that has it."""
+    found: dict[str, Path] = {}
     for page in PAGES:
         for language, text in BLOCK.findall(page.read_text()):
             lines = {"bash": r"^(?!#)(.+)$", "console": r"^\$ (.+)$"}.get(language, r"(?!)")
             for line in re.findall(lines, text, re.MULTILINE):
-                command = re.sub(r"\s+#\s.*$", "", line).strip()
-                if command not in seen:
-                    seen.add(command)
-                    yield command
+                found.setdefault(re.sub(r"\s+#\s.*$", "", line).strip(), page)
+    return found
+
+
+def shown(command: str) -> list[str]:
+    """Return the lines of output that a page shows below a command; numbers and other machines' words aside."""
+    blocks = [text for page in PAGES for language, text in BLOCK.findall(page.read_text()) if language == "console"]
+    found = [text.partition(f"$ {command}\n")[2].partition("\n$ ")[0] for text in blocks]
+    return [comparable(line) for text in found for line in text.splitlines() if line.strip() != "..."]
+
+
+def comparable(line: str) -> str:
+    """Return a line with its numbers left out."""
+    return " ".join(re.sub(r"\d[\d,.]*", "N", line).split())
 
 
 def training(command: str) -> list[str] | None:
     """Return the settings of a command that trains, by `make` or by itself; None for any other."""
     if made := re.fullmatch(r'make (train|league)(?: ARGS="([^"]*)")?', command):
-        return [*(["experiment=kuhn"] if made[1] == "league" else []), *shlex.split(made[2] or "")]
+        given = shlex.split(made[2] or "")
+        chosen = made[1] == "train" or any(word.startswith(CHOOSES) for word in given)
+        return given if chosen else [LEAGUE, *given]
     if match := re.fullmatch(r"python -m workers\.train( [^&|;]*)?", command):
         return shlex.split(match[1] or "")
     return None
@@ -88,11 +109,13 @@ ASKS = (
 )
 DEAD = NotRun("there has to be a dead letter; the tests of dead letters list, show, replay and drop some")
 RESPONSE = NotRun("it learns for minutes; tests/workers/evaluation/test_best_response.py lets a small one learn")
+CLIENTS = NotRun("tests/integration/test_gamecore_clients.py compiles it and trains by it, at a port of its own")
 NAMED = NotRun("an address of a reader's own")
 
 ENTER = "0\n" * 20  # moves of a player who always takes the first
 TABLE: dict[str, Run | NotRun] = {
     # README.md
+    "sudo apt-get install git build-essential python3-venv": INSTALLS,
     'eval "$(python -m workers.servers env)"': Run("live", more='&& test -n "$WARREN_RUN"'),
     "python -m league.show --watch": Run("league", until="Elo"),
     "python -m league.manage add hunter pfsp weighting=linear": Run("league", says="added hunter (pfsp)"),
@@ -159,6 +182,9 @@ TABLE: dict[str, Run | NotRun] = {
     "$(find src -name '*.java')": BUILDS,
     "export WARREN_FIGHTINGICE=$PWD": BUILDS,
     "python -m envs.check ALE/Pong-v5 preprocessing=atari --steps 1000": Run(more="--steps 100", says="no problems"),
+    # docs/gamecores.md
+    "node examples/gamecore/game.js": CLIENTS,
+    "g++ -std=c++17 -O2 -pthread examples/gamecore/game.cpp -o cartpole && ./cartpole": CLIENTS,
     # docs/installing.md
     "pip install .": INSTALLS,
     "cd ~/my_games && warren train": NotRun("it trains for minutes, as python -m workers.train does"),
@@ -273,6 +299,7 @@ TABLE: dict[str, Run | NotRun] = {
     '"middleware=[tasks.tracing:Tracing]"': NotRun("it needs a collector; tests/tasks/test_tracing.py keeps the spans"),
     # docs/your_game.md
     "python -m workers.play runs/nim/TRIAL": Run(typed=ENTER, says="game 1 is over"),
+    "python -m workers.dashboard runs/nim/TRIAL": Run(more="--port 0", until="token="),
 }  # fmt: skip
 
 

@@ -41,13 +41,13 @@ class PlayerConfig:
 class LeagueConfig:
     """A league: its players, how games are played, how results count, how the mixture is found."""
 
-    env: str = fixed()
-    players: Mapping[str, PlayerConfig] = fixed()
-    env_kwargs: Mapping[str, Any] = fixed(default_factory=dict)
-    network: Mapping[str, Any] = fixed(default_factory=dict)
+    env: str = fixed()  # the game: an id, or file.py:CLASS of your own (docs/your_game.md)
+    players: Mapping[str, PlayerConfig] = fixed()  # name -> kind, config, rules and more (docs/league.md)
+    env_kwargs: Mapping[str, Any] = fixed(default_factory=dict)  # of the game's constructor
+    network: Mapping[str, Any] = fixed(default_factory=dict)  # of all players: `name` and settings (docs/networks.md)
     algorithm: Mapping[str, Any] = field(default_factory=dict)  # `name`, and the settings that all players share
     settings: Mapping[str, Any] = fixed(default_factory=dict)  # league.rules.settings
-    seed: int = 1
+    seed: int = 1  # of all chance: games, weights, actions
 
     # Playing
     games: int = 256  # game slots of each player
@@ -68,7 +68,7 @@ class LeagueConfig:
     evaluation_games: int = 1024  # slots of one batch
     evaluation_rounds: int = 2  # games a slot plays in a batch
     cell_least: int = 2048  # games of a cell until it may count as known
-    cell_most: int = 200_000
+    cell_most: int = 200_000  # games of a cell, however wide its interval still is
     cell_error: float = 0.05  # half of the interval of a mean return at which a cell is known well enough
     cell_confidence: float = 0.95  # of each cell's interval, at all times together (empirical_game.confidence)
     max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
@@ -83,7 +83,7 @@ class LeagueConfig:
     snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
     history: int | None = 2_000_000  # events of the past that the run folder keeps, compressed; null: all
     references: tuple[str, ...] = ("uniform",)  # opponents to measure the main agent by: that, or frozen players' names
-    reference_games: int = 1024
+    reference_games: int = 1024  # against each of `references`, at each score
     evaluation_every: float = 15.0  # s between computations of exploitability, where the game is small enough for it
 
     # Records of matches, to be played again (workers/replays)

@@ -19,13 +19,16 @@ from urllib.parse import quote
 
 from warren.environment import secret
 from warren.errors import ConfigurationError
+from warren.user_code import pip, requirement
 from workers.config.command_line import guarded
 from workers.dashboard.access import LOOPBACK, TOKEN
 from workers.dashboard.catalogue import Catalogue
 from workers.servers import record
 
 PORT = 8050
-NEEDED = "python -m workers.dashboard needs starlette and uvicorn; install them with: pip install 'warren[dashboard]'"
+NEEDED = (
+    "python -m workers.dashboard needs starlette and uvicorn, and one is not installed; install them: {} install {}"
+)
 
 
 def catalogue_of(given: str) -> Catalogue:
@@ -60,7 +63,7 @@ def run(given: argparse.Namespace) -> int:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in ("starlette", "uvicorn", "anyio"):
             raise
-        raise ConfigurationError(NEEDED) from None
+        raise ConfigurationError(NEEDED.format(pip(), requirement("dashboard"))) from None
     dashboard = Dashboard(catalogue_of(given.place))
     token = secret(TOKEN) or secrets.token_urlsafe(24)
     place = listening(given.host, given.port)

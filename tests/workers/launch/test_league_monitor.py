@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,10 @@ def test_half_drawn_pictures_are_not_named(tmp_path: Path, capsys: pytest.Captur
     assert report_end(tmp_path, {"state": "finished", "steps": 1, "seconds": 2.0}, 0) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("picture")] == [f"picture {tmp_path}/pictures/ratings.png"]
+
+
+def test_an_ended_league_says_how_to_play_against_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    score = {"time": 1.0, "frozen": 3, "games": 12, "mixture": None, "references": {"uniform": 0.5}}
+    (tmp_path / "evaluation.jsonl").write_text(json.dumps(score) + "\n")
+    report_end(tmp_path, {"state": "finished", "steps": 1, "seconds": 2.0}, 0)
+    assert f"python -m workers.play {tmp_path}" in capsys.readouterr().out

@@ -234,7 +234,7 @@ export async function leaguePage(main, run) {
   await load();
   for (const chart of all) chart.from(state.began);
   replace(main, h("h1", {}, run), bar, trouble, figures, player, cell,
-    panel("Standings", standings, () => state.players, "? provisional: few opponents or games. Intervals of Elo take the others' ratings as they are."),
+    panel("Standings", standings, () => state.players, "Choose a player to see its figures and to play against it. ?: few opponents or games. Intervals of Elo take the others' ratings as they are."),
     h("div", { class: "columns" }, h("section", { class: "panel tall" }, map), [ratings, charts.exploitability, charts.shares, charts.references].map((one) => h("section", { class: "panel" }, one))),
     h("section", { class: "panel" }, tree),
     h("div", { class: "columns" }, panel("Who plays whom", matches, () => state.matches), panel("Learning periods", periods, () => state.periods)),

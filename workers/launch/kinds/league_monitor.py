@@ -185,6 +185,9 @@ def report_end(folder: Path, outcome: Mapping[str, Any], status: int) -> int:
     if found:
         print(f"{found[-1]['frozen']} frozen players, {found[-1]['games']:,} games between them")
         print(strength(found[-1]))
+        print(
+            f"play against it: python -m workers.play {folder}, or in a browser: python -m workers.dashboard {folder}"
+        )
     if outcome.get("state") in ("solved", "finished"):
         print(f"{outcome['state']}: {outcome['steps']:,} steps of all players in {outcome['seconds']:.0f} s")
         return 0
