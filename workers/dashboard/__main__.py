@@ -4,7 +4,7 @@ python -m workers.dashboard                    # all runs below runs/
 python -m workers.dashboard runs/kuhn/TRIAL    # one; also the name of a run that goes on
 
 It prints the address to open, which has a token in it; WARREN_DASHBOARD_TOKEN sets one of your own. It listens on
-127.0.0.1 alone unless --host says otherwise. Runs are only read, never changed.
+127.0.0.1 alone unless --host says otherwise. Runs are only read, but for a person's rated games.
 """
 
 from __future__ import annotations

@@ -101,6 +101,20 @@ def test_a_page_follows_a_league_through_deaths_of_redis_and_of_its_worker(
     page.wait_for_selector("section:has-text('Failures') td:has-text('league-0')")
 
 
+def test_a_persons_game_counts_for_a_rating_while_the_league_trains(page: Any, league: LeagueOfRun) -> None:
+    league.until(lambda: (league.folder / "league/models/main@0.safetensors").exists())
+    page.goto("/play?run=project/t&player=main@0")
+    page.check("#rated")
+    page.fill("#person", "ann")
+    page.click("text=begin a game")
+    page.wait_for_selector('[role=status]:has-text("counts for ann\'s rating")')
+    page.check("#views")
+    page.wait_for_selector("text=a rated game shows the player's view at its end")
+    page.locator(".move").first.click()
+    page.wait_for_selector("[role=status]:has-text('by 1 rated games')")
+    assert "ann: Elo " in page.inner_text("[role=status]")
+
+
 def test_a_page_that_was_left_open_shows_the_end_of_its_run(page: Any, league: LeagueOfRun) -> None:
     more_matches(page, 0)
     league.process.send_signal(signal.SIGINT)
