@@ -236,6 +236,7 @@ The launcher starts it by itself; by hand it needs WARREN_BROKER_URL and WARREN_
     keeps=Keeps.each,
     restart=Restart.optional,
     grace=30.0,  # its last act is a score, and pictures; on a quiet machine they take 3 s
+    in_a_container=120.0,  # on a busy one over 30 s
     stop_order=1,  # after the processes that play and learn
 )
 FLOWER = Role(
