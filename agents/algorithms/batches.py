@@ -152,7 +152,7 @@ class Batch:
         return self.unroll_of(policy, said.value, memory), said
 
     def unroll_of(self, policy: Policy, value: Tensor, memory: Memory) -> Unroll:
-        """Return the unroll with the policy's `value` of each step, and its `memory` after the last."""
+        """Return the unroll with the policy's `value` of each step, [T, N] or [T, N, C], and its last `memory`."""
         trajectories = self._trajectories
         ended = np.concatenate([(t.terminated | t.truncated)[-1] for t in trajectories])
         last = map_tree(lambda *parts: np.concatenate(parts), *(t.last["observation"] for t in trajectories))

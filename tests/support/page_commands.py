@@ -38,7 +38,7 @@ def first_pages() -> Mapping[str, Path]:
     for page in PAGES:
         for language, text in BLOCK.findall(page.read_text()):
             lines = {"bash": r"^(?!#)(.+)$", "console": r"^\$ (.+)$"}.get(language, r"(?!)")
-            for line in re.findall(lines, text, re.MULTILINE):
+            for line in re.findall(lines, re.sub(r"\\\n\s*", "", text), re.MULTILINE):  # one command on two lines
                 found.setdefault(re.sub(r"\s+#\s.*$", "", line).strip(), page)
     return found
 

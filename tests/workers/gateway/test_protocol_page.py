@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -31,28 +33,32 @@ def words(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def message(node: ast.expr) -> list[str]:
-    """The texts that an expression may give, "..." standing for values."""
+def message(node: ast.expr, module: ModuleType) -> list[str]:
+    """The texts that an expression in a module may give, "..." standing for values."""
     if isinstance(node, ast.Constant):
         return [str(node.value)]
     if isinstance(node, ast.IfExp):
-        return [*message(node.body), *message(node.orelse)]
+        return [*message(node.body, module), *message(node.orelse, module)]
     if isinstance(node, ast.Name) and node.id.isupper():
-        return [str(getattr(sessions, node.id))]
+        return [str(getattr(module, node.id))]
     if isinstance(node, ast.JoinedStr):
         return ["".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)]
-    return []  # the HTTP parser's own
+    if ast.unparse(node) == "self._wait":
+        return [sessions.WAIT_FOR_WEIGHTS]
+    assert ast.unparse(node) == "msg"  # the HTTP parser's own
+    return []
 
 
 def refusals() -> set[tuple[int, str]]:
     """(status, message) of every refusal in the code of gateways."""
     found = set()
-    for path in GATEWAY.glob("*.py"):
+    for path in GATEWAY.rglob("*.py"):
+        name = ".".join(path.relative_to(GATEWAY.parents[1]).with_suffix("").parts)
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Refusal":
                 status, said = node.args[:2]
                 assert isinstance(status, ast.Constant) and isinstance(status.value, int)
-                found |= {(status.value, text) for text in message(said)}
+                found |= {(status.value, text) for text in message(said, importlib.import_module(name))}
     return found
 
 
