@@ -73,10 +73,14 @@ class AtOnce:
     def gradient(
         self, steps: Steps, columns: Mapping[str, Tensor], loss: Loss
     ) -> tuple[Tensor, dict[str, Tensor]] | None:
-        """Write the gradient of a loss of these steps; return (loss, terms), or None where torch is to compute them.
+        """Do as `computed`, but return None where the loss is not finite: it is torch's then, whose error says more."""
+        found = self.computed(steps, columns, loss)
+        return found if isfinite(found[0].item()) else None
 
-        `columns` [B]: of COLUMNS, and anchors' [B, A] by PREFIXES. A loss that is not finite is torch's, whose error
-        says more.
+    def computed(self, steps: Steps, columns: Mapping[str, Tensor], loss: Loss) -> tuple[Tensor, dict[str, Tensor]]:
+        """Write the gradient of a loss of these steps; return (loss, terms).
+
+        `columns` [B]: of COLUMNS, and anchors' [B, A] by PREFIXES.
         """
         steps.columns = {name: column for name, column in columns.items() if name in COLUMNS}
         steps.anchors = {name: columns[PREFIXES[name]] for name in loss.anchored}
@@ -88,8 +92,6 @@ class AtOnce:
         whole = exact["policy_loss"] + loss.value_coefficient * exact["value_loss"]
         whole += loss.upgo_coefficient * exact["upgo_loss"] - loss.entropy_coefficient * exact["entropy"]
         whole += sum(coefficient * exact[f"{name}_kl"] for name, coefficient in loss.anchored.items())
-        if not isfinite(whole):
-            return None
         rounded = zip(TERMS, means.float().unbind(), strict=True)
         return torch.tensor(whole), {name: term for name, term in rounded if name not in absent}
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from agents.operators.unrolls import Unroll
-from agents.policies.policy import Evaluation
 from warren.errors import NotFinite
 
 REMEDY = (
@@ -42,16 +41,15 @@ def not_finite(
     return NotFinite(f"{where}: {said}{because}; {REMEDY}")
 
 
-def inputs_of(unroll: Unroll, said: Evaluation) -> dict[str, Tensor]:
+def inputs_of(unroll: Unroll, log_prob: Tensor, entropy: Tensor | None = None) -> dict[str, Tensor]:
     """Return by name what the loss of an unroll is computed from, except for the actors' log-probabilities."""
     return {
         "reward": unroll.reward,
         "final_value": unroll.final_value,
         "bootstrap_value": unroll.bootstrap_value,
         "new value": unroll.value,
-        "new log_prob": said.log_prob,
-        "new entropy": said.entropy,
-    }
+        "new log_prob": log_prob,
+    } | ({} if entropy is None else {"new entropy": entropy})
 
 
 def _described(tensors: Mapping[str, Tensor]) -> Iterator[str]:

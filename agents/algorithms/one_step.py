@@ -10,6 +10,7 @@ from torch import Tensor
 
 from agents.algorithms.batches import Batch
 from agents.algorithms.gradient import GradientAlgorithm
+from agents.algorithms.numbers import inputs_of
 from agents.native.learning import Loss
 from agents.operators.unrolls import Unroll
 
@@ -39,20 +40,18 @@ def by_library(
     steps = None if at_once is None else at_once.steps(batch)
     if at_once is None or steps is None:
         return None
-    unroll, log_prob = at_once.unroll(algorithm.policy, batch, steps)
-    found = constants(unroll, log_prob)
     flat, _ = batch.by_step({})
     lessons = algorithm.lessons(flat)
-    anchored = algorithm.anchored(lessons)
-    if anchored is None:
+    if (anchored := algorithm.anchored(lessons)) is None:
         return None
+    unroll, log_prob = at_once.unroll(algorithm.policy, batch, steps)
+    found = constants(unroll, log_prob)
     if (kept := batch.kept) is not None:
         mask, where = steps.mask, kept.flatten()
         mask = None if mask is None else mask[where]
         steps = replace(steps, x=steps.x[where], mask=mask, action=flat.action, kept=None)
     columns = {name: column.flatten() for name, column in found.items()} | lessons
-    computed = at_once.gradient(steps, columns, loss._replace(anchored=anchored))
-    if computed is None:
-        return None
-    whole, terms = computed
-    return Computed(unroll, log_prob, whole, terms | ({"rho": found["rho"].mean()} if "rho" in found else {}), {})
+    # Not finite either is the end of it: peers take part in `constants`, and would wait if torch asked for them again.
+    whole, terms = at_once.computed(steps, columns, loss._replace(anchored=anchored))
+    terms |= {"rho": found["rho"].mean()} if "rho" in found else {}
+    return Computed(unroll, log_prob, whole, terms, inputs_of(unroll, log_prob))

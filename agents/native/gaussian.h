@@ -14,8 +14,8 @@ static float log_slope(float u) {
 }
 
 // Actions [rows][actions] as drawn, before they are squashed, by `noise` of that shape, normally distributed (null: 0,
-// the likeliest ones); their log-probabilities [rows], and the value as in `act`. `log_std` [actions]; OF_STATE: what is
-// added to the network's.
+// the likeliest ones); their log-probabilities [rows], and the value as in `act`. `log_std` [actions]; OF_STATE: what
+// is added to the network's.
 void act_gaussian(const Net *net, const Net *other, const float *x, int64_t rows, const Memory *memories, int64_t kind,
                   const float *log_std, const float *noise, float *action, float *log_prob, float *value,
                   float *work) {

@@ -37,8 +37,8 @@ static void differentiate_kinds(float *z, int64_t n, float *v, const Kinds *of, 
   for (int64_t k = 0; k < PLACES; k++) v[k] = dv[k];
 }
 
-// The gradient of a loss over some rows of a minibatch, and the sums of its terms over them. `kept`: the hidden layers of
-// each network, by `evaluate` of the same rows; null: they are computed.
+// The gradient of a loss over some rows of a minibatch, and the sums of its terms over them. `kept`: the hidden layers
+// of each network, by `evaluate` of the same rows; null: they are computed.
 void learn(const Net *policy, const Net *value, const Steps *steps, int64_t rows, const Loss *loss, float *const *kept,
            double *terms, float *of_policy, float *of_value, float *work) {
   int64_t n = policy->outputs[0];
@@ -62,8 +62,8 @@ void learn(const Net *policy, const Net *value, const Steps *steps, int64_t rows
   }
 }
 
-// Log-probabilities [rows] of the steps' actions and values [rows]. Returns 1 where it has kept the hidden layers of all
-// rows in `kept`, unless that is null; of equal rows it keeps none, since computing a few kinds again costs little.
+// Log-probabilities [rows] of the steps' actions and values [rows]. Returns 1 where it has kept the hidden layers of
+// all rows in `kept`, unless that is null; of equal rows it keeps none, since computing a few kinds again costs little.
 int64_t evaluate(const Net *policy, const Net *value, const Steps *steps, int64_t rows, float *const *kept,
                  float *log_prob, float *values, float *work) {
   int64_t n = policy->outputs[0];

@@ -14,8 +14,8 @@ typedef struct {
   const float *weight[LAYERS], *bias[LAYERS]; // [units][units before]
   int64_t outputs[HEADS];                     // of each head, linear layers side by side after the last hidden one
   const float *head_weight[HEADS], *head_bias[HEADS];
-  int64_t core, state;                          // a recurrent cell between the hidden layers and the heads, of that size
-  const float *core_weight[2], *core_bias[2];   // of its gates: [gates * state][units before], [gates * state][state]
+  int64_t core, state;                        // a recurrent cell between hidden layers and heads, and its size
+  const float *core_weight[2], *core_bias[2]; // of its gates: [gates * state][units before], [gates * state][state]
 } Net;
 
 enum { NO_CORE, LSTM, GRU };

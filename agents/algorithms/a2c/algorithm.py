@@ -57,7 +57,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
             **self._settings(batch),
         )
         loss = self.with_teacher(loss, terms, *batch.valid((said.output, self.lessons(batch))))
-        return Computed(unroll, said.log_prob, loss, terms, inputs_of(unroll, said))
+        return Computed(unroll, said.log_prob, loss, terms, inputs_of(unroll, said.log_prob, said.entropy))
 
     def _constants(self, batch: Batch, unroll: Unroll, _: Tensor) -> dict[str, Tensor]:
         return dict(zip(("target", "advantage"), a2c_constants(unroll, **self._settings(batch)), strict=True))

@@ -66,7 +66,9 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             **self._settings(batch),
         )
         loss = self.with_teacher(loss, terms, *batch.valid((said.output, self.lessons(batch))))
-        return Computed(unroll, said.log_prob, loss, terms, inputs_of(unroll, said) | {"log_prob": behaviour})
+        return Computed(
+            unroll, said.log_prob, loss, terms, inputs_of(unroll, said.log_prob, said.entropy) | {"log_prob": behaviour}
+        )
 
     def _constants(self, batch: Batch, behaviour: Tensor, unroll: Unroll, log_prob: Tensor) -> dict[str, Tensor]:
         upgo = bool(self.config.upgo_coefficient)

@@ -210,7 +210,7 @@ def test_a_number_of_an_unroll_that_is_not_finite_is_named(name: str) -> None:
     algorithm, given = made(name, {}, {}), played()
     given[0].reward[3, 2] = np.inf
     before = algorithm.descent.parameters.values.detach().clone()
-    with pytest.raises(NotFinite, match=name):
+    with pytest.raises(NotFinite, match=f"{name}, .* reward is inf" if name != "appo" else name):
         algorithm.update(given)
     assert torch.equal(algorithm.descent.parameters.values.detach(), before)
 
