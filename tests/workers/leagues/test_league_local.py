@@ -406,7 +406,7 @@ def test_every_league_of_the_configuration_plays(path):
         assert kinds == ["psro", "psro"]
     elif path.stem in ("connect_four", "pong", "slimevolley"):
         assert kinds == ["pfsp"]
-    elif path.stem in ("engines", "kuhn_of_three"):
+    elif path.stem in ("engines", "kuhn_of_three", "nim_gamecore"):
         assert kinds == ["main_agent", "main_exploiter"]
     elif path.stem in ("teams", "roles"):
         assert set(kinds) == {"main_agent"}
@@ -414,6 +414,10 @@ def test_every_league_of_the_configuration_plays(path):
         assert kinds == ["league_exploiter", "league_exploiter", "main_agent", "main_exploiter"]
     for module in NEEDED.get(path.stem, ()):
         pytest.importorskip(module)
+    if path.stem == "nim_gamecore":  # tests/integration/test_gamecore_league.py plays it
+        with pytest.raises(ConfigurationError, match="drives itself: only gateways play it"):
+            LocalLeague(league_config)
+        return
     league = LocalLeague(league_config)
     metrics = league.learn(list(league.trainees.values())[-1])
     assert np.isfinite(list(metrics.values())).all()
