@@ -161,10 +161,7 @@ class LocalLeague:
     # Training.
 
     def round(self, most: int | None = None) -> None:
-        """Make updates of the players by their shares, one of the smallest; then evaluate for its share of the time.
-
-        `most`: updates at most, where a round would be a large part of a run; the next round goes on with the turns.
-        """
+        """Make updates by the players' shares, one of the smallest, at `most` so many; then evaluate for its share."""
         started, looked = time.perf_counter(), self._looking_time
         shares = self._shares()
         whole = round(sum(shares.values()) / min(shares.values()))
