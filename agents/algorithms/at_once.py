@@ -23,7 +23,7 @@ OF_RATIOS = {"approx_kl", "clip_fraction"}  # terms that only a loss of ratios h
 
 
 class AtOnce:
-    """What the library computes for an update; `of` makes one where it can."""
+    """The gradient of an update, computed by the library; `of` makes one where it can."""
 
     def __init__(self, network: Network, learner: Learner) -> None:
         self._network, self._learner = network, learner

@@ -21,7 +21,7 @@ class _Memory(ctypes.Structure):
 
 
 class Parts(NamedTuple):
-    """What acts: a perceptron and its layers."""
+    """A perceptron that acts, and its layers."""
 
     perceptron: Perceptron
     layers: Sequence[Layer]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import envs
@@ -11,6 +10,7 @@ from envs.one_agent import gamecore_actors
 from workers.config import roles
 from workers.config.schema import Config
 from workers.gateway.front import Front
+from workers.gateway.fronted import Fronted
 from workers.gateway.limits import Limits
 from workers.gateway.sampler import GatewaySampler
 from workers.gateway.server import opener
@@ -18,10 +18,8 @@ from workers.rollout import actor as worker
 from workers.rollout.served.answering import AnsweringRole
 from workers.runtime.session import Session
 
-logger = logging.getLogger(__name__)
 
-
-class GatewayRole(AnsweringRole):
+class GatewayRole(Fronted, AnsweringRole):
     """Serves games, and sends what they lived through to the learner as any actor does."""
 
     role = roles.GATEWAY
@@ -68,30 +66,10 @@ class GatewayRole(AnsweringRole):
             "dropped": self.sampler.dropped,
         }
 
-    def on_ready(self) -> None:
-        self.front.start()
-        super().on_ready()
-
-    def _failed(self, error: BaseException) -> None:
-        logger.error("the server failed", exc_info=error)
-        self.failure = error
-        self.stop()
-
-    def on_stopping(self) -> None:
-        """Begin to stop: `work` lets open sessions end first, whose games are learned from until then."""
-
-    def stop(self) -> None:
-        super().stop()
-        self.front.hurry()  # the run is over: nobody learns any longer
-
     def work(self, name: str) -> int:
         try:
-            status = super().work(name)
-            self.front.stop(at_once=self.stopping.is_set())
-            return status
+            return super().work(name)
         finally:
-            super().on_stopping()
-            self.front.close()
             self.sampler.close()
 
 

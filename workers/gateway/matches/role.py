@@ -24,6 +24,7 @@ from workers.config.league import LeagueConfig
 from workers.config.schema import Config
 from workers.gateway.experience import Experience
 from workers.gateway.front import Front
+from workers.gateway.fronted import Fronted
 from workers.gateway.limits import Limits
 from workers.gateway.matches.player import MatchPlayer
 from workers.gateway.matches.seating import NO_MATCH, Seating
@@ -43,7 +44,7 @@ from workers.runtime.timing import Timing
 logger = logging.getLogger(__name__)
 
 
-class GatewayLeagueRole(LeagueActorRole):
+class GatewayLeagueRole(Fronted, LeagueActorRole):
     """Games that come by themselves, the policies of both their sides, and the matches that they are in."""
 
     role = roles.GATEWAY
@@ -132,33 +133,6 @@ class GatewayLeagueRole(LeagueActorRole):
 
     def _device(self) -> torch.device:
         return devices.resolve(self.config.actor_device, "actor_device")
-
-    # Its life.
-
-    def on_ready(self) -> None:
-        self.front.start()
-        super().on_ready()
-
-    def _failed(self, error: BaseException) -> None:
-        logger.error("the server failed", exc_info=error)
-        self.failure = error
-        self.stop()
-
-    def on_stopping(self) -> None:
-        """Begin to stop: `work` lets open sessions end first, whose games count and are learned from until then."""
-
-    def stop(self) -> None:
-        super().stop()
-        self.front.hurry()  # the run is over: nobody learns any longer
-
-    def work(self, name: str) -> int:
-        try:
-            status = super().work(name)
-            self.front.stop(at_once=self.stopping.is_set())
-            return status
-        finally:
-            super().on_stopping()
-            self.front.close()
 
     def leave(self) -> None:
         """Report what was played, and log where the time went."""
