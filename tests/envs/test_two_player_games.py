@@ -224,21 +224,29 @@ def test_an_id_of_the_wrong_number_of_players_is_refused_with_the_reason():
 
 
 @pytest.mark.parametrize(
-    ("env_id", "settings"),
+    ("env_id", "remedy", "settings"),
     [
-        ("gamecore:examples/gamecore/actor.py:CartPole", " sampling=streaming"),
-        ("gamecore:no_such_file.py:Mine", " sampling=streaming"),
-        ("atari:pong", ""),
-        ("gym:CartPole-v1", ""),
+        (
+            "gamecore:examples/gamecore/actor.py:CartPole",
+            'declare in its class who they are, as in sides = ("red", "blue"), or train',
+            " sampling=streaming",
+        ),
+        ("atari:pong", "train", ""),
+        ("gym:CartPole-v1", "train", ""),
     ],
 )
-def test_an_environment_of_one_agent_is_sent_away_from_the_league(env_id, settings):
+def test_an_environment_of_one_agent_is_sent_away_from_the_league(env_id, remedy, settings):
     with pytest.raises(ConfigurationError) as error:
         envs.make_two_player(env_id, 1, seed=0)
     assert str(error.value) == (
         f"environment {env_id!r} is of one agent, and a league trains games of two players; "
-        f"train it without a league: env.id={env_id}{settings}"
+        f"{remedy} it without a league: env.id={env_id}{settings}"
     )
+
+
+def test_a_class_of_a_gamecore_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"actor 'no_such_file.py:Mine': there is no file .*no_such_file.py"):
+        envs.make_two_player("gamecore:no_such_file.py:Mine", 1, seed=0)
 
 
 def test_a_package_that_is_not_installed_is_named_with_the_way_to_install_it(monkeypatch):

@@ -82,7 +82,8 @@ def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
         assert again.wait() == 0, again.output
     lines = again.output.strip().splitlines()
     assert lines[-1].startswith("finished: ")
-    assert "exploitability: Nash mixture" in lines[-2]
+    assert "exploitability: Nash mixture" in lines[-3]
+    assert lines[-2].startswith("play against it: ")
     assert json.loads((run.folder / "outcome.json").read_text())["state"] == "finished"
     after = fold(read_file(run.folder / "league" / "league.jsonl"))
     assert list(after.players)[: len(before.players)] == list(before.players), "players keep their slots"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -65,8 +66,11 @@ def test_a_launcher_refuses_it_before_anything_starts() -> None:
 
 
 def test_its_port_is_tried_at_its_own_address() -> None:
-    with socket.create_server(("127.0.0.2", 0)) as taken:
-        port = taken.getsockname()[1]
+    with ExitStack() as held:
+        while True:  # until one that nobody has at the other address, where other tests' servers listen
+            port = held.enter_context(socket.create_server(("127.0.0.2", 0))).getsockname()[1]
+            with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+                break
         for address, free in (("127.0.0.1", True), ("127.0.0.2", False)):
             config = Config(flower_port=port, flower_address=address)
             said = [one for one in plain_checks.problems(config, "train") if one.startswith("flower_port")]
