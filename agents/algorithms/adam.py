@@ -27,12 +27,16 @@ class Adam:
         self.weight_decay, self.decoupled = 0.0, False
         self.state: dict[str, Tensor] = {}
 
-    @torch.no_grad()
-    def step(self, skipped: Tensor | None = None) -> None:
-        """Make one step; where `skipped`, float32 [] on the values' device, is 1, change nothing."""
+    def begin(self) -> None:
+        """Make the state of no steps, where there is none."""
         if not self.state:
             self.state = {"step": self.values.new_zeros((), dtype=torch.float32)}
             self.state |= {name: torch.zeros_like(self.values) for name in self.moments}
+
+    @torch.no_grad()
+    def step(self, skipped: Tensor | None = None) -> None:
+        """Make one step; where `skipped`, float32 [] on the values' device, is 1, change nothing."""
+        self.begin()
         assert self.values.grad is not None
         adam(
             [self.values],

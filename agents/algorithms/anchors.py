@@ -15,6 +15,7 @@ from torch import Tensor
 
 from agents.algorithms.batches import Batch
 from agents.policies import Policy
+from warren.trees import map_tree
 
 LESSON, MAGNET, LAST = "teacher's ", "magnet's ", "last "  # and a head's name: columns of a minibatch
 PREFIXES = {"teacher": LESSON, "magnet": MAGNET, "proximal": LAST}  # by what their coefficients are called
@@ -27,7 +28,12 @@ def distributions(anchor: Policy, batch: Batch, prefix: str) -> dict[str, Tensor
     """
     with torch.no_grad():
         if batch.begins is None and anchor.computes_plainly:  # the value is not asked for
-            output, _ = anchor.network.act(batch.observation, {})
+            observation, alike = batch.observation, batch.alike
+            if alike is None or not isinstance(observation, Tensor):
+                output, _ = anchor.network.act(observation, {})
+            else:  # once for equal steps
+                output, _ = anchor.network.act(observation[alike.first], {})
+                output = map_tree(lambda part: part[alike.kind], output)
             statistics = anchor.statistics(anchor.legal(output, batch.action_mask))
         elif batch.begins is None:
             said = anchor.evaluate(batch.observation, batch.action, batch.action_mask)

@@ -26,7 +26,7 @@ class AtOnce:
     """The gradient of an update, computed by the library; `of` makes one where it can."""
 
     def __init__(self, network: Network, learner: Learner) -> None:
-        self._network, self._learner = network, learner
+        self._network, self.learner = network, learner
 
     @classmethod
     def of(cls, policy: Policy, gradient: Tensor, batch: Batch | Minibatch) -> AtOnce | None:
@@ -66,7 +66,7 @@ class AtOnce:
     def unroll(self, policy: Policy, batch: Batch, steps: Steps) -> tuple[Unroll, Tensor]:
         """Return (the unroll, log-probabilities [T, N]) of the weights that learn, without gradients."""
         assert batch.begins is not None
-        log_prob, value = self._learner.evaluate(steps)
+        log_prob, value = self.learner.evaluate(steps)
         shape = batch.begins.shape
         return batch.unroll_of(policy, value.view(shape), {}), log_prob.view(shape)
 
@@ -82,18 +82,28 @@ class AtOnce:
 
         `columns` [B]: of COLUMNS, and anchors' [B, A] by PREFIXES.
         """
-        steps.columns = {name: column for name, column in columns.items() if name in COLUMNS}
-        steps.anchors = {name: columns[PREFIXES[name]] for name in loss.anchored}
-        means = self._learner.gradient(steps, loss)
-        absent = {f"{name}_kl" for name in PREFIXES if name not in loss.anchored}
-        absent |= OF_RATIOS if loss.clip is None else set()
-        absent |= set() if loss.upgo_coefficient else {"upgo_loss"}
+        means = self.learner.gradient(with_columns(steps, columns, loss), loss)
         exact = dict(zip(TERMS, means.tolist(), strict=True))
         whole = exact["policy_loss"] + loss.value_coefficient * exact["value_loss"]
         whole += loss.upgo_coefficient * exact["upgo_loss"] - loss.entropy_coefficient * exact["entropy"]
         whole += sum(coefficient * exact[f"{name}_kl"] for name, coefficient in loss.anchored.items())
-        rounded = zip(TERMS, means.float().unbind(), strict=True)
-        return torch.tensor(whole), {name: term for name, term in rounded if name not in absent}
+        return torch.tensor(whole), terms_of(loss, means)
+
+
+def with_columns(steps: Steps, columns: Mapping[str, Tensor], loss: Loss) -> Steps:
+    """Give steps those of `columns` that the loss takes, as `AtOnce.computed` does; return the steps."""
+    steps.columns = {name: column for name, column in columns.items() if name in COLUMNS}
+    steps.anchors = {name: columns[PREFIXES[name]] for name in loss.anchored}
+    return steps
+
+
+def terms_of(loss: Loss, means: Tensor) -> dict[str, Tensor]:
+    """Return the terms that a loss has, float32 [...] each, of `means` float64 [..., 9] of all TERMS."""
+    absent = {f"{name}_kl" for name in PREFIXES if name not in loss.anchored}
+    absent |= OF_RATIOS if loss.clip is None else set()
+    absent |= set() if loss.upgo_coefficient else {"upgo_loss"}
+    rounded = zip(TERMS, means.float().unbind(-1), strict=True)
+    return {name: term for name, term in rounded if name not in absent}
 
 
 def _part(gradient: Tensor, layers: Sequence[Layer]) -> Tensor | None:

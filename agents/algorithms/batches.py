@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from agents.algorithms.burn_in import Head, problems
 from agents.algorithms.kept_arrays import joined, selected
+from agents.native.kinds import Kinds, kinds_of
 from agents.networks import Memory
 from agents.operators.unrolls import Unroll
 from agents.policies import Policy
@@ -133,6 +135,11 @@ class Batch:
             self.kept = self._tensor(np.concatenate([part[self.burn_in :] for part in valid], axis=1))
         else:
             self._rows = np.concatenate([part.ravel() for part in valid])
+
+    @cached_property
+    def alike(self) -> Kinds | None:
+        """Return the kinds of a flat batch's steps by their observations, where many of these are equal."""
+        return kinds_of(self.observation) if isinstance(self.observation, Tensor) and self.begins is None else None
 
     def column(self, arrays: Sequence[np.ndarray]) -> Tensor:
         """Join one array [T, N, ...] of each trajectory into a tensor shaped like the batch."""

@@ -95,6 +95,11 @@ class Descent:
                 self.parameters.values.copy_(torch.lerp(before, self.parameters.values, factors))
         return grad_norm
 
+    @property
+    def factors(self) -> Tensor | None:
+        """Return the factor of each parameter's learning rate, float [P]; None where all are 1."""
+        return self._factors[1]
+
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's moments and count of steps by parameter; {} before the first step."""
         state, kind = self.optimizer.state, self._kind

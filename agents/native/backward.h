@@ -53,7 +53,7 @@ static const float *backward_block(const Net *net, const float *inputs, const fl
   const float *last = last_of(net, inputs, layers);
   float *to = gradient;
   for (int64_t i = 0, before = net->inputs; i < l; i++) to += layer_size(net->units[i], before), before = net->units[i];
-  transposed(last, width, m, s.turned);
+  transposed(last, PLACES, width, m, s.turned);
   float *of_head = to;
   for (int64_t h = 0, added = 0; h < net->heads; h++) {
     if (given[h]) {
@@ -69,7 +69,7 @@ static const float *backward_block(const Net *net, const float *inputs, const fl
     to -= layer_size(here, before);
     for (int64_t u = 0; u < here; u++) slope(last + u * PLACES, s.d + u * PLACES, places, net->activation);
     last = l > 1 ? last - before * PLACES : inputs;
-    transposed(last, before, m, s.turned);
+    transposed(last, PLACES, before, m, s.turned);
     weigh(s.d, here, before, m, s.turned, to);
     if (l == 1 && !at_inputs) break;
     product(before, places, here, net->weight[l - 1], 1, before, s.d, PLACES, s.next, PLACES, 0, 0, NONE);

@@ -16,6 +16,17 @@ int64_t kinds_size(int64_t rows) { return 8 * rows + 2 * TRIED; }
 
 static Kinds each(int64_t rows) { return (Kinds){rows, 0, 0, 0, 0}; }
 
+// True of rows that are not the same bytes.
+INLINE int differs(const float *x, const float *y, int64_t n) {
+  int32_t bits = 0;
+  for (int64_t i = 0; i < n; i++) {
+    int32_t of[2];
+    memcpy(of, x + i, sizeof(float)), memcpy(of + 1, y + i, sizeof(float));
+    bits |= of[0] ^ of[1];
+  }
+  return bits != 0;
+}
+
 static Kinds kinds(const float *x, int64_t rows, int64_t inputs, float *room) {
   const Kinds none = each(rows);
   if (rows < 2 * PLACES) return none;
@@ -26,17 +37,19 @@ static Kinds kinds(const float *x, int64_t rows, int64_t inputs, float *room) {
   memset(table, -1, size * sizeof(int32_t));
   for (int64_t r = 0; r < rows; r++) {
     const char *at = (const char *)(x + r * inputs);
-    uint64_t hash = 0, word;
-    for (int64_t i = 0; i < bytes; i += sizeof(word)) {
+    uint64_t hash = 0, word, some[4] = {0}; // four that do not wait for each other
+    for (int64_t i = 0, k = 0; i < bytes; i += sizeof(word), k = (k + 1) & 3) {
       word = 0;
       memcpy(&word, at + i, bytes - i < (int64_t)sizeof(word) ? bytes - i : (int64_t)sizeof(word));
-      hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-      hash ^= hash >> 29;
+      some[k] = (some[k] ^ word) * 0x9E3779B97F4A7C15u;
+      some[k] ^= some[k] >> 29;
     }
+    for (int k = 0; k < 4; k++) hash = (hash ^ some[k]) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29;
     hash *= 0x9E3779B97F4A7C15u; // or what tells the last inputs apart would not come down to the bits below
     hash ^= hash >> 32;
     int64_t place = hash & (size - 1);
-    while (table[place] >= 0 && memcmp(x + first[table[place]] * inputs, at, bytes)) place = (place + 1) & (size - 1);
+    while (table[place] >= 0 && differs(x + first[table[place]] * inputs, x + r * inputs, inputs))
+      place = (place + 1) & (size - 1);
     if (table[place] < 0) table[place] = count, first[count++] = r;
     kind[r] = table[place];
     if ((r + 1 == TRIED || r + 1 == rows) && 4 * count > 3 * (r + 1)) return none;
@@ -49,6 +62,16 @@ static Kinds kinds(const float *x, int64_t rows, int64_t inputs, float *room) {
   return (Kinds){count, first, begin, row, kind};
 }
 
+// The rows of which each first is of a kind of its own -> `first` [kinds], and the kind of each row -> `kind` [rows];
+// returns how many kinds there are, 0 where rows are hardly ever equal.
+int64_t find_kinds(const float *x, int64_t rows, int64_t inputs, int64_t *first, int32_t *kind, float *room) {
+  Kinds of = kinds(x, rows, inputs, room);
+  if (!of.kind) return 0;
+  for (int64_t k = 0; k < of.count; k++) first[k] = of.first[k];
+  for (int64_t r = 0; r < rows; r++) kind[r] = of.kind[r];
+  return of.count;
+}
+
 // y [units][PLACES] of a block of kinds, from the kind `first` on -> that of these rows.
 static void spread(const float *y, int64_t units, const Kinds *of, int64_t first, const int32_t *which, int64_t rows,
                    float *to) {
@@ -57,9 +80,10 @@ static void spread(const float *y, int64_t units, const Kinds *of, int64_t first
       to[u * PLACES + r] = y[u * PLACES + of->kind[which[r < rows ? r : rows - 1]] - first];
 }
 
-// Columns [rows][width] of any `size` of numbers: the rows `which`.
-static void *gathered(const void *from, int64_t width, int64_t size, const int32_t *which, int64_t rows, void *to) {
+// Columns [rows][width] of numbers of `size`: the rows `which`. Inlined, or each row would be a call of memcpy.
+INLINE void *gathered(const void *from, int64_t width, int64_t size, const int32_t *which, int64_t rows, void *to) {
   for (int64_t r = 0; r < rows; r++)
-    memcpy((char *)to + r * width * size, (const char *)from + which[r] * width * size, width * size);
+    for (int64_t i = 0; i < width; i++)
+      memcpy((char *)to + (r * width + i) * size, (const char *)from + (which[r] * width + i) * size, size);
   return to;
 }

@@ -22,7 +22,9 @@ _Anchors = ctypes.c_double * len(ANCHORS)
 _Layers = ctypes.c_void_p * HEADS
 
 
-class _Loss(ctypes.Structure):
+class LossAsTaken(ctypes.Structure):
+    """`Loss` of losses.h."""
+
     _fields_ = [
         *(
             (name, ctypes.c_double)
@@ -35,7 +37,9 @@ class _Loss(ctypes.Structure):
     ]
 
 
-class _Steps(ctypes.Structure):
+class StepsAsTaken(ctypes.Structure):
+    """`Steps` of losses.h."""
+
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("x", "mask", "action")),
         ("column", ctypes.c_void_p * len(COLUMNS)),
@@ -53,11 +57,12 @@ class Loss(NamedTuple):
     upgo_coefficient: float = 0.0
     anchored: Mapping[str, float] = {}  # of the divergences from ANCHORS
 
-    def of(self, rows: int) -> _Loss:
+    def of(self, rows: int) -> LossAsTaken:
         """Return it for minibatches of so many rows."""
         bounds = (-1.0 if bound is None else bound for bound in (self.clip, self.clip_value))
         coefficients = self.value_coefficient, self.entropy_coefficient, self.upgo_coefficient
-        return _Loss(rows, *bounds, *coefficients, _Anchors(*(self.anchored.get(anchor, 0.0) for anchor in ANCHORS)))
+        anchored = _Anchors(*(self.anchored.get(anchor, 0.0) for anchor in ANCHORS))
+        return LossAsTaken(rows, *bounds, *coefficients, anchored)
 
 
 @dataclass
@@ -71,25 +76,25 @@ class Steps:
     anchors: dict[str, Tensor] = field(default_factory=dict)  # of ANCHORS those that there are: their logits [B, A]
     kept: list[Kept] | None = None  # hidden layers of each network, as the present weights make them
 
-    def pointers(self) -> _PointersOf:
+    def pointers(self) -> PointersOf:
         """Return what tells the library where these are."""
         columns = [self.columns.get(name) for name in COLUMNS]
         anchors = [self.anchors.get(name) for name in ANCHORS]
-        return _PointersOf([self.x, self.mask, self.action, *columns, *anchors])
+        return PointersOf([self.x, self.mask, self.action, *columns, *anchors])
 
 
-class _PointersOf:
+class PointersOf:
     """Contiguous tensors of equally many rows, or None."""
 
     def __init__(self, tensors: Sequence[Tensor | None]) -> None:
         self._tensors = [None if one is None else one.contiguous() for one in tensors]
 
-    def __call__(self, row: int) -> _Steps:
+    def __call__(self, row: int) -> StepsAsTaken:
         """Return where these rows begin."""
         x, mask, action, *others = (
             None if one is None else one.data_ptr() + row * one.stride(0) * one.element_size() for one in self._tensors
         )
-        steps = _Steps(x, mask, action)
+        steps = StepsAsTaken(x, mask, action)
         steps.column[:], steps.anchors[:] = others[: len(COLUMNS)], others[len(COLUMNS) :]
         return steps
 
@@ -107,13 +112,13 @@ class Learner:
 
     def __init__(self, policy: Trained, value: Trained | None) -> None:
         """`value`: None where the value is the second head of `policy`."""
-        self._trained = [policy] if value is None else [policy, value]
+        self.trained = [policy] if value is None else [policy, value]
         self._loaded = policy.perceptron.loaded()
-        self._nets = [one.perceptron.pointed(one.layers) for one in self._trained]
+        self._nets = [one.perceptron.pointed(one.layers) for one in self.trained]
         self._work = sum(self._loaded.work_size(net) for net in self._nets)
         self._sizes = [self._loaded.gradient_size(net) for net in self._nets]
         self._units = [
-            sum(len(bias) for _, bias in one.layers[: len(one.layers) - one.perceptron.heads]) for one in self._trained
+            sum(len(bias) for _, bias in one.layers[: len(one.layers) - one.perceptron.heads]) for one in self.trained
         ]
         self._parts = 0  # that there is room for
         self._gradients: list[Tensor] = []
@@ -144,7 +149,7 @@ class Learner:
             )
 
         in_parts(part, rows)
-        for one, net, gradient, size in zip(self._trained, self._nets, gradients, sizes, strict=True):
+        for one, net, gradient, size in zip(self.trained, self._nets, gradients, sizes, strict=True):
             loaded.collect(net, at(gradient), ctypes.c_int64(parts), ctypes.c_int64(size), at(one.gradient))
         return sums.sum(0) / rows
 
@@ -157,7 +162,7 @@ class Learner:
         room = self._room(rows)
         kept = [
             one.perceptron.room_to_keep(loaded.kept_size(net, ctypes.c_int64(rows)))
-            for one, net in zip(self._trained, self._nets, strict=True)
+            for one, net in zip(self.trained, self._nets, strict=True)
         ]
         parts = []
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from warren.compiled import Compiled
 
 CHOICES = ("auto", "native", "torch")  # auto: native where there is a compiler, or a library that one has built
-_NUMBERS = ("work_size", "kept_size", "gradient_size", "kinds_size", "evaluate")
+_NUMBERS = ("work_size", "kept_size", "gradient_size", "kinds_size", "evaluate", "whole_size", "find_kinds")
 COMPILED = Compiled(
     Path(__file__).with_name("native.c"),
     dict.fromkeys(_NUMBERS, ctypes.c_int64)
-    | dict.fromkeys(("forward", "backward", "collect", "act", "act_gaussian", "learn", "sum_from_the_end")),
+    | dict.fromkeys(("forward", "backward", "collect", "act", "act_gaussian"))
+    | dict.fromkeys(("learn", "learn_whole", "sum_from_the_end")),
 )
 _choice = "auto"
 

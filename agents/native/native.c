@@ -10,5 +10,7 @@
 #include "discrete.h"
 #include "gaussian.h"
 #include "losses.h"
+#include "sparse.h"
 #include "learning.h"
+#include "whole_update.h"
 #include "sums.h"

@@ -240,6 +240,15 @@ def parts_of(rows: int) -> int:
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, since a fork has no threads
 
 
+def pool_of(parts: int) -> ThreadPoolExecutor:
+    """Return threads that, with the caller's own, are as many as `parts`, at least two."""
+    key = os.getpid(), parts
+    pool = _pools.get(key)
+    if pool is None:
+        pool = _pools[key] = ThreadPoolExecutor(parts - 1, "perceptron")
+    return pool
+
+
 def in_parts(part: Any, rows: int) -> None:
     """Call part(first row, last row, number), each of the parts in a thread of its own."""
     parts = parts_of(rows)
@@ -248,10 +257,7 @@ def in_parts(part: Any, rows: int) -> None:
         return
     blocks = -(-rows // BLOCK)
     bounds = [min(rows, blocks * number // parts * BLOCK) for number in range(parts + 1)]
-    key = os.getpid(), parts
-    pool = _pools.get(key)
-    if pool is None:
-        pool = _pools[key] = ThreadPoolExecutor(parts - 1, "perceptron")
+    pool = pool_of(parts)
     others = [pool.submit(part, bounds[n], bounds[n + 1], n) for n in range(1, parts)]
     part(bounds[0], bounds[1], 0)
     for other in others:

@@ -108,13 +108,13 @@ INLINE int64_t padded(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 #define UPPER(a, b) SHUFFLE(a, b, 2, 6, 3, 7)
 #endif
 
-// x [n][PLACES] -> [PLACES][padded(n)], of the first `rows` places at least.
-static void transposed(const float *x, int64_t n, int64_t rows, float *to) {
+// x [n][stride] -> [stride][padded(n)], of the first `rows` columns at least, up to a multiple of LANES.
+static void transposed(const float *x, int64_t stride, int64_t n, int64_t rows, float *to) {
   int64_t across = padded(n);
   for (int64_t u = 0; u < n; u += LANES)
     for (int64_t r = 0; r < rows; r += LANES) {
       vec a[LANES], b[LANES];
-      for (int i = 0; i < LANES; i++) a[i] = u + i < n ? load(x + (u + i) * PLACES + r) : all(0.0f);
+      for (int i = 0; i < LANES; i++) a[i] = u + i < n ? load(x + (u + i) * stride + r) : all(0.0f);
       for (int size = 1; size < LANES; size *= 2) { // each pass interleaves the first half of the vectors and the second
         for (int i = 0; i < LANES / 2; i++) {
           b[2 * i] = LOWER(a[i], a[i + LANES / 2]);

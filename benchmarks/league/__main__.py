@@ -1,4 +1,4 @@
-"""The league measured: `python -m benchmarks.league speed`; decisions, growth, scores, strength or distributed.
+"""The league measured: `python -m benchmarks.league PART`; `--help` names its parts.
 
 The last line is JSON.
 """
@@ -22,6 +22,7 @@ from benchmarks.league import scores as league_scores
 from benchmarks.league import speed as league_speed
 from benchmarks.league import strength as league_strength
 from benchmarks.league import tasks as league_tasks
+from benchmarks.league import updates as league_updates
 from benchmarks.league.figures import PEERS
 from workers import servers
 
@@ -73,6 +74,12 @@ def decisions(given: argparse.Namespace) -> dict[str, Any]:
     return league_decisions.measure(given.games, given.seconds, given.rounds)
 
 
+def updates(given: argparse.Namespace) -> dict[str, Any]:
+    """Update players together and one after the other."""
+    torch.set_num_threads(1)
+    return league_updates.measure(given.players, given.rounds, given.learned)
+
+
 def distributed(given: argparse.Namespace) -> dict[str, Any]:
     """Train leagues through servers and in this process."""
     torch.set_num_threads(1)  # networks this small are faster so
@@ -120,6 +127,11 @@ def main() -> None:
     part.add_argument("--seconds", type=float, default=20.0, help="of the processor, each run")
     part.add_argument("--rounds", type=int, default=3)
     part.set_defaults(measure=decisions)
+    part = parts.add_parser("updates", help="of Leduc's players, together and one after the other, on one core")
+    part.add_argument("--players", type=int, nargs="+", default=league_updates.PLAYERS)
+    part.add_argument("--rounds", type=int, default=3)
+    part.add_argument("--learned", type=int, default=12, help="rounds of the league that weights and batches are of")
+    part.set_defaults(measure=updates)
     part = parts.add_parser("distributed", help="through RabbitMQ and Redis, beside the same league in one process")
     part.add_argument("--game", choices=["kuhn", "leduc", "liars_dice"], default="kuhn")
     part.add_argument("--seeds", type=int, default=5)

@@ -19,6 +19,9 @@ from warren.errors import ConfigurationError, unknown_name
 from workers.config import groups
 from workers.config.schema import fixed
 
+TOGETHER = "together"
+UPDATING = (TOGETHER, "separate")
+
 
 @dataclass(frozen=True)
 class PlayerConfig:
@@ -60,6 +63,7 @@ class LeagueConfig:
 
     # Learning
     period_steps: int = 20_000  # decisions between the ends of learning periods, where snapshots are decided on
+    updating: str = "separate"  # or together: the updates of a process's players that are due are made at once
     earned_share: float = 0.0  # of all learning, given to players by what they bring to the mixture, not by `updates`
 
     # Payoff cells between frozen players
@@ -147,8 +151,7 @@ class LeagueConfig:
             )
 
     def _wrong_numbers(self) -> Iterator[str]:
-        if self.evaluation not in SOURCES:
-            yield unknown_name("evaluation of the league", self.evaluation, SOURCES)
+        yield from _unknown_choices(self)
         for name in ("evaluation_share", "earned_share"):
             if not 0 <= getattr(self, name) < 1:
                 yield f"{name}={getattr(self, name)} of the league must be within 0 and below 1"
@@ -294,3 +297,9 @@ def _wrong_player(name: str, player: PlayerConfig, players: Mapping[str, PlayerC
         yield from (f"player {name!r}: {problem}" for problem in error.problems)
     except TypeError as error:  # of an option's value of another type
         yield f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}"
+
+
+def _unknown_choices(league: LeagueConfig) -> Iterator[str]:
+    for name, known in (("evaluation", SOURCES), ("updating", UPDATING)):
+        if (chosen := getattr(league, name)) not in known:
+            yield unknown_name(f"{name} of the league", chosen, known)

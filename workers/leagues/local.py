@@ -17,12 +17,11 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 import envs
-from agents import Algorithm, Batch, build_algorithm, build_policy
+from agents import Algorithm, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
 from agents.weight_averages import WeightAverages
@@ -36,30 +35,15 @@ from league.state.in_memory import MemoryLeague
 from league.state.league_state import Event, Match
 from warren.errors import ConfigurationError
 from workers.config import initial_weights, teachers
-from workers.config.league import LeagueConfig
+from workers.config.league import TOGETHER, LeagueConfig
 from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.looks import look_here
+from workers.leagues.trainee import DueUpdates, Trainee
 from workers.leagues.turns import CREDIT, Turns, shares_of
 from workers.rollout.games.match_result import MatchResult
 from workers.rollout.games.match_scheduler import Matches, MatchHost
 from workers.rollout.games.seat_map import Opponent
 from workers.rollout.games.selfplay_sampler import MatchSampler
-
-
-@dataclass
-class Trainee:
-    """A learning player with its games."""
-
-    name: str
-    policy: Policy
-    algorithm: Algorithm
-    sampler: MatchSampler
-    matches: Matches = field(init=False)
-    steps: int = 0  # decisions since it joined the league
-    version: int = 0
-    period_end: int = 0  # steps at which its learning period ends
-    schedules_from: int = 0  # steps at which its schedules began: those of its last reset
-    averages: WeightAverages = field(default_factory=lambda: WeightAverages(()))
 
 
 class LocalHost(MatchHost):
@@ -107,6 +91,7 @@ class LocalLeague:
         self._progress: tuple[float, dict[str, int]] = 0.0, {}
         self._earned = Earned(shares_of(config), config.earned_share)
         self._turns = Turns(self._earned.shares, CREDIT * config.lanes * config.unroll_length)
+        self._due = DueUpdates(config.updating)
         self._training_time = self._evaluation_time = self._looking_time = 0.0
         self._solved: tuple[int, int, np.ndarray] | None = None
         # A player that begins with another's model joins after it.
@@ -123,12 +108,16 @@ class LocalLeague:
     def policy_of(self, slot: int) -> Policy:
         """Return the policy of the player at `slot`."""
         name = self.league.state.roster.by_slot[slot].name
+        if name in self._due:
+            self._due.make()
         return self.frozen[name] if name in self.frozen else self.trainees[name].policy
 
     def opponent(self, name: str) -> Policy:
         """Return a policy that stays as it is: a frozen player's, or a copy of a learning one's newest weights."""
         if name in self.frozen:
             return self.frozen[name]
+        if name in self._due:
+            self._due.make()
         trainee = self.trainees[name]
         now = trainee.version, self.league.state.players[name].generation
         known = self._copies.get(name)
@@ -168,8 +157,9 @@ class LocalLeague:
         for _ in range(whole if most is None else min(whole, most)):
             name = self._turns.next(list(self.trainees))
             before = self.trainees[name].steps
-            self.learn(self.trainees[name])
+            self._play(self.trainees[name])
             self._turns.had(name, self.trainees[name].steps - before)
+        self._due.make()
         self._training_time += time.perf_counter() - started - (self._looking_time - looked)
         self.evaluate(self._evaluation_budget - self._evaluation_time - self._looking_time)
 
@@ -188,19 +178,27 @@ class LocalLeague:
 
         Returns the metrics of the update.
         """
+        return (self._play(trainee) or self._due.make())[trainee.name]
+
+    def _play(self, trainee: Trainee) -> dict[str, dict[str, float]]:
+        """Play games for one update, which becomes due; it is made where a period ends, or where each is made at once.
+
+        Returns the metrics, by player, of the updates that were made after the games.
+        """
+        if trainee.name in self._due:
+            self._due.make()
         trajectory = trainee.matches.collect(self.config.lanes)
         progress = self.config.progress_in_period(trainee.steps, trainee.period_end)
         trainee.algorithm.adjust(self.league.hyperparameters(trainee.name, progress))
         if hasattr(trainee.algorithm, "take_progress"):
             trainee.algorithm.take_progress(self.progress)
-        metrics = trainee.algorithm.update(Batch([trajectory])).metrics
-        trainee.averages.add(trainee.policy)
+        self._due.add(trainee, trajectory)
         trainee.steps += trajectory.num_steps
-        trainee.version += 1
-        trainee.matches.load(trainee.policy.state_dict(), trainee.version, trainee.algorithm.behaviour())
-        if trainee.steps >= trainee.period_end:
+        ends = trainee.steps >= trainee.period_end
+        made = self._due.make() if ends or self.config.updating != TOGETHER else {}
+        if ends:
             self._end_period(trainee)
-        return metrics
+        return made
 
     def evaluate(self, seconds: float) -> None:
         """Play payoff cells for about `seconds`, or until all are known well enough."""

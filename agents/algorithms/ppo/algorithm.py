@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from agents.algorithms.at_once import AtOnce
 from agents.algorithms.batches import Batch, Minibatch
 from agents.algorithms.contract import Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm
@@ -26,7 +28,34 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory
 
 TAKEN = ("log_prob", "value", "target", "advantage")  # columns of the loss, beside anchors'
-ByLibrary = Callable[[Minibatch, Tensor], tuple[Tensor, dict[str, Tensor]] | None]
+
+
+@dataclass(frozen=True)
+class ByLibrary:
+    """Computes minibatches' losses as `PPO._loss` does, and writes their gradients."""
+
+    at_once: AtOnce
+    loss: Loss
+
+    def __call__(self, minibatch: Minibatch, advantage: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
+        """Return (loss, terms) by advantages [B], standardised if they are to be; None where torch is to do it."""
+        steps, columns = self.at_once.steps(minibatch), self.columns(minibatch.columns, advantage)
+        return None if steps is None else self.at_once.gradient(steps, columns, self.loss)
+
+    def columns(self, columns: Mapping[str, Tensor], advantage: Tensor) -> dict[str, Tensor]:
+        """Return columns by the library's names."""
+        return {**columns, "advantage": advantage, "old_value": columns["value"]}
+
+
+@dataclass
+class Begun:
+    """An update of which no minibatch has been learned from."""
+
+    batch: Batch
+    columns: dict[str, Tensor]
+    learning_rate: float
+    cuts: list[slice]
+    by_library: ByLibrary | None
 
 
 class PPO(GradientAlgorithm[PPOConfig]):
@@ -39,28 +68,48 @@ class PPO(GradientAlgorithm[PPOConfig]):
 
         Where already the first minibatch exceeds target_kl, the weights stay as they are; the metrics are of it then.
         """
+        begun = self.begin(trajectories)
+        history: list[dict[str, Tensor]] = []
+        self.follow(begun, history)
+        return self.end(begun, mean_terms(history))
+
+    def begin(self, trajectories: Sequence[Trajectory]) -> Begun:
+        """Return an update that has begun: its batch and its schedules' values, before the first minibatch."""
         trajectories = self.scaled(trajectories)
         batch = Batch(self.policy, trajectories, burn_in=self.needs.burn_in)
         columns = self._columns(batch, trajectories)
         learning_rate = self.set_learning_rate()
-        history: list[dict[str, Tensor]] = []
         cuts = self.cuts(batch, self.config.minibatch_size)
-        by_library = self.by_library(batch, columns)
-        for _ in range(self.config.epochs):
-            if not self._epoch(batch, columns, history, cuts, by_library):
+        return Begun(batch, columns, learning_rate, cuts, self.by_library(batch, columns))
+
+    def follow(self, begun: Begun, history: list[dict[str, Tensor]], orders: Sequence[Tensor] = ()) -> None:
+        """Learn from the minibatches that follow those of `history`, to which their terms are added.
+
+        `orders`: of the steps in each pass, int64 [B]; drawn where none are given.
+        """
+        for epoch in range(self.config.epochs):
+            order = orders[epoch] if orders else self._permutation(len(begun.batch))
+            if not self._epoch(begun, epoch * len(begun.cuts), order, history):
                 break
+
+    def orders(self, begun: Begun) -> tuple[list[Tensor], list[Tensor]]:
+        """Draw the orders of the steps in all passes; return them and the generator's state after each."""
+        orders, states = [], []
+        for _ in range(self.config.epochs):
+            orders.append(self._permutation(len(begun.batch)))
+            states.append(self.generator.get_state())
+        return orders, states
+
+    def end(self, begun: Begun, metrics: dict[str, float]) -> Update:
+        """End an update whose minibatches are learned from; `metrics`: the means of their terms."""
+        batch, columns = begun.batch, begun.columns
         self.learned_from(batch, lambda: columns["target"])
-        means = torch.stack([torch.stack(list(terms.values())) for terms in history]).mean(0)
-        metrics = dict(zip(history[0], means.tolist(), strict=True))
         metrics["explained_variance"] = explained_variance(*batch.valid((columns["value"], columns["target"]))).item()
-        metrics["learning_rate"] = learning_rate
+        metrics["learning_rate"] = begun.learning_rate
         return Update(metrics)
 
     def by_library(self, batch: Batch | Minibatch, columns: Collection[str]) -> ByLibrary | None:
-        """Return what computes minibatches' losses as `_loss` does and writes their gradients; None where torch does.
-
-        It takes a minibatch and its advantages, standardised if they are to be, and may return None as well.
-        """
+        """Return what computes minibatches' losses by the library; None where torch does."""
         config, anchored = self.config, self.anchored(columns, TAKEN)
         at_once = None if anchored is None else self.at_once(batch)
         if at_once is None or anchored is None:
@@ -69,13 +118,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
             config.value_coefficient, self.entropy_coefficient, config.clip_range, config.clip_range_value,
             anchored=anchored,
         )  # fmt: skip
-
-        def computed(minibatch: Minibatch, advantage: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
-            steps, of = at_once.steps(minibatch), minibatch.columns
-            given = of | {"advantage": advantage, "old_value": of["value"]}
-            return None if steps is None else at_once.gradient(steps, given, loss)
-
-        return computed
+        return ByLibrary(at_once, loss)
 
     def _columns(self, batch: Batch, trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
         config = self.config
@@ -92,23 +135,21 @@ class PPO(GradientAlgorithm[PPOConfig]):
         columns["advantage"] = self.combined(advantages)
         return columns | self.lessons(batch)
 
-    def _epoch(
-        self,
-        batch: Batch,
-        columns: dict[str, Tensor],
-        history: list[dict[str, Tensor]],
-        cuts: Sequence[slice],
-        by_library: ByLibrary | None,
-    ) -> bool:
-        """Make one pass over the batch; return False once the policy has moved further than target_kl allows."""
+    def _epoch(self, begun: Begun, first: int, order: Tensor, history: list[dict[str, Tensor]]) -> bool:
+        """Make one pass over the batch; return False once the policy has moved further than target_kl allows.
+
+        `first`: the number of its first minibatch; those that `history` has are passed over.
+        """
         config = self.config
-        for minibatch in batch.minibatches(cuts, self._permutation(len(batch)), columns):
+        for number, minibatch in enumerate(begun.batch.minibatches(begun.cuts, order, begun.columns), first):
+            if number < len(history):
+                continue
             recorded = minibatch.columns
             advantage = recorded["advantage"]
             if config.normalize_advantage:
                 advantage = self.standardize(advantage)
             inputs: dict[str, Tensor] = {}
-            at_once = None if by_library is None else by_library(minibatch, advantage)
+            at_once = None if begun.by_library is None else begun.by_library(minibatch, advantage)
             loss, terms = at_once or self._loss(minibatch, advantage, inputs)
             steps = len(advantage) if at_once else inputs["ratio"].numel()
             kl = terms["approx_kl"]
@@ -148,6 +189,12 @@ class PPO(GradientAlgorithm[PPOConfig]):
 
     def _permutation(self, size: int) -> Tensor:
         return torch.randperm(size, generator=self.generator)
+
+
+def mean_terms(history: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
+    """Return the means of minibatches' terms."""
+    means = torch.stack([torch.stack(list(terms.values())) for terms in history]).mean(0)
+    return dict(zip(history[0], means.tolist(), strict=True))
 
 
 def _detached(terms: dict[str, Tensor]) -> dict[str, Tensor]:

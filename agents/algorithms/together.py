@@ -1,0 +1,86 @@
+"""Several players' updates at once: those of one algorithm whose policies are alike, each from a batch of its own.
+
+    updates = update_together(algorithms, batches)      # what each algorithm.update(batch) would have returned
+
+Nothing is shared: each player keeps its weights, its optimizer's moments, its generator and its settings, so players
+may join, be reset or leave between two calls, and each ends as its own `update` would have left it, but for rounding.
+What is saved is what a minibatch costs beside its sums: Python, calls, copies in the order of a pass. Perceptrons on
+the CPU are computed by the library, a player a call, players in threads; those on a GPU by products of all players'
+weights at once (ppo/stacked.py). Others are updated one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from agents.algorithms.batch import Batch
+from agents.algorithms.contract import Algorithm, Update
+from agents.algorithms.ppo.algorithm import PPO, Begun, mean_terms
+from agents.algorithms.ppo.stacked import Shape, Stack, shape_of
+from agents.algorithms.ppo.whole import WholePPO
+from agents.native.perceptron import parts_of
+from agents.native.whole_update import run_all
+from warren.errors import NotFinite
+
+STACKED = ("cuda",)  # types of devices on which batched products pay
+
+
+def update_together(algorithms: Sequence[Algorithm], batches: Sequence[Batch]) -> list[Update]:
+    """Update each algorithm's policy from its batch; return what their `update` would have returned.
+
+    Raises NotFinite of the first player whose update does, after the others are updated.
+    """
+    updates: dict[int, Update] = {}
+    begun: dict[int, tuple[PPO, Begun]] = {}
+    for place, (algorithm, batch) in enumerate(zip(algorithms, batches, strict=True)):
+        if type(algorithm) is PPO:
+            begun[place] = algorithm, algorithm.begin(batch)
+        else:
+            updates[place] = algorithm.update(batch)
+    whole = {place: found for place, one in begun.items() if (found := _whole(*one, len(begun)))}
+    run_all([one.update for one in whole.values()])
+    stacked = _stacked({place: one for place, one in begun.items() if place not in whole})
+    errors = []
+    for place, (algorithm, one) in begun.items():
+        try:
+            if place in whole:
+                metrics = whole[place].end()
+            elif place in stacked:
+                metrics = stacked[place][0].metrics(stacked[place][1])
+            else:
+                metrics = _followed(algorithm, one)
+            updates[place] = algorithm.end(one, metrics)
+        except NotFinite as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return [updates[place] for place in range(len(algorithms))]
+
+
+def _whole(algorithm: PPO, begun: Begun, players: int) -> WholePPO | None:
+    """Return a player's update by one call; None where threads gain more from the rows of its minibatches."""
+    largest = max(cut.stop - cut.start for cut in begun.cuts)
+    return WholePPO.of(algorithm, begun) if players >= torch.get_num_threads() or parts_of(largest) == 1 else None
+
+
+def _stacked(begun: Mapping[int, tuple[PPO, Begun]]) -> dict[int, tuple[Stack, int]]:
+    """Update together those that can be stacked; return by player's place its stack and its place in that."""
+    alike: dict[Shape, list[int]] = {}
+    for place, one in begun.items():
+        if one[0].policy.device.type in STACKED and (shape := shape_of(*one)) is not None:
+            alike.setdefault(shape, []).append(place)
+    found: dict[int, tuple[Stack, int]] = {}
+    for shape, places in alike.items():
+        if len(places) > 1:
+            stack = Stack(shape, [begun[place] for place in places])
+            stack.run()
+            found |= {place: (stack, number) for number, place in enumerate(places)}
+    return found
+
+
+def _followed(algorithm: PPO, begun: Begun) -> dict[str, float]:
+    history: list[dict[str, torch.Tensor]] = []
+    algorithm.follow(begun, history)
+    return mean_terms(history)

@@ -1,0 +1,205 @@
+"""Updates of several players at once, held to their separate updates for each option that leagues use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from support.experience import random_trajectory
+
+from agents import Batch, build_algorithm, build_policy
+from agents.algorithms.ppo import PPO
+from agents.algorithms.ppo.stacked import Stack, shape_of
+from agents.algorithms.ppo.whole import WholePPO
+from agents.algorithms.together import update_together
+from agents.native import library
+from warren.errors import NotFinite
+
+SPACES = Box(-1, 1, (7,), np.float32), Discrete(4)
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"normalize_advantage": False, "epochs": 1, "adam_beta1": 0.0},
+    {"minibatch_size": 50, "max_grad_norm": 0.05},
+    {"magnet_coefficient": 0.1, "magnet_rate": 0.05},
+    {"magnet_coefficient": 0.1, "magnet_every": 2},
+    {"proximal_coefficient": 0.3, "clip_range_value": 0.1},
+    {"entropy_coefficient": {"name": "linear", "start": 0.1, "end": 0.01, "over": "progress"}},
+    {"learning_rate": 0.01, "anneal_steps": 1000, "entropy_decay_steps": 100, "entropy_coefficient": 0.05},
+    {"optimizer": "adamw", "weight_decay": 0.1},
+    {"weight_decay": 0.1, "learning_rates": {"network.value": 0.5}},
+    {"target_kl": 0.0005, "learning_rate": 0.01},
+    {"scale_rewards": True},
+    {"optimizer": "rmsprop"},
+]
+NETWORKS: list[dict[str, Any]] = [
+    {"hidden_sizes": [32, 48], "activation": "relu"},
+    {"hidden_sizes": [10], "activation": "tanh"},
+    {"hidden_sizes": [16, 16], "activation": "relu", "shared": True},
+]
+
+
+@pytest.fixture(params=["native", "stacked"])
+def computed_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Compute updates as on a CPU by the library, or as on a GPU, whose products the CPU makes here."""
+    if request.param == "native" and library.library() is None:
+        pytest.skip("no C compiler")
+    monkeypatch.setattr("agents.algorithms.together.STACKED", ("cpu",))
+    library.choose("torch" if request.param == "stacked" else "native")
+    yield request.param
+    library.choose("auto")
+
+
+def players(settings: dict[str, Any], network: dict[str, Any], number: int = 3) -> list[PPO]:
+    """Return players whose settings differ in numbers."""
+    made = []
+    for player in range(number):
+        own = {"clip_range": 0.1 * (1 + player), "value_coefficient": 0.5 + player, "gae_lambda": 0.9 + 0.03 * player}
+        own |= {"minibatch_size": 64, "epochs": 2, "entropy_coefficient": 0.01 * player} | settings
+        policy = build_policy({"policy_gain": 1.0, **network}, *SPACES, player)
+        algorithm = build_algorithm("ppo", own, policy, player)
+        assert isinstance(algorithm, PPO)
+        made.append(algorithm)
+    return made
+
+
+def batch(player: PPO, seed: int, kinds: int | None = None, masked: bool = False) -> Batch:
+    """Return 200 steps of the player's; `kinds`: that many observations come again and again."""
+    chance = np.random.default_rng(seed)
+    trajectory = random_trajectory(player.policy, 10, 20, seed=seed)
+    changed: dict[str, Any] = {}
+    if kinds is not None:
+        few = chance.integers(0, 2, (kinds, 7)).astype(np.float32)
+        changed["observation"] = few[chance.integers(kinds, size=(10, 20))]
+    if masked:
+        mask = chance.random((10, 20, 4)) < 0.6
+        np.put_along_axis(mask, trajectory.action[..., None], True, -1)
+        changed["action_mask"] = mask
+    return Batch([replace(trajectory, **changed)])
+
+
+def weights(player: PPO) -> torch.Tensor:
+    return player.descent.parameters.values.detach().clone()
+
+
+def compare(settings: dict[str, Any], network: dict[str, Any], rounds: int = 3, **of_batch: Any) -> None:
+    apart, together = players(settings, network), players(settings, network)
+    for number in range(rounds):
+        batches = [batch(player, 10 * number + place, **of_batch) for place, player in enumerate(apart)]
+        for player in (*apart, *together):
+            player.take_progress(number / rounds)
+        separate = [player.update(one) for player, one in zip(apart, batches, strict=True)]
+        found = update_together(together, batches)
+        for one, other, update, expected in zip(apart, together, found, separate, strict=True):
+            assert (weights(one) - weights(other)).abs().max() < 1e-6
+            assert torch.equal(one.generator.get_state(), other.generator.get_state())
+            assert list(update.metrics) == list(expected.metrics)
+            for name, metric in expected.metrics.items():
+                assert update.metrics[name] == pytest.approx(metric, rel=1e-4, abs=1e-5), name
+            for name, tensor in one.state()[0].items():
+                torch.testing.assert_close(other.state()[0][name], tensor, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.usefixtures("computed_by")
+@pytest.mark.parametrize("settings", OPTIONS, ids=str)
+def test_players_learn_together_as_they_do_apart(settings: dict[str, Any]) -> None:
+    compare(settings, NETWORKS[0])
+
+
+@pytest.mark.usefixtures("computed_by")
+@pytest.mark.parametrize("network", NETWORKS, ids=str)
+@pytest.mark.parametrize("kinds", [None, 30])
+@pytest.mark.parametrize("masked", [False, True])
+def test_networks_masks_and_rows_that_come_again_change_nothing(
+    network: dict[str, Any], kinds: int | None, masked: bool
+) -> None:
+    compare(OPTIONS[3], network, kinds=kinds, masked=masked)
+
+
+@pytest.mark.usefixtures("computed_by")
+def test_networks_most_of_whose_units_are_zero_learn_together_as_apart() -> None:
+    apart, together = players({}, NETWORKS[0]), players({}, NETWORKS[0])
+    for player in (*apart, *together):
+        for name, parameter in player.policy.named_parameters():
+            if name.endswith("bias") and len(parameter) > 4:
+                parameter.data.sub_(0.5)
+    for number in range(3):
+        batches = [batch(player, number, 40) for player in apart]
+        for player, one in zip(apart, batches, strict=True):
+            player.update(one)
+        update_together(together, batches)
+    assert all((weights(one) - weights(other)).abs().max() < 1e-6 for one, other in zip(apart, together, strict=True))
+
+
+@pytest.mark.usefixtures("computed_by")
+def test_a_player_that_begins_anew_leaves_the_others_moments() -> None:
+    apart, together = players({}, NETWORKS[0]), players({}, NETWORKS[0])
+    for number in range(3):
+        if number == 1:  # one is reset, and one joins
+            for group in (apart, together):
+                group[1] = players({}, NETWORKS[0])[1]
+                group.append(players({}, NETWORKS[0], 4)[3])
+        batches = [batch(player, 10 * number + place) for place, player in enumerate(apart)]
+        for player, one in zip(apart, batches, strict=True):
+            player.update(one)
+        update_together(together, batches)
+    assert [int(player.descent.optimizer.state["step"]) for player in together] == [24, 16, 24, 16]
+    assert all((weights(one) - weights(other)).abs().max() < 1e-6 for one, other in zip(apart, together, strict=True))
+
+
+@pytest.mark.usefixtures("computed_by")
+def test_a_player_whose_loss_is_not_finite_fails_as_alone_and_the_others_learn() -> None:
+    apart, together = players({}, NETWORKS[0]), players({}, NETWORKS[0])
+    batches = [batch(player, place) for place, player in enumerate(apart)]
+    batches[1][0].reward[3, 2] = np.nan
+    with pytest.raises(NotFinite) as alone:
+        apart[1].update(batches[1])
+    with pytest.raises(NotFinite) as among:
+        update_together(together, batches)
+    assert str(among.value) == str(alone.value)
+    for place in (0, 2):
+        apart[place].update(batches[place])
+    assert all((weights(one) - weights(other)).abs().max() < 1e-6 for one, other in zip(apart, together, strict=True))
+
+
+def test_algorithms_of_other_kinds_are_updated_beside_players_of_ppo() -> None:
+    policy = build_policy(NETWORKS[1], *SPACES, 5)
+    other = build_algorithm("a2c", {}, policy, 1)
+    (player,) = players({}, NETWORKS[1], 1)
+    trajectory = random_trajectory(policy, 10, 20, seed=3)
+    updates = update_together([other, player], [Batch([trajectory]), batch(player, 1)])
+    assert ["clip_fraction" in update.metrics for update in updates] == [False, True]
+
+
+def test_updates_run_in_as_many_threads_as_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    compare({}, NETWORKS[0], rounds=1)
+
+
+def test_players_of_alike_perceptrons_are_updated_by_one_call_or_as_one_stack(computed_by: str) -> None:
+    begun = [(player, player.begin(batch(player, 1))) for player in players({}, NETWORKS[0])]
+    shapes = {shape_of(*one) for one in begun}
+    assert len(shapes) == 1
+    assert None not in shapes
+    whole = [WholePPO.of(*one) is not None for one in begun]
+    assert whole == [computed_by == "native"] * 3
+
+
+def test_a_step_of_a_stack_reads_no_number_back() -> None:
+    """On the device "meta" there is none: reading one raises."""
+    made = players({"magnet_coefficient": 0.1}, NETWORKS[0], 2)
+    for player in made:
+        player.policy.to("meta")
+    given = [batch(player, 1, masked=True) for player in players({}, NETWORKS[0], 2)]
+    alike = [build_algorithm("ppo", asdict(player.config) | {"name": "ppo"}, player.policy, 1) for player in made]
+    begun = [(player, player.begin(one)) for player, one in zip(alike, given, strict=True) if isinstance(player, PPO)]
+    shape = shape_of(*begun[0])
+    assert shape is not None
+    assert shape.device.type == "meta"
+    stack = Stack(shape, begun)
+    terms = stack.step({name: column[:, :64] for name, column in stack._columns().items()})
+    assert {tuple(term.shape) for term in terms.values()} == {(2,)}

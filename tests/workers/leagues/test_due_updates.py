@@ -1,0 +1,113 @@
+"""A league whose players learn together: the same one, whatever makes its updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from agents.native import library
+from warren.errors import ConfigurationError
+from workers.config.league import LeagueConfig
+from workers.leagues import trainee
+from workers.leagues.local import LocalLeague
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SOON = {"checkpoint_min_steps": 600, "checkpoint_max_steps": 600}
+PPO = {
+    "name": "ppo",
+    "learning_rate": 0.003,
+    "epochs": 2,
+    "minibatch_size": 64,
+    "gamma": 1.0,
+    "entropy_coefficient": {"name": "linear", "start": 0.05, "end": 0.01, "over": "progress"},
+    "magnet_coefficient": 0.05,
+    "magnet_rate": 0.01,
+}
+
+
+def config(**changes: Any) -> LeagueConfig:
+    """Return a small league whose course does not depend on the time that anything takes."""
+    given = {
+        "env": "openspiel:kuhn_poker",
+        "network": {"hidden_sizes": [16, 16], "activation": "relu"},
+        "algorithm": PPO,
+        "players": {
+            "main": {"kind": "main_agent", "config": SOON, "algorithm": {"proximal_coefficient": 0.1}},
+            "exploiter": {"kind": "main_exploiter", "config": SOON, "hyperparameters": {"learning_rate": 0.001}},
+            "league_0": {"kind": "league_exploiter", "config": SOON},
+            "league_1": {"kind": "league_exploiter", "config": {**SOON, "reset_probability": 1.0}},
+        },
+        "games": 32,
+        "tables": 2,
+        "unroll_length": 4,
+        "lanes": 32,
+        "match_games": 32,
+        "period_steps": 300,
+        "evaluation_share": 0.0,
+        "evaluation_games": 64,
+        "evaluation_rounds": 1,
+    }
+    return LeagueConfig.from_dict({**given, **changes})
+
+
+def played(updating: str, rounds: int) -> LocalLeague:
+    league = LocalLeague(config(updating=updating))
+    for number in range(rounds):
+        league.progress = number / rounds
+        league.round()
+    return league
+
+
+def weights(league: LocalLeague) -> dict[str, torch.Tensor]:
+    learning = {name: player.policy for name, player in league.trainees.items()}
+    return {
+        name: torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+        for name, policy in (learning | league.frozen).items()
+    }
+
+
+@pytest.mark.parametrize("choice", ["native", "torch"])
+def test_players_that_learn_together_end_with_the_weights_of_learning_apart(
+    choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.algorithms.together.STACKED", ("cpu",))  # of torch: as on a GPU
+    if choice == "native" and library.library() is None:
+        pytest.skip("no C compiler")
+    library.choose(choice)
+    try:
+        together, apart = (weights(played(updating, 12)) for updating in ("together", "separate"))
+    finally:
+        library.choose("auto")
+    assert len(apart) > 8  # frozen ones among them
+    assert together.keys() == apart.keys()
+    assert max(float((together[name] - apart[name]).abs().max()) for name in apart) < 1e-6
+
+
+def test_updates_wait_for_each_other_until_somebody_meets_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, update = [], trainee.update_together
+
+    def recorded(algorithms: Any, batches: Any) -> Any:
+        made.append(len(algorithms))
+        return update(algorithms, batches)
+
+    monkeypatch.setattr(trainee, "update_together", recorded)
+    league = played("together", 6)
+    assert sum(made) == 6 * 4
+    assert max(made) >= 2
+    assert all(player.version == 6 for player in league.trainees.values())
+
+
+def test_another_way_of_updating_is_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match="updating of the league 'batched' does not exist; known"):
+        config(updating="batched")
+
+
+def test_a_part_of_a_round_leaves_no_update_due() -> None:
+    league = LocalLeague(config(updating="together"))
+    league.round(3)
+    assert sum(player.version for player in league.trainees.values()) == 3
+    league.round()
+    assert sum(player.version for player in league.trainees.values()) == 3 + 4

@@ -1,0 +1,63 @@
+"""A learning player of a league in one process, and the updates that such players are due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agents import Algorithm, Batch
+from agents.algorithms.together import update_together
+from agents.policies import Policy
+from agents.trajectories import Trajectory
+from agents.weight_averages import WeightAverages
+from workers.config.league import TOGETHER
+from workers.rollout.games.match_scheduler import Matches
+from workers.rollout.games.selfplay_sampler import MatchSampler
+
+
+@dataclass
+class Trainee:
+    """A learning player with its games."""
+
+    name: str
+    policy: Policy
+    algorithm: Algorithm
+    sampler: MatchSampler
+    matches: Matches = field(init=False)
+    steps: int = 0  # decisions since it joined the league, with those that it is yet to learn from
+    version: int = 0
+    period_end: int = 0  # steps at which its learning period ends
+    schedules_from: int = 0  # steps at which its schedules began: those of its last reset
+    averages: WeightAverages = field(default_factory=lambda: WeightAverages(()))
+
+
+class DueUpdates:
+    """Players that have played for an update, and make it together once somebody needs the weights of one of them.
+
+    So all see the others' weights as they would if each made its update at once.
+    """
+
+    def __init__(self, updating: str) -> None:
+        """Make them as `updating` says: together, or each by its own `Algorithm.update`."""
+        self._together = updating == TOGETHER
+        self._due: dict[str, tuple[Trainee, Trajectory]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._due
+
+    def add(self, trainee: Trainee, trajectory: Trajectory) -> None:
+        """Take what a player is to learn from; its last update is made."""
+        self._due[trainee.name] = trainee, trajectory
+
+    def make(self) -> dict[str, dict[str, float]]:
+        """Make the updates; return their metrics by player."""
+        due, self._due = list(self._due.values()), {}
+        algorithms, batches = [trainee.algorithm for trainee, _ in due], [Batch([trajectory]) for _, trajectory in due]
+        if self._together:
+            updates = update_together(algorithms, batches)
+        else:
+            updates = [algorithm.update(batch) for algorithm, batch in zip(algorithms, batches, strict=True)]
+        for trainee, _ in due:
+            trainee.averages.add(trainee.policy)
+            trainee.version += 1
+            trainee.matches.load(trainee.policy.state_dict(), trainee.version, trainee.algorithm.behaviour())
+        return {trainee.name: update.metrics for (trainee, _), update in zip(due, updates, strict=True)}
