@@ -78,10 +78,10 @@ class Meter:
             "steps": sum(trainee.steps for trainee in league.trainees.values()),
             "main_steps": league.trainees["main"].steps,
             "evaluation_games": int(league.returns.total_games),
-            **(self.other_rule(last) if last and theirs.any() and self.exact else {}),
+            **(self.other_rule() if last and theirs.any() and self.exact else {}),
         }
 
-    def other_rule(self, last: bool) -> dict[str, float | None]:
+    def other_rule(self) -> dict[str, float | None]:
         """Return the figure of the mixture that plays exploiters where the league's does not, or the other way round.
 
         Both are of the same run, which its mixture has no part in: a look at what the rule itself is worth.
@@ -91,7 +91,7 @@ class Meter:
         other = replace(settings, exploiters=not settings.exploiters)
         shares = mixture_of(league.returns, slots, other, played(league.league.state.roster, slots)).shares
         name = "mixture_with_exploiters" if other.exploiters else "mixture_without_exploiters"
-        return {name: self._of_mixture(slots, shares, last)}
+        return {name: self._of_mixture(slots, shares, True)}
 
     def cycles(self) -> float | None:
         """Return the part of triples of frozen players in which each beats the next, by exact returns.

@@ -62,6 +62,7 @@ class Mixture(NamedTuple):
 
     shares: NDArray[np.float64]  # (2, n), a row per seat: how often each is played there; 0 outside of the members
     members: Places  # between whom it is an equilibrium, those too that are only met
+    playing: Places  # those members that are not only met
     undecided: Places  # outside, and cells are missing to say whether they gain
     wanted: list[tuple[int, int]]  # those cells, the ones to play first first; a place in seat 0, one in seat 1
 
@@ -95,4 +96,4 @@ def mixture_of(
                 shares[seat, playing] = solve_zero_sum(payoff)[0]
             else:
                 shares[seat, playing] = quantal_response(payoff, temperature)[0]
-    return Mixture(shares, members, found.undecided, found.wanted)
+    return Mixture(shares, members, playing, found.undecided, found.wanted)

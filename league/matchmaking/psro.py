@@ -46,7 +46,7 @@ def solve(
 ) -> NDArray[np.float64]:
     """Return the shares of `slots` in each seat (2, n) that `solver` finds on mean returns; all but Nash's over both.
 
-    `playing` (n,): those that are no exploiters, as for the league's mixture.
+    `playing` (n,): those that are no exploiters, who alone have shares where the league's mixture plays none.
     A player that has not met the support of the equilibrium has a share of 1 / n, as under a uniform mixture; the
     rest is the solver's. So before any game the shares are uniform.
     """
@@ -59,10 +59,10 @@ def solve(
     if solver == "nash":
         shares += rest * found.shares
     else:
-        among = game.matrix(slots)[np.ix_(found.members, found.members)]
+        among = game.matrix(slots)[np.ix_(found.playing, found.playing)]
         payoff = (among - among.T) / 2.0
         scale = np.abs(payoff).max()  # these solvers depend on it: points of a game are no unit
-        shares[:, found.members] += rest * META_SOLVERS[solver](payoff / scale if scale else payoff)
+        shares[:, found.playing] += rest * META_SOLVERS[solver](payoff / scale if scale else payoff)
     return shares
 
 

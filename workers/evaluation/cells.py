@@ -116,11 +116,11 @@ class Evaluator:
         return self.returns.mixture(slots, played).shares
 
     def gain_within(self, slots: Slots, mixture: np.ndarray, played: Played = None) -> tuple[float, float] | None:
-        """Return bounds of what the best of the players gains against `mixture` (2, n), in points per game.
+        """Return bounds of what the best opponent gains against `mixture` (2, n), in points per game.
 
-        Of those with a share, and of those not `played` that met them often enough.
-        They hold with confidence 1 - alpha for all cells between `slots` together, since those choose the members, at
-        all times while these are the players. None for one member.
+        Opponents are the players with a share, and exploiters without one that met these often enough. The bounds
+        hold with confidence 1 - alpha for all cells between `slots` together, since those choose the members, at all
+        times while these are the players. None for one opponent.
         """
         members = self._opponents(slots, mixture, played)
         if len(members) < 2:
@@ -189,18 +189,19 @@ class Evaluator:
         held = mixture.max(axis=0) > 0.0
         ours = self.returns.settings.playing(len(slots), played)
         if not ours.all():
-            met = self.returns.games(slots) >= self._least
+            met = self.returns.games(slots) >= self.returns.settings.least
             held |= ~ours & met[:, held].all(axis=1) & met[held].all(axis=0)
         return np.flatnonzero(held)
 
     def _planned(self, slots: Slots, played: Played) -> Plan:
-        mixture, members, _, places = self.returns.mixture(slots, played)
-        wanted = [(int(slots[i]), int(slots[j])) for i, j in places]
+        found = self.returns.mixture(slots, played)
+        mixture, members = found.shares, found.members
+        wanted = [(int(slots[i]), int(slots[j])) for i, j in found.wanted]
         share = mixture[:, members] / mixture.max(axis=1, keepdims=True)
         weights = np.maximum(share[0][:, None], share[1])  # a cell matters as much as its players are played
         first, second = np.meshgrid(slots[members], slots[members], indexing="ij")
         cells, weights = np.stack([first.ravel(), second.ravel()], axis=1), weights.ravel()
-        ours = self.returns.settings.playing(len(slots), played)[members]
+        ours = np.isin(members, found.playing)
         matter = (ours[:, None] | ours).ravel()
         cells, weights = cells[matter], weights[matter]
         return Plan(slots, self._batches, wanted[:WANTED], cells, weights)

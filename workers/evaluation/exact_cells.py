@@ -52,9 +52,9 @@ class ExactEvaluator(Evaluator):
         return exploitability.load(self._league.env, **self._league.env_kwargs)
 
     def gain_within(self, slots: Slots, mixture: np.ndarray, played: Played = None) -> tuple[float, float] | None:
-        """Return what the best of the players gains against `mixture` (2, n), as both bounds of it; see Evaluator.
+        """Return what the best opponent gains against `mixture` (2, n), as both bounds of it; see Evaluator.
 
-        None for one member.
+        None for one opponent.
         """
         members = self._opponents(slots, mixture, played)
         if len(members) < 2:

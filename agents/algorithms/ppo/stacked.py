@@ -31,7 +31,7 @@ Layer = tuple[tuple[int, torch.Size], tuple[int, torch.Size]]  # where weight an
 
 
 class Shape(NamedTuple):
-    """What players have to have in common to be stacked."""
+    """The settings and shapes that stacked players have in common."""
 
     device: torch.device
     activation: str

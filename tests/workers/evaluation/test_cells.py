@@ -8,7 +8,7 @@ from envs import exploitability
 from league.empirical_game.confidence import confidence_sequence
 from league.empirical_game.returns import Returns
 from warren.errors import ConfigurationError
-from workers.config.league import LeagueConfig
+from workers.config.league import LeagueConfig, PlayerConfig
 from workers.evaluation.by_settings import evaluator_of as evaluator_by_settings
 from workers.evaluation.cell_games import play, play_pairs
 from workers.evaluation.cells import Evaluator
@@ -234,6 +234,34 @@ def test_what_the_members_gain_at_least_and_at_most_holds_what_they_gain():
         assert low <= gain <= high < gain + 0.2
     assert low > 0.0  # of the uniform mixture: somebody certainly gains
     assert evaluator.gain_within(slots, np.eye(1, 5).repeat(2, axis=0)) is None
+
+
+@pytest.mark.parametrize("source", ["exact", "games"])
+def test_an_exploiter_that_is_not_played_counts_by_what_it_gains(source):
+    games = envs.make_two_player("matrix:rps", 512, 3)
+    players = policies(games, 4, spread=0.0)
+    for policy, action in zip(players, (0, 0, 1, 2), strict=True):
+        policy.network.policy_trunk.layers[-1].bias.data[:] = 50.0 * torch.eye(3)[action]
+    league = LeagueConfig(
+        "matrix:rps",
+        {"main": PlayerConfig("main_agent")},
+        evaluation=source,
+        mixture_exploiters=False,
+        cell_least=4096,
+        evaluation_rounds=4,
+    )
+    evaluator = evaluator_by_settings(league, games, Returns(), players.__getitem__, 1)
+    slots, played = np.arange(4), np.array([True, True, False, False])
+    while evaluator.step(slots, played):
+        pass
+    mixture = evaluator.mixture(slots, played)
+    assert not mixture[:, 2:].any()
+    low, high = evaluator.gain_within(slots, mixture, played)
+    payoff = exact_cells("matrix:rps", players)
+    gain = ((payoff @ mixture[1]).max() - (mixture[0] @ payoff).min()) / 2.0
+    of_members = ((payoff @ mixture[1])[:2].max() - (mixture[0] @ payoff)[:2].min()) / 2.0
+    assert gain > of_members + 0.2, "only the exploiters gain this much"
+    assert low - 1e-6 <= gain <= high + 1e-6 and low > of_members + 0.1
 
 
 def test_the_more_players_the_members_are_chosen_from_the_wider_is_what_they_gain():
