@@ -57,7 +57,7 @@ def strength(given: argparse.Namespace) -> dict[str, Any]:
     """Train all sides, draw their curves."""
     plan = league_strength.Plan(
         given.games, given.seeds, given.curves, given.budget, given.sides, given.peers, given.clock, given.first_seed,
-        given.jobs, given.cores, given.respond,
+        given.jobs, given.cores, given.respond, given.points,
     )  # fmt: skip
     if wrong := league_strength.problems(plan):
         raise SystemExit("\n".join(f"error: {problem}" for problem in wrong))
@@ -119,6 +119,7 @@ def main() -> None:
         "--respond", type=int, default=league_strength.RESPOND,
         help="decisions of best responses to the mixture, in games without an exact figure",
     )  # fmt: skip
+    part.add_argument("--points", type=int, default=league_strength.POINTS, help="of each curve, at most")
     part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
     part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
     part.set_defaults(measure=strength)

@@ -28,7 +28,7 @@ SECONDS = {"rps": 20.0, "spinning_top": 45.0, "kuhn": 240.0, "leduc": 240.0}  # 
 SECONDS |= dict.fromkeys(HELD_OUT, 240.0)
 DECISIONS = {"rps": 500_000, "spinning_top": 500_000, "kuhn": 2_000_000, "leduc": 4_000_000}  # of the main agent
 DECISIONS |= dict.fromkeys(HELD_OUT, 2_000_000)
-POINTS = 40  # of a curve, at most
+POINTS = 40  # of a curve, at most; fewer where an exact figure takes seconds
 RESPOND = 500_000  # decisions of best responses to the mixture, where exploitability is not exact
 DECIDED = "decisions"  # the clock that counts the main agent's
 LOWEST = ("nice", "-n", "19")
@@ -52,6 +52,7 @@ class Plan:
     jobs: int = 1
     cores: Sequence[int] = ()  # that runs stay on, in turn
     respond: int = RESPOND
+    points: int = POINTS
 
     def budget(self, game: str) -> float:
         """Return the seconds, or the main agent's decisions, of each run."""
@@ -80,7 +81,7 @@ def problems(plan: Plan) -> list[str]:
 def command(plan: Plan, game: str, seed: int, side: str, out: Path, core: int | None = None) -> list[str]:
     """Return the command that runs one side of one seed and adds its curve's lines to `out`."""
     budget = plan.budget(game)
-    arguments = ["--seed", str(seed), "--every", str(budget / POINTS), "--out", str(out)]
+    arguments = ["--seed", str(seed), "--every", str(budget / plan.points), "--out", str(out)]
     if side in PEERS:
         peer, _, meta_strategy = side.partition("_")
         chosen = ["--meta-strategy", meta_strategy] if meta_strategy else []
