@@ -42,7 +42,7 @@ class AsyncClient:
         self._watched: Any = None  # the connection that the loop watches,
         self._descriptor = -1  # by a descriptor of our own: the number cannot become another file's meanwhile
         self._ticking = False
-        self._tending = False
+        self._tending = self._tend_again = False
         self._storing = False  # whether a one-way call's body is on its way to Redis
         self._waiting: deque[tuple[asyncio.Future[Any], Spec, Any, Any, Outgoing | None]] = (
             deque()
@@ -243,9 +243,12 @@ class AsyncClient:
 
     def _tend(self) -> None:
         """Have done, in another thread, what may take a while."""
-        if self._tending or self._closed or not self._client.needs_tending:
+        if self._closed or not self._client.needs_tending:
             return
-        self._tending = True
+        if self._tending:
+            self._tend_again = True  # the one under way may have passed what this one is for
+            return
+        self._tending, self._tend_again = True, False
         tended = background.run(self.loop, self._client.tend)
         tended.add_done_callback(self._tended)
 
@@ -255,6 +258,8 @@ class AsyncClient:
             tended.result()  # whatever went wrong there is to be seen
         self._client.poll()  # what arrived meanwhile woke nobody
         self._watch()
+        if self._tend_again:
+            self._tend()
 
     def _tick(self) -> None:
         self._ticking = False

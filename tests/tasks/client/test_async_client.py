@@ -148,6 +148,30 @@ def test_a_new_connection_is_watched_though_its_descriptor_may_be_the_old_ones(b
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [2, 3, 4]
 
 
+def test_a_call_that_is_sent_while_tending_ends_is_tended_afterwards(broker, monkeypatch):
+    monkeypatch.setattr(Client, "poll_every", 1000.0)
+    second, real = threading.Event(), Client.tend
+
+    def tend(client: Client) -> None:
+        real(client)
+        assert second.wait(60.0)  # it has passed what the call after it needs, and has not ended
+
+    async def main() -> list[Any]:
+        solver = solver_of(broker)
+        solver._find("actor.add")
+        answers = [await solver.asend("actor.add", 1)]
+        monkeypatch.setattr(Client, "tend", tend)
+        broker.cut()
+        answers.append(await solver.asend("actor.add", 2))
+        broker.cut()
+        third = solver.asend("actor.add", 3)
+        second.set()
+        return [*answers, await third]
+
+    with Service(broker, ADD, add):
+        assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [2, 3, 4]
+
+
 def test_one_way_calls_over_the_window_wait_for_the_broker(broker):
     queue = declare(broker, PUSH)  # one fits
 
