@@ -1,12 +1,12 @@
-"""`python -m envs.check NAME`: everything that a run would trip over in an environment, found by random play.
+"""`python -m envs.check NAME`: find by random play the faults of an environment that would disturb a run.
 
     python -m envs.check CartPole-v1
     python -m envs.check ALE/Pong-v5 preprocessing=atari --steps 2000
     python -m envs.check path/to/game.py:MyGame kwargs.size=5
     python -m envs.check openspiel:leduc_poker
 
-What follows the name are settings as `env.` has them, of one agent's environments; of a game only `kwargs.NAME=VALUE`.
-Exits with 0 where there is no problem, 1 where there is one, 2 where the question is wrong.
+For one agent's environments the settings of `env.` may follow the name, for a game only `kwargs.NAME=VALUE`. The exit
+status is 0 without a problem, 1 with one, 2 if the command is wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m workers.dead`: what failed for good in a run: look at it, send it again, drop it.
+"""`python -m workers.dead`: show the messages of a run that failed for good, send them again, drop them.
 
 python -m workers.dead --run NAME                            # how many, by service and reason
 python -m workers.dead --run NAME list --each                # one by one, with their ids
@@ -7,8 +7,8 @@ python -m workers.dead --run NAME replay SERVICE             # send again what d
 python -m workers.dead --run NAME drop --reason "too often"  # for good; or SERVICE..., ID..., --all; asks first
 
 An ID may be cut short while it names one alone; --reason takes a part of the reasons that are meant. `--json` is for
-programs. A letter leaves the dead letters only when the broker has confirmed its copy; whoever is killed in between
-leaves both, and it runs twice. Nothing is unpickled, and long values are shown cut unless --whole is given.
+programs. A letter is removed only once the broker has confirmed its copy; if this command is killed in between, both
+stay, and the call runs twice. Nothing is unpickled, and long values are shown cut unless --whole is given.
 The servers' URLs and the run come from options or from WARREN_BROKER_URL, WARREN_REDIS_URL and WARREN_RUN. The exit
 status is 0, 1 where something was to be sent and stayed, 2 for an error.
 """

@@ -1,4 +1,4 @@
-"""`python -m workers.failures [FOLDER]`: why processes of a run failed or were restarted, also after it has ended.
+"""`python -m workers.failures [FOLDER]`: show why processes of a run failed or were restarted, also after its end.
 
 python -m workers.failures                         # of the newest run below runs/
 python -m workers.failures runs/kuhn/TRIAL --said  # with the last lines that each process printed

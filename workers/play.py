@@ -1,4 +1,4 @@
-"""`python -m workers.play FOLDER`: watch what was trained; of a league, or a game of two players, play against it.
+"""`python -m workers.play FOLDER`: watch a trained agent, or play against a league's player.
 
 python -m workers.play runs/cartpole/TRIAL --games 5 --render human
 python -m workers.play runs/kuhn/TRIAL                                  # you, against the main agent

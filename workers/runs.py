@@ -1,4 +1,4 @@
-"""`python -m workers.runs`: what runs, what runs that were killed have left on the servers; stopping and removing them.
+"""`python -m workers.runs`: list live runs and leftovers of killed ones on the servers; stop and remove them.
 
 python -m workers.runs                    # the runs below runs/ with servers of their own, and those on named servers
 python -m workers.runs stop NAME          # as Ctrl-C in its launcher: checkpoints are written, nothing is left

@@ -1,12 +1,12 @@
-"""`python -m workers.scale`: more or fewer processes in a run that goes on.
+"""`python -m workers.scale`: start or stop processes of a live run.
 
 python -m workers.scale --run NAME actors=4      # four actors
 python -m workers.scale --run NAME actors=+1     # one more; actors=-1: one less, which finishes what it holds
 python -m workers.scale --run NAME               # how many there are
 
-Of a run on several hosts, it changes the processes of the host that leads, and says how many are the others'.
+In a run on several hosts it changes the processes of the leading host, and gives the numbers of the others.
 
-A run's name is in the launcher's second line. A run whose servers are its own is found below runs/; for others the
+A run's name is in the launcher's second line. A run with servers of its own is found below runs/; for others the
 servers' URLs come from options or from WARREN_BROKER_URL and WARREN_REDIS_URL.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m workers.services`: what a run serves, by which workers, how busy, since when.
+"""`python -m workers.services`: list a run's services with their workers and load.
 
 python -m workers.services --run NAME              # a table; of a run below runs/, its folder will do too
 python -m workers.services --run NAME --watch      # again every 2 s, or --watch SECONDS, until Ctrl-C

@@ -1,8 +1,8 @@
-"""Players by hand, while a league runs: add, pause, resume, freeze and remove them, and set what they are.
+"""Change players while a league runs: add, pause, resume, freeze, remove them, and set their fields.
 
 python -m league.manage --redis URL --run NAME kinds                      what kinds there are, with their options
 ... add NAME KIND option=value                                          as in: add main pfsp weighting=linear
-... add NAME KIND --rule learning_rate=0.001 --initial main@1200         hyperparameters, and what a reset goes back to
+... add NAME KIND --rule learning_rate=0.001 --initial main@1200         hyperparameters, and what a reset returns to
 ... add NAME KIND --initial main                                         its newest weights, at each reset anew
 ... add NAME KIND --model main@1200                                      a player that is that model and learns nothing
 ... pause NAME...        resume NAME...        remove NAME...            (removed players are gone for good)
@@ -10,7 +10,7 @@ python -m league.manage --redis URL --run NAME kinds                      what k
                                                                         no more (a terminal asks first; --yes does not)
 ... set NAME config.weighting=linear rules.learning_rate='{"rule": "log_uniform", "low": 1e-5, "high": 1e-3}'
 
-Every change is one event of the league's stream, which says who made it (--by). What is so already is left as it is.
+Every change is one event of the league's stream, which says who made it (--by). Commands can be repeated.
 """
 
 from __future__ import annotations
@@ -190,10 +190,12 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m league.manage", description=(__doc__ or "").partition("\n")[0])
     add_source(made)
-    made.add_argument("--by", default="manage", help="who does this, for the league's history; default: manage")
-    made.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help="with own kinds")
+    made.add_argument("--by", default="manage", help="author of the change, for the league's history; default: manage")
+    made.add_argument(
+        "--import", dest="modules", action="append", default=[], metavar="MODULE", help="with your own kinds"
+    )
     made.add_argument("--yes", action="store_true", help="do not ask before what cannot be undone (freeze, remove)")
-    made.add_argument("--json", action="store_true", help="print the players that were meant, one JSON object a line")
+    made.add_argument("--json", action="store_true", help="print the changed players, one JSON object per line")
     commands = made.add_subparsers(dest="command", required=True)
     commands.add_parser("kinds", help="all kinds of player with their options")
     adding = commands.add_parser("add", help="add a player")
@@ -205,7 +207,7 @@ def parser() -> argparse.ArgumentParser:
         "--initial",
         type=_initial,
         metavar="PLAYER[@VERSION]",
-        help="what it begins with and a reset goes back to; without a version the newest weights of that moment",
+        help="weights at its start and after a reset; without a version the newest ones at that moment",
     )
     adding.add_argument(
         "--model", type=ModelRef.parse, metavar="PLAYER@VERSION", help="be this model, and learn nothing"

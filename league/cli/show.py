@@ -1,4 +1,4 @@
-"""A league as it is now, for a person: standings, payoff, who waits for what, counters, and the pool.
+"""Show a league as it is now: standings, payoff, open matches and periods, counters, and the pool.
 
     python -m league.show --redis URL --run NAME          # once
     python -m league.show --run NAME --watch              # until Ctrl-C

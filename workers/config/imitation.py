@@ -27,9 +27,9 @@ class ImitationConfig:
     """Settings of `python -m workers.imitate`: which games are imitated, for how long, and how it is measured."""
 
     data: str | None = None  # a file of workers.play --record, a league's run folder with replays, a Minari dataset
-    player: str | None = None  # of a league's games: whose decisions, by name; null: of both players
-    games: int | None = None  # at most so many, the first; of a league's each seat is one; null: all
-    held_out: float = 0.1  # share of the games that is not learned from: are the others known by heart?
+    player: str | None = None  # in a league's games: the player to clone; null: both players
+    games: int | None = None  # number of games at most (in a league each seat is one); null: all
+    held_out: float = 0.1  # share of the games kept from learning, to measure progress
     passes: int = 20  # over the games
     evaluation_games: int = 100  # played by the clone at the end; 0: none
 

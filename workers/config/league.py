@@ -46,14 +46,14 @@ class LeagueConfig:
 
     env: str = fixed()  # the game: an id, or file.py:CLASS of your own (docs/your_game.md)
     players: Mapping[str, PlayerConfig] = fixed()  # name -> kind, config, rules and more (docs/league.md)
-    env_kwargs: Mapping[str, Any] = fixed(default_factory=dict)  # of the game's constructor
+    env_kwargs: Mapping[str, Any] = fixed(default_factory=dict)  # arguments of the game's constructor
     network: Mapping[str, Any] = fixed(default_factory=dict)  # of all players: `name` and settings (docs/networks.md)
     algorithm: Mapping[str, Any] = field(default_factory=dict)  # `name`, and the settings that all players share
-    settings: Mapping[str, Any] = fixed(default_factory=dict)  # league.rules.settings
-    seed: int = 1  # of all chance: games, weights, actions
+    settings: Mapping[str, Any] = fixed(default_factory=dict)  # of results and Elo (league.rules.settings)
+    seed: int = 1  # of all random draws: games, weights, actions
 
     # Playing
-    games: int = 256  # game slots of each player
+    games: int = 256  # games of each player at once
     tables: int = 4  # opponents of a player at a time
     unroll_length: int = 8  # decisions in a trajectory
     lanes: int = 256  # trajectories collected side by side for one update, of lanes * unroll_length decisions
@@ -62,37 +62,37 @@ class LeagueConfig:
     reward_scale: float = 1.0  # factor of the rewards that the algorithm gets
 
     # Learning
-    period_steps: int = 20_000  # decisions between the ends of learning periods, where snapshots are decided on
-    updating: str = "separate"  # or together: the updates of a process's players that are due are made at once
-    earned_share: float = 0.0  # of all learning, given to players by what they bring to the mixture, not by `updates`
+    period_steps: int = 20_000  # decisions between the ends of learning periods, at which snapshots are due
+    updating: str = "separate"  # together: in one process, make the players' due updates at once
+    earned_share: float = 0.0  # share of all learning given to players by what they bring to the mixture
 
     # Payoff cells between frozen players
-    evaluation: str = fixed("games")  # games in each seat apart, pairs of games on one deal, or exact: computed
-    evaluation_share: float = 0.25  # share of the wall time
+    evaluation: str = fixed("games")  # games: each seat by itself; pairs: both seats on each deal; exact: computed
+    evaluation_share: float = 0.25  # share of the wall time spent on evaluation
     evaluation_games: int = 1024  # slots of one batch
     evaluation_rounds: int = 2  # games a slot plays in a batch
-    cell_least: int = 2048  # games of a cell until it may count as known
-    cell_most: int = 200_000  # games of a cell, however wide its interval still is
-    cell_error: float = 0.05  # half of the interval of a mean return at which a cell is known well enough
-    cell_confidence: float = 0.95  # of each cell's interval, at all times together (empirical_game.confidence)
+    cell_least: int = 2048  # games of a cell before it counts
+    cell_most: int = 200_000  # games of a cell at most
+    cell_error: float = 0.05  # half width of the mean return's interval at which a cell is done
+    cell_confidence: float = 0.95  # of each cell's interval, over all times (empirical_game.confidence)
     max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
     mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
     mixture_least_temperature: float = 0.0  # in points of a game; above 0 players that are nearly equal are averaged
-    mixture_exploiters: bool = True  # false: exploiters' snapshots are what the mixture has to withstand, not played
+    mixture_exploiters: bool = True  # false: the mixture only meets exploiters' snapshots, and does not play them
 
     # In services
-    goal: float | None = None  # exploitability of the mixture at which the run is over
-    lease: float = 60.0  # s after which a match or a learning period that nobody renews is free again
-    memory_bound: int = 4 << 30  # bytes of frozen models in Redis, or half of its maxmemory; the least used are spilled
+    goal: float | None = None  # exploitability of the mixture at which the run ends
+    lease: float = 60.0  # s after which a match or learning period that is not renewed is free again
+    memory_bound: int = 4 << 30  # bytes of frozen models in Redis, at most half its maxmemory; the rest is on disk
     snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
     history: int | None = 2_000_000  # events of the past that the run folder keeps, compressed; null: all
-    references: tuple[str, ...] = ("uniform",)  # opponents to measure the main agent by: that, or frozen players' names
-    reference_games: int = 1024  # against each of `references`, at each score
-    evaluation_every: float = 15.0  # s between computations of exploitability, where the game is small enough for it
+    references: tuple[str, ...] = ("uniform",)  # opponents that measure the main agent: uniform, frozen players' names
+    reference_games: int = 1024  # games against each reference at each score
+    evaluation_every: float = 15.0  # s between scores; with exploitability in small games
 
     # Records of matches, to be played again (workers/replays)
     replay_every: int = 0  # each actor records every N-th match; 1: all, 0: none
-    replay_upsets: float | None = None  # and matches lost by a player that Elo expected to score this; null: none
+    replay_upsets: float | None = None  # also matches lost by a player that Elo expected to score this; null: none
     replay_evaluations: int = 0  # each evaluator records every N-th batch of games; 0: none
     replay_bytes: int = 256 << 20  # bytes of all records in the run folder; beyond that the oldest are deleted
 

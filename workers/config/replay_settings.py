@@ -9,13 +9,13 @@ from dataclasses import dataclass
 class ReplayConfig:
     """Settings of a replay, for algorithms whose updates draw from one; its steps are environment steps."""
 
-    capacity: int = 1_000_000  # steps that are kept; the oldest make room
-    batch: int = 256  # sequences drawn for an update
-    samples_per_insert: float = 8.0  # sequences drawn for each step stored; whoever is ahead, learner or actors, waits
-    error_buffer: float | None = None  # sequences by which either may be ahead; default: a segment's, and an update's
-    begin_at: int = 10_000  # steps that are stored before the first update
-    priority_exponent: float = 0.6  # 0: all alike; of algorithms that draw by priority, as the next two
+    capacity: int = 1_000_000  # steps that are kept; newer ones replace the oldest
+    batch: int = 256  # sequences drawn per update
+    samples_per_insert: float = 8.0  # sequences drawn per step stored; the faster side, learner or actors, waits
+    error_buffer: float | None = None  # sequences by which either may be ahead; default: a segment's plus an update's
+    begin_at: int = 10_000  # steps stored before the first update
+    priority_exponent: float = 0.6  # 0: all alike; like the next two, for algorithms that draw by priority
     weight_exponent: float = 0.4  # of the importance weights when the run begins,
     weight_exponent_end: float = 1.0  # and when it ends
-    memory: float = 8.0  # GiB; what is more lies in files in the run's folder
-    in_checkpoint: bool = False  # written with each checkpoint; else a learner that comes back begins with none
+    memory: float = 8.0  # GiB; the rest is in files in the run's folder
+    in_checkpoint: bool = False  # write the replay with each checkpoint; else a resumed learner begins empty

@@ -45,7 +45,7 @@ class Sampling(Enum):
 class BrokerConfig:
     """The places of RabbitMQ and Redis. URLs hold secrets: prefer WARREN_BROKER_URL and WARREN_REDIS_URL."""
 
-    mode: str = "auto"  # which servers to take (docs/training.md); broker=MODE says the same
+    mode: str = "auto"  # the servers to use (docs/training.md); broker=MODE is the same
     url: str | None = None  # of the broker; better in WARREN_BROKER_URL, where no other user can read its password
     redis_url: str | None = None  # of Redis; better in WARREN_REDIS_URL
 
@@ -55,40 +55,40 @@ class EnvConfig:
     """The environment that is played. `id`: a gymnasium id, `gym:ID`, `module:Class` or `file.py:Class`."""
 
     id: str = fixed("CartPole-v1")  # a gymnasium id, gym:ID, module:Class or file.py:Class (docs/environments.md)
-    num_envs: int = 4  # stepped at once by each actor; sampling=served: by each env runner, in two groups
+    num_envs: int = 4  # copies stepped at once by each actor; sampling=served: by each env runner, in two groups
     kwargs: dict[str, Any] = fixed(default_factory=dict)  # given to the environment's constructor
-    # How an actor steps its environments. sync: one after another; library: all by arrays, as gymnasium itself wrote
-    # some; auto: by the library where a test has shown that it plays the same (CartPole), else sync.
+    # sync: step environments one after another; library: as arrays, by gymnasium's own version; auto: library where
+    # a test has shown that it plays the same (CartPole), else sync.
     vectorization: str = "auto"
-    workers: int = 0  # processes that share an actor's environments, if they are slow; 0: the actor steps them itself
-    leave_out: list[str] = fixed(default_factory=list)  # keys of a Dict observation that are not taken, as [mission]
-    # What is done with episodes, observations and rewards, in the order of these lines. atari: 4 skipped frames, up to
-    # 30 no-ops, grey, 84 x 84, an episode a life, 4 stacked, rewards clipped to 1; what is given here wins over it.
+    workers: int = 0  # processes that share an actor's environments; 0: the actor steps them itself
+    leave_out: list[str] = fixed(default_factory=list)  # keys of a Dict observation to ignore, as in [mission]
+    # The settings from here to reward_clip apply in this order. atari: 4 skipped frames, up to 30 no-ops, grey,
+    # 84 x 84, an episode per life, 4 stacked frames, rewards clipped to 1; settings that you give win over these.
     preprocessing: str | None = fixed(None)
-    # Each action is repeated so often; of images, the maximum of the last two is given
+    # Times that each action is repeated; an image observation is the maximum of the last two
     frame_skip: int | None = fixed(None)
-    noop_start: int | None = fixed(None)  # an episode begins with 1 to this many steps of action 0, which does nothing
+    noop_start: int | None = fixed(None)  # begin episodes with 1 to this many steps of action 0, if that does nothing
     grey: bool | None = fixed(None)  # images in grey
     resize: int | None = fixed(None)  # images to this many pixels a side
-    # Where a life is lost the episode ends, and the next goes on in the same game
+    # A lost life ends the episode; the next one continues the same game
     episodic_life: bool | None = fixed(None)
-    frame_stack: int | None = fixed(None)  # this many last observations are given as one, [frame_stack, ...]
-    # Of a reward of several numbers: name -> coefficient.
+    frame_stack: int | None = fixed(None)  # an observation is this many of the last ones, [frame_stack, ...]
+    # Name -> coefficient, if the environment's reward is several numbers
     reward_channels: dict[str, float] = fixed(default_factory=dict)
-    # Each channel has a value head and advantages of its own, which its coefficient weights; else rewards are added up.
+    # Each channel has its own value head and advantages, weighted by its coefficient; false: rewards are added up.
     channel_values: bool = fixed(False)
     reward_scale: float = fixed(1.0)  # a factor
     reward_clip: float | None = fixed(None)  # to -reward_clip .. reward_clip
-    action_masks: bool = fixed(True)  # actions that the environment's masks forbid are not drawn; false: not looked at
-    # PettingZoo's environments: all agents learn by one policy; two agents only where this is true, else in a league
+    action_masks: bool = fixed(True)  # actions that the environment's masks forbid are not drawn; false: ignore masks
+    # PettingZoo's environments: all agents learn by one policy; false: a game of two agents is a league's
     together: bool = fixed(False)
     agent_id: bool = fixed(False)  # observations also say which agent sees them, under the key `agent`
-    # Observations also hold the whole game's state, under the key `state`: for the value, network.privileged=[state]
+    # Observations also hold the game's state, under the key `state`; for the value alone: network.privileged=[state]
     state: bool = fixed(False)
     team_reward: str | None = fixed(None)  # each agent's reward is the mean or the sum of all agents'; null: its own
     # The run ends at this mean return; null: never. Default: the environment's own reward threshold, if it has one.
     goal: float | None = None
-    goal_episodes: int = 100  # the last training episodes, over which a mean return is: few where these are long
+    goal_episodes: int = 100  # number of last training episodes in a mean return
 
     def settings(self) -> envs.EnvSettings:
         """Return the settings of the environment as the package of environments takes them."""
@@ -105,17 +105,17 @@ class GatewayConfig:
     The token that games have to show, if any, is WARREN_GATEWAY_TOKEN in the environment.
     """
 
-    address: str = "127.0.0.1"  # on which gateways listen; 0.0.0.0: games on other machines can connect
-    port: int = 8000  # of HTTP, shared by all gateways of a host; 0: any that is free, for each its own
-    tcp_port: int | None = None  # of the raw TCP protocol; null: it is not served
+    address: str = "127.0.0.1"  # address on which gateways listen; 0.0.0.0: games on other machines can connect
+    port: int = 8000  # HTTP port that all gateways of a host share; 0: each takes a free one
+    tcp_port: int | None = None  # port of the TCP protocol; null: it is not served
     public: str | None = None  # host name under which games reach this machine; default: `address`
-    own_port: int = 0  # the port of a gateway alone, for redirects, is this plus actor_id; 0: any free one
-    max_sessions: int = 10_000  # open at once, in each gateway
-    max_agents: int = 256  # of a session
-    max_connections: int = 10_000  # to each gateway at once; fewer where the system allows fewer open files
-    max_body: int = 1 << 20  # bytes of a request
-    max_rate: float | None = None  # requests a second of one address, or one proxy, by HTTP and TCP; null: any number
-    idle: float = 60.0  # s without a request after which a session is closed, and its trajectory cut off
+    own_port: int = 0  # a gateway's own port, for redirects, is this plus actor_id; 0: any free one
+    max_sessions: int = 10_000  # open at once in each gateway
+    max_agents: int = 256  # per session
+    max_connections: int = 10_000  # to each gateway at once; fewer if the system allows fewer open files
+    max_body: int = 1 << 20  # bytes of a request's body
+    max_rate: float | None = None  # requests/s from one address or proxy, HTTP and TCP together; null: no limit
+    idle: float = 60.0  # s without a request after which a session is closed and its trajectory cut off
     receive: float = 10.0  # s within which a request must have arrived in full
     answer: float = 60.0  # s that an actor's method may take
     drain: float = 5.0  # s that open sessions get to end when a gateway is told to stop; it opens no new ones
@@ -129,69 +129,70 @@ class Config:
     project: str = fixed("cartpole")  # default: by the environment's name (conf/warren.yaml)
     trial: str | None = fixed(None)  # default: date, time and a random suffix
     folder: str = "runs"  # where the folders of all runs are
-    resume: str | None = None  # a run folder (or PROJECT/TRIAL) to go on from
+    resume: str | None = None  # a run folder (or PROJECT/TRIAL) to continue
     run: str | None = None  # name of the run on the servers; roles started by hand join the run they name
-    seed: int = 1  # of all chance: environments, weights, actions
+    seed: int = 1  # of all random draws: environments, weights, actions
 
     # The work and its division among processes.
     sampling: Sampling = Sampling.gathered  # gathered, streaming or served (docs/training.md)
     actors: int = 2  # processes that play
-    env_runners: int = 2  # sampling=served: processes that step environments, whose actions actors choose
-    served_memory: str = "actor"  # where a policy's memory is between steps: actor; or travelling, with calls
+    env_runners: int = 2  # sampling=served: processes that step environments; actors choose the actions
+    served_memory: str = "actor"  # place of a policy's memory between steps: actor; travelling: within the calls
     unroll_length: int = 128  # steps of each environment in one segment
-    batch_segments: int | None = None  # segments an update takes; default: one an actor (served: one an env runner)
-    max_staleness: int = 8  # weight versions; older segments are dropped and counted
-    publish_every: float = 0.0  # s at least between weights that streaming actors get; 0: those of every update
+    batch_segments: int | None = None  # segments per update; default: one per actor (served: per env runner)
+    max_staleness: int = 8  # versions by which weights may be old; older segments are dropped and counted
+    publish_every: float = 0.0  # s at least between weights sent to streaming actors; 0: after every update
     total_steps: int = 1_000_000  # environment steps, all actors together
-    seconds: float | None = None  # from the first step that was learned from to the end of the run; null: no limit
-    # Learners of a player, which hold the same weights and average their gradients; each gets an equal share of every
-    # update. minibatch_size and batch_segments count those of all learners. league.players.NAME.learners: one player's.
+    seconds: float | None = None  # s from the first step learned from to the run's end; null: no limit
+    # Learners of a player: they hold the same weights, average their gradients and get equal shares of every update.
+    # minibatch_size and batch_segments count the data of all of them. One player's: league.players.NAME.learners.
     learners: int = 1
     allreduce: str = "auto"  # horovod (built by `make horovod`), torch (gloo), or auto: by size, if horovod is built
-    compression: str = "none"  # of gradients between learners: none, fp16, bf16 (not by Horovod), topk
+    compression: str = "none"  # of the gradients sent between learners: none, fp16, bf16 (not by Horovod), topk
     top_k: float = 0.01  # the share of numbers that compression=topk sends; the rest is sent later
-    on_rank_loss: str = "restart"  # restart: a learner that died is started again; continue: the others go on
+    on_rank_loss: str = "restart"  # restart: start a dead learner again; continue: the others train on without it
     learner_threads: int = 1  # torch threads of each learner
     device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
-    precision: str = "float32"  # of a learner's network; or bfloat16, with losses and weights in float32
-    perceptrons: str = "auto"  # native: layers up to 512 wide by compiled C; torch; auto: native if there is a compiler
-    compile: bool = False  # a learner's network by torch.compile, in its first update: needs a C++ compiler
+    precision: str = "float32"  # of a learner's network; bfloat16: with losses and weights in float32
+    perceptrons: str = "auto"  # native: C code for layers up to 512 wide; torch; auto: native if there is a compiler
+    compile: bool = False  # compile a learner's network by torch.compile; needs a C++ compiler
     actor_device: str = "cpu"  # device of actors' policies, in a run without a league and in a served league
 
-    # The same weights, bit for bit, from the same seed, total_steps and actors x env.num_envs, in every run; for
-    # finding faults: actors are slow.
+    # Make runs with the same seed, total_steps and actors x env.num_envs end with the same weights, bit for bit; for
+    # finding faults, since actors are slow.
     deterministic: bool = False
 
     # Faults.
-    restarts: int = 5  # of each child, before the run is given up
+    restarts: int = 5  # of a process that keeps dying, before the run ends
     fork: bool = True  # fork processes from one that has imported torch and the rest: quicker starts; Linux only
-    grace: float = 8.0  # s that a process has to finish when told to stop; a learner also gets as long as an update
+    grace: float = 8.0  # s to finish when told to stop; learners have at least two updates' time
     round_timeout: float = 60.0  # s until a lost gathered round is dispatched again
     checkpoint_every: float = 30.0  # s between checkpoints
     checkpoints_kept: int = 3  # older ones are deleted
 
     # Output for people.
-    flower_port: int | None = None  # start Flower on this port of the loopback interface
-    flower_address: str = "127.0.0.1"  # what Flower listens on
-    # Share of service calls that send task events, for Flower; more than 0 turns task_events on. Default: 1 in 100, or
-    # WARREN_EVENT_RATE, where they are on.
+    flower_port: int | None = None  # port of Flower; null: Flower is not started
+    flower_address: str = "127.0.0.1"  # address on which Flower listens
+    # Share of service calls that send task events, for Flower; more than 0 turns task_events on. Default if they are
+    # on: WARREN_EVENT_RATE, or 1 in 100.
     event_rate: float | None = None
-    task_events: bool = False  # task events, for Flower; on by itself when flower_port is set
+    task_events: bool = False  # send task events, for Flower; flower_port turns them on
     log_level: str = "INFO"  # of the logs of all processes: DEBUG, INFO, WARNING, ERROR
-    log_format: str = "text"  # of the logs of all processes: text; or json, an object a line with run, role, version
+    log_format: str = "text"  # of the logs of all processes: text, or json (one object per line)
 
-    trackers: list[str] = field(default_factory=lambda: ["tensorboard"])  # of figures: tensorboard, csv, wandb, mlflow
+    # Trackers of metrics: tensorboard, csv, wandb, mlflow, your own by file.py:NAME
+    trackers: list[str] = field(default_factory=lambda: ["tensorboard"])
 
     # Your code around each call of the run's services (served sampling, leagues): file.py:NAME or module:NAME each.
     middleware: list[str] = field(default_factory=list)
 
     # Other hosts: name -> what each starts, as in {master: {actors: 1}, box-2: {actors: 2}}; the first leads.
     hosts: dict[str, Any] = field(default_factory=dict)
-    host: str | None = None  # which of them this machine is; one that does not lead needs run= and the servers' URLs
+    host: str | None = None  # name of this machine in `hosts`; all but the first need run= and the servers' URLs
 
-    league: dict[str, Any] | None = fixed(None)  # a league (workers/config/league.py); null trains one player by itself
+    league: dict[str, Any] | None = fixed(None)  # a league (workers/config/league.py); null: train one agent by itself
     league_workers: int = 1  # processes that serve the league
-    evaluators: int = 1  # processes that measure frozen players against each other
+    evaluators: int = 1  # processes that play frozen players against each other
     restore: str | None = fixed(None)  # the folder of a league's snapshot to begin with
 
     # Settings of a single process, started by hand or by the launcher.

@@ -13,7 +13,7 @@ class EvaluationConfig:
     """Settings of the evaluator of a run without a league, which plays whole episodes beside training."""
 
     every: int | None = None  # environment steps between two evaluations of the newest weights; null: none
-    episodes: int = 10  # of each evaluation: by the likeliest actions, from the same seeds every time
+    episodes: int = 10  # per evaluation, by the likeliest actions, always from the same seeds
     keep_best: bool = False  # keep the weights of the best evaluation in the run's folder `best`
 
 
@@ -21,8 +21,8 @@ class EvaluationConfig:
 class MetricsConfig:
     """Settings of the endpoint for Prometheus, of a launcher with all of its processes or of a role by itself."""
 
-    port: int | None = None  # of /metrics for Prometheus; 0: any that is free; null: nothing listens
-    address: str = "127.0.0.1"  # what it listens on; 0.0.0.0: whoever reaches this machine can read it
+    port: int | None = None  # port of /metrics for Prometheus; 0: any free one; null: none
+    address: str = "127.0.0.1"  # address of that port; 0.0.0.0: other machines can read it too
 
 
 def problems(metrics: MetricsConfig, log_format: str) -> Iterator[str]:

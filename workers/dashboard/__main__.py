@@ -1,10 +1,10 @@
-"""`python -m workers.dashboard`: leagues and plain runs in a browser, while they go on and after.
+"""`python -m workers.dashboard`: show leagues and plain runs in a browser, live or ended.
 
 python -m workers.dashboard                    # all runs below runs/
-python -m workers.dashboard runs/kuhn/TRIAL    # one; also the name of a run that goes on
+python -m workers.dashboard runs/kuhn/TRIAL    # one run; or the name of a live one
 
-It prints the address to open, which has a token in it; WARREN_DASHBOARD_TOKEN sets one of your own. It listens on
-127.0.0.1 alone unless --host says otherwise. Runs are only read, but for a person's rated games.
+It prints the address to open, which contains a token; WARREN_DASHBOARD_TOKEN sets your own. It listens on 127.0.0.1
+unless --host says otherwise. It only reads runs, except that it reports a person's rated games.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--port", type=int, default=PORT, help=f"default: {PORT}; 0: any that is free")
     parser.add_argument(
-        "--name", action="append", default=[], metavar="HOST", help="a name that browsers may call this machine by"
+        "--name", action="append", default=[], metavar="HOST", help="name by which browsers may address this machine"
     )
     return guarded(lambda: run(parser.parse_args(argv)))
 

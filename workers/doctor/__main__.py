@@ -1,8 +1,8 @@
-"""`python -m workers.doctor`: the problems that a run would have, with their remedies.
+"""`python -m workers.doctor`: find the problems that a run would have, with their remedies.
 
 python -m workers.doctor                                # the servers that a run would take here, this machine
 python -m workers.doctor experiment=kuhn actors=8       # for a run with these settings
-python -m workers.doctor --run NAME                     # for a run that goes on, by its name or folder
+python -m workers.doctor --run NAME                     # for a live run, by its name or folder
 python -m workers.doctor --role learner run=NAME ...    # before that role starts; needs no run folder
 python -m workers.doctor --broker-url URL --redis-url URL --rabbitmqctl "docker exec NAME rabbitmqctl"
 

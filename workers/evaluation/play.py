@@ -243,8 +243,8 @@ def main(description: str | None = None) -> int:
     )
     parser.add_argument("--games", type=int, default=3, help="episodes or games; default: 3")
     parser.add_argument("--sample", action="store_true", help="of one agent: draw actions as in training")
-    parser.add_argument("--best", action="store_true", help="of one agent: the weights that its best evaluation had")
-    parser.add_argument("--render", metavar="MODE", help="of one agent: as the environment draws itself, as in human")
+    parser.add_argument("--best", action="store_true", help="of one agent: the weights of its best evaluation")
+    parser.add_argument("--render", metavar="MODE", help="of one agent: a mode to draw in, as in human")
     parser.add_argument(
         "--video",
         type=Path,
@@ -252,9 +252,9 @@ def main(description: str | None = None) -> int:
         help="of one agent: film it, as the environment draws itself: .gif or .mp4",
     )
     parser.add_argument(
-        "--record", type=Path, metavar="FILE", help="of one agent: write what was seen and done, for workers.imitate"
+        "--record", type=Path, metavar="FILE", help="of one agent: write observations and actions, for workers.imitate"
     )
-    parser.add_argument("--player", default="main", help="of a league: who plays; default: main")
+    parser.add_argument("--player", default="main", help="of a league: the player that plays; default: main")
     parser.add_argument(
         "--against",
         metavar="PLAYER",
@@ -262,11 +262,11 @@ def main(description: str | None = None) -> int:
     )
     parser.add_argument("--greedy", action="store_true", help="of a league: the likeliest action, always")
     parser.add_argument(
-        "--seat", type=seat, default=0, metavar="{0,1,alternate}", help="of two players: yours; default: 0, who begins"
+        "--seat", type=seat, default=0, metavar="{0,1,alternate}", help="of two players: your seat; default: 0"
     )
     parser.add_argument(
         "--rated", metavar="NAME", help="of a league that trains: count your games, as NAME, for a rating"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of a league: of the cards, or whatever chance does")
+    parser.add_argument("--seed", type=int, default=0, help="of a league: seed of the cards and other chance")
     options = parser.parse_args()
     return guarded(lambda: run(options))
