@@ -7,6 +7,8 @@ green CI run has tested everything. Their processes end with pytest, however it 
 from __future__ import annotations
 
 import secrets
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -75,6 +77,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):  # one of several processes
         when = beginnings(groups.values())
         items.sort(key=lambda item: when[groups[item]])
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_left_for_signals() -> Iterator[None]:
+    """Fail a test that leaves a descriptor for signals: its number becomes another file's, which a signal breaks."""
+    yield
+    if threading.current_thread() is threading.main_thread():
+        assert signal.set_wakeup_fd(-1) == -1, "signals would still be written to a descriptor of this test's"
 
 
 @pytest.fixture

@@ -84,7 +84,8 @@ class OneThreadPool(compat.Pool):
         _newest[:] = [self]
         # The loop would otherwise go on polling after a signal's handler has run: for half a second, on average.
         self._listened_before = -1  # the descriptor that was told of signals, and is told of them by `_drain`
-        if threading.current_thread() is threading.main_thread():
+        self._listens = threading.current_thread() is threading.main_thread()
+        if self._listens:
             self._listened_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._run, name="tasks", daemon=True)
         self._thread.start()
@@ -178,7 +179,9 @@ class OneThreadPool(compat.Pool):
             with self._changed:
                 self._changed.wait_for(lambda: not self._outstanding)
             self._drain()
-        if threading.current_thread() is threading.main_thread():
+        if self._listens:
+            if threading.current_thread() is not threading.main_thread():
+                return  # signals go on to these sockets: closed, their numbers would be other files' one day
             signal.set_wakeup_fd(self._listened_before)
         self._reader.close()
         self._writer.close()

@@ -164,9 +164,31 @@ def test_an_error_of_a_callback_reaches_no_other_task() -> None:
     assert "outside its own code" in str(seen[0].exception)
 
 
-def test_a_warm_stop_waits_for_what_a_job_of_the_event_loop_waits_for() -> None:
+def started_elsewhere() -> OneThreadPool:
+    """Return a pool that another thread has started, and that so takes no signals: any thread may stop it."""
+    pool = OneThreadPool(1)
+    starting = threading.Thread(target=pool.start)
+    starting.start()
+    starting.join()
+    return pool
+
+
+def test_a_pool_that_another_thread_stops_keeps_open_what_signals_are_written_to() -> None:
     pool = OneThreadPool(1)
     pool.start()
+    stopping = threading.Thread(target=pool.stop)
+    stopping.start()
+    stopping.join(60)
+    listening = signal.set_wakeup_fd(-1)
+    os.fstat(listening)  # raises where it is closed
+    pool.stop()
+    with pytest.raises(OSError):
+        os.fstat(listening)
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_warm_stop_waits_for_what_a_job_of_the_event_loop_waits_for() -> None:
+    pool = started_elsewhere()
     done, seen = Future[None](), list[str]()
     pool.once(done, lambda: seen.append("acknowledged"))
     pool._drain()
@@ -181,8 +203,7 @@ def test_a_warm_stop_waits_for_what_a_job_of_the_event_loop_waits_for() -> None:
 
 
 def test_a_warm_stop_begins_nothing_that_waits_behind_the_running_task() -> None:
-    pool = OneThreadPool(1)
-    pool.start()
+    pool = started_elsewhere()
     seen: list[str] = []
     running, go = threading.Event(), threading.Event()
 
