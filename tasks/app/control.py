@@ -5,6 +5,7 @@ kombu's own names begin with a host's or a process's, which no permission fits.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +13,11 @@ from celery.app.control import Control
 from celery.app.events import Events
 from celery.events.receiver import EventReceiver
 from celery.utils.log import get_logger
+from celery.worker import state as worker_state
 from kombu import Queue
 from kombu.pidbox import Mailbox, Node
 
+from tasks.brokers.declaring import declare
 from tasks.topology import CLASSIC
 
 logger = get_logger(__name__)
@@ -22,6 +25,13 @@ logger = get_logger(__name__)
 
 class RunNode(Node):  # type: ignore[misc]
     """A worker's end of remote control; a message that is not a command is logged, and the channel stays open."""
+
+    def listen(self, channel: Any = None, callback: Any = None) -> Any:
+        """Consume commands, once there are the exchanges, which RabbitMQ forgets when it restarts."""
+        connection = self.channel.connection.client
+        for exchange in (self.mailbox.exchange, self.mailbox.reply_exchange):
+            declare(connection, exchange, _worker_stops_within)
+        return super().listen(channel, callback)
 
     def handle_message(self, body: Any, message: Any = None) -> Any:
         """Run a command; log and drop a malformed one; pass over one to all or others that this node lacks."""
@@ -62,6 +72,13 @@ class RunNode(Node):  # type: ignore[misc]
             return f"it asks for a reply elsewhere than on {self.mailbox.reply_exchange.name}"
         clock = 0 if message is None else (message.headers or {}).get("clock", 0)
         return None if isinstance(clock, int | None) else "its clock is not a number"
+
+
+def _worker_stops_within(seconds: float) -> bool:
+    """Wait; raises WorkerShutdown or WorkerTerminate where this process's worker was told to end."""
+    time.sleep(seconds)
+    worker_state.maybe_shutdown()
+    return False
 
 
 class RunMailbox(Mailbox):  # type: ignore[misc]

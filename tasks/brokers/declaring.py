@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
+from amqp.exceptions import NotFound
+from celery.utils.log import get_logger
 from kombu.transport.pyamqp import Channel as KombuChannel
 from kombu.transport.pyamqp import Connection as KombuConnection
 from kombu.transport.pyamqp import Transport as KombuTransport
 
 from tasks import compat, rights
 
+logger = get_logger(__name__)
+
 SCHEMES = ("amqp", "pyamqp")
+LOOK_EVERY, SAY_EVERY = 0.2, 60.0  # s between looks for what others declare, and between lines about it
 
 
 class Channel(KombuChannel):  # type: ignore[misc]
@@ -43,6 +50,25 @@ class Transport(KombuTransport):  # type: ignore[misc]
     """kombu's transport, with such connections."""
 
     Connection = Connection
+
+
+def declare(connection: Any, entity: Any, stops_within: Callable[[float], bool]) -> bool:
+    """Declare a queue or an exchange; one that this user may not declare is waited for.
+
+    Returns False once `stops_within`, which waits for so many s, has returned that there is nothing more to wait for.
+    """
+    say_at = 0.0
+    while True:
+        try:
+            with connection.channel() as channel:
+                entity(channel).declare()
+                return True
+        except NotFound:
+            if time.monotonic() >= say_at:
+                logger.warning("waiting for the run's learner, or its launcher, to declare %s", entity.name)
+                say_at = time.monotonic() + SAY_EVERY
+        if stops_within(LOOK_EVERY):
+            return False
 
 
 for scheme in SCHEMES:

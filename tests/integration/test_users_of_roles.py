@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -184,6 +186,30 @@ def test_an_administrator_s_learner_declares_what_users_of_roles_look_for(
     with session.app.connection_for_write() as connection:
         for exchange in exchanges(session.app, session.topology):
             exchange(connection.channel()).declare(passive=True)
+
+
+def test_a_worker_waits_for_exchanges_that_a_restart_of_rabbitmq_has_removed(
+    users: Accounts, private_servers: Servers, channel_of: Callable[[str], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.ExitStack() as ending:
+
+        def node(role: str) -> Any:
+            urls = users.urls(role, RUN, private_servers.broker_url, private_servers.redis_url)
+            app = create_app(NAMES, *urls)
+            channel = ending.enter_context(app.connection_for_read()).channel()
+            return app.control.mailbox.Node(f"{role}-0", channel=channel)
+
+        actor, learner = node("actor"), node("learner")
+        removed = (actor.mailbox.exchange, actor.mailbox.reply_exchange)
+        for exchange in removed:
+            channel_of("launcher").exchange_delete(exchange.name)
+        listening = threading.Thread(target=actor.listen)
+        listening.start()
+        until(lambda: f"to declare {removed[0].name}" in caplog.text)
+        assert listening.is_alive()
+        learner.listen()
+        listening.join(60)
+        assert not listening.is_alive()
 
 
 def test_a_league_trains_with_a_user_for_each_role(users: Accounts, private_servers: Servers, tmp_path: Path) -> None:

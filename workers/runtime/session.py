@@ -6,11 +6,9 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-from amqp.exceptions import NotFound
 from celery.utils.log import get_logger
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -18,6 +16,7 @@ from redis.retry import Retry
 from league.models.pool import CACHE_BYTES, Pool
 from tasks.admin.cleanup import exchanges
 from tasks.app import REDELIVER_AFTER, create_app
+from tasks.brokers.declaring import declare
 from tasks.events import EventDispatcher
 from tasks.topology import Topology
 from tasks.worker.celery_worker import make_worker, run_worker
@@ -32,7 +31,6 @@ logger = get_logger(__name__)
 
 EVENT_RATE = 0.01  # of service calls: events of each would cost more than half of their speed
 HELD = 2.0  # times round_timeout that an actor may hold a rollout before a Redis broker hands it to another
-LOOK_EVERY, SAY_EVERY = 0.2, 60.0  # s between looks for what others declare, and between lines about it
 PLAYER = "main"  # the one player of a run without a league
 
 
@@ -90,7 +88,7 @@ class Session:
             entities = self.topology.declared()
             if connection.transport.driver_type == "amqp":
                 entities += exchanges(self.app, self.topology)
-            return all(_declare(connection, entity, stop) for entity in entities)
+            return all(declare(connection, entity, stop.wait) for entity in entities)
 
     def work(
         self, name: str, queue: Any, on_ready: Callable[[], None], on_stopping: Callable[[], None], held: int = 1
@@ -102,22 +100,6 @@ class Session:
         """
         worker = make_worker(self.app, name, [queue.name], log_level=self.config.log_level, prefetch_multiplier=held)
         return run_worker(worker, on_ready, on_stopping)
-
-
-def _declare(connection: Any, entity: Any, stopping: threading.Event) -> bool:
-    """Declare a queue or an exchange; one that this user may not declare is waited for, until `stopping`."""
-    say_at = 0.0
-    while not stopping.is_set():
-        try:
-            with connection.channel() as channel:
-                entity(channel).declare()
-                return True
-        except NotFound:
-            if time.monotonic() >= say_at:
-                logger.warning("waiting for the run's learner, or its launcher, to declare %s", entity.name)
-                say_at = time.monotonic() + SAY_EVERY
-        stopping.wait(LOOK_EVERY)
-    return False
 
 
 def watched(config: Config) -> bool:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from amqp.exceptions import NotFound
+from celery.exceptions import WorkerShutdown
+from celery.worker import state as worker_state
 
 from tasks.app import create_app
 from tasks.topology import Topology
@@ -42,3 +46,15 @@ def test_a_message_that_is_no_command_is_refused(caplog: pytest.LogCaptureFixtur
     assert said(caplog, method=3) == ["a message of remote control is refused: it names no method"]
     (line,) = said(caplog, method="scale", destination=7)
     assert line.endswith("its destination is not a list of workers")
+
+
+def test_a_worker_that_waits_for_the_exchanges_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_state, "should_stop", 0)
+
+    def refuse() -> None:
+        raise NotFound("no exchange")
+
+    channel = SimpleNamespace(connection=SimpleNamespace(client=SimpleNamespace(channel=refuse)))
+    mailbox = create_app(Topology("run"), "memory://", "redis://127.0.0.1:1/0").control.mailbox
+    with pytest.raises(WorkerShutdown):
+        mailbox.Node("actor-0", channel=channel).listen()

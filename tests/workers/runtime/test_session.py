@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
-from amqp.exceptions import NotFound
 from celery.app.trace import log_policy_reject
 from celery.exceptions import Reject
 
@@ -21,7 +18,6 @@ from agents.trajectories import ON_REQUEST
 from tasks.worker.celery_worker import without_traceback_of_reject
 from warren.errors import ConfigurationError
 from workers.config.schema import Config, EnvConfig, Sampling
-from workers.runtime import session
 from workers.runtime.facts import check_run_facts, publish_run_facts
 from workers.runtime.session import Session, event_rate, source_name, topology_of
 from workers.servers import Servers
@@ -59,24 +55,6 @@ def test_a_role_ends_when_it_stops_itself_or_cannot_begin(
     assert "ready" in done.stdout
     assert done.returncode == status, done.stderr
     assert ("RuntimeError: the first weights could not be published" in done.stderr) == (how == "fails")
-
-
-def test_a_stop_ends_the_wait_for_what_others_declare() -> None:
-    stopping = threading.Event()
-    looks = []
-
-    def entity(channel: object) -> SimpleNamespace:
-        def declare() -> None:
-            looks.append(channel)
-            if len(looks) == 2:
-                stopping.set()
-            raise NotFound("no exchange")
-
-        return SimpleNamespace(declare=declare)
-
-    entity.name = "warren.run.event"  # type: ignore[attr-defined]
-    connection = SimpleNamespace(channel=contextlib.nullcontext)
-    assert not session._declare(connection, entity, stopping) and len(looks) == 2
 
 
 def test_queues_are_the_same_however_many_actors_there_are_and_however_they_sample() -> None:

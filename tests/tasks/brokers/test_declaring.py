@@ -1,0 +1,25 @@
+"""What a user of one role may not declare is waited for."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+
+from amqp.exceptions import NotFound
+
+from tasks.brokers.declaring import declare
+
+
+def test_what_others_declare_is_looked_for_until_a_stop() -> None:
+    looks, stops = [], iter([False, True])
+
+    def entity(channel: object) -> SimpleNamespace:
+        def declare() -> None:
+            looks.append(channel)
+            raise NotFound("no exchange")
+
+        return SimpleNamespace(declare=declare)
+
+    entity.name = "warren.run.event"  # type: ignore[attr-defined]
+    connection = SimpleNamespace(channel=contextlib.nullcontext)
+    assert not declare(connection, entity, lambda _: next(stops)) and len(looks) == 2
