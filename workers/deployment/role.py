@@ -15,6 +15,7 @@ from agents import checkpoints
 from envs.one_agent import gamecore_actors
 from envs.rewards import Rewards
 from tasks.worker.celery_worker import log_to_stderr
+from warren import stop_signals
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import GatewayConfig
@@ -197,15 +198,14 @@ def serve(config: DeployConfig, stopping: threading.Event, neighbours: Processes
     hurried = threading.Event()
     deployment: Deployment | None = None
 
-    def told(number: int, _: Any) -> None:
+    def told(number: int) -> None:
         stopping.set()
         if number == signal.SIGINT:  # by a person, who waits
             hurried.set()
             if deployment is not None:
                 deployment.server.hurry()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, told)
+    stop_signals.hear(told)
     deployment = Deployment(config, neighbours)
     spare_loaded()
     deployment.start()

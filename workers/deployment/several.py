@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from tasks.worker.celery_worker import log_to_stderr
-from warren import redis_client
+from warren import redis_client, stop_signals
 from warren.errors import ConfigurationError
 from warren.separate_process import python
 from workers.config.command_line import guarded
@@ -88,8 +87,7 @@ def run(config: DeployConfig) -> int:
     """
     log_to_stderr(config.log_level)
     stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    stop_signals.hear(lambda _: stopping.set())
     gateway, folder = config.gateway, Path(tempfile.mkdtemp(prefix="warren-deployment-"))
     held: list[socket.socket] = []  # so that nobody else takes the ports while none of the processes listens
     parts: list[Part] = []

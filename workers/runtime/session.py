@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from tasks.events import EventDispatcher
 from tasks.topology import Topology
 from tasks.worker.celery_worker import make_worker, run_worker
 from tasks.worker.task_events import given_rate
-from warren import redis_client
+from warren import redis_client, stop_signals
 from workers.config.schema import Config
 from workers.runtime import lease
 from workers.runtime.lease import Lease
@@ -64,12 +63,11 @@ class Session:
         """Return an event that SIGTERM and SIGINT set from now on; for a role that serves no queue."""
         stopping = threading.Event()
 
-        def told(*_: Any) -> None:
+        def told(_: int) -> None:
             self.hurry()
             stopping.set()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, told)
+        stop_signals.hear(told)
         return stopping
 
     def lease(self, work: str) -> Lease:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import torch
 
 from agents import build_policy
 from envs.rewards import Rewards
+from warren import stop_signals
 from warren.environment import secret
 from workers.gateway.actor import Actor
 from workers.gateway.limits import TOKEN, Limits
@@ -54,8 +54,7 @@ def serve_until_told_to_stop(actor: type[Actor], options: argparse.Namespace, kw
     """Serve `actor` on the ports of `options`; prints where, as one line of JSON. Exit status 0."""
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    stop_signals.hear(lambda _: stopping.set())
     network = json.loads(options.network)
     with served(actor, options.address, options.port, options.tcp_port, network, kwargs) as server:
         spare_loaded()
