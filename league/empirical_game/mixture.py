@@ -73,7 +73,7 @@ def mixture_of(
     """Return the equilibrium of the players at `slots` (n,) on their mean returns so far.
 
     `played` (n,): all but exploiters (league.matchmaking.played), who alone have shares where `settings` say so. Before
-    any cell is known, the first that may be played has all.
+    any cell is known, the newest that may be played has all.
     """
     ours = settings.playing(len(slots), played)
     matrix, known = returns.matrix(slots), returns.games(slots) >= settings.least

@@ -43,12 +43,12 @@ def restricted_game(
     n = len(means)
     ours = np.ones(n, np.bool_) if played is None else np.asarray(played, np.bool_)
     met = np.asarray(known, np.bool_) | ~(ours[:, None] | ours)
-    first_one = int(np.argmax(ours)) if n else 0
-    if n == 0 or not met[first_one, first_one]:
-        everyone, wanted = np.arange(n), [(first_one, first_one)] if n else []
-        alone = np.eye(1, n, first_one).repeat(2, axis=0)
-        return RestrictedGame(everyone[first_one : first_one + 1], alone, everyone, wanted)
-    members, left = [first_one], set[frozenset[int]]()
+    if not len(begun := np.flatnonzero(ours & met.diagonal())):
+        newest, everyone = np.flatnonzero(ours)[-1:], np.arange(n)  # likely the best of those nothing is known of
+        alone = np.zeros((2, n))
+        alone[:, newest] = 1.0
+        return RestrictedGame(newest, alone, everyone, [(int(one), int(one)) for one in newest])
+    members, left = [int(begun[0])], set[frozenset[int]]()
     while True:
         mixture, against, gains = _solve(means, slacks, ours, members)
         inside = np.isin(np.arange(n), members)

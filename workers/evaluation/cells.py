@@ -77,7 +77,7 @@ class Evaluator:
     known worst, weighted by the shares of their players, until their mean returns are known to within `error` with
     confidence 1 - `alpha` each, at all times, or at `most` games. Returns of games lie within [-bound, bound];
     None takes 1, or the largest that is seen. `source`: GAMES, or PAIRS of them, whose mean is one observation of both
-    players' cells and which leave each player's share alike in both seats.
+    players' cells and which leave each player's share alike in both seats; `least` and `most` are games there as well.
     """
 
     def __init__(
@@ -101,6 +101,8 @@ class Evaluator:
         self.games, self.returns = games, returns
         self.policy_of, self._claims, self._recorder = policy_of, claims or NoClaims(), recorder
         self.generator, self.alpha = torch.Generator().manual_seed(seed), alpha
+        if source == PAIRS:  # an observation is of two games
+            least, most = (least + 1) // 2, (most + 1) // 2
         self._rounds, self._least, self._most, self._error = rounds, least, most, error
         self._bound_is_given = bound is not None
         returns.settings = MixtureSettings(least, alpha, bound or 1.0, temperature, error / 1000.0, source)
@@ -197,6 +199,7 @@ class Evaluator:
         found = self.returns.mixture(slots, played)
         mixture, members = found.shares, found.members
         wanted = [(int(slots[i]), int(slots[j])) for i, j in found.wanted]
+        wanted.sort(key=lambda cell: self._games(*cell) == 0.0)  # else a new player's would keep all from being known
         share = mixture[:, members] / mixture.max(axis=1, keepdims=True)
         weights = np.maximum(share[0][:, None], share[1])  # a cell matters as much as its players are played
         first, second = np.meshgrid(slots[members], slots[members], indexing="ij")

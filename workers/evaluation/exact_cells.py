@@ -24,9 +24,11 @@ OFFERED = 64  # players whose cells are missing, of which the first that nobody 
 
 
 class ExactEvaluator(Evaluator):
-    """Computes the cells of one player with all others at a time, in each seat; the mixture is then Nash's.
+    """Computes the cells of one player with all known ones at a time, in each seat; the mixture is then Nash's.
 
-    A cell counts as one game; `games` are for looks. Raises ConfigurationError for a game without a sequence form.
+    The newest that is not known comes first: the table of each player is computed once, and of an evaluator that is
+    behind the oldest wait, who matter least. A cell counts as one game; `games` are for looks. Raises
+    ConfigurationError for a game without a sequence form.
     """
 
     def __init__(
@@ -63,19 +65,20 @@ class ExactEvaluator(Evaluator):
         return gain_interval(mixture[:, members], payoff, payoff)
 
     def step(self, slots: Slots, played: Played = None) -> bool:
-        """Compute the missing cells of one player; False when there are none, or others compute them."""
+        """Compute the missing cells of one player with those known; False when there are none, or others do."""
         missing = self.returns.games(slots) == 0.0
-        lacking = (missing | missing.T).sum(axis=1)
-        first_ones = np.argsort(-lacking, kind="stable")[: min(OFFERED, np.count_nonzero(lacking))]
-        wanted = [(int(slot), int(slot)) for slot in slots[first_ones]]
-        claimed = self._claims.claim(wanted) if wanted else None
+        known = np.flatnonzero(~missing.diagonal())  # all of their cells, but for what another evaluator computes now
+        rest = np.flatnonzero(missing.diagonal())[::-1]
+        lacking = known[(missing | missing.T)[np.ix_(known, known)].any(axis=1)]
+        offered = [(int(slot), int(slot)) for slot in slots[np.concatenate([lacking, rest])[:OFFERED]]]
+        claimed = self._claims.claim(offered) if offered else None
         if claimed is None:
             return False
         me = claimed[0]
         first, second = self._plans_of(me)
         against_first, against_second = self.form.worth(1, first), self.form.worth(0, second)
         place, found = int(np.flatnonzero(slots == me)[0]), dict[tuple[int, int], float]()
-        for other in np.flatnonzero(missing[place] | missing[:, place]).tolist():
+        for other in np.union1d(known, place).tolist():
             slot = int(slots[other])
             theirs = self._plans_of(slot)
             if missing[place, other]:

@@ -50,10 +50,12 @@ def test_psro_players_meet_in_each_seat_the_mixture_by_which_the_league_is_score
     assert (np.abs(met[:, slots] - expected) <= 4.5 * np.sqrt(expected) + 1e-9).all()
 
 
-def test_before_any_game_the_first_stands_for_all_and_the_others_are_undecided() -> None:
+def test_before_any_game_the_newest_stands_for_all_and_all_are_undecided() -> None:
     found = mixture_of(Returns(), np.arange(3), MixtureSettings())
-    np.testing.assert_array_equal(found.shares, [[1.0, 0.0, 0.0]] * 2)
-    assert found.undecided.tolist() == [0, 1, 2] and found.wanted == [(0, 0)]
+    np.testing.assert_array_equal(found.shares, [[0.0, 0.0, 1.0]] * 2)
+    assert found.undecided.tolist() == [0, 1, 2] and found.wanted == [(2, 2)]
+    without = mixture_of(Returns(), np.arange(3), MixtureSettings(exploiters=False), np.array([True, True, False]))
+    np.testing.assert_array_equal(without.shares, [[0.0, 1.0, 0.0]] * 2)
 
 
 def test_at_a_least_temperature_players_that_are_nearly_equal_are_averaged() -> None:

@@ -57,9 +57,9 @@ def test_a_league_that_climbs_and_then_goes_round_costs_fewer_cells_than_all(joi
 
 
 def test_a_cell_between_two_that_nobody_plays_is_not_wanted() -> None:
-    truth = np.array([[0.0, 5.0, 5.0], [-5.0, 0.0, 0.0], [-5.0, 0.0, 0.0]])
+    truth = np.array([[0.0, 0.0, -5.0], [0.0, 0.0, -5.0], [5.0, 5.0, 0.0]])
     _, known, _ = play_out(truth)
-    assert not known[1, 2] and not known[2, 1]
+    assert not known[0, 1] and not known[1, 0]
 
 
 def test_who_may_still_gain_within_what_a_cell_may_be_off_is_not_left_out() -> None:
@@ -78,7 +78,7 @@ def test_who_was_left_out_comes_back_when_the_support_changes() -> None:
 def test_nobody_and_somebody_that_was_never_played() -> None:
     assert restricted_game(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0), bool)).wanted == []
     alone = restricted_game(np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2), bool))
-    assert alone.wanted == [(0, 0)] and alone.undecided.tolist() == [0, 1]
+    assert alone.wanted == [(1, 1)] and alone.undecided.tolist() == [0, 1]
 
 
 def test_it_is_the_equilibrium_of_all_means_where_all_are_known() -> None:

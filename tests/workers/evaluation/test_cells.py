@@ -115,6 +115,45 @@ def test_by_pairs_half_of_the_cells_are_played_and_both_seats_play_one_mixture()
     assert low <= (payoff[members] @ mixture[0]).max() <= high < 0.2
 
 
+def test_by_pairs_a_cell_counts_from_as_many_games_on_as_by_games():
+    games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
+    players = policies(games, 2)
+    counted = {}
+    for source in ("games", "pairs"):
+        evaluator, returns = evaluator_of(players, games, rounds=2, least=256, error=9.0, source=source, bound=2.0)
+        while evaluator.step(np.arange(2)):
+            pass
+        counted[source] = returns.games(np.arange(2))[0, 1]
+    assert counted == {"games": 256, "pairs": 128}, "a pair is two games"
+
+
+def test_a_cell_that_is_begun_is_known_before_that_of_a_newer_player_is_begun():
+    games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
+    players = policies(games, 12)
+    evaluator, returns = evaluator_of(players, games, rounds=2, least=512, error=9.0, source="pairs", bound=2.0)
+    for count in range(2, 13):  # another player each time that a quarter of a cell was played
+        assert evaluator.step(np.arange(count))
+        met = returns.games(np.arange(count))
+        assert ((met > 0) & (met < 256)).sum() in (0, 2), "one pair of cells is begun"
+    assert len(evaluator.returns.mixture(np.arange(12)).members) > 1, "nobody joined while players came"
+
+
+def test_an_exact_evaluator_that_is_behind_knows_the_newest_players():
+    config = LeagueConfig.from_dict(
+        {"env": "openspiel:kuhn_poker", "players": {"main": {"kind": "random"}}, "evaluation": "exact"}
+    )
+    games = envs.make_two_player(config.env, 2, 3)
+    players, returns = policies(games, 30), Returns()
+    evaluator = evaluator_by_settings(config, games, returns, players.__getitem__, 1)
+    for count in range(3, 31, 3):  # three come for each that is evaluated
+        assert evaluator.step(np.arange(count))
+    slots = np.arange(30)
+    known = np.flatnonzero(returns.games(slots).diagonal())
+    assert known.tolist() == [*range(2, 30, 3)] and (returns.games(slots)[np.ix_(known, known)] == 1.0).all()
+    mixture = evaluator.mixture(slots)
+    assert set(np.flatnonzero(mixture.max(axis=0))) <= set(known.tolist())
+
+
 def test_exact_cells_are_those_of_the_whole_game_each_computed_once():
     config = LeagueConfig.from_dict(
         {"env": "openspiel:kuhn_poker", "players": {"main": {"kind": "random"}}, "evaluation": "exact"}
