@@ -66,6 +66,9 @@ def strength(given: argparse.Namespace) -> dict[str, Any]:
         for game in given.games:
             lines, counted = league_strength.chosen(plan, game), given.clock == league_strength.DECIDED
             picture.draw(given.pictures / f"league_{game}.png", game, lines, picture.GOALS.get(game), counted)
+        picture.compare(
+            given.pictures / "league_control.png", {game: league_strength.chosen(plan, game) for game in given.games}
+        )
     return figures
 
 

@@ -31,6 +31,12 @@ def exploitability(line: Line) -> float | None:
     return None if found is None else float(found)
 
 
+def worth(line: Line) -> float | None:
+    """Return what the best answers to a side gain, as its last line says: exactly, or what learned ones have found."""
+    found = exploitability(line)
+    return line.get("response") if found is None else found
+
+
 def by_run(lines: Iterable[Line]) -> dict[tuple[str, int], list[Line]]:
     """(side, seed) -> its curve."""
     runs: dict[tuple[str, int], list[Line]] = {}
@@ -52,6 +58,13 @@ def median(values: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
+def pairs(lines: Iterable[Line], of: Callable[[Line], float | None]) -> list[tuple[float, float]]:
+    """Return `of` the last lines of (league, control), seed by seed, where both are known."""
+    ends = {which: of(curve[-1]) for which, curve in by_run(lines).items()}
+    found = [(ends[LEAGUE, seed], ends.get((CONTROL, seed))) for side, seed in sorted(ends) if side == LEAGUE]
+    return [(league, control) for league, control in found if league is not None and control is not None]
+
+
 def paired_interval(differences: Sequence[float], confidence: float = CONFIDENCE) -> list[float] | None:
     """Return the bounds of the mean of paired differences by Student's t; None for fewer than two."""
     if len(differences) < 2:
@@ -66,7 +79,9 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
 
     A league, its control and a peer are worth what they end with. Self-play goes round and may be anywhere when it
     stops: it is worth its median over the second half of its time. NAME_interval holds the mean of league less control,
-    seed by seed, with a confidence of 95 %: where both bounds are below 0 the league is less exploitable.
+    seed by seed, with a confidence of 95 %: where both bounds are below 0 the league is less exploitable. In games
+    without an exact figure it is of what learned best responses gain. NAME_main_agent_interval is that of the last
+    iterates.
     """
     runs, short = by_run(lines), SHORT.get(game, game)
     figures: dict[str, Any] = {}
@@ -93,11 +108,10 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
             add(f"{own}exploiters_share", side, lambda curve: curve[-1].get("exploiters_share"))
             for rule in ("mixture_with_exploiters", "mixture_without_exploiters"):
                 add(f"{own}{rule}", side, lambda curve, rule=rule: curve[-1].get(rule))
-    ends = {which: exploitability(curve[-1]) for which, curve in runs.items()}
-    pairs = [(ends[LEAGUE, seed], ends.get((CONTROL, seed))) for side, seed in sorted(ends) if side == LEAGUE]
-    differences = [league - control for league, control in pairs if league is not None and control is not None]
-    if (interval := paired_interval(differences)) is not None:
-        figures[f"{short}_interval"] = interval
+    for name, of in (("interval", worth), ("main_agent_interval", lambda line: line.get("main_agent"))):
+        differences = [league - control for league, control in pairs(lines, of)]
+        if (interval := paired_interval(differences)) is not None:
+            figures[f"{short}_{name}"] = interval
     relative = [line["relative_performance"] for line in lines if "relative_performance" in line]
     if relative:
         figures[f"{short}_relative_performance"] = round(statistics.mean(relative), 5)

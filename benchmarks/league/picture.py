@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.league.figures import Line, by_run, exploitability
+import numpy as np
+
+from benchmarks.league.figures import Line, by_run, exploitability, pairs, worth
 from benchmarks.league.sides import CONTROL, LEAGUE, SELF_PLAY
 
 TITLES = {
@@ -75,5 +77,44 @@ def draw(path: Path, game: str, lines: Sequence[Line], goal: float | None = None
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3, which="both")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def compare(path: Path, games: Mapping[str, Sequence[Line]]) -> None:
+    """Each game's exploitability of the league over that of its control: a dot a seed, a bar at the mean, as a PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    figure = Figure(figsize=(7.5, 1.4 + 0.5 * len(games)), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    labels = []
+    for row, (game, lines) in enumerate(games.items()):
+        known = [*pairs(lines, worth)]
+        labels.append(f"{TITLES[game]} ({len(known)})")
+        for of, name, marker, shift in (
+            (worth, "the mixture", "o", -0.12),
+            (lambda line: line.get("main_agent"), "the main agent's last iterate", "x", 0.12),
+        ):
+            ratios = np.array([league / control for league, control in pairs(lines, of)])
+            if len(ratios):
+                color, label = f"tab:{'blue' if marker == 'o' else 'orange'}", None if row else name
+                axes.plot(ratios, np.full(len(ratios), row + shift), marker, color=color, markersize=4, label=label)
+                axes.plot([np.exp(np.log(ratios).mean())] * 2, [row + shift - 0.12, row + shift + 0.12], color=color)
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.set(
+        xscale="log",
+        title="Exploitability, league over its control (left of 1: the league is stronger)",
+        xlabel="ratio, a mark a seed; bars at geometric means",
+    )
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.legend(fontsize="small")
+    axes.grid(alpha=0.3, axis="x", which="both")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)

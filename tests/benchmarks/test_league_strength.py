@@ -116,6 +116,21 @@ def test_a_curve_starts_at_once_ends_in_time_and_can_be_read_and_drawn(tmp_path)
     assert (tmp_path / "rps.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_games_without_an_exact_figure_are_compared_by_what_best_responses_gain(tmp_path):
+    def ends(game, side, seed, **worth):
+        return {"game": game, "side": side, "seed": seed, "seconds": 45.0, **{"nash_mixture": None, **worth}}
+
+    gains = {("league", 1): 0.5, ("control", 1): 0.6, ("league", 2): 0.4, ("control", 2): 0.6, ("league", 3): 0.9}
+    lines = [ends("connect_four", *which, main_agent=None, response=gain) for which, gain in gains.items()]
+    assert figures.pairs(lines, figures.worth) == [(0.5, 0.6), (0.4, 0.6)]
+    low, high = figures.summary("connect_four", lines)["connect_four_interval"]
+    assert low < -0.15 < high
+    exact = [ends("kuhn", side, 1, nash_mixture=0.1, main_agent=0.2, response=9.0) for side in ("league", "control")]
+    assert figures.pairs(exact, figures.worth) == [(0.1, 0.1)]
+    picture.compare(tmp_path / "control.png", {"connect_four": lines, "kuhn": exact})
+    assert (tmp_path / "control.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize("game", list(sides.TUNED))
 def test_a_control_has_all_settings_of_the_league_but_its_other_players(game):
     league, control = settings(game, 3, "league"), settings(game, 3, "control")
