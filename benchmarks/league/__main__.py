@@ -92,7 +92,11 @@ def distributed(given: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Parse the command line, measure, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.league",
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="`python -m benchmarks.league PART --help` has a part's options",
+    )
     parts = parser.add_subparsers(dest="part", required=True)
     part = parts.add_parser("speed", help="rates of matches, results and models, and memory, beside alternatives")
     part.add_argument("--players", type=int, default=league_speed.PLAYERS)
