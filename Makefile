@@ -70,7 +70,7 @@ test-rabbitmq4: $(VENV)/.ready-dev ## all tests that use servers, on RabbitMQ 4 
 compose: ## the whole job in containers: docker compose up; EXPERIMENT=kuhn for a league
 	docker compose up $(ARGS)
 
-compose-test: ## prove docker-compose.yml on a real engine: an hour; ARGS="kuhn faults" for some, ARGS=--list tells what
+compose-test: ## prove docker-compose.yml on a real engine: half an hour; ARGS="kuhn faults" for some, ARGS=--list tells what
 	@$(or $(PYTHON3),python3) tests/compose $(ARGS)
 
 images: ## build the image of all roles and the one that serves trained policies

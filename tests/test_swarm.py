@@ -43,15 +43,17 @@ def test_each_roles_command_is_a_valid_configuration_of_the_named_run(tmp_path: 
     (tmp_path / "conf" / "local").mkdir(exist_ok=True)
     shutil.copy(FILE.parent / stack()["configs"]["settings"]["file"], tmp_path / "conf" / "local" / "default.yaml")
     workdir = re.findall(r"^WORKDIR (\S+)$", dockerfile(), re.MULTILINE)[-1]
+    found = stack(WARREN_ACTORS="9")["services"]
     with hydra.initialize_config_dir(str(tmp_path / "conf"), version_base="1.3"):
         for name in ROLES:
-            service = stack()["services"][name]
-            assert service["command"] == ["python", "-m", f"workers.{name}"]
+            service = found[name]
+            *module, overrides = service["command"]
+            assert module == ["python", "-m", f"workers.{name}"]
             assert service["configs"] == [{"source": "settings", "target": f"{workdir}/conf/local/default.yaml"}]
-            config = from_hydra(hydra.compose(name))
+            config = from_hydra(hydra.compose(name, [overrides]))
             verify(config, name)
             assert (config.run, config.trial) == ("cartpole", "cartpole")
-            assert stack()["services"]["actor"]["deploy"]["replicas"] == config.actors
+            assert found["actor"]["deploy"]["replicas"] == config.actors == 9
 
 
 def test_images_are_those_of_compose_and_the_role_s_can_be_another() -> None:
