@@ -90,6 +90,27 @@ def distributed(given: argparse.Namespace) -> dict[str, Any]:
     return league_distributed.measure(given.game, given.seeds, given.decisions, given.folder)
 
 
+def strength_options(part: argparse.ArgumentParser) -> None:
+    """Add the options of `strength`."""
+    part.add_argument("--games", nargs="+", choices=sides.GAMES, default=list(sides.TUNED))
+    part.add_argument("--sides", nargs="+", choices=sides.SIDES, help="default: the league and its control")
+    part.add_argument("--seeds", type=int, default=3)
+    part.add_argument("--first-seed", type=int, default=1, help="new seeds for settings chosen on others")
+    part.add_argument("--clock", choices=["wall", "processor", "decisions"], default="wall", help="peers: wall only")
+    part.add_argument("--budget", type=float, help="s, or decisions of the main agent, of each run; default: by game")
+    part.add_argument("--peers", nargs="*", choices=PEERS, default=["nfsp", "psro"], help="on Leduc")
+    part.add_argument("--jobs", type=int, default=1, help="runs at a time, of one thread each")
+    part.add_argument("--cores", type=int, nargs="*", default=[], help="cores that runs stay on, in turn")
+    part.add_argument(
+        "--respond", type=int, default=league_strength.RESPOND,
+        help="decisions of best responses to the mixture, in games without an exact figure",
+    )  # fmt: skip
+    part.add_argument("--points", type=int, default=league_strength.POINTS, help="of each curve, at most")
+    part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
+    part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
+    part.set_defaults(measure=strength)
+
+
 def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(
@@ -112,24 +133,9 @@ def main() -> None:
     part.add_argument("--game", choices=sides.GAMES, default="leduc", help="one small enough to be written out")
     part.add_argument("--players", type=int, default=200)
     part.set_defaults(measure=scores)
-    part = parts.add_parser("strength", help="exploitability, beside the control, other sides and OpenSpiel's learners")
-    part.add_argument("--games", nargs="+", choices=sides.GAMES, default=list(sides.TUNED))
-    part.add_argument("--sides", nargs="+", choices=sides.SIDES, help="default: the league and its control")
-    part.add_argument("--seeds", type=int, default=3)
-    part.add_argument("--first-seed", type=int, default=1, help="new seeds for settings chosen on others")
-    part.add_argument("--clock", choices=["wall", "processor", "decisions"], default="wall", help="peers: wall only")
-    part.add_argument("--budget", type=float, help="s, or decisions of the main agent, of each run; default: by game")
-    part.add_argument("--peers", nargs="*", choices=PEERS, default=["nfsp", "psro"], help="on Leduc")
-    part.add_argument("--jobs", type=int, default=1, help="runs at a time, of one thread each")
-    part.add_argument("--cores", type=int, nargs="*", default=[], help="cores that runs stay on, in turn")
-    part.add_argument(
-        "--respond", type=int, default=league_strength.RESPOND,
-        help="decisions of best responses to the mixture, in games without an exact figure",
-    )  # fmt: skip
-    part.add_argument("--points", type=int, default=league_strength.POINTS, help="of each curve, at most")
-    part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
-    part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
-    part.set_defaults(measure=strength)
+    strength_options(
+        parts.add_parser("strength", help="exploitability, beside the control, other sides and OpenSpiel's learners")
+    )
     part = parts.add_parser("decisions", help="decisions per second of a league in one process, with and without C")
     part.add_argument("--games", nargs="+", choices=sides.GAMES, default=["kuhn", "leduc", "connect_four"])
     part.add_argument("--seconds", type=float, default=20.0, help="of the processor, each run")
