@@ -106,8 +106,8 @@ def compare(path: Path, games: Mapping[str, Sequence[Line]]) -> None:
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set(
         xscale="log",
-        title="Exploitability, league over its control (left of 1: the league is stronger)",
-        xlabel="ratio, a mark a seed; bars at geometric means",
+        title="Exploitability of leagues over that of their controls",
+        xlabel="ratio: below 1 the league is stronger; a mark a seed, bars at geometric means",
     )
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter("{x:g}")
