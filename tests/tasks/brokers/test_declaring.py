@@ -1,4 +1,4 @@
-"""What a user of one role may not declare is waited for."""
+"""A role waits for what its user may not declare."""
 
 from __future__ import annotations
 
