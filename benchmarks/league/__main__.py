@@ -107,7 +107,7 @@ def strength_options(part: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     part.add_argument("--points", type=int, default=league_strength.POINTS, help="of each curve, at most")
     part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
-    part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
+    part.add_argument("--pictures", type=Path, help="folder for league_GAME.png and league_control.png")
     part.set_defaults(measure=strength)
 
 

@@ -82,7 +82,7 @@ def draw(path: Path, game: str, lines: Sequence[Line], goal: float | None = None
 
 
 def compare(path: Path, games: Mapping[str, Sequence[Line]]) -> None:
-    """Each game's exploitability of the league over that of its control: a dot a seed, a bar at the mean, as a PNG."""
+    """Draw each game's exploitability of the league over that of its control: a mark a seed, a bar at the mean."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -92,8 +92,7 @@ def compare(path: Path, games: Mapping[str, Sequence[Line]]) -> None:
     axes = figure.subplots()
     labels = []
     for row, (game, lines) in enumerate(games.items()):
-        known = [*pairs(lines, worth)]
-        labels.append(f"{TITLES[game]} ({len(known)})")
+        labels.append(f"{TITLES[game]} ({len(pairs(lines, worth))})")
         for of, name, marker, shift in (
             (worth, "the mixture", "o", -0.12),
             (lambda line: line.get("main_agent"), "the main agent's last iterate", "x", 0.12),

@@ -198,8 +198,10 @@ class Evaluator:
     def _planned(self, slots: Slots, played: Played) -> Plan:
         found = self.returns.mixture(slots, played)
         mixture, members = found.shares, found.members
-        wanted = [(int(slots[i]), int(slots[j])) for i, j in found.wanted]
-        wanted.sort(key=lambda cell: self._games(*cell) == 0.0)  # else a new player's would keep all from being known
+        # A cell that is begun is finished first: else those of new players would keep all from being known.
+        fresh = self.returns.games(slots) == 0.0
+        first_ones = sorted(found.wanted, key=lambda cell: fresh[cell])[:WANTED]
+        wanted = [(int(slots[i]), int(slots[j])) for i, j in first_ones]
         share = mixture[:, members] / mixture.max(axis=1, keepdims=True)
         weights = np.maximum(share[0][:, None], share[1])  # a cell matters as much as its players are played
         first, second = np.meshgrid(slots[members], slots[members], indexing="ij")
@@ -207,7 +209,7 @@ class Evaluator:
         ours = np.isin(members, found.playing)
         matter = (ours[:, None] | ours).ravel()
         cells, weights = cells[matter], weights[matter]
-        return Plan(slots, self._batches, wanted[:WANTED], cells, weights)
+        return Plan(slots, self._batches, wanted, cells, weights)
 
     def _refined(self, plan: Plan) -> list[Cell]:
         if not len(plan.cells):
