@@ -165,6 +165,7 @@ SIDES: dict[str, tuple[str, ...]] = {
     LEAGUE: (),
     "no_exploiters": ("without exploiters",),
     "no_pfsp": ("without exploiters", "without PFSP"),
+    "no_verification": ("without verification",),
     "early": ("early exploiters",),
     "budgeted": ("early exploiters", "schedules by progress"),
     "warm": ("early exploiters", "schedules by progress", "warm start"),
