@@ -70,9 +70,7 @@ def restricted_game(
             members = [*core, rising[0]]
             continue
         wanted = (_missing(met, rising[0], core) or _missing(met, rising[0], members)) if rising else []
-        for j in np.flatnonzero(unmet)[::-1]:  # the newest are the likeliest to change it
-            wanted += [(int(j), int(k)) for k in np.flatnonzero(second & ~met[j])]
-            wanted += [(int(k), int(j)) for k in np.flatnonzero(first & ~met[:, j])]
+        wanted += _of_outsiders(unmet, first, second, met)
         undecided = np.union1d(np.flatnonzero(unmet), np.array(rising, dtype=np.intp))
         return RestrictedGame(np.array(sorted(members)), mixture, undecided, wanted)
 
@@ -117,6 +115,26 @@ def _solve(
     gains[ours] = np.maximum(gains, as_ours)[ours]
     # Members in the support gain nothing by themselves; their slack says only that the value is not known exactly.
     return mixture, against, gains + own
+
+
+def _of_outsiders(
+    unmet: NDArray[np.bool_], first: NDArray[np.bool_], second: NDArray[np.bool_], met: NDArray[np.bool_]
+) -> list[tuple[int, int]]:
+    """Return the cells that players outside, `unmet` (n,), lack against the support of each seat, (n,) each.
+
+    The newest are the likeliest to change the equilibrium. But who has met a part of the support comes before who has
+    met nobody of it: else a league whose players join faster than they are met would never know one of them.
+    """
+    missing = {
+        int(j): [
+            *((int(j), int(k)) for k in np.flatnonzero(second & ~met[j])),
+            *((int(k), int(j)) for k in np.flatnonzero(first & ~met[:, j])),
+        ]
+        for j in np.flatnonzero(unmet)
+    }
+    whole = int(first.sum() + second.sum())
+    order = sorted(missing, key=lambda j: (len(missing[j]) == whole, -j))
+    return [cell for j in order for cell in missing[j]]
 
 
 def _missing(met: NDArray[np.bool_], j: int, others: list[int]) -> list[tuple[int, int]]:

@@ -68,6 +68,21 @@ def test_who_may_still_gain_within_what_a_cell_may_be_off_is_not_left_out() -> N
     assert restricted_game(truth, np.full((2, 2), 0.2), np.ones((2, 2), bool)).members.tolist() == [0, 1]
 
 
+def test_one_of_the_players_that_join_faster_than_they_are_met_is_met_by_all_of_the_support() -> None:
+    n = 12
+    truth = np.sign(np.subtract.outer(np.arange(n), np.arange(n))).astype(float)  # the newer beats the older,
+    truth[:3, :3] = [[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]]  # but for three that go round
+    known = np.zeros((n, n), bool)
+    known[:3, :3] = True
+    for count in range(4, n + 1):  # a player joins for every two cells; to meet the three takes six, and one of its own
+        for _ in range(2):
+            part = slice(0, count)
+            found = restricted_game(truth[part, part], np.zeros((count, count)), known[part, part])
+            known[found.wanted[0]] = True
+    found = restricted_game(truth, np.zeros((n, n)), known)
+    assert found.mixture[:, 3:].sum() == pytest.approx(2.0), "the mixture is still that of the first three"
+
+
 def test_who_was_left_out_comes_back_when_the_support_changes() -> None:
     # Rock, then scissors (left out), then paper: now scissors are wanted again.
     truth = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
