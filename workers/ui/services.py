@@ -8,10 +8,10 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import redis
@@ -73,34 +73,36 @@ def as_json(found: QueryResult, run: str, **more: Any) -> str:
 
 
 @contextlib.contextmanager
-def _ended_by_ctrl_c() -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C sets; the second one interrupts.
+def _ctrl_c() -> Iterator[SimpleQueue[int]]:
+    """Yield a queue that the first Ctrl-C puts its number into; the second one interrupts.
 
     A KeyboardInterrupt during a query would leave half a frame unread, and the connection could never be closed.
     """
-    ended = threading.Event()
+    pressed: SimpleQueue[int] = SimpleQueue()  # whose `put` may interrupt its `get`; an event's `set` hangs in its `wait`
 
-    def end(*_: object) -> None:
-        ended.set()
+    def press(number: int, _: object) -> None:
+        pressed.put(number)
         signal.signal(signal.SIGINT, before)
 
-    before = signal.signal(signal.SIGINT, end)
+    before = signal.signal(signal.SIGINT, press)
     try:
-        yield ended
+        yield pressed
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def watch(query: Query, show: Callable[[QueryResult], None], tell: Callable[[str], None], every: float) -> int:
     """Show the result of each query until Ctrl-C and return 0; `tell` of a server that is away, and go on."""
-    with _ended_by_ctrl_c() as ended, contextlib.suppress(KeyboardInterrupt):
-        while not ended.is_set():
+    with _ctrl_c() as pressed, contextlib.suppress(KeyboardInterrupt):
+        while True:
             began = time.monotonic()
             try:
                 show(query())
             except AWAY as error:
                 tell(f"cannot query: {str(error) or type(error).__name__}")
-            ended.wait(max(0.0, every - (time.monotonic() - began)))
+            with contextlib.suppress(Empty):
+                pressed.get(timeout=max(0.0, every - (time.monotonic() - began)))
+                break
     return 0
 
 
