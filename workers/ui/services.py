@@ -78,7 +78,7 @@ def _ctrl_c() -> Iterator[SimpleQueue[int]]:
 
     A KeyboardInterrupt during a query would leave half a frame unread, and the connection could never be closed.
     """
-    pressed: SimpleQueue[int] = SimpleQueue()  # whose `put` may interrupt its `get`; an event's `set` hangs in its `wait`
+    pressed: SimpleQueue[int] = SimpleQueue()  # its `put` may interrupt its `get`; an event's `set` hangs there
 
     def press(number: int, _: object) -> None:
         pressed.put(number)
