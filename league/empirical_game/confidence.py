@@ -1,8 +1,8 @@
 """Intervals for mean returns that hold at every moment at once, however often they are computed and whenever it stops.
 
 An interval of 1.96 standard errors is right for a number of games that was fixed before. Looked at after every batch,
-and stopped when it is narrow enough, it misses far more often than one time in twenty (docs/league.md has figures). A
-confidence sequence misses at most with the chance `alpha` at all times together.
+and stopped when it is narrow enough, it misses far more often than one time in twenty (docs/performance.md has
+figures). A confidence sequence misses at most with the chance `alpha` at all times together.
 
 For X in [0, 1] with mean m, any constants c in [0, 1] and s in (0, 1), with psi(s) = -log(1 - s) - s:
 

@@ -401,13 +401,13 @@ def test_a_service_that_nobody_offers_is_refused_where_the_client_asks_for_that(
     assert stock.state(stock.call("actor.nobody")) == "PENDING"
 
 
-@row("`priority`", "no effect without [levels](#priorities)", "kombu's priorities")
+@row("`priority`", "no effect without [levels](delivery.md#priorities)", "kombu's priorities")
 def test_a_call_with_a_priority_is_called(stock):
     assert stock.get(stock.call("actor.add", 1, priority=9)) == {"value": 2}
 
 
 def test_the_page_has_the_table_that_these_tests_hold():
-    lines = (ROOT / "docs" / "services.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "celery.md").read_text().splitlines()
     start = lines.index("| feature | such a client sees |")
     table = lines[start + 2 : start + 2 + len(ROWS)]
     assert table == [f"| {feature} | {seen} |" for feature, seen in ROWS.items()]

@@ -156,6 +156,11 @@ TABLE: dict[str, Run | NotRun] = {
         "live", until="serves model.clone, model.forward", status=1  # Celery's, after Ctrl-C
     ),
     "python -m workers.clone run=runs/kuhn version=1200 name=champion league=RUN": Run("league", says="champion"),
+    # docs/delivery.md
+    "python -m workers.dead --run NAME list --each": DEAD,
+    "python -m workers.dead --run NAME show ID": DEAD,
+    "python -m workers.dead --run NAME replay actor.push": DEAD,
+    'python -m workers.dead --run NAME drop --reason "too often"': DEAD,
     # docs/docker.md
     "docker compose up": DOCKER,
     "EXPERIMENT=kuhn docker compose up": DOCKER,
@@ -213,12 +218,6 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m league.manage --run NAME freeze main": Run("league", says="froze main at main@"),
     "python -m league.manage --run NAME set hunter config.weighting=variance rules.learning_rate=0.0005": Run("league"),
     "python -m workers.league_pictures runs/kuhn/TRIAL": Run(says="pictures/payoff.png"),
-    "python -m workers.exploitability runs/kuhn/TRIAL": RESPONSE,
-    "python -m workers.exploitability runs/kuhn/TRIAL --exact": RESPONSE,
-    "python -m workers.exploitability runs/kuhn/TRIAL --budget 1000000 --deals 100000 learning_rate=0.002": RESPONSE,
-    "python -m workers.tournament runs/kuhn/TRIAL:main runs/kuhn/TRIAL:mixture uniform --games 10000": NotRun(
-        "it plays for minutes; tests/workers/evaluation/test_tournament.py plays a small one"
-    ),
     "python -m league.models --run NAME list": Run("league", says="model main@"),
     "python -m league.models --run NAME save FOLDER": Run("league"),
     "python -m league.models --run OTHER restore FOLDER": Run("league"),
@@ -260,10 +259,13 @@ TABLE: dict[str, Run | NotRun] = {
     # docs/services.md
     "python my_script.py": Run("league", says="of the run"),
     "python -m workers.run examples/dqn/dqn.yaml": Run("league", until="run name"),
-    "python -m workers.dead --run NAME list --each": DEAD,
-    "python -m workers.dead --run NAME show ID": DEAD,
-    "python -m workers.dead --run NAME replay actor.push": DEAD,
-    'python -m workers.dead --run NAME drop --reason "too often"': DEAD,
+    # docs/strength.md
+    "python -m workers.exploitability runs/kuhn/TRIAL": RESPONSE,
+    "python -m workers.exploitability runs/kuhn/TRIAL --exact": RESPONSE,
+    "python -m workers.exploitability runs/kuhn/TRIAL --budget 1000000 --deals 100000 learning_rate=0.002": RESPONSE,
+    "python -m workers.tournament runs/kuhn/TRIAL:main runs/kuhn/TRIAL:mixture uniform --games 10000": NotRun(
+        "it plays for minutes; tests/workers/evaluation/test_tournament.py plays a small one"
+    ),
     # docs/trained.md
     "python -m workers.play runs/cartpole/TRIAL --games 5": Run(says="mean return"),
     "python -m workers.play runs/cartpole --video cartpole.gif": Run(more="--games 1", says="are in cartpole.gif"),

@@ -68,7 +68,7 @@ def test_who_may_still_gain_within_what_a_cell_may_be_off_is_not_left_out() -> N
     assert restricted_game(truth, np.full((2, 2), 0.2), np.ones((2, 2), bool)).members.tolist() == [0, 1]
 
 
-def test_one_of_the_players_that_join_faster_than_they_are_met_is_met_by_all_of_the_support() -> None:
+def test_one_of_those_that_join_faster_than_they_are_met_meets_all() -> None:
     n = 12
     truth = np.sign(np.subtract.outer(np.arange(n), np.arange(n))).astype(float)  # the newer beats the older,
     truth[:3, :3] = [[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]]  # but for three that go round
