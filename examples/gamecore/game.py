@@ -25,6 +25,8 @@ options = parser.parse_args()
 class Gateway:
     """One connection, kept; a session may have to be looked for at another gateway (status 307)."""
 
+    answered = False  # whether one has been there, for any of the games
+
     def __init__(self, url):
         self.url = url
         self.connection = self.connect(url)
@@ -41,6 +43,7 @@ class Gateway:
         self.connection.request("POST", "/", body, headers)
         reply = self.connection.getresponse()
         said = reply.read()
+        Gateway.answered = True
         if reply.status == 307:
             self.connection = self.connect(reply.headers["location"])
             return self.ask(session, kind, message)
@@ -67,15 +70,15 @@ def play(env, gateway):
 
 def keep_playing():
     env, gateway = gymnasium.make("CartPole-v1"), Gateway(options.url)
-    been_there = failed = False
+    failed = False
     while True:
         try:
             play(env, gateway)
-            been_there, failed = True, False
+            failed = False
         except (OSError, http.client.HTTPException):
-            if been_there and failed:
+            if Gateway.answered and failed:
                 return  # nobody answers at the first address either: all gateways are gone
-            if not been_there:
+            if not Gateway.answered:
                 time.sleep(1)  # it is still starting
             gateway, failed = Gateway(options.url), True  # another may have taken its place
 

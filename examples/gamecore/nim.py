@@ -21,6 +21,8 @@ PLAYERS = ("first", "second")
 class Gateway:
     """One connection, kept; a session may have to be looked for at another gateway (status 307)."""
 
+    answered = False  # whether one has been there, for any of the games
+
     def __init__(self, url):
         self.url, self.connection = url, self.connect(url)
 
@@ -32,6 +34,7 @@ class Gateway:
         self.connection.request("POST", "/", json.dumps(message), {"session": session, "step_kind": kind})
         reply = self.connection.getresponse()
         said = reply.read()
+        Gateway.answered = True
         if reply.status == 307:
             self.connection = self.connect(reply.headers["location"])
             return self.ask(session, kind, message)
@@ -56,15 +59,15 @@ def play(gateway, stones):
 
 def keep_playing(url, stones):
     gateway = Gateway(url)
-    been_there = failed = False
+    failed = False
     while True:
         try:
             play(gateway, stones)
-            been_there, failed = True, False
+            failed = False
         except (OSError, http.client.HTTPException):
-            if been_there and failed:
+            if Gateway.answered and failed:
                 return  # nobody answers at the first address either: all gateways are gone
-            if not been_there:
+            if not Gateway.answered:
                 time.sleep(1)  # it is still starting
             gateway, failed = Gateway(url), True  # another may have taken its place
 
