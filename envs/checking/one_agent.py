@@ -84,6 +84,12 @@ def _short(space: gymnasium.Space[Any]) -> str:
     return str(space)
 
 
+def milliseconds(seconds: float) -> str:
+    """Return a time with three digits, or with all of them before the point: "8.41 ms", "1,320 ms"."""
+    number = 1e3 * seconds
+    return f"{number:,.0f} ms" if number >= 999.5 else f"{number:.3g} ms"
+
+
 class _Walk:
     """One environment, played at random for long; what it gives is looked at step by step."""
 
@@ -130,8 +136,8 @@ class _Walk:
             check_growth(self.report, self.measured[:4], taken)
         self.report.ok(
             "speed",
-            f"{taken / stepping:,.0f} steps/s of one copy; the slowest step took {1e3 * slowest:.3g} ms, a reset "
-            f"{1e3 * float(np.mean(self.reset_seconds)):.3g} ms on average",
+            f"{taken / stepping:,.0f} steps/s of one copy; the slowest step took {milliseconds(slowest)}, a "
+            f"reset {milliseconds(float(np.mean(self.reset_seconds)))} on average",
         )
 
     def _reset(self, seed: int | None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from envs.check import check
+from envs.checking.one_agent import milliseconds
 from warren.errors import ConfigurationError
 
 ENVIRONMENT = """
@@ -99,3 +100,9 @@ def test_a_game_that_goes_wrong_is_one_sentence(tmp_path: Path, fault: str, mess
 def test_a_step_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("envs.checking.first_steps.WITHIN", 5.0)
     assert "took more than 5 s" in problem(tmp_path, ENVIRONMENT, "while True: pass")
+
+
+def test_times_have_three_digits_and_no_exponent() -> None:
+    assert [milliseconds(seconds) for seconds in (0.008414, 0.9994, 0.9996, 1.3204)] == [
+        "8.41 ms", "999 ms", "1,000 ms", "1,320 ms"
+    ]  # fmt: skip
