@@ -56,7 +56,6 @@ def in_text(row: str, text: str) -> bool:
     return re.search(f"[^\n]*(?:{VALUE}[^\n]*)?".join(map(re.escape, parts)), text) is not None
 
 
-@cache
 def refused() -> dict[str, list[str]]:
     """Messages of ConfigurationError by the subpackage that raises them, but for those that are values alone."""
     found: dict[str, list[str]] = {}
@@ -70,9 +69,11 @@ def refused() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("family", sorted(refused()))
-def test_each_family_of_wrong_settings_is_on_the_page(family: str) -> None:
-    assert any(in_text(row, told) for told in refused()[family] for row in rows())
+def test_each_family_of_wrong_settings_is_on_the_page() -> None:
+    assert len(refused()) > 10
+    assert [
+        family for family, said in refused().items() if not any(in_text(row, told) for told in said for row in rows())
+    ] == []
 
 
 @pytest.mark.parametrize("row", rows())
