@@ -165,9 +165,10 @@ def test_a_long_absence_of_redis_does_not_exhaust_restarts(tmp_path: Path, serve
             run.after_updates(3)
             server.kill()
             server.wait()
-            run.until(lambda: "Redis is away for" in run.output)
-            time.sleep(45)  # the outage: longer than a process waits for Redis, and than all its restarts took
-            assert run.process.poll() is None, run.output
+            # The outage: twice as long as a process waits for Redis, which would be its death and that of its restart.
+            learner = run.folder / "logs" / "learner.log"
+            run.until(lambda: learner.read_text().count("the pool cannot be looked after") >= 2)
+            assert run.process.poll() is None and "Redis is away for" in run.output, run.output
             server = start()
             run.after_updates(5)
             stop(run)
@@ -190,6 +191,7 @@ def test_a_leader_that_was_suspended_leaves_its_successors_run_alone(
         try:
             for process in launcher.children(recursive=True):  # while one of them lives, the name is not given away
                 process.kill()
+            client.pexpire(f"warren.{run_name}:leader", 1)  # as if the suspension had outlasted the lease
             first.until(lambda: not client.exists(f"warren.{run_name}:leader"))
             with OwnRun(write(tmp_path / "two", HOSTLESS), servers, f"run={run_name}", label="second") as second:
                 second.until(lambda: client.exists(f"warren.{run_name}:leader"))
