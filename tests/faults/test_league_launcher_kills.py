@@ -32,7 +32,7 @@ KILLS = int(os.environ.get("WARREN_LAUNCHER_KILLS", "2"))
 PLAYERS = ("main", "main_exploiter", "league_exploiter_0")
 # Kuhn poker with snapshots and resets every few seconds; the folder is brought up to date far less often than that.
 KUHN = (
-    *("league=kuhn", "league_workers=2", "total_steps=1000000000", "league.snapshot_every=30"),
+    *("league=kuhn", "actors=1", "league_workers=2", "total_steps=1000000000", "league.snapshot_every=30"),
     *("league.games=64", "league.tables=2", "league.lanes=64", "league.match_games=32", "league.period_steps=2000"),
     *("league.algorithm.minibatch_size=256", "~league.players.league_exploiter_1"),
     *("league.cell_least=256", "league.evaluation_games=128", "league.reference_games=128"),
@@ -107,7 +107,7 @@ def test_a_league_loses_nothing_when_its_launcher_is_killed(
             if kill == KILLS:
                 assert [line for line in run.output.splitlines() if "ended with status" in line] == []
                 break
-            pause = time.monotonic() + rng.uniform(0.0, 8.0)
+            pause = time.monotonic() + rng.uniform(0.0, 3.0)
             run.until(lambda until=pause: time.monotonic() > until)
             before = Look.at(store)
             killed = [] if private else psutil.Process(run.process.pid).children(recursive=True)
