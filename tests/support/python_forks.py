@@ -34,6 +34,7 @@ COMMON = (
     "workers.config.command_line", "workers.config.validation", "workers.launch.kinds.training",
     "workers.launch.kinds.services_run", "workers.learning.plain", "workers.rollout.actor_process",
     "workers.runtime.trained", "workers.doctor.machine", "torch.fx.experimental.symbolic_shapes",
+    "torch.utils.tensorboard.writer", "billiard.pool", "scipy.optimize",
     "matplotlib.backends.backend_agg", "matplotlib.figure",
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
