@@ -24,7 +24,7 @@ PEERS = {"cartpole_dqn": "DQN", "cartpole_qrdqn": "QRDQN"}
 @pytest.mark.parametrize("experiment", PEERS)
 def test_updates_of_dqn_are_those_of_the_peer_with_the_settings_that_it_is_given(experiment: str) -> None:
     kind = PEERS[experiment]
-    library = pytest.importorskip(LIBRARIES[kind], reason="the peers are not installed (the `peers` extra)")
+    library = pytest.importorskip(LIBRARIES[kind], reason="Stable-Baselines3 or sb3-contrib is not installed")
     config = composed([f"experiment={experiment}"])
     peer = getattr(library, kind)("MlpPolicy", gymnasium.make("CartPole-v1"), device="cpu", **settings_of(config))
     peer.set_logger(importlib.import_module("stable_baselines3.common.logger").configure(None, []))
