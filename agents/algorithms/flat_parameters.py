@@ -34,6 +34,7 @@ class FlatParameters:
         self._shapes = {name: parameter.shape for name, parameter in named.items()}
         layers = list(_recurrent(module))
         self._starts, size = self._placed(layers)
+        self._start_of = {id(parameter): self._starts[name] for name, parameter in named.items()}
         self.values = nn.Parameter(torch.zeros(size, dtype=parameters[0].dtype, device=parameters[0].device))
         self.values.grad = torch.zeros_like(self.values)
         values = dict(self.split(self.values.detach()))
@@ -72,6 +73,10 @@ class FlatParameters:
         """Return the gradient, float [P], to which `backward` adds: zero it before."""
         assert self.values.grad is not None
         return self.values.grad
+
+    def start_of(self, parameter: Tensor) -> int:
+        """Return where a parameter of the module begins in `values`."""
+        return self._start_of[id(parameter)]
 
     def split(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter's name and its part of `flat` [P], as a view in the parameter's shape."""

@@ -4,9 +4,10 @@
 
 Nothing is shared: each player keeps its weights, its optimizer's moments, its generator and its settings, so players
 may join, be reset or leave between two calls, and each ends as its own `update` would have left it, but for rounding.
-What is saved is what a minibatch costs beside its sums: Python, calls, copies in the order of a pass. Perceptrons on
-the CPU are computed by the library, a player a call, players in threads; those on a GPU by products of all players'
-weights at once (ppo/stacked.py). Others are updated one after the other.
+What is saved is what a minibatch costs beside its sums: Python, calls, copies in the order of a pass. That pays for one
+player too, so learners make their updates by this. Perceptrons on the CPU are computed by the library, a player a call,
+players in threads; those on a GPU by products of all players' weights at once (ppo/stacked.py). Others are updated one
+after the other.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import torch
 from agents.algorithms.batch import Batch
 from agents.algorithms.contract import Algorithm, Update
 from agents.algorithms.ppo.algorithm import PPO, Begun, mean_terms
-from agents.algorithms.ppo.stacked import Shape, Stack, shape_of
+from agents.algorithms.ppo.stacked import Stack, shape_of
+from agents.algorithms.ppo.stacked_steps import Shape
 from agents.algorithms.ppo.whole import WholePPO
 from agents.native.perceptron import parts_of
 from agents.native.whole_update import run_all
 from warren.errors import NotFinite
 
+MADE = PPO.update  # one that takes its place is called
 STACKED = ("cuda",)  # types of devices on which batched products pay
 
 
@@ -35,7 +38,7 @@ def update_together(algorithms: Sequence[Algorithm], batches: Sequence[Batch]) -
     updates: dict[int, Update] = {}
     begun: dict[int, tuple[PPO, Begun]] = {}
     for place, (algorithm, batch) in enumerate(zip(algorithms, batches, strict=True)):
-        if type(algorithm) is PPO:
+        if type(algorithm) is PPO and PPO.update is MADE:
             begun[place] = algorithm, algorithm.begin(batch)
         else:
             updates[place] = algorithm.update(batch)
@@ -73,10 +76,9 @@ def _stacked(begun: Mapping[int, tuple[PPO, Begun]]) -> dict[int, tuple[Stack, i
             alike.setdefault(shape, []).append(place)
     found: dict[int, tuple[Stack, int]] = {}
     for shape, places in alike.items():
-        if len(places) > 1:
-            stack = Stack(shape, [begun[place] for place in places])
-            stack.run()
-            found |= {place: (stack, number) for number, place in enumerate(places)}
+        stack = Stack(shape, [begun[place] for place in places])
+        stack.run()
+        found |= {place: (stack, number) for number, place in enumerate(places)}
     return found
 
 

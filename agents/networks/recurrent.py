@@ -121,7 +121,13 @@ class Recurrent(Core):
         return ordered.view(steps, slots, -1), {name: part[ends] for name, part in zip(self.memory, state, strict=True)}
 
     def _run(self, features: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Call the layer with a state of [N, size] each, in the order of `self.memory`."""
+        """Call the layer with a state of [N, size] each, in the order of `self.memory`.
+
+        On a GPU always in float32: autocast would compute cuDNN's layers in float16, whichever type it is asked for.
+        """
+        if features.is_cuda and torch.is_autocast_enabled("cuda"):
+            with torch.autocast("cuda", enabled=False):
+                return self._run(features.float(), [part.float() for part in state])
         given = tuple(part[None] for part in state)
         outputs, after = self.layer(features, given if len(given) > 1 else given[0])
         return outputs, [part[0] for part in (after if isinstance(after, tuple) else (after,))]

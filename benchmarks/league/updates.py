@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 import envs
 from agents import Algorithm, Batch, build_algorithm, build_policy
@@ -31,10 +32,7 @@ def measure(players: Sequence[int], rounds: int, learned: int) -> dict[str, Any]
 
     `learned`: rounds of the league before. With COUNTED players new weights are measured as well.
     """
-    league = LocalLeague(settings(GAME, 1, LEAGUE))
-    for number in range(learned):
-        league.progress = number / learned
-        league.round()
+    league = league_after(learned)
     main = league.trainees[MAIN]
     trajectory = main.matches.collect(league.config.lanes)
     figures: dict[str, Any] = {"rounds": rounds, "learned": learned}
@@ -46,11 +44,20 @@ def measure(players: Sequence[int], rounds: int, learned: int) -> dict[str, Any]
                 for kind, weights in (("", main.policy.state_dict()), ("_new", None)):
                     if kind and number != counted:
                         continue
-                    found = _measured([_players(league, name, number, weights) for _ in SIDES], batch, rounds)
+                    found = _measured([players_of(league, name, number, weights) for _ in SIDES], batch, rounds)
                     figures |= {f"{name}_{size}_{number}{kind}_{key}": value for key, value in found.items()}
                     print(f"{name}, {size}, {number} players{kind}: {found}", flush=True)
     of_settings = [figures[f"{name}_batch_{counted}_ratio"] for name in (MAIN, EXPLOITER)]
     return figures | {"batched_update_ratio": max(of_settings)}
+
+
+def league_after(rounds: int) -> LocalLeague:
+    """Return the league of Leduc poker after so many rounds."""
+    league = LocalLeague(settings(GAME, 1, LEAGUE))
+    for number in range(rounds):
+        league.progress = number / rounds
+        league.round()
+    return league
 
 
 def _measured(players: Sequence[list[Algorithm]], batch: Batch, rounds: int) -> dict[str, float]:
@@ -73,8 +80,10 @@ def _measured(players: Sequence[list[Algorithm]], batch: Batch, rounds: int) -> 
     return found | {"ratio": round(statistics.median(ratios), 3)}
 
 
-def _players(league: LocalLeague, name: str, number: int, weights: dict[str, Any] | None) -> list[Algorithm]:
-    """Return players with the settings of the one called `name`, and these weights; None: new ones."""
+def players_of(
+    league: LocalLeague, name: str, number: int, weights: dict[str, Any] | None, device: torch.device | None = None
+) -> list[Algorithm]:
+    """Return players with the settings of the one called `name`, and these weights; None: new ones, or the CPU."""
     config = league.config
     games = envs.make_two_player(config.env, 2, 1, **config.env_kwargs)
     given, players = config.algorithm_of(name), []
@@ -82,5 +91,5 @@ def _players(league: LocalLeague, name: str, number: int, weights: dict[str, Any
         policy = build_policy(config.network_of(name), games.single_observation_space, games.single_action_space, seed)
         if weights is not None:
             policy.load_state_dict(weights)
-        players.append(build_algorithm(given["name"], given, policy, seed, replay=False))
+        players.append(build_algorithm(given["name"], given, policy.to(device or "cpu"), seed, replay=False))
     return players

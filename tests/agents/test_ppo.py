@@ -9,6 +9,7 @@ from torch.distributions import Categorical, Independent, Normal
 
 from agents import build_algorithm, build_policy
 from agents.algorithms.ppo import PPO, PPOConfig
+from agents.native import library
 from agents.operators.advantages import generalized_advantage
 from warren.errors import ConfigurationError
 
@@ -250,7 +251,9 @@ def test_actions_that_are_rewarded_become_likely(kind):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_a_policy_on_a_gpu_acts_and_learns_as_on_the_cpu():
+def test_a_policy_on_a_gpu_acts_and_learns_as_on_the_cpu(request):
+    library.choose("torch")  # from the same seed C draws other actions
+    request.addfinalizer(lambda: library.choose("auto"))
     outcomes = []
     for device in ("cpu", "cuda"):
         policy = make_policy().to(device)

@@ -11,6 +11,7 @@ from celery.utils.log import get_logger
 from agents import Batch, Update
 from agents.algorithms.contract import not_asked_for
 from agents.algorithms.peers import ALONE
+from agents.algorithms.together import update_together
 from agents.trajectories import concatenate
 from warren.errors import ConfigurationError, LeagueError, NotFinite
 from workers.learning.allreduce.ranks import Stopping
@@ -104,7 +105,7 @@ class Updater:
     def _updated(self, batch: Batch) -> Update:
         """Return what the algorithm's update gives. Raises ConfigurationError for a field that it did not ask for."""
         try:
-            return self._state.algorithm.update(batch)
+            return update_together([self._state.algorithm], [batch])[0]
         except KeyError as error:
             if problem := not_asked_for(error, self._state.recipe.algorithm_name, self._state.spec):
                 raise ConfigurationError(problem) from error

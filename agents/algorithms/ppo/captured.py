@@ -8,23 +8,28 @@ import torch
 from torch import Tensor
 
 WARM_UP = 3  # steps before a capture, as torch asks for
-LEAST = 4 * WARM_UP  # steps of equal shapes that a capture pays for
+LEAST = 4 * WARM_UP  # steps of equal shapes after which a capture pays: more of them are to be expected
+MOST = 8  # shapes whose graphs are kept
 
 Step = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 class Captured:
-    """A step that is launched as one graph for columns of one shape, from the first of many such on."""
+    """A step that is launched as one graph for columns of one shape, once there were `LEAST` of that shape."""
 
     def __init__(self, step: Step, state: Sequence[Tensor]) -> None:
         """Take a step, and all the tensors that it writes in place."""
         self._step, self._state = step, state
+        self._made: dict[int, int] = {}  # steps by their number of rows
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, dict[str, Tensor], dict[str, Tensor]]] = {}
 
     def __call__(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Make the step with these columns [P, B, ...]; return what it returns."""
         rows = columns["x"].shape[1]
         if rows not in self._graphs:
+            made = self._made[rows] = self._made.get(rows, 0) + 1
+            if made <= LEAST or len(self._graphs) == MOST:
+                return self._step(columns)
             self._graphs[rows] = self._captured(columns)
         graph, inputs, outputs = self._graphs[rows]
         for name, column in columns.items():

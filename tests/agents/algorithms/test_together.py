@@ -43,6 +43,9 @@ NETWORKS: list[dict[str, Any]] = [
 ]
 
 
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
 @pytest.fixture(params=["native", "stacked"])
 def computed_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Compute updates as on a CPU by the library, or as on a GPU, whose products the CPU makes here."""
@@ -201,5 +204,28 @@ def test_a_step_of_a_stack_reads_no_number_back() -> None:
     assert shape is not None
     assert shape.device.type == "meta"
     stack = Stack(shape, begun)
-    terms = stack.step({name: column[:, :64] for name, column in stack._columns().items()})
+    terms = stack.steps({name: column[:, :64] for name, column in stack._columns().items()})
     assert {tuple(term.shape) for term in terms.values()} == {(2,)}
+
+
+@NO_GPU
+@pytest.mark.parametrize("settings", OPTIONS, ids=str)
+@pytest.mark.parametrize("number", [1, 3])
+def test_on_a_gpu_players_learn_together_as_they_do_apart_on_the_cpu(settings: dict[str, Any], number: int) -> None:
+    """Six updates of eight minibatches each: the later ones are launched as graphs, of weights that were copied in."""
+    here, there = (players(settings, NETWORKS[0], number) for _ in range(2))
+    for place, player in enumerate(there):
+        player.policy.to("cuda")
+        given = asdict(player.config) | {"name": "ppo"}
+        there[place] = build_algorithm("ppo", given, player.policy, place)  # type: ignore[call-overload]
+    for turn in range(6):
+        batches = [batch(player, 10 * turn + place) for place, player in enumerate(here)]
+        for player in (*here, *there):
+            player.take_progress(turn / 6)
+        separate = [player.update(one) for player, one in zip(here, batches, strict=True)]
+        found = update_together(there, batches)
+        for one, other, update, expected in zip(here, there, found, separate, strict=True):
+            torch.testing.assert_close(weights(other).cpu(), weights(one), rtol=0, atol=2e-3)
+            assert update.metrics.keys() == expected.metrics.keys()
+            for name, metric in expected.metrics.items():
+                assert update.metrics[name] == pytest.approx(metric, rel=0.02, abs=2e-3), name

@@ -1,0 +1,198 @@
+"""Updates and decisions on a GPU, beside the same on the CPU.
+
+`python -m benchmarks.device [--device cuda] [--rounds 10] [--only ppo_images decisions together]`. Parts:
+
+ppo_perceptron, ppo_lstm, ppo_images, sac_perceptron   one update, as a learner makes it, on the CPU and on the
+            device: as it is, compiled, in bfloat16, and both; ms
+decisions   a served actor's call for so many environments of 84 x 84 x 4 pixels; us
+together    one update of 1, 4, 16 and 64 players of Leduc poker; ms of all of them, and those of 64 over those of one
+
+Medians of seconds on the clock, the device waited for, on random experience. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Discrete, Space
+
+from agents import Batch, Policy, Trajectory, build_algorithm, build_policy, computing, devices
+from agents.algorithms.together import update_together
+from agents.native.library import lacking
+from benchmarks.apparatus.report import finish
+from benchmarks.league.updates import MAIN, league_after, players_of
+from warren.errors import ConfigurationError
+
+IMAGES, NUMBERS = Box(0, 255, (4, 84, 84), np.uint8), Box(-1, 1, (8,), np.float32)
+PLAYERS = (1, 4, 16, 64)
+LEARNED = 12  # rounds of the league that their weights and batch are of
+CALLS = (64, 512)  # environments of a served actor's call
+WARM_UP = 3
+DECISIONS_A_ROUND = 20
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "compiled": {"compiled": True},
+    "bfloat16": {"precision": torch.bfloat16},
+    "both": {"compiled": True, "precision": torch.bfloat16},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One update: of which algorithm and network, on `steps` of `envs` environments."""
+
+    algorithm: str
+    observation: Space[Any]
+    action: Space[Any]
+    steps: int
+    envs: int
+    network: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def policy(self) -> Policy:
+        """Return a policy that has learned nothing."""
+        return build_policy(self.network, self.observation, self.action, 1)
+
+
+FOUR = {"minibatch_size": 4096, "epochs": 4}
+CONVOLUTIONS = {"name": "nature_cnn", "hidden_size": 512}
+CONTINUOUS = {"value": False, "box_actions": {"squashed": True, "state_std": True}, "hidden_sizes": [256, 256]}
+CASES = {
+    "ppo_perceptron": Case("ppo", NUMBERS, Discrete(4), 128, 128, settings=FOUR),
+    "ppo_lstm": Case("ppo", NUMBERS, Discrete(4), 128, 128, {"core": {"name": "lstm", "size": 64}}, FOUR),
+    "ppo_images": Case("ppo", IMAGES, Discrete(6), 128, 8, CONVOLUTIONS, {"minibatch_size": 256, "epochs": 4}),
+    "sac_perceptron": Case("sac", NUMBERS, Box(-1, 1, (2,), np.float32), 1, 256, CONTINUOUS),
+}
+PARTS = (*CASES, "decisions", "together")
+
+
+def experience(policy: Policy, steps: int, envs: int) -> Trajectory:
+    """Return random observations, what `policy` does at them, and random rewards."""
+    random = np.random.default_rng(1)
+    shape = (steps, envs)
+    observation = observations(policy.observation_space, shape)
+    memory, acted = policy.initial_memory(envs), []
+    for now in observation:
+        acted.append(step := policy.step(now, memory))
+        memory = step.memory
+    none = np.zeros(shape, np.bool_)
+    ended = random.random(shape) < 0.01
+    return Trajectory(
+        observation=observation,
+        action=np.stack([step.action for step in acted]),
+        reward=random.normal(size=shape).astype(np.float32),
+        terminated=ended,
+        truncated=none,
+        extras={name: np.stack([step.extras[name] for step in acted]) for name in acted[0].extras},
+        last={"observation": observation[0], "value": np.zeros(envs, np.float32)},
+        cut={"value": np.zeros(shape, np.float32)},
+        version=np.zeros(envs, np.int64),
+        episodes=np.zeros((0, 2), np.float32),
+        memory={name: part.numpy() for name, part in policy.initial_memory(envs).items()},
+    )
+
+
+def observations(space: Space[Any], shape: tuple[int, ...]) -> np.ndarray:
+    """Return random ones, [*shape, ...]."""
+    assert isinstance(space, Box)
+    random = np.random.default_rng(2)
+    if space.dtype == np.uint8:
+        return random.integers(0, 256, (*shape, *space.shape), np.uint8)
+    return random.normal(size=(*shape, *space.shape)).astype(np.float32)
+
+
+def milliseconds(work: Callable[[], object], device: torch.device, rounds: int, warm_up: int = WARM_UP) -> float:
+    """Return the median of the clock's, until the device has done it."""
+    took = []
+    for number in range(warm_up + rounds):
+        waited(device)
+        began = time.perf_counter()
+        work()
+        waited(device)
+        if number >= warm_up:
+            took.append(1e3 * (time.perf_counter() - began))
+    return round(statistics.median(took), 3)
+
+
+def waited(device: torch.device) -> None:
+    """Wait until the device has nothing to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def updates(case: Case, device: torch.device, rounds: int) -> dict[str, float]:
+    """Return ms of one update on the CPU, and on the device in all ways that it has."""
+    found = {}
+    for name, ways in (("cpu", {"plain": {}}), (device.type, WAYS)):
+        for way, given in ways.items():
+            where = torch.device("cpu") if name == "cpu" else device
+            precision = "bfloat16" if "precision" in given else "float32"
+            if list(computing.problems(precision, "compiled" in given, where)):
+                continue
+            policy = case.policy()
+            batch = Batch([experience(policy, case.steps, case.envs)])
+            policy.to(where).set_learning_precision(**given)
+            algorithm = build_algorithm(case.algorithm, {**case.settings, "learning_rate": 1e-6}, policy, 1)
+            label = name if way == "plain" else f"{name}_{way}"
+            found[f"{label}_ms"] = milliseconds(partial(update_together, [algorithm], [batch]), where, rounds)
+    return found
+
+
+def decisions(device: torch.device, rounds: int) -> dict[str, float]:
+    """Return us of a call for CALLS environments, on the CPU and on the device."""
+    found = {}
+    for envs in CALLS:
+        now = observations(IMAGES, (envs,))
+        for where in (torch.device("cpu"), device):
+            policy = CASES["ppo_images"].policy().to(where)
+            took = milliseconds(partial(policy.step, now), where, rounds * DECISIONS_A_ROUND)
+            found[f"{where.type}_{envs}_us"] = round(1e3 * took, 1)
+    return found
+
+
+def together(device: torch.device, rounds: int) -> dict[str, float]:
+    """Return ms of one update of so many players of Leduc poker, on the CPU and on the device."""
+    league, found = league_after(LEARNED), dict[str, float]()
+    trajectory = league.trainees[MAIN].matches.collect(league.config.lanes)
+    for where in dict.fromkeys((torch.device("cpu"), device)):
+        for number in PLAYERS:
+            players = players_of(league, MAIN, number, league.trainees[MAIN].policy.state_dict(), where)
+            work = partial(update_together, players, [Batch([trajectory])] * number)
+            found[f"{where.type}_{number}_ms"] = milliseconds(work, where, rounds)
+        found[f"{where.type}_64_vs_one"] = round(found[f"{where.type}_64_ms"] / found[f"{where.type}_1_ms"], 2)
+    return found
+
+
+def main() -> int:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto", help="auto (a GPU where there is one), cpu, cuda, cuda:N, mps")
+    parser.add_argument("--rounds", type=int, default=10, help="updates of each kind")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    given = parser.parse_args()
+    try:
+        device = devices.resolve(given.device)
+    except ConfigurationError as error:
+        parser.error(str(error))
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+    figures: dict[str, Any] = {"device": name, "rounds": given.rounds, "without_native": lacking()}
+    print(f"{name}, beside {torch.get_num_threads()} threads of the CPU", flush=True)
+    for part in given.only:
+        work = partial(updates, CASES[part]) if part in CASES else globals()[part]
+        for key, value in work(device, given.rounds).items():
+            figures[f"{part}_{key}"] = value
+            print(f"{part:16}{key:24}{value:12.3f}", flush=True)
+    finish("device", figures)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
