@@ -10,13 +10,15 @@ from torch import Tensor
 from agents.policies import Policy
 
 Tensors = dict[str, Tensor]
+LATE = 4.0  # by how much late updates outweigh early ones; 0: not at all
 
 
 class WeightAverages:
     """The exponential moving averages of one policy's weights over its updates, one for each of `rates` in (0, 1].
 
-    The n-th update moves an average by max(rate, 1 / n) of its distance to the weights: until 1 / rate updates it is
-    the mean of all of them, so that the weights before the first one have no part in it. Running normalisation is
+    The n-th update moves an average by max(rate, (1 + LATE) / (n + LATE)) of its distance to the weights. Until the
+    rate is reached that is polynomial-decay averaging (Shamir and Zhang 2013): the weights before the first update have
+    no part in it, and those of the first updates, far from the newest, soon have little. Running normalisation is
     averaged as weights are. Without rates nothing is kept.
     """
 
@@ -35,7 +37,7 @@ class WeightAverages:
                     if name not in average or not tensor.is_floating_point():
                         average[name] = tensor.detach().clone()
                     else:
-                        average[name].lerp_(tensor, max(rate, 1.0 / self.updates))
+                        average[name].lerp_(tensor, max(rate, (1.0 + LATE) / (self.updates + LATE)))
 
     def of(self, rate: float, policy: Policy) -> Tensors:
         """Return the average at `rate` as a state dict of `policy`: that policy's own before the first update."""

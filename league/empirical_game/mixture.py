@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 
 GAMES, PAIRS, EXACT = SOURCES = ("games", "pairs", "exact")
+NEWEST = 4  # one in so many is among the newest players
 REACH = 8.0  # least temperatures that a player may lose to be a member: its share is e^-8 of the best's
 
 
@@ -25,7 +27,8 @@ class MixtureSettings:
     hold with confidence 1 - `alpha` for returns within [-bound, bound]; `alpha` None: by the means. The members play
     a quantal response at `temperature` times the mean standard error of their cells, or Nash's mixture where that is at
     most `exact`, in points of a game. `least_temperature`, in points as well, bounds the temperature from below, and
-    lets in every player that has a share then, so that players that are nearly equal are averaged. `source`: what
+    lets in every player that has a share then, so that players that are nearly equal are averaged. The newest quarter
+    is averaged then before it is known: see `_with_newest`. `source`: what
     returns are of. By PAIRS each is the mean of a deal in both seatings: it is of both players' cells, and the mixture
     is alike in both seats. EXACT ones were computed. Without `exploiters` their snapshots are what the mixture has to
     withstand, and none is played.
@@ -60,7 +63,7 @@ class MeanReturns(Protocol):
 class Mixture(NamedTuple):
     """An equilibrium between players, whose places are 0 to n - 1."""
 
-    shares: NDArray[np.float64]  # (2, n), a row per seat: how often each is played there; 0 outside of the members
+    shares: NDArray[np.float64]  # (2, n), a row per seat: how often each is played there; of members and newest ones
     members: Places  # between whom it is an equilibrium, those too that are only met
     playing: Places  # those members that are not only met
     undecided: Places  # outside, and cells are missing to say whether they gain
@@ -96,4 +99,21 @@ def mixture_of(
                 shares[seat, playing] = solve_zero_sum(payoff)[0]
             else:
                 shares[seat, playing] = quantal_response(payoff, temperature)[0]
+    if settings.least_temperature > 0.0:
+        shares = _with_newest(shares, np.flatnonzero(ours), found.undecided)
     return Mixture(shares, members, playing, found.undecided, found.wanted)
+
+
+def _with_newest(shares: NDArray[np.float64], ours: Places, undecided: Places) -> NDArray[np.float64]:
+    """Return `shares` (2, n) with an equal part for each `undecided` player of the newest quarter of `ours`.
+
+    Where players join faster than they meet, all that is known is of old ones, whom the newest have left behind; these
+    differ little from each other, so their average is the best guess.
+    """
+    newest = ours[len(ours) - ceil(len(ours) / NEWEST) :]
+    unmet = np.intersect1d(newest, undecided)
+    if not len(unmet):
+        return shares
+    mixed = shares * (1.0 - len(unmet) / len(newest))
+    mixed[:, unmet] += 1.0 / len(newest)
+    return mixed

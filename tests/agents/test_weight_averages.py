@@ -23,17 +23,18 @@ def moved(policy, number):
     return policy
 
 
-def test_an_average_is_the_mean_at_first_and_then_moves_by_its_rate(policy):
-    averages, expected, seen = WeightAverages([0.25, 1.0]), 0.0, [3.0, -1.0, 2.0, 5.0, 7.0, -4.0]
+def test_an_average_weighs_late_updates_more_at_first_and_then_moves_by_its_rate(policy):
+    averages, expected, seen = WeightAverages([0.25, 1.0]), 0.0, np.random.default_rng(1).normal(size=20).tolist()
     for number, value in enumerate(seen, 1):
         averages.add(moved(policy, value))
-        expected += max(0.25, 1 / number) * (value - expected)
-        if number <= 4:
-            assert expected == pytest.approx(np.mean(seen[:number]))
+        expected += max(0.25, 5 / (number + 4)) * (value - expected)
+        if number <= 16:
+            weights = [k * (k + 1) * (k + 2) * (k + 3) for k in range(1, number + 1)]
+            assert expected == pytest.approx(np.average(seen[:number], weights=weights))
         found = averages.of(0.25, policy)
         floats = {name: tensor for name, tensor in found.items() if tensor.is_floating_point()}
         assert floats.keys() > dict(policy.named_parameters()).keys(), "the running normalisation is averaged too"
-        assert all(torch.allclose(tensor, torch.full_like(tensor, expected)) for tensor in floats.values())
+        assert all(torch.allclose(tensor, torch.full_like(tensor, expected), atol=1e-5) for tensor in floats.values())
         assert all(torch.equal(tensor, policy.state_dict()[name]) for name, tensor in averages.of(1.0, policy).items())
 
 

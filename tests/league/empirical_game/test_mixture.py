@@ -72,6 +72,25 @@ def test_at_a_least_temperature_players_that_are_nearly_equal_are_averaged() -> 
     assert soft.members.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("known", "shares"),
+    [
+        (0, [0.0] * 9 + [1 / 3] * 3),
+        (9, [0.0] * 9 + [1 / 3] * 3),
+        (11, [2 / 33] * 11 + [1 / 3]),
+        (12, [1 / 12] * 12),
+    ],
+)
+def test_players_of_the_newest_quarter_have_a_share_before_they_are_known(known: int, shares: list[float]) -> None:
+    returns, players = Returns(), np.arange(12)  # all alike
+    for one, other in np.ndindex(known, known):
+        returns.add(one, other, GAMES, 0.0, GAMES)
+    found = mixture_of(returns, players, MixtureSettings(least_temperature=0.02))
+    np.testing.assert_allclose(found.shares, [shares] * 2, atol=1e-6)
+    newest = 11 if known == 0 else None
+    assert not mixture_of(returns, players, MixtureSettings()).shares[:, known:newest].any(), "it is by Nash's alone"
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.02])
 def test_a_mixture_plays_no_exploiter_but_withstands_it(temperature: float) -> None:
     # Rock, paper and scissors of the main agent, and an exploiter that beats rock by 4.

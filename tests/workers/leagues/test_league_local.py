@@ -126,7 +126,7 @@ def test_snapshots_stay_what_they_were_while_the_player_learns_on():
 
 def test_averages_of_weights_are_frozen_beside_snapshots_or_in_their_place():
     players = {
-        "main": {"kind": "random", "config": {"snapshot_every": 0}, "averages": [0.5, 0.01]},
+        "main": {"kind": "random", "config": {"snapshot_every": 0}, "averages": [0.9, 0.01]},
         "alone": {"kind": "random", "config": {"snapshot_every": 0}, "averages": [0.5], "averages_alone": True},
     }
     events = []
@@ -137,14 +137,16 @@ def test_averages_of_weights_are_frozen_beside_snapshots_or_in_their_place():
             league.learn(trainee)
             seen[name].append(weights(trainee.policy))
     assert list(league.frozen)[2:] == [
-        *("main@4", "main.average-0.5@4", "main.average-0.01@4", "alone.average-0.5@4"),
+        *("main@4", "main.average-0.9@4", "main.average-0.01@4", "alone.average-0.5@4"),
     ]
-    by_half = seen["main"][0]
+    by_rate = seen["main"][0]
     for now in seen["main"][1:]:
-        by_half = torch.lerp(by_half, now, 0.5)
+        by_rate = torch.lerp(by_rate, now, 0.9)
     assert torch.equal(weights(league.frozen["main@4"]), seen["main"][-1])
-    assert torch.allclose(weights(league.frozen["main.average-0.5@4"]), by_half)
-    assert torch.allclose(weights(league.frozen["main.average-0.01@4"]), torch.stack(seen["main"]).mean(dim=0))
+    assert torch.allclose(weights(league.frozen["main.average-0.9@4"]), by_rate)
+    late = torch.tensor([24.0, 120.0, 360.0, 840.0])[:, None]  # k (k + 1) (k + 2) (k + 3)
+    weighed = (torch.stack(seen["main"]) * late).sum(dim=0) / late.sum()
+    assert torch.allclose(weights(league.frozen["main.average-0.01@4"]), weighed, atol=1e-6)
     state = league.league.state
     averages = [player for player in state.roster if player.is_average]
     assert [player.parent for player in averages] == ["main", "main", "alone"]

@@ -426,8 +426,8 @@ def test_averages_of_weights_go_on_exactly_after_a_crash_and_join_the_league(run
     tensors, stamp = checkpoints.weights_from_bytes(run.session.pool.get(*average).data)
     assert stamp["average"] == 0.3
     for name, tensor in tensors.items():
-        mean = seen[0][name].lerp(seen[1][name], 0.5)
-        assert torch.equal(tensor, mean.lerp(seen[2][name], max(0.3, 1 / 3)))
+        mean = seen[0][name].lerp(seen[1][name], 5 / 6)
+        assert torch.equal(tensor, mean.lerp(seen[2][name], max(0.3, 5 / 7)))
 
 
 def test_a_learner_that_crashes_in_a_period_ends_it_where_it_would_have(run: Run) -> None:
