@@ -40,7 +40,7 @@ from workers.config.schema import from_yaml
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURES, KEPT = DOCS / "images", DOCS / "curves"
 CURVE_POINTS = 30  # of a curve that is kept
-# Leagues and clones, which are measured otherwise than beside a peer: the module that measures it, and what it is.
+# Leagues, clones and teams, measured otherwise than beside a peer: the module that measures it, and what it is.
 LEAGUES = {
     "connect-four": (
         "benchmarks.learning.connect_four",
@@ -48,6 +48,7 @@ LEAGUES = {
     ),
     "cloning": ("benchmarks.learning.cloning", "CartPole-v1, behaviour cloning of a player from 200 of its games"),
     "slimevolley": ("benchmarks.learning.slimevolley", "slime volleyball, a league, against the built-in player"),
+    "simple-spread": ("benchmarks.learning.teams", "three agents that learn together: IPPO beside MAPPO and VDN"),
 }
 SEEDS_OF_A_PICTURE = 3  # fewer say nothing, and replace no picture
 
