@@ -49,7 +49,7 @@ class Captured:
                 self._step(inputs)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may copy weights meanwhile
             outputs = self._step(inputs)
         for tensor, old in zip(self._state, before, strict=True):
             tensor.copy_(old)
