@@ -7,7 +7,7 @@ ppo_perceptron, ppo_lstm, ppo_images, sac_perceptron   one update, as a learner 
 decisions   a served actor's call for so many environments of 84 x 84 x 4 pixels; us
 together    one update of 1, 4, 16 and 64 players of Leduc poker; ms of all of them, and those of 64 over those of one
 
-Medians of seconds on the clock, the device waited for, on random experience. The last line is one JSON object.
+Medians by the clock, until the device is done, on random experience. The last line is one JSON object.
 """
 
 from __future__ import annotations

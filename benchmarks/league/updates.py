@@ -83,7 +83,10 @@ def _measured(players: Sequence[list[Algorithm]], batch: Batch, rounds: int) -> 
 def players_of(
     league: LocalLeague, name: str, number: int, weights: dict[str, Any] | None, device: torch.device | None = None
 ) -> list[Algorithm]:
-    """Return players with the settings of the one called `name`, and these weights; None: new ones, or the CPU."""
+    """Return players with the settings of the one called `name`.
+
+    `weights`: of each; None: new ones. `device` None: the CPU.
+    """
     config = league.config
     games = envs.make_two_player(config.env, 2, 1, **config.env_kwargs)
     given, players = config.algorithm_of(name), []
