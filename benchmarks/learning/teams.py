@@ -1,9 +1,9 @@
-"""Agents that learn together: IPPO, MAPPO and VDN on the multi-particle game simple_spread, several seeds in turn.
+"""Agents that learn together: IPPO, MAPPO, VDN and QMIX on the multi-particle game simple_spread, some seeds in turn.
 
 Each side trains for STEPS steps of agents. A run's figure is the mean return of its training games in the last tenth of
-them, as they were played: by drawn actions of PPO's policies, with one random action in twenty of VDN's. Two players
-that do not learn show what the figures mean: one at random, and one that knows the game's physics and sends each agent
-to a landmark of its own.
+them, as they were played: by drawn actions of PPO's policies, with one random action in twenty of VDN's and QMIX's. Two
+players that do not learn show what the figures mean: one at random, and one that knows the game's physics and sends
+each agent to a landmark of its own.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ SIDES = {
     "IPPO": ("experiment=simple_spread",),
     "MAPPO": ("experiment=simple_spread_mappo",),
     "VDN": ("experiment=simple_spread_vdn", "algorithm.explore_steps=100000"),  # of a tenth of the experiment's steps
+    "QMIX": ("experiment=simple_spread_qmix", "algorithm.explore_steps=100000"),
 }
 GAMES = 1_000  # of each player that does not learn
 FORCES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])  # of the actions

@@ -17,7 +17,7 @@ def test_all_sides_have_the_same_game_and_as_many_copies() -> None:
     assert played == {(teams.GAME, 16, 2, teams.LENGTH, None, 1.0)}
     assert all(config.env.goal is None for config in configs)
     assert {side: config.algorithm["name"] for side, config in zip(teams.SIDES, configs, strict=True)} == {
-        "IPPO": "ppo", "MAPPO": "ppo", "VDN": "qmix"
+        "IPPO": "ppo", "MAPPO": "ppo", "VDN": "qmix", "QMIX": "qmix"
     }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ class PlainQMIX:
     """Rashid et al. 2018 of one-step targets, with double Q-learning."""
 
     def __init__(self, values: Mapping[str, Tensor], mixer: Mapping[str, Tensor], agents: int, *, gamma: float,
-                 rate: float, norm: float, delta: float) -> None:  # fmt: skip
+                 rate: float, norm: float, delta: float, offset: float = 0.0) -> None:  # fmt: skip
         """`mixer`: without weights values are summed."""
         named = {f"{part}.{kind}": values[f"{part}.{kind}"] for part in (TRUNK, HEAD) for kind in ("weight", "bias")}
         self.weights = {
@@ -26,7 +26,7 @@ class PlainQMIX:
         }
         self.target = {name: part.detach().clone() for name, part in self.weights.items()}
         self.adam = Adam(list(self.weights.values()), rate, 1e-8, norm)
-        self.agents, self.gamma, self.delta = agents, gamma, delta
+        self.agents, self.gamma, self.delta, self.offset = agents, gamma, delta, offset
 
     def q(self, weights: Mapping[str, Tensor], own: np.ndarray, agent: int) -> Tensor:
         """Return Q of each action; an agent's number is one-hot."""
@@ -57,6 +57,32 @@ class PlainQMIX:
         action = max(np.flatnonzero(legal), key=lambda one: scores[one])
         return self.q(self.target, own, agent)[int(action)]
 
+    def off_returns(self, played: Trajectory) -> list[list[float]]:
+        """Return the games' values less their returns, of each step from which a sequence goes on to its game's end."""
+        seen, found, count = played.observation, [], played.num_slots // self.agents
+        assert played.valid is not None
+        for game in range(count):
+            slots, differences = range(game * self.agents, (game + 1) * self.agents), []
+            to_come: float | None = None
+            for step in reversed(range(len(played.reward) - 1)):
+                here = [slot for slot in slots if played.valid[step, slot]]
+                ends = all(played.terminated[step, slot] or played.truncated[step, slot] for slot in here)
+                reward = float(np.mean([played.reward[step, slot] for slot in here])) + self.offset
+                if ends:
+                    to_come = reward
+                elif to_come is None:
+                    continue
+                else:
+                    to_come = reward + self.gamma * to_come
+                values = [torch.zeros((), dtype=torch.float64) for _ in slots]
+                for slot in here:
+                    agent = slot - slots[0]
+                    own = seen["observation"][step, slot]
+                    values[agent] = self.q(self.weights, own, agent)[int(played.action[step, slot])]
+                differences.append(self.mixed(self.weights, values, seen["state"][step, here[0]]).item() - to_come)
+            found.append(differences)
+        return found
+
     def update(self, played: Trajectory) -> list[float]:
         """Make one step on sequences of two steps; return the absolute errors of the games."""
         seen, agents, zero = played.observation, self.agents, torch.zeros((), dtype=torch.float64)
@@ -72,7 +98,8 @@ class PlainQMIX:
                 for i, slot in enumerate(slots)
             ]
             total = self.mixed(self.weights, values, seen["state"][0, here[0]])
-            target = torch.tensor(float(np.mean([played.reward[0, slot] for slot in here])), dtype=torch.float64)
+            reward = float(np.mean([played.reward[0, slot] for slot in here])) + self.offset
+            target = torch.tensor(reward, dtype=torch.float64)
             cuts = {slot: row for row, (step, slot) in enumerate(played.cut_at.tolist()) if step == 0 and slot in here}
             if not all(played.terminated[0, slot] or played.truncated[0, slot] for slot in here):
                 left = [slot for slot in slots if played.valid[1, slot]]

@@ -1,4 +1,8 @@
-"""QMIX: Rashid et al. 2018 (arXiv 1803.11485), with double Q-learning; all agents share one network. VDN too."""
+"""QMIX: Rashid et al. 2018 (arXiv 1803.11485), with double Q-learning; all agents share one network. VDN too.
+
+The values of QMIX grow without end in some games: `return_coefficient` draws them to the returns that were seen (RES,
+Pan et al. 2021, arXiv 2103.11883).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from agents.algorithms.dqn.algorithm import ValueLearning, taken
 from agents.algorithms.dqn.losses import huber
 from agents.algorithms.off_policy import follow, target_of
 from agents.algorithms.qmix.config import SUM, QMIXConfig
-from agents.algorithms.qmix.joint import JointSteps, joint_steps
+from agents.algorithms.qmix.joint import JointSteps, joint_steps, returns_to_ends
 from agents.algorithms.qmix.mixer import Mixer, Sum
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
@@ -53,7 +57,7 @@ class QMIX(ValueLearning[QMIXConfig]):
     def update(self, batch: Sequence[Trajectory]) -> Update:
         """Make one step; the priority of each agent's sequence is the mean absolute error of its game's."""
         rate, config, drawn = self.set_learning_rates(), self.config, concatenate(list(batch))
-        joint = joint_steps(self.policy, drawn, self.agents, config.burn_in)
+        joint = joint_steps(self.policy, drawn, self.agents, config.burn_in, config.reward_offset)
         seen = self.policy.leaves(drawn.observation)
         values = self.unrolled(self.policy, drawn, config.burn_in)
         action = self._tensor(drawn.action[config.burn_in :])
@@ -65,6 +69,9 @@ class QMIX(ValueLearning[QMIXConfig]):
         weights = known if given is None else known * self._tensor(given).view(-1, self.agents)[:, 0]
         count = known.sum().clamp(min=1)
         loss = (weights * huber(mixed - target, config.huber)).sum() / count
+        if pull := config.schedules["return_coefficient"].at(self.steps, self.progress):
+            returns, ends = (self._tensor(part) for part in returns_to_ends(joint, config.gamma))
+            loss = loss + pull * (weights * ends * huber(mixed - returns, config.huber)).sum() / count
         inputs = {"value": mixed, "target": target}
         norm = self.descend("policy", loss, {"value_loss": loss}, inputs, known.numel())
         self.moved()

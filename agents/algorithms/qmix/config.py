@@ -21,8 +21,13 @@ class QMIXConfig(DQNConfig):
     learned: int = 1  # steps of a sequence after them that are learned from
     mixing: str = "monotonic"  # by a network whose weights the state gives (QMIX), or sum, without the state (VDN)
     mixing_size: int = 32  # units of the mixing network's hidden layer
+    return_coefficient: Scheduled = 0.0  # of (value - return)^2 in the loss, where a sequence goes on to its game's end
+    reward_offset: float = 0.0  # added to the reward of each step: the mixer's ELUs are flat where values are below 0
 
     name = "qmix"
+
+    def scheduled(self) -> tuple[str, ...]:
+        return (*super().scheduled(), "return_coefficient")
 
     def allowed(self) -> Allowed:
         return super().allowed() | {
@@ -32,4 +37,5 @@ class QMIXConfig(DQNConfig):
             "learned": ("at least 1", self.learned >= 1),
             "mixing": ("monotonic or sum", self.mixing in ("monotonic", SUM)),
             "mixing_size": ("at least 1", self.mixing_size >= 1),
+            "return_coefficient": ("at least 0", self.all_of("return_coefficient", lambda x: x >= 0)),
         }

@@ -61,11 +61,11 @@ def test_the_agents_of_a_game_are_drawn_together_at_the_same_moment(capacity: in
 
 @pytest.mark.parametrize("mixing", ["monotonic", "sum"])
 def test_updates_are_those_of_the_paper_number_for_number(mixing: str) -> None:
-    settings = {"mixing": mixing, "mixing_size": 5, "max_grad_norm": 0.05, "target_every": 2}
+    settings = {"mixing": mixing, "mixing_size": 5, "max_grad_norm": 0.05, "target_every": 2, "reward_offset": 0.7}
     algorithm, sampler = made(gamma=0.9, learning_rate=1e-2, **settings)
     buffer = stored(algorithm, sampler)
     plain = PlainQMIX(algorithm.policy.state_dict(), algorithm.mixer.state_dict(), AGENTS, gamma=0.9, rate=1e-2,
-                      norm=0.05, delta=10.0)  # fmt: skip
+                      norm=0.05, delta=10.0, offset=0.7)  # fmt: skip
     kinds = np.zeros(3, int)
     for number in range(4):
         drawn = buffer.draw(60).trajectory
@@ -80,6 +80,22 @@ def test_updates_are_those_of_the_paper_number_for_number(mixing: str) -> None:
     state = algorithm.policy.state_dict() | algorithm.mixer.state_dict()
     for name, expected in plain.weights.items():
         torch.testing.assert_close(state[name].double(), expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_values_are_drawn_to_the_returns_of_games_that_end_within_a_sequence() -> None:
+    settings = {"gamma": 0.9, "learned": 7, "huber": 100.0, "reward_offset": 0.7, "mixing_size": 5}
+    losses = {}
+    for coefficient in (0.0, 0.25):
+        algorithm, sampler = made(return_coefficient=coefficient, **settings)
+        drawn = stored(algorithm, sampler).draw(60).trajectory
+        weights = algorithm.policy.state_dict(), algorithm.mixer.state_dict()
+        plain = PlainQMIX(*weights, AGENTS, gamma=0.9, rate=0.0, norm=1.0, delta=100.0, offset=0.7)
+        differences = plain.off_returns(drawn)
+        losses[coefficient] = algorithm.update(Batch([drawn])).metrics["value_loss"]
+    lengths = [len(part) for part in differences]
+    assert 0 in lengths and 7 in lengths and len(set(lengths)) > 4, "games that go on, and that end anywhere"
+    pulled = 0.25 * sum(0.5 * one**2 for part in differences for one in part) / (60 * 7)
+    assert losses[0.25] - losses[0.0] == pytest.approx(pulled, rel=1e-3)
 
 
 @pytest.mark.parametrize("agent", range(AGENTS))
