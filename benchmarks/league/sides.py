@@ -192,6 +192,13 @@ def there() -> list[str]:
     return [side for side in SIDES if not lacking(side)]
 
 
+def twin(game: str, side: str) -> str | None:
+    """Return the first of the SIDES before `side` that is the same league of `game`: its settings have those parts."""
+    before = list(SIDES)[: list(SIDES).index(side)]
+    own = settings(game, 1, side)
+    return next((one for one in before if not lacking(one) and settings(game, 1, one) == own), None)
+
+
 def settings(game: str, seed: int, side: str, changes: list[str] | None = None) -> LeagueConfig:
     """Return the league of `game` with `changes` (Hydra's NAME=VALUE) and the parts of `side`."""
     given = OmegaConf.merge(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.league.figures import PEERS, Line, read, summary
-from benchmarks.league.sides import CONTROL, GAMES, HELD_OUT, LEAGUE, SELF_PLAY, lacking
+from benchmarks.league.sides import CONTROL, GAMES, HELD_OUT, LEAGUE, SELF_PLAY, lacking, twin
 
 SECONDS = {"rps": 20.0, "spinning_top": 45.0, "kuhn": 240.0, "leduc": 240.0}  # of training, each side and seed
 SECONDS |= dict.fromkeys(HELD_OUT, 240.0)
@@ -73,8 +73,14 @@ class Plan:
 
 def problems(plan: Plan) -> list[str]:
     """Return what keeps sides of `plan` from running."""
-    return [
+    found = [
         f"side {side}: this version has no {', no '.join(lacking(side))}" for side in plan.sides or () if lacking(side)
+    ]
+    pairs = [(game, side) for game in plan.games for side in plan.sides or () if not lacking(side)]
+    return found + [
+        f"side {side} of {game}: the same league as side {other}, whose parts the game's settings have; leave it out"
+        for game, side in pairs
+        if (other := twin(game, side)) is not None
     ]
 
 

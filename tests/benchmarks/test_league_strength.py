@@ -1,7 +1,7 @@
 import io
 import json
 from dataclasses import replace
-from itertools import count, pairwise
+from itertools import combinations, count, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -267,6 +267,18 @@ def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path, mon
     assert strength.problems(Plan(["kuhn"], 1, tmp_path, sides=["league", "mmd"])) == [
         "side mmd: this version has no MMD"
     ]
+
+
+def test_sides_that_are_the_same_league_are_refused_before_any_run(tmp_path):
+    asked = ["no_exploiters", "no_pfsp", "budgeted", "early", "warm", "returns", "mmd"]
+    assert strength.problems(Plan(["leduc"], 1, tmp_path, sides=asked)) == [
+        "side no_pfsp of leduc: the same league as side no_exploiters, whose parts the game's settings have; leave it out",
+        "side budgeted of leduc: the same league as side early, whose parts the game's settings have; leave it out",
+    ]
+    for game in sides.GAMES:
+        run = [side for side in sides.there() if sides.twin(game, side) is None]
+        leagues = [settings(game, 1, side) for side in run]
+        assert all(one != other for one, other in combinations(leagues, 2))
 
 
 @pytest.mark.parametrize("game", sides.HELD_OUT)

@@ -6,6 +6,8 @@ import random
 from collections import Counter
 from itertools import product
 from math import exp
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import redis
@@ -13,8 +15,11 @@ import redis
 from league.redis.shared_earnings import SharedEarnings
 from workers.config.league import LeagueConfig
 from workers.leagues import turns as turns_module
+from workers.leagues.learner import LeagueLearnerRole
 from workers.leagues.local import LocalLeague
 from workers.leagues.turns import RoundTurns, Turns, shares_of
+from workers.learning.metrics import Progress
+from workers.learning.trainer import Trainer
 
 ROUND = 512  # decisions
 
@@ -35,11 +40,18 @@ class Learners:
         self.steps = Counter[str]()
         self.random = random.Random(3)
 
+    def may(self, name: str) -> bool:
+        """Return whether the learner of `name` would begin a round."""
+        role = LeagueLearnerRole.__new__(LeagueLearnerRole)  # its constructor wants a session, with a broker
+        role.turns = self.turns[name]
+        role.trainer = cast(Trainer, SimpleNamespace(leads=True, progress=Progress(steps=self.steps[name])))
+        return role.is_its_turn()
+
     def learn(self, names: list[str], updates: int) -> Counter[str]:
         before, made = self.steps.copy(), 0
         while made < updates:
             name = self.random.choice(names)
-            if self.turns[name].mine(self.steps[name]):
+            if self.may(name):
                 self.steps[name] += ROUND
                 made += 1
         return self.steps - before
