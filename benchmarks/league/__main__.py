@@ -23,7 +23,7 @@ from benchmarks.league import speed as league_speed
 from benchmarks.league import strength as league_strength
 from benchmarks.league import tasks as league_tasks
 from benchmarks.league import updates as league_updates
-from benchmarks.league.figures import PEERS
+from benchmarks.league.figures import PEERS, Line, read, summary
 from workers import servers
 
 
@@ -61,7 +61,7 @@ def strength(given: argparse.Namespace) -> dict[str, Any]:
     )  # fmt: skip
     if wrong := league_strength.problems(plan):
         raise SystemExit("\n".join(f"error: {problem}" for problem in wrong))
-    figures = league_strength.measure(plan)
+    found = league_strength.measure(plan)
     if given.pictures is not None:
         for game in given.games:
             lines, counted = league_strength.chosen(plan, game), given.clock == league_strength.DECIDED
@@ -69,7 +69,20 @@ def strength(given: argparse.Namespace) -> dict[str, Any]:
         picture.compare(
             given.pictures / "league_control.png", {game: league_strength.chosen(plan, game) for game in given.games}
         )
-    return figures
+    return found
+
+
+def kept(given: argparse.Namespace) -> dict[str, Any]:
+    """Compute the figures of curves that were kept, and draw league beside control."""
+    curves: dict[str, list[Line]] = {}
+    for path in given.files:
+        if not (lines := read(path)):
+            raise SystemExit(f"error: {path}: there are no curves; give a file that `strength` or `curve --out` wrote")
+        for line in lines:
+            curves.setdefault(line["game"], []).append(line)
+    if given.picture is not None:
+        picture.compare(given.picture, curves)
+    return {name: figure for game, lines in curves.items() for name, figure in summary(game, lines).items()}
 
 
 def decisions(given: argparse.Namespace) -> dict[str, Any]:
@@ -136,6 +149,12 @@ def main() -> None:
     strength_options(
         parts.add_parser("strength", help="exploitability, beside the control, other sides and OpenSpiel's learners")
     )
+    part = parts.add_parser(
+        "figures", help="the figures of curves that were kept, such as docs/curves/league_leduc.jsonl"
+    )
+    part.add_argument("files", type=Path, nargs="+", metavar="FILE", help="of one version, clock and budget")
+    part.add_argument("--picture", type=Path, help="league beside control")
+    part.set_defaults(measure=kept)
     part = parts.add_parser("decisions", help="decisions per second of a league in one process, with and without C")
     part.add_argument("--games", nargs="+", choices=sides.GAMES, default=["kuhn", "leduc", "connect_four"])
     part.add_argument("--seconds", type=float, default=20.0, help="of the processor, each run")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -195,8 +196,12 @@ def there() -> list[str]:
 def twin(game: str, side: str) -> str | None:
     """Return the first of the SIDES before `side` that is the same league of `game`: its settings have those parts."""
     before = list(SIDES)[: list(SIDES).index(side)]
-    own = settings(game, 1, side)
-    return next((one for one in before if not lacking(one) and settings(game, 1, one) == own), None)
+    return next((one for one in before if not lacking(one) and _as_it_is(game, one) == _as_it_is(game, side)), None)
+
+
+@cache
+def _as_it_is(game: str, side: str) -> LeagueConfig:
+    return settings(game, 1, side)
 
 
 def settings(game: str, seed: int, side: str, changes: list[str] | None = None) -> LeagueConfig:

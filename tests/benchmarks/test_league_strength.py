@@ -9,6 +9,7 @@ import pytest
 
 import envs
 from agents import build_algorithm, build_policy
+from benchmarks.league import __main__ as command
 from benchmarks.league import curve as curves
 from benchmarks.league import figures, meeting, picture, sides, strength
 from benchmarks.league.curve import follow
@@ -272,10 +273,10 @@ def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path, mon
 def test_sides_that_are_the_same_league_are_refused_before_any_run(tmp_path):
     asked = ["no_exploiters", "no_pfsp", "budgeted", "early", "warm", "returns", "mmd"]
     assert strength.problems(Plan(["leduc"], 1, tmp_path, sides=asked)) == [
-        "side no_pfsp of leduc: the same league as side no_exploiters, whose parts the game's settings have; leave it out",
-        "side budgeted of leduc: the same league as side early, whose parts the game's settings have; leave it out",
+        f"side {side} of leduc: the same league as side {other}, whose parts the game's settings have; leave it out"
+        for side, other in (("no_pfsp", "no_exploiters"), ("budgeted", "early"))
     ]
-    for game in sides.GAMES:
+    for game in ("kuhn", "leduc", "liars_dice"):
         run = [side for side in sides.there() if sides.twin(game, side) is None]
         leagues = [settings(game, 1, side) for side in run]
         assert all(one != other for one, other in combinations(leagues, 2))
@@ -365,3 +366,19 @@ def test_mixtures_of_two_sides_meet_as_they_were_kept(tmp_path):
     assert abs(gain) > 0.05
     assert meeting.relative_performance("rps", *places, 4000) == pytest.approx(gain, abs=0.05)
     assert meeting.relative_performance("rps", places[0], places[0], 4000) == pytest.approx(0.0, abs=0.05)
+
+
+def test_kept_curves_give_their_figures_again(tmp_path, monkeypatch, capsys):
+    for game in ("rps", "leduc"):
+        lines = [*curve("league", 1, [1.0, 0.2], game), *curve("control", 1, [1.0, 0.3], game)]
+        (tmp_path / f"{game}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    picture_file = tmp_path / "all.png"
+    files = [str(tmp_path / f"{game}.jsonl") for game in ("rps", "leduc")]
+    monkeypatch.setattr("sys.argv", ["league", "figures", *files, "--picture", str(picture_file)])
+    command.main()
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["rps_league"], found["rps_control"], found["leduc_control"]) == (0.2, 0.3, 0.3)
+    assert picture_file.stat().st_size > 0
+    monkeypatch.setattr("sys.argv", ["league", "figures", str(tmp_path / "none.jsonl")])
+    with pytest.raises(SystemExit, match=r"none\.jsonl: there are no curves"):
+        command.main()
