@@ -382,3 +382,15 @@ def test_kept_curves_give_their_figures_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["league", "figures", str(tmp_path / "none.jsonl")])
     with pytest.raises(SystemExit, match=r"none\.jsonl: there are no curves"):
         command.main()
+
+
+def test_the_page_of_figures_says_of_leduc_what_is_kept():
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    ends = {run: lines[-1] for run, lines in figures.by_run(read(docs / "curves/league_leduc.jsonl")).items()}
+    page = (docs / "performance.md").read_text()
+    for side in ("league", "control"):
+        cells = []
+        for name in ("nash_mixture", "main_agent"):
+            values = [line[name] for (of, _), line in sorted(ends.items()) if of == side]
+            cells.append(f"**{np.median(values):.3f}**: {', '.join(f'{value:.3f}' for value in values)}")
+        assert " | ".join(cells) in page
