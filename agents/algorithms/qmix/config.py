@@ -37,5 +37,8 @@ class QMIXConfig(DQNConfig):
             "learned": ("at least 1", self.learned >= 1),
             "mixing": ("monotonic or sum", self.mixing in ("monotonic", SUM)),
             "mixing_size": ("at least 1", self.mixing_size >= 1),
-            "return_coefficient": ("at least 0", self.all_of("return_coefficient", lambda x: x >= 0)),
+            "return_coefficient": (
+                "at least 0, and 0 with learned=1, since a return takes several steps",
+                self.all_of("return_coefficient", lambda x: x >= 0 and (x == 0 or self.learned > 1)),
+            ),
         }

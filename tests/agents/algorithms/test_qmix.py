@@ -143,3 +143,5 @@ def test_without_the_state_or_its_privacy_it_is_refused() -> None:
         build_algorithm("qmix", {}, build_policy(greedy, *envs.spaces(LAMPS), 1), 1)
     with pytest.raises(ConfigurationError, match="n_steps=3 of qmix must be 1"):
         made(n_steps=3)
+    with pytest.raises(ConfigurationError, match=r"return_coefficient=0\.1 of qmix must be .* 0 with learned=1"):
+        made(return_coefficient=0.1)
