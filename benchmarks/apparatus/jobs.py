@@ -22,6 +22,15 @@ from workers.learning.metrics import read_metrics
 PATIENCE = 500.0  # s
 POLL = 0.5  # s
 PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS = os.sysconf("SC_CLK_TCK")
+# part -> what its command line contains; the first that fits counts
+PARTS = {
+    "learner": "workers.learner",
+    "actors": "workers.actor",
+    "launcher": "workers.train",
+    "rabbitmq": "beam",
+    "redis": "redis-server",
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,7 @@ class Job:
     points: Sequence[dict[str, Any]]  # of metrics.jsonl
     whole_s: float  # of the command, from its start to its end
     resident_mb: Sequence[float]  # of all its processes together, twice a second
+    cpu_s: Mapping[str, float]  # part, see PARTS -> seconds of a core, its servers' among them
 
     @property
     def steps_per_s(self) -> float:
@@ -73,30 +83,52 @@ def train(
         env={**os.environ, **servers, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    resident: list[float] = []
-    watching = threading.Thread(target=_watch, args=(process, resident))
+    seen = Watched()
+    watching = threading.Thread(target=seen.watch, args=(process,))
     watching.start()
     try:
         printed, _ = process.communicate(timeout=max(0.0, patience))
+        whole = time.perf_counter() - started
     except subprocess.TimeoutExpired:
         process.kill()  # its guards end what it started
         raise TookTooLong(f"{trial} took longer than {patience:g} s") from None
     finally:
         watching.join()
-    whole = time.perf_counter() - started
     if process.returncode != 0:
         sys.exit(f"{trial} failed with status {process.returncode}:\n{printed}")
     run = folder / "throughput" / trial
     outcome = json.loads((run / "outcome.json").read_text())
     account = run / "segments.json"  # of a streaming run
     segments = json.loads(account.read_text()) if account.exists() else {}
-    return Job(outcome, segments, read_metrics(run), whole, resident)
+    return Job(outcome, segments, read_metrics(run), whole, seen.resident_mb, seen.cpu_s())
 
 
-def _watch(process: subprocess.Popen[str], resident: list[float]) -> None:
-    while process.poll() is None:
-        resident.append(sum(map(_resident, _family(process.pid))) / 1e6)
-        time.sleep(POLL)
+class Watched:
+    """The memory and the CPU time of a run's processes, looked at twice a second."""
+
+    def __init__(self) -> None:
+        self.resident_mb: list[float] = []
+        self._first: dict[int, float] = {}  # of processes that were there before: servers that several runs share
+        self._last: dict[int, tuple[str, float]] = {}
+
+    def watch(self, process: subprocess.Popen[str]) -> None:
+        """Look until `process` has ended."""
+        self._first = {pid: cpu for pid, (_, cpu) in self._costs().items()}
+        while process.poll() is None:
+            self.resident_mb.append(sum(map(_resident, _family(process.pid))) / 1e6)
+            self._last |= self._costs()
+            time.sleep(POLL)
+
+    def cpu_s(self) -> dict[str, float]:
+        """Return the seconds of each part up to its last look; a process that lives less than a look may be missed."""
+        parts = dict.fromkeys(PARTS, 0.0)
+        for pid, (part, cpu) in self._last.items():
+            parts[part] += cpu - self._first.get(pid, 0.0)
+        return parts
+
+    @staticmethod
+    def _costs() -> dict[int, tuple[str, float]]:
+        return {pid: cost for pid in _family(os.getpid()) if (cost := _cpu(pid)) is not None}
 
 
 def _family(pid: int) -> list[int]:
@@ -117,3 +149,14 @@ def _resident(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
     except (OSError, IndexError):
         return 0
+
+
+def _cpu(pid: int) -> tuple[str, float] | None:
+    """Return a process's part and its seconds of CPU time; None where it is of no part or has ended."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        part = next((part for part, word in PARTS.items() if word in line), None)
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if part is None else (part, (int(fields[11]) + int(fields[12])) / TICKS)

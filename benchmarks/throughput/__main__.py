@@ -1,13 +1,16 @@
-"""The speed of whole training runs beside peers: `python -m benchmarks.throughput --peers DIR --purejaxrl CHECKOUT`.
+"""The speed of whole training runs beside peers.
+
+`python -m benchmarks.throughput --peers DIR --purejaxrl CHECKOUT --cleanrl CHECKOUT`
 
 Warren trains as a person starts it, through RabbitMQ and Redis; the rate is that of all environment steps over the time
 from the first of them to the end of the last update. Peers run in turn with it, `--rounds` times; ratios are those of a
 round, and the median is reported, with the mean return in the end: what does not learn is no rate. Parts (`--only`):
 
-cartpole  64 environments an actor x 128 steps, four epochs of four minibatches: PureJaxRL, Stable-Baselines3, Sample
-          Factory
-pong      Nature CNN, standard preprocessing, steps of the agent: four epochs a sample beside Stable-Baselines3's and
-          RLlib's PPO, one beside RLlib's IMPALA
+cartpole  64 environments an actor x 128 steps, four epochs of four minibatches: PureJaxRL, Stable-Baselines3, CleanRL
+          on envpool, Sample Factory; us of CPU time a step of each part; limit_fraction: the products' operations a
+          second over those of a bare product on all cores
+pong      Nature CNN, standard preprocessing, steps of the agent: four epochs a sample beside the PPO of
+          Stable-Baselines3, CleanRL on envpool and RLlib, one beside RLlib's IMPALA
 pipeline  an environment and an algorithm that do nothing: what is left is the policy, the wire, and the hand-overs
 start     `make train`: seconds from the first step to 475, and of the whole command with servers of its own
 slow      a learner slowed ten times: do actors wait, does memory stay flat, is every segment accounted for?
@@ -18,13 +21,16 @@ The last line is one JSON object.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.apparatus.jobs import PARTS as PARTS_OF_RUNS
 from benchmarks.apparatus.jobs import Job, own_servers, train
+from benchmarks.apparatus.limits import gflops
 from benchmarks.apparatus.report import finish
 from benchmarks.throughput import peers
 from benchmarks.throughput.peers import Peer, Ran
@@ -34,15 +40,21 @@ APPARATUS = Path(__file__).resolve().parents[1] / "apparatus"
 PARTS = ("cartpole", "pong", "pipeline", "start", "slow")
 TARGETS = {
     "cartpole_vs_purejaxrl": (">=", 1.1),
-    "cartpole_vs_sb3": (">=", 6.0),
+    "cartpole_vs_sb3": (">=", 8.0),
+    "cartpole_vs_envpool_cleanrl": (">=", 1.5),
     "cartpole_vs_sample_factory": (">=", 6.0),
-    "pong_vs_best_peer": (">=", 1.3),
+    "limit_fraction": (">=", 0.5),
+    "pong_vs_best_peer": (">=", 1.4),
     "pipeline_streaming": (">=", 400_000),
-    "seconds_to_475": ("<=", 5.0),
-    "seconds_whole_command": ("<=", 14.0),
+    "seconds_to_475": ("<=", 3.0),
+    "seconds_whole_command": ("<=", 8.0),
     "data_age_median": ("<=", 2.0),
 }
 CARTPOLE_STEPS, PONG_STEPS, PIPELINE_STEPS, SLOW_STEPS = 4_000_000, 24_576, 12_000_000, 200_000
+# Of a step of CartPole in products, by two networks of 64 x 64: one pass to act; four epochs of a pass forward and two
+# back, less the first layers' gradients of observations.
+_FORWARD = 2 * sum(4 * 64 + 64 * 64 + 64 * outputs for outputs in (2, 1))
+CARTPOLE_FLOP = _FORWARD + 4 * (3 * _FORWARD - 2 * 2 * 4 * 64)
 PEER_SECONDS = 40  # of the peers that are told seconds, not steps
 Train = Callable[..., Job]
 
@@ -54,6 +66,7 @@ def main() -> int:
         "--peers", type=Path, metavar="DIR", help="of the peers' environments: DIR/jax, DIR/ray, DIR/sf"
     )
     parser.add_argument("--purejaxrl", type=Path, metavar="CHECKOUT", help="of luchris429/purejaxrl")
+    parser.add_argument("--cleanrl", type=Path, metavar="CHECKOUT", help="of vwxyzjn/cleanrl")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=5, help="of the part `start`")
     parser.add_argument("--only", choices=PARTS, action="append")
@@ -86,6 +99,7 @@ def cartpole(job: Train, options: argparse.Namespace) -> dict[str, Any]:
     """Training on CartPole-v1 to the end of the steps; solved: the last 100 episodes reach 475."""
     others = {
         "sb3": peers.stable_baselines3("cartpole", 400_000),
+        **_cleanrl(options, "cartpole", 400_000),
         "sample_factory": peers.sample_factory(PEER_SECONDS),
     }
     if options.purejaxrl is None:
@@ -106,7 +120,15 @@ def cartpole(job: Train, options: argparse.Namespace) -> dict[str, Any]:
         return Ran(jobs[-1].steps_per_s, jobs[-1].outcome["mean_return"])
 
     figures = compared("cartpole", warren, others, options)
-    return figures | {"data_age_median": round(statistics.median(each.data_age for each in jobs), 2)}
+    gflop = CARTPOLE_FLOP * figures["cartpole_steps_per_s"]["warren"] / 1e9
+    return figures | {
+        "data_age_median": round(statistics.median(each.data_age for each in jobs), 2),
+        "cartpole_us_a_step": {
+            part: round(statistics.median(each.cpu_s[part] / each.outcome["steps"] for each in jobs) * 1e6, 2)
+            for part in PARTS_OF_RUNS
+        },
+        "limit_fraction": round(gflop / gflops(os.cpu_count() or 1), 3),
+    }
 
 
 def pong(job: Train, options: argparse.Namespace) -> dict[str, Any]:
@@ -131,7 +153,11 @@ def pong(job: Train, options: argparse.Namespace) -> dict[str, Any]:
     one = compared(
         "pong_ppo",
         ppo,
-        {"sb3": peers.stable_baselines3("pong", 12_288), "rllib": peers.rllib("ppo", PEER_SECONDS)},
+        {
+            "sb3": peers.stable_baselines3("pong", 12_288),
+            **_cleanrl(options, "pong", 12_288),
+            "rllib": peers.rllib("ppo", PEER_SECONDS),
+        },
         options,
     )
     two = compared("pong_impala", impala, {"rllib": peers.rllib("impala", PEER_SECONDS)}, options)
@@ -230,6 +256,13 @@ def compared(
         ratios = [a.steps_per_s / b.steps_per_s for a, b in zip(runs["warren"], runs[key], strict=True)]
         figures[f"{name}_vs_{key}"] = round(statistics.median(ratios), 3)
     return figures
+
+
+def _cleanrl(options: argparse.Namespace, game: str, total: int) -> dict[str, Peer]:
+    if options.cleanrl is None:
+        print("CleanRL: left out, no --cleanrl CHECKOUT", flush=True)
+        return {}
+    return {"envpool_cleanrl": peers.cleanrl(options.cleanrl, game, total)}
 
 
 def _runner(peer: Peer, folder: Path) -> Callable[[int], Ran]:

@@ -1,7 +1,7 @@
 """The peers of `benchmarks.throughput`, each by the Python of an environment of its own, and what they print.
 
 DIR holds these environments: DIR/ray (stable-baselines3, ray[rllib], ale-py), DIR/sf (sample-factory), DIR/jax (jax,
-gymnax, flax, optax, distrax). What is not there is left out with a word.
+gymnax, flax, optax, distrax), DIR/cleanrl (torch, envpool, gymnasium, tyro). What is not there is left out with a word.
 """
 
 from __future__ import annotations
@@ -87,6 +87,12 @@ def stable_baselines3(game: str, total: int) -> Peer:
     """Its PPO with as many environments, steps, epochs and samples a minibatch as Warren has; two threads."""
     name = f"Stable-Baselines3 PPO, {game}"
     return Peer(name, "ray", (str(FOREIGN / "sb3_peer.py"), game, str(total)), threads=2)
+
+
+def cleanrl(checkout: Path, game: str, total: int) -> Peer:
+    """Its PPO on envpool's games with as many environments, steps, epochs and samples a minibatch as Warren has."""
+    command = (str(FOREIGN / "cleanrl_peer.py"), str(checkout), game, str(total))
+    return Peer(f"CleanRL PPO on envpool, {game}", "cleanrl", command, threads=2)
 
 
 def sample_factory(seconds: int) -> Peer:
