@@ -16,6 +16,7 @@ import torch
 from benchmarks.apparatus.report import finish
 from benchmarks.league import decisions as league_decisions
 from benchmarks.league import distributed as league_distributed
+from benchmarks.league import exploiters as league_exploiters
 from benchmarks.league import growth as league_growth
 from benchmarks.league import picture, sides
 from benchmarks.league import scores as league_scores
@@ -96,6 +97,12 @@ def updates(given: argparse.Namespace) -> dict[str, Any]:
     return league_updates.measure(given.players, given.rounds, given.learned)
 
 
+def exploiters(given: argparse.Namespace) -> dict[str, Any]:
+    """Let exploiters learn against a main agent that stands still."""
+    torch.set_num_threads(1)  # networks this small are faster so
+    return league_exploiters.measure(given.seeds, given.seconds, given.budget, given.minimax)
+
+
 def distributed(given: argparse.Namespace) -> dict[str, Any]:
     """Train leagues through servers and in this process."""
     torch.set_num_threads(1)  # networks this small are faster so
@@ -165,6 +172,12 @@ def main() -> None:
     part.add_argument("--rounds", type=int, default=3)
     part.add_argument("--learned", type=int, default=12, help="rounds of the league that weights and batches are of")
     part.set_defaults(measure=updates)
+    part = parts.add_parser("exploiters", help="games until exploiters beat a main agent of Leduc that stands still")
+    part.add_argument("--seeds", type=int, default=5)
+    part.add_argument("--seconds", type=float, default=60.0, help="of the processor, for which the main agent learns")
+    part.add_argument("--budget", type=int, default=200_000, help="decisions of an exploiter, of both seats")
+    part.add_argument("--minimax", type=float, default=0.1)
+    part.set_defaults(measure=exploiters)
     part = parts.add_parser("distributed", help="a league through RabbitMQ and Redis, beside the same in one process")
     part.add_argument("--game", choices=["kuhn", "leduc", "liars_dice"], default="kuhn")
     part.add_argument("--seeds", type=int, default=5)

@@ -45,6 +45,7 @@ class ResponseSampler(MatchSampler):
         self, games: TwoPlayerVectorEnv, policy: Policy, target: Side, seat: int, seed: int, **settings: Any
     ) -> None:
         super().__init__(games, policy, seed, tables=1, **settings)
+        self.ended = 0  # games
         self._target, self._seat = target, seat
         self._drawing = torch.Generator().manual_seed(seed + 1)
         drawn = {1 + place: Opponent(place, player, seat=1 - seat) for place, player in enumerate(target.players)}  # type: ignore[arg-type]
@@ -54,6 +55,7 @@ class ResponseSampler(MatchSampler):
     def _finish(self, finished: FinishedGames) -> None:
         super()._finish(finished)
         self._results.clear()  # kept for matches of a league, of which there are none
+        self.ended += len(finished.index)
         self._seat_drawn(finished.index)
 
     def _seat_drawn(self, slots: np.ndarray) -> None:
@@ -72,6 +74,7 @@ class Responder:
         seed: int,
         settings: Any,
         initial: Policy | None = None,
+        minimax: float = 0.0,
     ) -> None:
         games = envs.make_two_player(league.env, league.games, seed, **league.env_kwargs)
         if initial is None:
@@ -81,7 +84,7 @@ class Responder:
         self.algorithm = build_algorithm(settings["name"], settings, self.policy, seed, replay=False)
         self.sampler = ResponseSampler(
             games, self.policy, target, seat, seed, unroll_length=league.unroll_length,
-            reward_scale=league.reward_scale, fields=self.algorithm.needs.fields,
+            reward_scale=league.reward_scale, fields=self.algorithm.needs.fields, minimax=minimax,
         )  # fmt: skip
         self.steps = 0
         self._lanes = lanes(league, budget)
@@ -104,7 +107,7 @@ class BestResponse:
     """A responder a seat, which learn in turn until both have spent half of `budget` decisions.
 
     `changes`: settings of the algorithm that replace those of the league. `initial`: weights to begin with in place of
-    fresh ones.
+    fresh ones. `minimax`: the part of the fall of the target's own value that each decision also earns.
     """
 
     def __init__(
@@ -115,13 +118,15 @@ class BestResponse:
         seed: int,
         changes: Mapping[str, Any] | None = None,
         initial: Policy | None = None,
+        minimax: float = 0.0,
     ) -> None:
         if budget < SEATS:
             raise ConfigurationError(f"budget={budget} must be at least {SEATS} decisions")
         self.budget = budget
         settings = responding(league, budget // SEATS) | dict(changes or {})
         self.responders = [
-            Responder(league, target, seat, budget // SEATS, seed + seat, settings, initial) for seat in range(SEATS)
+            Responder(league, target, seat, budget // SEATS, seed + seat, settings, initial, minimax)
+            for seat in range(SEATS)
         ]
         of_each = lanes(league, budget // SEATS) * league.unroll_length
         self.updates = SEATS * -(-(budget // SEATS) // of_each)
@@ -130,6 +135,11 @@ class BestResponse:
     def steps(self) -> int:
         """Return the decisions learned from so far."""
         return sum(responder.steps for responder in self.responders)
+
+    @property
+    def games(self) -> int:
+        """Return the games that have ended so far."""
+        return sum(responder.sampler.ended for responder in self.responders)
 
     @property
     def side(self) -> Side:
