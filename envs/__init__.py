@@ -1,7 +1,7 @@
 """Environments of any source behind one API: gymnasium's for one agent, TurnVectorEnv for games of several."""
 
 from envs.one_agent.gamecore_actors import has_masks, is_gamecore
-from envs.registry import by_library, describe, make, make_vector, reward_threshold, spaces
+from envs.registry import as_arrays, describe, make, make_vector, reward_threshold, spaces
 from envs.settings import EnvSettings
 from envs.sources import is_two_player, make_two_player
 from envs.two_player.chance import Chance
@@ -15,7 +15,7 @@ __all__ = [
     "TurnVectorEnv",
     "TwoPlayerVectorEnv",
     "VectorEnv",
-    "by_library",
+    "as_arrays",
     "describe",
     "has_masks",
     "is_gamecore",

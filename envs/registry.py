@@ -43,7 +43,7 @@ from envs.preprocessing import preprocessed
 from envs.settings import EnvSettings, settings_of
 from envs.sources import ONE_AGENT, OfALeague, is_two_player, make_two_player
 from envs.two_player.vector_env import PLAYERS
-from envs.vector import VectorEnv, library
+from envs.vector import VectorEnv, classic_control, library
 from envs.vector.own import Factory, OwnVectorEnv, is_vector
 from envs.vector.sync import SyncVectorEnv
 from envs.vector.workers import WorkersVectorEnv
@@ -146,11 +146,11 @@ def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any)
 def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = None) -> VectorEnv:
     """Make the copies `slots`, of `of` in all, in this process."""
     with blame(f"{len(slots)} copies of environment {settings.id!r}"):
-        library_has_it, own = by_library(settings), own_vector(settings)
-        if (library_has_it or own is not None) and (problems := list(settings.unfit_for(1))):
+        arrays, own = as_arrays(settings), own_vector(settings)
+        if (arrays is not None or own is not None) and (problems := list(settings.unfit_for(1))):
             raise ConfigurationError(problems)
-        if library_has_it:
-            return library.make(settings, len(slots), seed)
+        if arrays is not None:
+            return arrays(settings, len(slots), seed)
         if own is not None:
             rewards, masked = settings.rewards(), settings.action_masks
             return OwnVectorEnv(settings.id, own, len(slots), seed, settings.kwargs, rewards, masked)
@@ -162,17 +162,24 @@ def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = 
         return SyncVectorEnv(copies, seed, settings.rewards(), slots.start, of, masked)
 
 
-def by_library(settings: EnvSettings) -> bool:
-    """Return whether the library's own vectorised form is used.
+MakeVector = Callable[[EnvSettings, int, int | None], VectorEnv]
 
-    Raises ConfigurationError where it is asked for in vain.
+
+def as_arrays(settings: EnvSettings) -> MakeVector | None:
+    """Return what makes a vector in arrays, by C or of the library, that plays as the copies do; None for none.
+
+    Raises ConfigurationError where one of them is asked for in vain.
     """
-    if settings.vectorization == "sync":
-        return False
-    why_not = library.unfit(settings)
-    if why_not and settings.vectorization == "library":
-        raise ConfigurationError(f"env.vectorization=library: {why_not}; use env.vectorization=auto")
-    return why_not is None
+    for name, form in (("native", classic_control), ("library", library)):
+        if settings.vectorization not in ("auto", name):
+            continue
+        why_not = form.unfit(settings)
+        if why_not is None:
+            make: MakeVector = form.make
+            return make
+        if settings.vectorization == name:
+            raise ConfigurationError(f"env.vectorization={name}: {why_not}; use env.vectorization=auto")
+    return None
 
 
 def own_vector(settings: EnvSettings) -> Factory | None:

@@ -10,7 +10,7 @@ from typing import Any
 from envs.rewards import Rewards
 from warren.errors import ConfigurationError, unknown_name
 
-VECTORIZATIONS = ("auto", "library", "sync")
+VECTORIZATIONS = ("auto", "native", "library", "sync")
 TEAM_REWARDS = ("mean", "sum")
 # What a name of `preprocessing` stands for; a setting that is given wins over it. atari: Mnih et al. 2015 (Nature), as
 # Stable-Baselines3 and most others have it, but for the "fire" that begins some games, which an agent can learn.

@@ -18,7 +18,7 @@ from envs.checking.held import check_copies, check_growth, memory
 from envs.checking.random_actions import RandomActions, of_vector
 from envs.checking.report import Report
 from envs.construct import blame
-from envs.registry import by_library, make, make_vector, own_vector
+from envs.registry import as_arrays, make, make_vector, own_vector
 from envs.settings import EnvSettings
 from warren.trees import leaves
 
@@ -270,8 +270,8 @@ def _use(settings: EnvSettings) -> None:
 def _vector(report: Report, settings: EnvSettings) -> None:
     vector = make_vector(settings, COPIES, 0)
     how = "in worker processes" if settings.workers else "one after another"
-    if not settings.workers and by_library(settings):
-        how = "by the library's own vectorised form"
+    if not settings.workers and as_arrays(settings) is not None:
+        how = "as arrays"
     elif own_vector(settings) is not None:
         how = "as the vector that it is"
     try:

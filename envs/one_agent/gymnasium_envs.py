@@ -56,8 +56,9 @@ def with_pip(message: str) -> str:
 
 
 def _what_to_install(message: str) -> str:
-    if "box2d" in message.lower():  # gymnasium would have it built; there are wheels
-        return f"Box2D, of Warren's extra `box2d`; install it: {pip()} install {requirement('box2d')}"
+    for extra, library in (("box2d", "Box2D"), ("mujoco", "MuJoCo")):  # gymnasium would have Box2D built; it has wheels
+        if extra in message.lower():
+            return f"{library}, of Warren's extra `{extra}`; install it: {pip()} install {requirement(extra)}"
     return with_pip(message)
 
 

@@ -232,6 +232,14 @@ def test_the_goal_of_an_environment_is_its_own(source):
     assert envs.reward_threshold(f"{source('1 / 0')}:Line") is None
 
 
+def test_without_mujoco_the_extra_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ConfigurationError, match=r"'Hopper-v5' .* MuJoCo, of Warren's extra `mujoco`; install it: "):
+        envs.make("Hopper-v5")
+
+
 def test_without_box2d_the_extra_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "Box2D", None)
     monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d.lunar_lander", raising=False)

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import envs
 from envs import EnvSettings
-from envs.vector import library
+from envs.vector import classic_control, library
 from envs.vector.sync import SyncVectorEnv as OneAfterAnother
 from warren.errors import ConfigurationError
 
@@ -80,7 +80,9 @@ def test_it_plays_as_the_plain_environments_do(
     ours.close()
 
 
-def test_the_librarys_vector_is_used_only_where_it_plays_the_same() -> None:
+def test_the_librarys_vector_is_used_only_where_it_plays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classic_control.COMPILED, "_found", (None, "no compiler"))
+
     def chosen(**settings: Any) -> type:
         return type(envs.make_vector(EnvSettings(**settings), 2, seed=0))
 

@@ -57,8 +57,8 @@ class EnvConfig:
     id: str = fixed("CartPole-v1")  # a gymnasium id, gym:ID, module:Class or file.py:Class (docs/environments.md)
     num_envs: int = 4  # copies stepped at once by each actor; sampling=served: by each env runner, in two groups
     kwargs: dict[str, Any] = fixed(default_factory=dict)  # given to the environment's constructor
-    # sync: step environments one after another; library: as arrays, by gymnasium's own version; auto: library where
-    # a test has shown that it plays the same (CartPole), else sync.
+    # sync: step environments one after another; native: by C, gymnasium's classic control; library: as arrays, by
+    # gymnasium's own version (CartPole); auto: the first of native and library that there is, else sync.
     vectorization: str = "auto"
     workers: int = 0  # processes that share an actor's environments; 0: the actor steps them itself
     leave_out: list[str] = fixed(default_factory=list)  # keys of a Dict observation to ignore, as in [mission]

@@ -93,7 +93,7 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         observation_space, action_space = envs.spaces(settings)
         if envs.is_two_player(config.env.id) and not settings.together:
             raise OfALeague(config.env.id)
-        envs.by_library(settings)
+        envs.as_arrays(settings)
         if config.sampling is Sampling.served and isinstance(made := envs.make(settings), Team):
             made.close()
             yield (
