@@ -130,6 +130,18 @@ COMPARISONS: dict[str, Comparison] = {
         "LunarLander-v3, APPO", _experiment("lunarlander_appo"), Peer(), _experiment("lunarlander"),
         note=_NOT_STREAMING.format("lunarlander-ppo"), minutes=60,
     ),
+    "lunarlander-dqn": Comparison("LunarLander-v3, DQN", _experiment("lunarlander_dqn"), Peer("DQN"), minutes=60),
+    "lunarlander-qrdqn": Comparison(
+        "LunarLander-v3, QR-DQN", _experiment("lunarlander_qrdqn"), Peer("QRDQN"), minutes=60
+    ),
+    "halfcheetah-sac": Comparison(
+        "HalfCheetah-v5, SAC", (*_experiment("halfcheetah_sac"), "total_steps=100000"), Peer("SAC"), minutes=60,
+        note="as far as 30 minutes take it",
+    ),
+    "hopper-sac": Comparison(
+        "Hopper-v5, SAC", (*_experiment("hopper_sac"), "total_steps=100000"), Peer("SAC"), minutes=60,
+        note="as far as 30 minutes take it",
+    ),
     "bipedalwalker-ppo": Comparison(
         "BipedalWalker-v3, PPO", _experiment("bipedalwalker"), None, minutes=45,
         note="as far as 30 minutes take it",
