@@ -45,6 +45,9 @@ league: $(VENV)/.ready-games ## train a league: Kuhn poker to exploitability 0.0
 dashboard: $(VENV)/.ready-dashboard ## show runs and leagues in a browser, and play against players; ARGS=FOLDER for one
 	@$(PYTHON) -m workers.dashboard $(ARGS)
 
+# The processes that share the tests leave no core for more threads, whose waiting is busy.
+test test-without-servers: export OMP_NUM_THREADS := 1
+
 test: $(VENV)/.ready-dev servers ## run the tests and tell what the optional ones need; on Debian as root, install RabbitMQ and Redis first
 	@$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
