@@ -10,6 +10,7 @@ import pytest
 
 import envs
 from envs import EnvSettings
+from envs.vector import classic_control
 from envs.vector.own import OwnVectorEnv
 from envs.vector.sync import SyncVectorEnv
 from warren.errors import ConfigurationError
@@ -102,3 +103,22 @@ def test_an_end_without_the_last_observation_is_named(counter: Any) -> None:
         vector.step(np.ones(1, int))
     with pytest.raises(ValueError, match="final_obs"):
         vector.step(np.ones(1, int))
+
+
+@pytest.mark.skipif(classic_control.COMPILED.lacking() is not None, reason="no C compiler")
+def test_the_example_in_c_is_a_game_of_catch() -> None:
+    catch = str(Path(__file__).resolve().parents[2] / "examples/compiled/catch.py:Catch")
+
+    def played(seed: int) -> tuple[np.ndarray, np.ndarray]:
+        vector = envs.make_vector(catch, 8, seed=seed)
+        seen, _ = vector.reset()
+        for _ in range(90):  # ten games of each copy
+            ball, paddle = seen[:, :9].reshape(8, -1).argmax(1) % 5, seen[:, 9].argmax(1)
+            seen, _, over, _, info = vector.step(np.sign(ball - paddle) + 1)
+            assert ("final_obs" in info) == over.any()
+        return vector.pop_episodes(), seen
+
+    caught, seen = played(1)
+    np.testing.assert_array_equal(caught, [[1.0, 9.0]] * 80)
+    np.testing.assert_array_equal(played(1)[1], seen)
+    assert (played(2)[1] != seen).any()
