@@ -51,5 +51,5 @@ class Catch(gymnasium.vector.VectorEnv):
 
     def balls(self, needed):
         """The cells of the next balls, each copy's by its own chance, where they are needed."""
-        drawn = zip(self.chance, np.broadcast_to(needed, self.num_envs))
+        drawn = zip(self.chance, np.broadcast_to(needed, self.num_envs), strict=True)
         return np.array([one.integers(SHAPE[1]) if new else 0 for one, new in drawn], np.int32)
