@@ -14,11 +14,8 @@ from functools import partial
 
 from workers.config.roles import ACTOR, LEARNER
 
-# What all runs need and takes long to import; the last with sympy, when torch first asks for a shape.
-HEAVY = (
-    "workers.config.command_line", "workers.config.validation", LEARNER.work["plain"], ACTOR.work["plain"],
-    "torch.fx.experimental.symbolic_shapes",
-)  # fmt: skip
+# What all runs need and takes long to import.
+HEAVY = ("workers.config.command_line", "workers.config.validation", LEARNER.work["plain"], ACTOR.work["plain"])
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from agents.networks.actor_critic import Encoder
 from agents.networks.flat import Numbers, flat_leaf
-from agents.operators.blocks import orthogonal
+from agents.operators.blocks import orthogonal, unset
 from agents.spaces import Leaves, SpaceTree, is_image
 from warren.errors import ConfigurationError
 
@@ -148,7 +148,7 @@ def divide_images(network: nn.Module, divisor: float) -> None:
 
 def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
     """Return a layer initialised for a ReLU after it."""
-    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    layer = unset(nn.Linear, inputs, outputs)
     return orthogonal(layer, 2**0.5, generator)
 
 
@@ -156,7 +156,7 @@ def convolution(
     inputs: int, outputs: int, kernel: int, stride: int, generator: torch.Generator, padding: int = 0
 ) -> nn.Conv2d:
     """Return a convolution with orthogonal weights and a bias of 0."""
-    layer: nn.Conv2d = nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, stride, padding)  # type: ignore[no-untyped-call]
+    layer = unset(nn.Conv2d, inputs, outputs, kernel, stride, padding)
     nn.init.orthogonal_(layer.weight, 2**0.5, generator)
     assert layer.bias is not None
     nn.init.zeros_(layer.bias)

@@ -16,6 +16,7 @@ from agents.configuration import parse
 from agents.native.perceptron import Layer
 from agents.networks.core import CORES, Core
 from agents.networks.network import Memory
+from agents.operators.blocks import unset
 from warren.errors import ConfigurationError
 
 FEW = 4  # cuts that are made whatever else would take
@@ -41,8 +42,7 @@ class Recurrent(Core):
         super().__init__()
         self.size = config.size
         self.memory = dict.fromkeys(("h", "c") if layer is nn.LSTM else ("h",), (config.size,))
-        # Made on "meta": its own initialisation would draw from torch's global generator.
-        self.layer = layer(inputs, config.size, device="meta").to_empty(device="cpu")
+        self.layer = unset(layer, inputs, config.size)
         self._fused = layer is nn.LSTM  # whose steps torch's CPU library makes in one call
         for name, parameter in self.layer.named_parameters():
             if name.startswith("weight"):

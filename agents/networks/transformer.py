@@ -19,7 +19,7 @@ from torch.nn import functional
 from agents.configuration import parse
 from agents.networks.core import CORES, Core
 from agents.networks.network import Memory
-from agents.operators.blocks import orthogonal
+from agents.operators.blocks import orthogonal, unset
 from warren.errors import ConfigurationError
 
 OWNER = "core 'transformer'"
@@ -133,7 +133,7 @@ def rotated(x: Tensor, first: int) -> Tensor:
 
 def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
     """Return a layer whose weights are drawn from `generator`."""
-    return orthogonal(nn.utils.skip_init(nn.Linear, inputs, outputs), gain, generator)  # type: ignore[no-untyped-call]
+    return orthogonal(unset(nn.Linear, inputs, outputs), gain, generator)
 
 
 @CORES.register("transformer")

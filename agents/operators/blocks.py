@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -82,10 +82,23 @@ def uniform(layer: nn.Linear, generator: torch.Generator) -> nn.Linear:
     return layer
 
 
+M = TypeVar("M", bound=nn.Module)
+
+
+def unset(kind: Callable[..., M], *sizes: int, **options: Any) -> M:
+    """Return a layer whose numbers are not set: its own initialisation would draw from torch's global generator.
+
+    As torch.nn.utils.skip_init, which imports sympy for it: that takes 1.6 s.
+    """
+    layer = kind(*sizes, device="meta", **options)
+    for name, parameter in list(layer.named_parameters(recurse=False)):
+        setattr(layer, name, nn.Parameter(torch.empty(parameter.shape)))
+    return layer
+
+
 def linear(inputs: int, outputs: int, gain: float | None, generator: torch.Generator) -> nn.Linear:
     """Return a layer that begins orthogonal with `gain`, or uniform where that is None."""
-    # skip_init: the layer's own initialisation would draw from torch's global generator.
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    layer = unset(nn.Linear, inputs, outputs)
     return uniform(layer, generator) if gain is None else orthogonal(layer, gain, generator)
 
 

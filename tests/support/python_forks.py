@@ -33,9 +33,8 @@ HIGHEST = 1 << 20  # above any file descriptor
 COMMON = (
     "workers.config.command_line", "workers.config.validation", "workers.launch.kinds.training",
     "workers.launch.kinds.services_run", "workers.learning.plain", "workers.rollout.actor_process",
-    "workers.runtime.trained", "workers.doctor.machine", "torch.fx.experimental.symbolic_shapes",
-    "torch.utils.tensorboard.writer", "billiard.pool", "scipy.optimize",
-    "matplotlib.backends.backend_agg", "matplotlib.figure",
+    "workers.runtime.trained", "workers.doctor.machine", "torch.utils.tensorboard.writer",
+    "billiard.pool", "scipy.optimize", "matplotlib.backends.backend_agg", "matplotlib.figure",
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = str(ROOT), str(ROOT / "tests")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.operators.blocks import uniform
+from agents.operators.blocks import uniform, unset
 
 
 class Mixer(nn.Module):
@@ -20,7 +20,7 @@ class Mixer(nn.Module):
         super().__init__()
 
         def layer(inputs: int, outputs: int) -> nn.Linear:
-            made: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+            made = unset(nn.Linear, inputs, outputs)
             return uniform(made, generator)
 
         self.agents, self.size = agents, size

@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.nn import functional
 
-from agents.operators.blocks import tanh_layer
+from agents.operators.blocks import tanh_layer, unset
+
+NETWORKS = """
+import sys
+import numpy, torch
+from gymnasium.spaces import Box, Discrete
+from agents import build_policy
+before = torch.get_rng_state()
+board = Box(0, 255, (12, 12, 3), numpy.uint8)
+build_policy({}, Box(-1, 1, (4,)), Discrete(2), 1)
+build_policy({"core": {"name": "lstm", "size": 8}}, Box(-1, 1, (4,)), Discrete(2), 1)
+build_policy({"name": "board_resnet", "channels": 4}, board, Discrete(2), 1)
+print("sympy" in sys.modules, torch.equal(before, torch.get_rng_state()))
+"""
+
+
+def test_networks_are_made_without_sympy_and_without_torchs_own_chance() -> None:
+    done = subprocess.run([sys.executable, "-c", NETWORKS], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["False", "True"], done.stderr  # sympy takes 1.6 s of each process's start
+
+
+def test_an_unset_layer_is_torchs_own_once_its_numbers_are_given() -> None:
+    for kind, sizes in ((torch.nn.Linear, (3, 5)), (torch.nn.Conv2d, (2, 4, 3)), (torch.nn.LSTM, (3, 6))):
+        ours, theirs = unset(kind, *sizes), kind(*sizes)
+        ours.load_state_dict(theirs.state_dict())
+        x = torch.randn({torch.nn.Conv2d: (1, 2, 5, 5)}.get(kind, (7, 3)))
+        found, expected = ours(x), theirs(x)
+        found, expected = (one[0] if isinstance(one, tuple) else one for one in (found, expected))
+        torch.testing.assert_close(found, expected)
+        assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
 
 
 def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
