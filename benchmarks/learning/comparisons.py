@@ -135,11 +135,11 @@ COMPARISONS: dict[str, Comparison] = {
         "LunarLander-v3, QR-DQN", _experiment("lunarlander_qrdqn"), Peer("QRDQN"), minutes=60
     ),
     "halfcheetah-sac": Comparison(
-        "HalfCheetah-v5, SAC", (*_experiment("halfcheetah_sac"), "total_steps=100000"), Peer("SAC"), minutes=60,
+        "HalfCheetah-v5, SAC", (*_experiment("halfcheetah_sac"), "total_steps=50000"), Peer("SAC"), minutes=60,
         note="as far as 30 minutes take it",
     ),
     "hopper-sac": Comparison(
-        "Hopper-v5, SAC", (*_experiment("hopper_sac"), "total_steps=100000"), Peer("SAC"), minutes=60,
+        "Hopper-v5, SAC", (*_experiment("hopper_sac"), "total_steps=50000"), Peer("SAC"), minutes=60,
         note="as far as 30 minutes take it",
     ),
     "bipedalwalker-ppo": Comparison(
