@@ -75,7 +75,9 @@ class Responder:
         settings: Any,
         initial: Policy | None = None,
         minimax: float = 0.0,
+        falling: bool = True,
     ) -> None:
+        """`falling`: the entropy bonus falls over the budget."""
         games = envs.make_two_player(league.env, league.games, seed, **league.env_kwargs)
         if initial is None:
             self.policy = build_policy(league.network, games.single_observation_space, games.single_action_space, seed)
@@ -89,11 +91,11 @@ class Responder:
         self.steps = 0
         self._lanes = lanes(league, budget)
         self._budget = budget
-        self._version, self._own = 0, settings["name"] not in ALGORITHMS
+        self._version, self._falling = 0, falling and settings["name"] in ALGORITHMS
 
     def learn(self) -> None:
         """Play games for one update and make it."""
-        if not self._own:
+        if self._falling:
             progress = self.steps / self._budget
             self.algorithm.adjust({"entropy_coefficient": float(np.interp(progress, PROGRESS, ENTROPY))})
         trajectory = self.sampler.collect(self._lanes)
@@ -123,9 +125,10 @@ class BestResponse:
         if budget < SEATS:
             raise ConfigurationError(f"budget={budget} must be at least {SEATS} decisions")
         self.budget = budget
-        settings = responding(league, budget // SEATS) | dict(changes or {})
+        given = dict(changes or {})
+        settings, falling = responding(league, budget // SEATS) | given, "entropy_coefficient" not in given
         self.responders = [
-            Responder(league, target, seat, budget // SEATS, seed + seat, settings, initial, minimax)
+            Responder(league, target, seat, budget // SEATS, seed + seat, settings, initial, minimax, falling)
             for seat in range(SEATS)
         ]
         of_each = lanes(league, budget // SEATS) * league.unroll_length

@@ -124,6 +124,16 @@ def test_warm_responses_begin_with_the_weights_that_the_target_plays_most(monkey
     assert abs(fresh.gain.mean - gains) > 0.05
 
 
+@pytest.mark.parametrize(("changes", "last"), [({}, 0.002), ({"entropy_coefficient": 0.3}, 0.3)])
+def test_the_entropy_bonus_falls_unless_one_is_given(changes: dict[str, float], last: float) -> None:
+    league = LeagueConfig.from_dict(KUHN)
+    responses = BestResponse(league, random_side(league, [[1.0], [1.0]]).side, 1000, 1, changes)
+    for _ in responses.train():
+        pass
+    for responder in responses.responders:
+        assert responder.algorithm.config.entropy_coefficient == pytest.approx(last, abs=0.01)
+
+
 def test_responses_learn_without_what_ties_a_league_to_its_past() -> None:
     falling = {"name": "linear", "start": 0.01, "end": 0.0, "over": "progress"}
     settings = {
