@@ -80,7 +80,8 @@ COMPARISONS: dict[str, Comparison] = {
     "cartpole-qrdqn": Comparison("CartPole-v1, QR-DQN", _experiment("cartpole_qrdqn"), Peer("QRDQN"), minutes=30),
     "cartpole-hidden-r2d2": Comparison(
         "CartPole-v1 without velocities, R2D2", _experiment("cartpole_hidden_r2d2"), _LSTM,
-        _experiment("cartpole_hidden"), note="the peers have no such algorithm: PPO with an LSTM", minutes=45,
+        (*_experiment("cartpole_hidden"), "env.goal_episodes=20"),
+        note="the peers have no such algorithm: PPO with an LSTM", minutes=45,
     ),
     "pendulum-ppo": Comparison("Pendulum-v1, PPO", _experiment("pendulum"), Peer(source=ZOO.format("ppo"))),
     "cartpole-hidden-lstm": Comparison(
