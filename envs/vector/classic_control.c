@@ -48,7 +48,8 @@ static void acrobot_derivatives(const double *s, double torque, double *d) {
   double phi2 = m2 * lc2 * g * cos(s[0] + s[1] - PI / 2.0);
   double phi1 = -m2 * l1 * lc2 * (s[3] * s[3]) * s2 - 2 * m2 * l1 * lc2 * s[3] * s[2] * s2 +
                 (m1 * lc1 + m2 * l1) * g * cos(s[0] - PI / 2) + phi2;
-  double second = (torque + d2 / d1 * phi1 - m2 * l1 * lc2 * (s[2] * s[2]) * s2 - phi2) / (m2 * (lc2 * lc2) + i2 - d2 * d2 / d1);
+  double pushed = torque + d2 / d1 * phi1 - m2 * l1 * lc2 * (s[2] * s[2]) * s2 - phi2;
+  double second = pushed / (m2 * (lc2 * lc2) + i2 - d2 * d2 / d1);
   d[0] = s[2], d[1] = s[3], d[2] = -(d2 * second + phi1) / d1, d[3] = second;
 }
 
@@ -140,8 +141,8 @@ void reset_all(const Classic *of, float *observation) {
 }
 
 // One step of each, by `actions` [copies], int64 or float32 -> `observations` [2][copies][seen], `reward` [copies],
-// terminated and truncated, `ends` [2][copies]. Where an episode ends, the second of the observations is its last and the
-// first the next one's. Returns how many ended; before any step -1 - i where the action of copy i is none of `number`.
+// terminated and truncated, `ends` [2][copies]. Where an episode ends, the second of the observations is its last and
+// the first the next one's. Returns how many ended; before any step -1 - i where copy i's action is none of `number`.
 int64_t step_all(const Classic *of, const void *actions, int64_t number, float *observations, double *reward,
                  uint8_t *ends) {
   const int64_t *discrete = actions;

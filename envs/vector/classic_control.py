@@ -133,6 +133,8 @@ def unfit(settings: EnvSettings) -> str | None:
     name, kwargs = settings.id.removeprefix("gymnasium:"), settings.kwargs
     if name not in GAMES:
         return f"environment {settings.id!r} is not one of those that are written in C: " + ", ".join(sorted(GAMES))
+    if not str(gymnasium.spec(name).entry_point).startswith("gymnasium.envs.classic_control."):
+        return f"environment {settings.id!r} is registered as another than gymnasium's"
     if settings.wraps:
         return f"that of {settings.id!r} takes no settings of its observations and episodes"
     if settings.reward_channels:

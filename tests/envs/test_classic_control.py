@@ -136,6 +136,13 @@ def test_it_is_taken_where_there_is_a_compiler_and_nothing_else_is_asked_for(mon
         chosen("Pendulum-v1", vectorization="native")
 
 
+def test_a_game_that_is_registered_anew_is_the_users(monkeypatch):
+    assert classic_control.unfit(EnvSettings("Pendulum-v1")) is None
+    own = gymnasium.envs.registration.EnvSpec("Pendulum-v1", entry_point="my.games:Pendulum")
+    monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", own)
+    assert "is registered as another than gymnasium's" in str(classic_control.unfit(EnvSettings("Pendulum-v1")))
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
