@@ -20,6 +20,7 @@ from gymnasium.utils import seeding
 
 from envs.rewards import Rewards
 from envs.settings import EnvSettings
+from envs.vector.arrays import name_of, objection
 from envs.vector.base import Stepped, VectorEnv, no_final_observations
 from warren.compiled import Compiled
 
@@ -130,26 +131,17 @@ class ClassicControl(VectorEnv):
 
 def unfit(settings: EnvSettings) -> str | None:
     """Return why an environment cannot be stepped by C; None where it can."""
-    name, kwargs = settings.id.removeprefix("gymnasium:"), settings.kwargs
+    name = name_of(settings)
     if name not in GAMES:
         return f"environment {settings.id!r} is not one of those that are written in C: " + ", ".join(sorted(GAMES))
     if not str(gymnasium.spec(name).entry_point).startswith("gymnasium.envs.classic_control."):
         return f"environment {settings.id!r} is registered as another than gymnasium's"
-    if settings.wraps:
-        return f"that of {settings.id!r} takes no settings of its observations and episodes"
-    if settings.reward_channels:
-        return f"that of {settings.id!r} has one reward"
-    if other := set(kwargs) - {"max_episode_steps", GAMES[name].option}:
-        return f"that of {settings.id!r} does not take env.kwargs {', '.join(sorted(other))}"
-    limit = kwargs.get("max_episode_steps")
-    if limit is not None and limit < 1:
-        return f"that of {settings.id!r} takes no max_episode_steps={limit}"
-    return COMPILED.lacking()
+    return objection(settings, ("max_episode_steps", GAMES[name].option)) or COMPILED.lacking()
 
 
 def make(settings: EnvSettings, num_envs: int, seed: int | None) -> VectorEnv:
     """Return the vector of an environment to which `unfit` has no objection."""
-    name = settings.id.removeprefix("gymnasium:")
+    name = name_of(settings)
     given = {key: value for key, value in settings.kwargs.items() if value is not None}
     return ClassicControl(name, num_envs, seed, given, settings.rewards())
 

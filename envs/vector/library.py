@@ -17,6 +17,7 @@ from gymnasium.utils import seeding
 
 from envs.rewards import Rewards
 from envs.settings import EnvSettings
+from envs.vector.arrays import name_of, objection
 from envs.vector.base import Stepped, VectorEnv, no_final_observations
 
 START = 0.05  # CartPole's episodes begin uniformly within this of zero, in all four numbers
@@ -91,26 +92,16 @@ NOT_THE_SAME = {
 
 def unfit(settings: EnvSettings) -> str | None:
     """Why the library's vectorised form cannot stand for the environment; None where it can."""
-    env_id, kwargs = settings.id, settings.kwargs
-    name = env_id.removeprefix("gymnasium:")
+    name = name_of(settings)
     if name not in SAME_DYNAMICS:
-        return f"environment {env_id!r} has none that is known to play the same; those that have: " + ", ".join(
+        return f"environment {settings.id!r} has none that is known to play the same; those that have: " + ", ".join(
             sorted(SAME_DYNAMICS)
         )
-    if settings.wraps:
-        return f"that of {env_id!r} takes no settings of its observations and episodes"
-    if settings.reward_channels:
-        return f"that of {env_id!r} has one reward"
-    if other := set(kwargs) - set(SAME_DYNAMICS[name].KWARGS):
-        return f"that of {env_id!r} does not take env.kwargs {', '.join(sorted(other))}"
-    limit = kwargs.get("max_episode_steps")
-    if limit is not None and limit < 1:
-        return f"that of {env_id!r} takes no max_episode_steps={limit}"
-    return None
+    return objection(settings, SAME_DYNAMICS[name].KWARGS)
 
 
 def make(settings: EnvSettings, num_envs: int, seed: int | None) -> VectorEnv:
     """Return the vector of an environment to which `unfit` has no objection."""
-    name = settings.id.removeprefix("gymnasium:")
+    name = name_of(settings)
     given = {key: value for key, value in settings.kwargs.items() if value is not None}
     return SAME_DYNAMICS[name](name, num_envs, seed, given, settings.rewards())
