@@ -14,6 +14,7 @@ import pytest
 from support.league_in_memory import add, league, set_return
 
 from league.matchmaking import choose, kind_of
+from league.rules.plateau import Look
 from league.rules.ratings import elo_update, expected_score
 from league.state.league_state import LeagueState
 
@@ -200,6 +201,7 @@ SIMPLE: dict[str, tuple[dict[str, object], Callable[[Simulated, str], dict[str, 
     "random": ({"self_share": 0.2}, lambda sim, me: {me: 0.2, **dict.fromkeys(sim.snapshots(), 0.8 / 6)}),
     "fixed": ({"opponent": "main@2"}, lambda sim, me: {"main@2": 1.0}),
     "softmax": ({}, softmax),
+    "best_response": ({"opponent": "main@3"}, lambda sim, me: {"main@3": 1.0}),
 }
 
 
@@ -211,7 +213,7 @@ def test_simple_players_meet_their_opponents_as_often_as_they_say(kind: str) -> 
     assert errors and max(errors.values()) <= 3.0, errors
 
 
-@pytest.mark.parametrize("kind", ["psro", "pbt_psro"])
+@pytest.mark.parametrize("kind", ["psro", "pbt_psro", "best_response"])
 def test_psro_players_meet_a_cycle_as_often_as_its_equilibrium_says(kind: str) -> None:
     sim = Simulated({"main": (kind, {"refresh": 10**9}, 1450.0)}, {f"main@{v}": 1400.0 for v in range(3)})
     for one, other, edge in ((0, 1, 0.8), (1, 2, 0.6), (2, 0, 0.4)):
@@ -220,6 +222,19 @@ def test_psro_players_meet_a_cycle_as_often_as_its_equilibrium_says(kind: str) -
     equilibrium = {"main@0": 0.6 / 1.8, "main@1": 0.4 / 1.8, "main@2": 0.8 / 1.8}
     errors = observe(sim, "main", lambda sim, me: equilibrium)
     assert len(errors) == 3 and max(errors.values()) <= 3.0, errors
+
+
+def test_anytime_players_meet_each_snapshot_as_often_as_its_earnings_weigh() -> None:
+    config: dict[str, object] = {"rate": 0.5, "strategy": "second", "strategy_share": 0.2}
+    learners = {"main": ("anytime_psro", config, 1450.0), "second": ("best_response", {}, 1450.0)}
+    sim = Simulated(learners, {f"main@{version}": 1400.0 for version in range(3)})
+    lost = {"main@0": (1.0, -1.0), "main@1": (0.0, 2.0), "main@2": (-1.0, 0.5)}  # by the snapshots, in either seat
+    members = tuple((sim.slot(name), *means) for name, means in lost.items())
+    sim.state.looked["main"] = [Look(0, 10, 4096, 0.0, -1.0, 1.0, members)]
+    weights = [{name: np.exp(-0.5 * means[seat]) for name, means in lost.items()} for seat in (0, 1)]
+    shares = {name: sum(0.4 * of[name] / sum(of.values()) for of in weights) for name in lost}
+    errors = observe(sim, "main", lambda sim, me: {"second": 0.2, **shares})
+    assert len(errors) == 4 and max(errors.values()) <= 3.0, errors
 
 
 def champion(sim: Simulated, me: str) -> dict[str, float]:
