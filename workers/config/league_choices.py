@@ -15,13 +15,15 @@ def with_choices(config: Config, choice: str | None, overrides: Sequence[str]) -
     """Return `config` with the algorithm and network of this command line copied into its league.
 
     `algorithm=NAME` keeps the settings of the league's file that the chosen algorithm has as well (discount, entropy,
-    learning rate): they are about the game. `network=NAME` replaces the league's network. `algorithm.SETTING=VALUE` and
+    learning rate), of the players too: they are about the game. `network=NAME` replaces the league's network. `algorithm.SETTING=VALUE` and
     `network.SETTING=VALUE` change one setting. `choice`: the chosen algorithm's file; None where there is no choice.
     """
     if config.league is None:
         return config
     given = [override.lstrip("+~").partition("=")[0] for override in overrides]
     league = {**config.league, "algorithm": _algorithm(config, config.league, choice, given)}
+    if _replaced(choice, given):
+        league["players"] = _players(config, league.get("players") or {}, given)
     if network := _network(config, config.league, given):
         league["network"] = network
     return replace(config, league=league)
@@ -29,11 +31,32 @@ def with_choices(config: Config, choice: str | None, overrides: Sequence[str]) -
 
 def _algorithm(config: Config, league: dict[str, Any], choice: str | None, given: list[str]) -> dict[str, Any]:
     settings = dict(league.get("algorithm") or {})
-    if choice is not None and (choice != DEFAULT or "algorithm" in given):
+    if _replaced(choice, given):
         chosen = dict(config.algorithm)
         kept = {name: value for name, value in settings.items() if name in chosen and name != "name"}
         settings = {**chosen, **kept}
     return settings | _given("algorithm", config.algorithm, given)
+
+
+def _replaced(choice: str | None, given: list[str]) -> bool:
+    """Return whether the command line chose the algorithm of a league's players."""
+    return choice is not None and (choice != DEFAULT or "algorithm" in given)
+
+
+def _players(config: Config, players: Mapping[str, Any], given: list[str]) -> dict[str, Any]:
+    """Return the players without the settings of their file that the chosen algorithm does not have.
+
+    A setting that an override names stays, to be refused.
+    """
+    found = {}
+    for player, settings in players.items():
+        own = (settings or {}).get("algorithm") or {}
+        path = f"league.players.{player}.algorithm"
+        if own and "name" not in own and path not in given:
+            kept = {name: value for name, value in own.items() if name in config.algorithm or f"{path}.{name}" in given}
+            settings = {**settings, "algorithm": kept}
+        found[player] = settings
+    return found
 
 
 def _network(config: Config, league: dict[str, Any], given: list[str]) -> dict[str, Any]:

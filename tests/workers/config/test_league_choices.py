@@ -39,6 +39,22 @@ def test_an_algorithm_of_ones_own_gets_the_settings_that_were_given_to_it() -> N
     assert found == {"name": "file.py:build", "alpha": 1}
 
 
+def players_of(*overrides: str, **players: dict[str, object]) -> dict[str, object]:
+    config = Config(trial="t", run="r", env=EnvConfig(id="e"), league={**LEAGUE, "players": players}, algorithm=IMPALA)
+    made = with_choices(config, "impala", ["algorithm=impala", *overrides])
+    assert made.league is not None
+    return {name: player["algorithm"] for name, player in made.league["players"].items()}
+
+
+def test_a_chosen_algorithm_keeps_what_it_has_of_each_players_own_settings() -> None:
+    own = {"epochs": 1, "gamma": 0.9}
+    assert players_of(main={"algorithm": own}) == {"main": {"gamma": 0.9}}
+    given = "league.players.main.algorithm.epochs=1"
+    assert players_of(given, main={"algorithm": own}) == {"main": own}, "refused later, not dropped"
+    other = {"name": "ppo", "epochs": 2}
+    assert players_of(main={"algorithm": other}) == {"main": other}
+
+
 def test_a_run_without_a_league_is_left_alone() -> None:
     config = Config(trial="t", run="r", env=EnvConfig(id="e"), algorithm=dict(IMPALA))
     assert with_choices(config, "impala", ["algorithm=impala"]) is config

@@ -578,6 +578,7 @@ def test_the_learners_of_one_player_are_looked_at_as_those_of_all(problems: Prob
 def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) -> None:
     assert problems("sampling=served", "algorithm=impala") == []
     assert problems("sampling=served", "experiment=kuhn") == []
+    assert problems("sampling=streaming", "experiment=leduc", "algorithm=impala") == []
     for given, role, message in (
         (("env.num_envs=5",), "train", "env.num_envs: 5 cannot be split into the two equal groups"),
         (("env.num_envs=4", "env.workers=3"), "train", "env.workers: 3 is more than the 2 environments of a group"),
