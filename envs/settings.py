@@ -12,7 +12,7 @@ from warren.errors import ConfigurationError, unknown_name
 
 VECTORIZATIONS = ("auto", "native", "library", "sync")
 TEAM_REWARDS = ("mean", "sum")
-# What a name of `preprocessing` stands for; a setting that is given wins over it. atari: Mnih et al. 2015 (Nature), as
+# The settings of each name of `preprocessing`; one that is given wins. atari: Mnih et al. 2015 (Nature), as
 # Stable-Baselines3 and most others have it, but for the "fire" that begins some games, which an agent can learn.
 PREPROCESSINGS: dict[str, dict[str, Any]] = {
     "atari": {

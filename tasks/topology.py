@@ -41,7 +41,7 @@ EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up t
 # delivery, those to workers that merely held a message too, and drop it after 20; and no exclusive queue can be one.
 CLASSIC = {"x-queue-type": "classic"}
 # On a cluster of brokers a classic queue is gone while its node is; a quorum queue is kept by a majority of the nodes.
-# How often a message may come again is counted by who runs it, so here the broker's own limit is out of reach.
+# The process that runs a message counts its deliveries, so the broker's own limit is out of reach here.
 QUORUM: dict[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}
 DURABLE: dict[str, dict[str, Any]] = {"classic": CLASSIC, "quorum": QUORUM}
 QUEUES_VARIABLE = "WARREN_QUEUES"  # belongs to the broker's URL: the same for all processes of a run

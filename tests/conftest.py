@@ -28,7 +28,7 @@ SERVER_FIXTURES = {"servers", "private_servers", "own_servers", "rabbitmqctl", "
 SERVER_FIXTURES |= {"embedded", "embedded_url"}
 
 
-# How long an example takes says how busy the machine is.
+# The duration of an example only tells how busy the machine is.
 settings.register_profile("warren", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("warren")
 

@@ -35,7 +35,7 @@ overlays = pytest.mark.parametrize("overlay", OVERLAYS)
 Resource = dict[str, Any]
 FIELD = re.compile(r"\$\([A-Z_]+\)")  # of the pod, in a command
 
-# What KEDA 2.12's resource definitions have of the fields that are used here: no package has its schemas.
+# The fields used here, as KEDA 2.12's resource definitions have them: no package has its schemas.
 KEDA: dict[str, Resource] = {
     "TriggerAuthentication": {"secretTargetRef": [{"parameter": str, "name": str, "key": str}]},
     "ScaledObject": {

@@ -14,7 +14,7 @@ from functools import partial
 
 from workers.config.roles import ACTOR, LEARNER
 
-# What all runs need and takes long to import.
+# Modules that all runs need and that take long to import.
 HEAVY = ("workers.config.command_line", "workers.config.validation", LEARNER.work["plain"], ACTOR.work["plain"])
 
 

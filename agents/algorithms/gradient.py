@@ -43,7 +43,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         self.descent = Descent(policy, config)
         self.rewards = RewardScaling()
 
-    # What the learner calls beside `update`: see `Algorithm`.
+    # Called by the learner beside `update`: see `Algorithm`.
 
     def take_peers(self, peers: Peers) -> None:
         """Train together with `peers` from now on: the same weights, each learner on its share of every update."""
@@ -79,7 +79,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         self.descent.load_state(tensors)
         self.magnet = Magnet.from_state(self.policy, tensors, int(scalars.get("magnet_age", 0)))
 
-    # What `update` is made of.
+    # Parts of `update`.
 
     @property
     def entropy_coefficient(self) -> float:

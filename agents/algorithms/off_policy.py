@@ -87,7 +87,7 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
             own = {key.removeprefix(f"{name}."): part for key, part in tensors.items() if key.startswith(f"{name}.")}
             descent.load_state(own)
 
-    # What `update` is made of.
+    # Parts of `update`.
 
     def set_learning_rates(self) -> float:
         """Give all optimizers their present settings; return the learning rate."""

@@ -23,7 +23,7 @@ class _TanhLayer(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight, y = ctx.saved_tensors
         gradient = torch.ops.aten.tanh_backward(gradient, y)
-        # Of two products of the same sums BLAS takes a seventh of the time for the one whose rows are long.
+        # Two products give the same sums; BLAS takes a seventh of the time for the one whose rows are long.
         wide = weight.shape[0] > weight.shape[1]
         of_weight = (x.t() @ gradient).t() if wide else gradient.t() @ x
         return gradient @ weight if ctx.needs_input_grad[0] else None, of_weight, gradient.sum(0)

@@ -18,6 +18,6 @@ def upgo_return(unroll: Unroll, gamma: float | Tensor) -> Tensor:
     """
     with torch.no_grad():
         better = unroll.reward + gamma * unroll.next_value >= unroll.value
-        # What follows the last step is its bootstrap value either way.
+        # The last step is followed by its bootstrap value either way.
         follow = torch.cat([better[1:], torch.ones_like(better[:1])])
         return lambda_return(unroll, gamma, follow.to(unroll.value.dtype))

@@ -46,7 +46,7 @@ class Categorical(Distribution):
         return _draw(_level(self.scores(output)), generator)
 
     def explored_by(self, output: Tensor, noise: Tensor, epsilon: float) -> Tensor:
-        # Of exponential numbers the least tells nothing of which it is: one decides whether, the other where to.
+        # The least of exponential numbers is independent of its index: one decides whether to explore, one where to.
         scores = self.scores(output)
         legal = scores > ILLEGAL / 2
         least, uniform = noise.to(output.device).masked_fill(~legal, torch.inf).min(-1)

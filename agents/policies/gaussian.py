@@ -14,8 +14,8 @@ from agents.policies.distribution import Distribution
 from warren.errors import ConfigurationError
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-# Of the quadrature for a squashed gaussian's entropy. It errs by at most 2e-4 an action for deviations up to 2, by 3e-3
-# at 3 and 5e-2 at 6, far from what one begins with (1).
+# Nodes of the quadrature for a squashed gaussian's entropy. It errs per action by at most 2e-4 for deviations up to 2,
+# by 3e-3 at 3 and 5e-2 at 6; deviations begin at 1.
 NODES = 32
 NEAR_BOUND = 0.999  # at a bound itself, u of recorded actions would be infinite
 

@@ -1,4 +1,4 @@
-"""How trajectories lie in a replay: the paths of their arrays, as JSON too, and the slots that are drawn together."""
+"""The layout of trajectories in a replay: paths of their arrays, also as JSON, and slots that are drawn together."""
 
 from __future__ import annotations
 

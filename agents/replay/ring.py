@@ -133,8 +133,8 @@ class UnrollRing:
             path: array if path.partition(".")[0] in OF_SLOTS else array.reshape(-1, *array.shape[2:])
             for path, array in self.arrays.items()
         }
-        # Of each row: the row that goes on; the one before it, counted since the beginning; how many of its steps
-        # a sequence may begin at, which are the first.
+        # For each row: the row that continues it; the one before it, counted since the beginning; the number of its
+        # first steps, at which a sequence may begin.
         self.following = np.full(self.rows, -1)
         self.before = np.full(self.rows, -1)
         self.startable = np.zeros(self.rows, np.int64)

@@ -47,7 +47,7 @@ class Trajectory:
     cut_at: np.ndarray | None = None  # int64 [K, 2]: step and slot of all that is truncated alone, ascending
     cut_observation: Tree | None = None  # [K, ...]: the observations there
     cut_action_mask: Tree | None = None  # bool [K, A]: which actions are legal there; None where all always are
-    # Of agents that learn together; None where every slot decides at every step, and is on its own. A step that is not
+    # For agents that learn together; None where every slot decides at every step, and is on its own. A step that is not
     # valid was nobody's decision: it has terminated, its reward is 0, and nothing is learned from it.
     valid: np.ndarray | None = None  # bool [T, N]
     group: np.ndarray | None = None  # int64 [N]: slots of one game have one number

@@ -55,7 +55,7 @@ def measure(time_left: TimeLeft, points: Points) -> dict[str, Any]:
     cores = os.cpu_count() or 1
     beside: dict[str, dict[str, float]] = {}
     for actors, cost in runs.items():
-        # What other programs took makes each core slower.
+        # Each core is slower by the share that other programs took.
         simulated = Run(service.slower(cores / cost.cores), actors, cores).simulate().rate
         beside[str(actors)] = {
             "measured": round(cost.rate), "simulated": round(simulated),

@@ -49,7 +49,7 @@ MMD: dict[str, Any] = {
     "entropy_coefficient": _over_run("inverse_square_root", 0.05, 0.01),
     "proximal_coefficient": 0.05,
 }
-# Of exploiters that begin with the main agent's weights, over their decisions since a reset.
+# For exploiters that begin with the main agent's weights; steps are decisions since a reset.
 WARM: dict[str, Any] = {
     "entropy_coefficient": {"name": "linear", "start": 0.05, "end": 0.005, "steps": 40_000},
     "magnet_coefficient": {"name": "linear", "start": 0.2, "end": 0.0, "steps": 40_000},

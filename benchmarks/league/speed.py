@@ -45,7 +45,7 @@ def league_of(client: Any, prefix: str, players: int) -> Store:
     store.add_player("hunter", "main_exploiter")
     for version in range(players - 2):
         owner = "hunter" if version < HUNTERS else "main"
-        # What Store.snapshot does besides is to look at all players, as many times as there are players.
+        # Store.snapshot would also look at all players, once per player.
         store.execute(TakeSnapshot(owner, f"{owner}@{version}", ""))
     roster = store.view().roster
     rng = np.random.default_rng(0)

@@ -51,8 +51,8 @@ TARGETS = {
     "data_age_median": ("<=", 2.0),
 }
 CARTPOLE_STEPS, PONG_STEPS, PIPELINE_STEPS, SLOW_STEPS = 4_000_000, 24_576, 12_000_000, 200_000
-# Of a step of CartPole in products, by two networks of 64 x 64: one pass to act; four epochs of a pass forward and two
-# back, less the first layers' gradients of observations.
+# Operations per step of CartPole in products, by two networks of 64 x 64: one pass to act; four epochs of a pass
+# forward and two back, less the first layers' gradients of observations.
 _FORWARD = 2 * sum(4 * 64 + 64 * 64 + 64 * outputs for outputs in (2, 1))
 CARTPOLE_FLOP = _FORWARD + 4 * (3 * _FORWARD - 2 * 2 * 4 * 64)
 PEER_SECONDS = 40  # of the peers that are told seconds, not steps

@@ -36,14 +36,14 @@ class ConnectFour(TwoPlayerVectorEnv):
         super().__init__("openspiel:connect_four", num_envs, (PLAYERS + 1, ROWS, COLUMNS), COLUMNS)
         self._game, self._egocentric = game, egocentric
         self.chance = Chance(num_envs, seed)
-        # Of all games in one row each, where a single index finds a place in the fewest operations.
+        # Each array holds all games in one row: a single index finds a place in the fewest operations.
         self._boards = np.zeros(num_envs * PLAYERS, np.uint64)
         self._planes = np.zeros(num_envs * (PLAYERS + 1) * CELLS, np.float32)  # the first player's discs first
         self._free = np.zeros(num_envs * COLUMNS, np.int64)  # the cell where a column's next disc will lie
         self._moves = np.zeros(num_envs * CELLS, np.int8)
         self._count = np.zeros(num_envs, np.int64)
         self._mover = np.zeros(num_envs, np.int64)
-        # Where each game begins in these.
+        # The beginning of each game in these.
         self._board, self._column, self._move = (self._rows * size for size in (PLAYERS, COLUMNS, CELLS))
         self._plane = self._rows * (PLAYERS + 1) * CELLS
         self._empty_plane = self._plane + PLAYERS * CELLS

@@ -180,7 +180,7 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         for i, (env, move) in enumerate(zip(self._envs, action.tolist(), strict=True)):
             env.step(move + self._first_action)
             self._collect(env, reward[i])
-            # What a wrapped environment says goes through each of its wrappers: it is asked once.
+            # A wrapped environment is asked once: each answer goes through all of its wrappers.
             over, cut = any(env.terminations.values()), any(env.truncations.values())
             if not (over or cut) and env.agents:
                 continue

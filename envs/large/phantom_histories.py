@@ -40,7 +40,7 @@ class PhantomRules:
         seen = np.arange(size)
         for stones in np.flatnonzero(~self.wins[1 - player]):
             known = seen[(seen & ~stones) == 0]
-            # Of the tried cells the opponent has just those that were seen.
+            # Among the tried cells, the opponent has exactly those that were seen.
             for tried in known[None, :] | (seen[(seen & stones) == 0])[:, None]:
                 possible[self.stones[stones], known, tried] = True
         return possible

@@ -80,7 +80,7 @@ class Team(gymnasium.Env):
             reward[i] = rewards.get(agent, 0.0)
             if decided[i]:
                 truncated[i] = cut.get(agent, False)
-                # Who is gone without a word has ended.
+                # An agent that is gone without a word has ended.
                 terminated[i] = ended.get(agent, agent not in present and not truncated[i])
             self.valid[i] = agent in present and not (ended.get(agent) or cut.get(agent))
         if self._team_reward is not None:

@@ -18,7 +18,7 @@ class SimultaneousGames(TwoPlayerVectorEnv):
         self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int, *, images: bool = False
     ) -> None:
         super().__init__(name, num_envs, observation_shape, num_actions, images=images)
-        # What each player sees.
+        # Each player's observation.
         self._seen = np.zeros((PLAYERS, num_envs, *observation_shape), self.single_observation_space.dtype)
         self.__to_move = [np.full(num_envs, player, np.int8) for player in range(PLAYERS)]
         self.__any = np.ones((num_envs, num_actions), np.bool_)

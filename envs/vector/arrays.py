@@ -1,4 +1,4 @@
-"""Which settings a vector in arrays has to do without, whoever steps it."""
+"""The settings that a vector in arrays has to do without, whatever steps it."""
 
 from __future__ import annotations
 

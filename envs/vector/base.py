@@ -72,7 +72,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.metadata = {**(metadata or {}), "autoreset_mode": AutoresetMode.SAME_STEP}
         self.rewards = rewards or Rewards()
         self._seed = seed
-        # Of the games under way: return, length, each channel's own return. Of those that ended: such rows, by step.
+        # Return, length, each channel's return of the games under way; `_finished`: such rows of ended ones, by step.
         self._counts = np.zeros((num_envs, 2 + len(self.rewards.channels)), np.float64)
         self._returns, self._lengths = self._counts[:, 0], self._counts[:, 1]
         self._channel_returns = self._counts[:, 2:]

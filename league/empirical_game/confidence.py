@@ -50,7 +50,7 @@ def _lower(
     best = np.zeros_like(n)
     safe = np.maximum(n, 1.0)
     nearest = np.rint(one / safe * (CENTERS - 1)) / (CENTERS - 1)
-    # Of the grid only the two centers that can be best are looked at: a part of the bounds is a bound.
+    # Only the two centers that can be best are tried: the best of any part of the grid is a bound too.
     for center, part in ((np.full_like(n, 0.5), 0.5), (nearest, 0.5 / CENTERS)):
         spread = np.maximum(two - 2.0 * center * one + n * np.square(center), 0.0)
         cost = np.log(len(SCALES) / (alpha * part))

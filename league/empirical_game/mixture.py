@@ -21,7 +21,7 @@ REACH = 8.0  # least temperatures that a player may lose to be a member: its sha
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """How far means of games are believed; by default they are taken for the truth.
+    """The trust in means of games, and the mixture's other settings; by default means are taken for the truth.
 
     A cell counts from `least` games on. A player is left out once it gains nothing within the cells' intervals, which
     hold with confidence 1 - `alpha` for returns within [-bound, bound]; `alpha` None: by the means. The members play

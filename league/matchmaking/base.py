@@ -99,17 +99,17 @@ class Target(NamedTuple):
 class Kind:
     """One kind of player. `steps` below are decisions of the player."""
 
-    # Whether the weights that its players begin with enter the league as frozen ones. Exploiters' do not: they have
-    # nothing to exploit before there is somebody else.
+    # True where the weights that its players begin with enter the league as frozen ones. Exploiters' do not: they have
+    # nothing to exploit before there is another player.
     begins_frozen: ClassVar[bool] = True
 
-    # Whether its snapshots show what others can lose, and the league's mixture meets them without playing them.
+    # True where its snapshots show what others can lose, and the league's mixture meets them without playing them.
     exploits: ClassVar[bool] = False
 
-    # Whether it chooses by the returns of evaluators' games, which are not in the stream.
+    # True where it chooses by the returns of evaluators' games, which are not in the stream.
     needs_returns: ClassVar[bool] = False
 
-    # Whether its players may take one side alone (sides.py): not where all players are measured against each other.
+    # True where its players may take one side alone (sides.py): not if all players are measured against each other.
     takes_a_side: ClassVar[bool] = True
 
     # Its options that are steps; each may be a share of the run instead: "2%".

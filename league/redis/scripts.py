@@ -20,7 +20,7 @@ from warren.errors import LeagueAbsent
 
 LUA = Path(__file__).parent / "lua"
 ABSENT = "NOLEAGUE"  # the error of guard.lua
-# What the scripts and Python have to know alike, from Python; local variables of each script.
+# Constants that the scripts share with Python, as local variables of each script.
 CONSTANTS = {
     "CELL": CELL_BYTES,  # of a payoff cell
     "KEPT_ENDED": KEPT,

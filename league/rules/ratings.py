@@ -141,7 +141,7 @@ class Skills:
         c = math.sqrt(sum(variance + BETA**2 for variance in variances))
         most = max(skill.mu for skill in known)
         powers = [math.exp(max(-600.0, (skill.mu - most) / c)) for skill in known]
-        # Of those that a place is won from, what they sum to; and how many share the place.
+        # By player: the sum of the powers at its place or below, and the number of players at its place.
         sums = [sum(power for power, other in zip(powers, places, strict=True) if other >= place) for place in places]
         shared = [places.count(place) for place in places]
         for i, (name, variance) in enumerate(zip(names, variances, strict=True)):

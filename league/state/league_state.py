@@ -84,7 +84,7 @@ class LeagueState:
             found.append(f"payoff: cell {tuple(map(int, where))}")
         return found
 
-    # What matchmakers see.
+    # The view of matchmakers.
 
     @property
     def roster(self) -> Roster:
@@ -118,7 +118,7 @@ class LeagueState:
         """Return evaluators' looks at a learning player since its last snapshot or reset, oldest first."""
         return since(self.looked.get(me.name, []), me.generation, self.progress[me.name].snapshot_steps)
 
-    # What happened.
+    # Events.
 
     def apply(self, event: Event) -> None:
         """Take one event in. Raises LeagueError for one that this version does not know."""

@@ -25,7 +25,7 @@ class Progress:
     deadline: int = 0  # ms; when the learner's lease ends
     start: str = ""  # the model its next period starts from, "player@version"; "" for its initial weights
     closed_steps: int = 0  # at the end of its last period, from where the next one is counted
-    # How its last period ended, for a learner that asks again because the first answer got lost.
+    # The end of its last period, for a learner that asks again because the first answer got lost.
     closed_as: str = ""  # "closed", "reset" or "exploited"
     closed_snapshot: bool = False
     closed_source: str = ""  # whom it took over

@@ -69,7 +69,7 @@ class Link:
             raise
         heartbeats.tend(self)
 
-    # What py-amqp does.
+    # Done by py-amqp.
 
     def declare(self, entity: Any) -> None:
         """See Connection."""

@@ -214,7 +214,7 @@ class AsyncClient:
         except Exception as error:  # arguments that cannot be sent, or the client was closed
             future.set_exception(error)
 
-    # What the loop does for them.
+    # Done by the loop.
 
     def _watch(self) -> None:
         """Have the loop watch the socket of the present connection."""

@@ -126,7 +126,7 @@ class CallTable:
         self._numbered.clear()
         self.confirming = False
 
-    # What the broker says.
+    # Reports of the broker.
 
     def delivered(self, properties: bytes, body: bytes) -> bool:
         """Take in an answer: a result, a failure, or LOST. Return False where no call waits for it any more."""

@@ -205,7 +205,7 @@ class Forms(ABC):
         made: T = stub_of(self, kind, role)
         return made
 
-    # Of the Solver.
+    # Implemented by the Solver.
 
     @abstractmethod
     def _known(self, service: str) -> Spec | None: ...

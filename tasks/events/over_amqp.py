@@ -112,7 +112,7 @@ class Sender:
         return link
 
     def _confirmed(self, tag: int, multiple: bool, _taken: bool) -> None:
-        # What is refused is refused by the queue of a subscriber that has gone.
+        # A refusal settles too: only the queue of a subscriber that has gone refuses.
         self._unconfirmed -= {sent for sent in self._unconfirmed if sent <= tag} if multiple else {tag}
 
     def _drop(self) -> None:

@@ -117,7 +117,7 @@ class Subscription:
                 self._deliver()
                 busy = time.monotonic() - since
                 wait = _worth_a_wait(busy) if busy > NEWER_WITHIN else 0.0
-            # Whether something was found or not: a read that timed out while the process was stopped finds nothing.
+            # Also if nothing was found: a read that timed out while the process was stopped finds nothing.
             if (found and source.full) or away > PAUSED_FOR + (timeout or 0.0):
                 wait = max(wait, _worth_a_wait(away))
                 self._kept_for = max(self._kept_for, away / 2)

@@ -164,7 +164,7 @@ class InMemoryConnection:
 
     discard = close
 
-    # What the broker calls, holding its lock.
+    # Called by the broker, which holds its lock.
 
     def deliver(self, consumer: Consumer, queue: Queue, message: Message) -> None:
         """Hand over one message."""
@@ -205,7 +205,7 @@ class InMemoryConnection:
             for data in stuck:
                 self._take(stream, data)
 
-    # What was sent.
+    # Frames that were sent.
 
     def _take(self, stream: Stream, data: bytes) -> None:
         with self._usable():

@@ -260,7 +260,7 @@ class ConsumerLoop:
         outcomes = _outcomes_of(queue, calls)
         self._settlement.settle(queue, calls, outcomes, time.monotonic() - started)
 
-    # Of `async def` services.
+    # Batches of `async def` services.
 
     def _resume(self, services: AsyncServices) -> None:
         """Go on with batches of which the event loop has ended a step."""

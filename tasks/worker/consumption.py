@@ -44,7 +44,7 @@ class Consumption:
         """Begin to consume. Raises ConfigurationError, redis.RedisError and one of GONE."""
         self.by_tag.clear()
         queues = [(waiting, self._declare(link, waiting.spec)) for waiting in self._services.values()]
-        # What needs Redis comes before calls are consumed: given back, each would cost its caller a retry.
+        # Steps that need Redis come before calls are consumed: a call that is given back costs its caller a retry.
         self._enter()
         self._events.subscribe(link)
         for waiting, queue in queues:

@@ -37,7 +37,7 @@ class Handler:
         self.assembler = Assembler(on)
         self.last: int | None = None  # digest of the newest payload that it was given
         self.tags: list[int] = []  # of messages to acknowledge as soon as no event waits
-        # Of an `async def` one, of which one event runs at a time:
+        # For an `async def` handler, which runs one event at a time:
         self.is_async = inspect.iscoroutinefunction(method)
         self.running = False
         self.waiting: deque[bytes] = deque()

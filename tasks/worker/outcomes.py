@@ -56,7 +56,7 @@ class Outcomes:
 
     def _tell_caller(self, queue: ServiceQueue, call: Call, outcome: Outcome) -> None:
         if isinstance(outcome, Requeue):
-            # As a new message, behind those that wait.
+            # Published as a new message, behind those that wait.
             sent = call.delivery
             self._outbox.publish(self._topology.service.name, queue.spec.name, sent.properties, sent.body)
         elif not (isinstance(outcome, Dropped) and outcome.error.args == (EXPIRED,)):

@@ -1,4 +1,4 @@
-"""What an update sees: every step once an epoch, and of a policy with a memory whole unrolls from where they began."""
+"""Tests of batches: an update sees every step once per epoch, and with a memory whole unrolls from their beginning."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What holds of A2C, IMPALA, APPO and PPO alike: they learn, go on from their state, and refuse wrong settings."""
+"""Tests of A2C, IMPALA, APPO and PPO alike: they learn, continue from their state, and refuse wrong settings."""
 
 from pathlib import Path
 

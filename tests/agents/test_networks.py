@@ -1,4 +1,4 @@
-"""What networks make of observations of every space, and how one of a user's own is found."""
+"""Tests of networks: their outputs for observations of every space, and the look-up of a user's own network."""
 
 import copy
 from pathlib import Path

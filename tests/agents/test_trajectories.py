@@ -38,7 +38,7 @@ def trajectory(steps=3, slots=2, version=4, **changes):
 
 
 def tree_trajectory(steps=3, slots=2, seed=0):
-    """Of an agent that sees a picture and its speed, moves with two hands, has a memory and two reward channels."""
+    """Return the trajectory of an agent with a camera and a speed, two actions, a memory and two reward channels."""
     generator = np.random.default_rng(seed)
     return trajectory(
         steps,

@@ -7,7 +7,7 @@ import re
 
 from project import Project, expect
 
-# What a container may do, by its own files and variables alone. A message that it gets goes back to its queue.
+# Tells what a container may do by its own files and variables alone. A message that it gets goes back to its queue.
 TRY = """
 import json, os, sys
 from urllib.parse import urlsplit

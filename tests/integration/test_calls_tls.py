@@ -22,7 +22,7 @@ from workers.servers import Servers, certificates, check_broker, check_redis
 from workers.servers.__main__ import main
 from workers.servers.process import LOOPBACK, free_port
 
-# As the configuration's listeners.ssl and ssl_options do; at run time, so that no RabbitMQ has to be started for it.
+# Does what listeners.ssl and ssl_options of the configuration do, but at run time: no new RabbitMQ has to start for it.
 LISTEN = """
 application:set_env(rabbit, ssl_options, [{{cacertfile, "{ca}"}}, {{certfile, "{crt}"}}, {{keyfile, "{key}"}},
   {{verify, verify_peer}}, {{fail_if_no_peer_cert, false}}]),

@@ -127,7 +127,7 @@ def test_a_call_that_a_killed_worker_only_held_is_not_counted(calling):
     calling.processes[0].wait(30)
     # Each of the two kills as many as it may.
     start_until_one_survives(calling, lambda: calling.ran("held") >= 40 and lies(calling, "actor", 2), most=12)
-    # Whether the first worker had begun with the second of them, nobody knows: it may count as its first delivery.
+    # The first worker may have begun the second of them, which then counts as its first delivery.
     assert [calling.ran(f"deadly-{number}") for number in range(2)] in ([3, 3], [3, 2])
     assert {letter.decode()[0][0] for letter in letters(calling, "actor")} == {f"deadly-{n}" for n in range(2)}
 

@@ -34,12 +34,12 @@ from workers.servers import Servers
 ROOT = pages.ROOT
 COMMANDS = list(pages.commands())
 RUN = [one for one in COMMANDS if isinstance(pages.TABLE.get(one), pages.Run)]
-# Of those that resume, another way to write it is run.
+# Commands that resume are left out: the same is run in another form.
 VERIFIED = [
     one for one in COMMANDS
     if one not in pages.TABLE and pages.training(one) is not None and "resume=" not in one
 ]  # fmt: skip
-# What runs of the pages' names are made by here, all at once; short, and on one actor each.
+# Settings of the runs that are made here under the pages' names, all at once: short, and on one actor each.
 SHORT = ("trial=TRIAL", "actors=1", "env.goal=null", "total_steps=6000")
 LEAGUE = ("trial=TRIAL", "actors=1", "evaluators=1", "league.goal=null")
 MADE = {
@@ -164,7 +164,7 @@ def place(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         }
         for name, run in started.items():
             assert run.wait() == 0, f"{name}:\n{run.output}"
-    # What a gateway's run leaves is the same but for the game's name.
+    # A gateway's run leaves the same files, but for the game's name.
     shutil.copytree(folder / "runs/cartpole", folder / "runs/cartpole-gamecore")
     config = folder / "runs/cartpole-gamecore/TRIAL/config.yaml"
     config.write_text(config.read_text().replace("CartPole-v1", "gamecore:examples/gamecore/actor.py:CartPole"))

@@ -1,6 +1,6 @@
-"""An actor and the league worker it asks, as a process that can be killed: plays matches until it is.
+"""An actor and the league worker that it asks, in one process: it plays matches until it is killed.
 
-Writes the id of each match whose result was acknowledged as counted, one a line, to the file it is given.
+It writes the id of each match whose result was acknowledged as counted, one per line, to the file that it is given.
 """
 
 from __future__ import annotations

@@ -20,12 +20,12 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The body as text."""
+        """Return the body as text."""
         packed = self.headers.get("content-encoding") == "gzip"
         return (gzip.decompress(self.body) if packed else self.body).decode()
 
     def json(self) -> Any:
-        """Return the body as JSON holds it."""
+        """Return the value that the body holds as JSON."""
         return json.loads(self.text)
 
 
@@ -84,5 +84,5 @@ async def listen(app: Any, address: str, headers: dict[str, str], take: Callable
             gone.set()
 
     scope = scope_of("GET", address, headers)
-    scope["asgi"]["spec_version"] = "2.3"  # uvicorn's, by which an application listens for the end of a client
+    scope["asgi"]["spec_version"] = "2.3"  # uvicorn's: the application then listens for the end of its client
     await app(scope, receive, send)

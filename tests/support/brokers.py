@@ -1,8 +1,8 @@
 """The servers of a test session, and rabbitmqctl for them.
 
-They are private ones, unless the environment names others, RabbitMQ 4 in a container for instance (`make
-test-rabbitmq4`): WARREN_TEST_BROKER_URL and WARREN_TEST_REDIS_URL, and in WARREN_TEST_RABBITMQCTL the command line that
-is their rabbitmqctl, such as "docker exec NAME rabbitmqctl".
+They are private, unless the environment names others, such as RabbitMQ 4 in a container (`make test-rabbitmq4`):
+WARREN_TEST_BROKER_URL and WARREN_TEST_REDIS_URL are their URLs, and WARREN_TEST_RABBITMQCTL is the command line of
+their rabbitmqctl, such as "docker exec NAME rabbitmqctl".
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ GIVEN = os.environ.get("WARREN_TEST_BROKER_URL")
 
 
 def start(folder: Path) -> Servers:
-    """The given servers, else new private ones."""
+    """Return the given servers, or else start private ones."""
     if not GIVEN:
         return finding.acquire("private", folder=folder)
     return finding.acquire("external", GIVEN, os.environ["WARREN_TEST_REDIS_URL"], folder=folder)
 
 
 def node(servers: Servers) -> Node | None:
-    """The private node behind `servers`; None where they were given."""
+    """Return the private node behind `servers`; None where they were given."""
     known = record.read(servers.folder).node
     return None if known is None else Node(**known)
 
 
 def control(servers: Servers, *arguments: str) -> list[str]:
-    """The lines that rabbitmqctl with these arguments writes about the broker of `servers`."""
+    """Run rabbitmqctl with these arguments on the broker of `servers`; return the lines that it writes."""
     private = node(servers)
     if private is not None:
         done = private.control(["--quiet", *arguments], capture_output=True, text=True, timeout=CONTROL_PATIENCE)

@@ -28,7 +28,7 @@ def _said_ready(log: Path, process: launched.Process) -> bool:
 
 
 class Calling:
-    """One run: `start()` its workers, `solver` calls them."""
+    """One run: `start()` starts its workers, `solver` calls them."""
 
     def __init__(
         self, broker_url: str, redis_url: str, run: str, folder: Path, offered: Path = OFFERED, **options: Any
@@ -42,7 +42,7 @@ class Calling:
         self.processes: list[launched.Process] = []
 
     def start(self, number: int = 1, may_end: bool = False, **environment: str) -> list[launched.Process]:
-        """Start worker processes; returns when each serves, or (`may_end`) was killed by what it served."""
+        """Start worker processes; return once each serves, or (`may_end`) was killed by a call."""
         started = []
         here = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         for _ in range(number):
@@ -92,7 +92,7 @@ class Calling:
 
 
 def events_received_while_busy(calling: Calling, number: int) -> tuple[list[int], list[int]]:
-    """Fire `number` events at busy handlers; return those that the handlers of all and of the newest received."""
+    """Fire `number` events at busy handlers; return those that the handler of all and that of the newest received."""
     events = EventDispatcher(calling.app, calling.topology)
     busy = calling.solver.send("actor.hold", "events")
     until(lambda: calling.ran("events") == 1)

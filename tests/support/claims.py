@@ -1,4 +1,4 @@
-"""Claim stores that a test takes back."""
+"""Removal of the claim stores that a test has installed."""
 
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore

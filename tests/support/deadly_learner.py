@@ -1,6 +1,7 @@
-"""`python deadly_learner.py BROKER REDIS RUN`: a learner whose update of one segment kills it, like a bad driver would.
+"""`python deadly_learner.py BROKER REDIS RUN`: a learner that some segments kill in an update, as a bad driver would.
 
-The learn task takes batches of 4 segments, which are words here; "deadly" is the one. A plain task does the same.
+The learn task takes batches of 4 segments, which are words here; one that begins with "deadly" kills. A plain task does
+the same.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tasks.worker.pool import OneThreadPool
 def main(broker_url: str, redis_url: str, run: str) -> None:
     topology = Topology(run)
     app = create_app(topology, broker_url, redis_url, prefetch=8)
-    if broker_url.startswith("redis"):  # RabbitMQ hands on at once what a dead worker held
+    if broker_url.startswith("redis"):  # RabbitMQ redelivers a dead worker's messages at once
         app.conf.broker_transport_options |= {"visibility_timeout": 1, "unacked_restore_interval": 0.5}
     store = redis.Redis.from_url(redis_url)
 

@@ -1,4 +1,4 @@
-"""Run folders with an untrained policy, and what its games see, for tests that serve it."""
+"""Run folders with an untrained policy and a sample of its observations, for tests that serve it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPES = gymnasium.spaces.Box(-10, 10, (4,), np.float32), gymnasium.spaces.Discr
 
 
 def recorded_of(policy: Policy, steps: int = 64, slots: int = 4, seed: int = 0) -> ObservationSample:
-    """Observations drawn from the policy's space, in episodes of some 20 steps."""
+    """Return observations drawn from the policy's space, in episodes of some 20 steps."""
     random = np.random.default_rng(seed)
     policy.observation_space.seed(seed)
     several = [policy.observation_space.sample() for _ in range(steps * slots)]
@@ -34,7 +34,7 @@ def recorded_of(policy: Policy, steps: int = 64, slots: int = 4, seed: int = 0) 
 
 
 def save(folder: Path, version: int, network: dict[str, Any], seed: int = 0) -> Policy:
-    """Another checkpoint of the run in `folder`."""
+    """Save another checkpoint of the run in `folder`; return its policy."""
     policy = build_policy({"policy_gain": 1.0, **network}, *SHAPES, seed)
     algorithm = build_algorithm("ppo", {}, policy, 0)
     checkpoints.save(folder / "checkpoints", f"{version:08d}", policy, algorithm, {"version": version})
@@ -42,7 +42,7 @@ def save(folder: Path, version: int, network: dict[str, Any], seed: int = 0) -> 
 
 
 def run_folder(folder: Path, network: dict[str, Any], version: int = 1, env: str = f"gamecore:{ACTOR}") -> Policy:
-    """The folder of a run as its learner leaves it."""
+    """Make the folder of a run as its learner leaves it; return its policy."""
     config = Config(network={"name": "mlp", "policy_gain": 1.0, **network}, env=EnvConfig(id=env))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(to_yaml(config))
@@ -52,7 +52,7 @@ def run_folder(folder: Path, network: dict[str, Any], version: int = 1, env: str
 
 
 class Vector(Actor):
-    """Sixteen bytes in, the action out."""
+    """An actor whose ticks take sixteen bytes and answer with the action."""
 
     observation_space, action_space = SHAPES
 

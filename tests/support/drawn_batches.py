@@ -1,4 +1,4 @@
-"""Batches as a replay draws them, of random numbers: sequences that cross the ends of episodes, of either kind."""
+"""Batches of random numbers, like a replay's: sequences that cross ends of episodes of either kind."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from agents import Batch, Policy, Trajectory
 def drawn_batch(
     policy: Policy, length: int = 3, slots: int = 12, seed: int = 0, weighted: bool = False, ending: float = 0.4
 ) -> Batch:
-    """Return a batch of `slots` sequences of `length` steps by an old `policy`; with `weighted`, of unequal weights."""
+    """Return a batch of `slots` sequences of `length` steps by `policy`; `weighted`: with unequal weights."""
     generator = np.random.default_rng(seed)
     shape, seen = (length, slots), policy.observation_space.shape or ()
 

@@ -1,4 +1,4 @@
-"""Policies that are drawn, and not learned."""
+"""Policies that are drawn rather than learned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envs.large.game import PolicyFunction
 
 
 def drawn(seed: int) -> PolicyFunction:
-    """Return a policy that is another one for every seed, and the same wherever the same is observed."""
+    """Return a random policy: another one for each seed, with probabilities that depend on the observation alone."""
     rows = np.random.default_rng(seed).normal(size=(4096, 32))
 
     def policy(observation: np.ndarray, action_mask: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Trajectories of random experience for the tests of algorithms: any policy, ends of both kinds included."""
+"""Trajectories of random experience for tests of algorithms: by any policy, with ends of both kinds."""
 
 import numpy as np
 import torch
@@ -6,7 +6,7 @@ import torch
 from agents import Policy, Trajectory
 from agents.algorithms import ALGORITHMS
 
-# Those that learn once from what a policy of logits, or a gaussian, has just done, with a value of its own.
+# Algorithms that learn once from new steps of a policy of logits, or of a gaussian one, with its own value.
 ON_POLICY = sorted(set(ALGORITHMS) - {"bc", "ddpg", "dqn", "qmix", "r2d2", "sac", "td3"})
 
 

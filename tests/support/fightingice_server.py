@@ -1,7 +1,7 @@
 """A small FightingICE: its protocol and its order of messages, with a fight of its own. Takes the game's options.
 
-Like the game, it takes connections one after another by their first byte, and no more after one that said nothing. Who
-holds R or L walks; a press of A within reach takes 20 hit points. Run as a program, it stands in for `java ... Main`.
+Like the game, it takes connections one after another by their first byte, and no more after one that said nothing. A
+fighter walks by R or L; a press of A within reach takes 20 hit points. The program stands in for `java ... Main`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Fighter:
 
 
 class Server:
-    """One game after another, until it is closed. `heard`: each RunGameRequest and InitializeRequest."""
+    """A server of one game after another, until it is closed. `heard`: each RunGameRequest and InitializeRequest."""
 
     def __init__(self, port: int = 0, rounds: int = 1, frames: int = 120, hp: int = 100) -> None:
         self.rounds, self.frames, self.hp = rounds, frames, hp

@@ -1,6 +1,6 @@
 """An algorithm that draws from a replay: it moves the value of each first step towards its reward.
 
-`seen` of the module keeps what each update of this process was given.
+The module's `seen` keeps the input of each update of this process.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ seen: list[tuple[Trajectory, np.ndarray | None, int]] = []  # the trajectory, it
 
 
 class FromReplay:
-    """One step of SGD on the squared error of the value."""
+    """An algorithm whose update is one step of SGD on the squared error of the value."""
 
     def __init__(self, policy: Policy, source: str, length: int) -> None:
         self.policy, self.steps = policy, 0
         self.needs = Needs(fields=("cut.observation",), source=source, length=length)
 
     def update(self, batch: Batch) -> Update:
-        """Make the step; priorities are the errors."""
+        """Make the step; return its loss, with the errors as priorities."""
         (trajectory,) = batch
         seen.append((trajectory, batch.weights, self.steps))
         first = self.policy.leaves(trajectory.observation[0])
@@ -50,7 +50,7 @@ class FromReplay:
         """Ignore the changes."""
 
     def begin_at(self, steps: int) -> None:
-        """Keep the clock."""
+        """Set the clock to `steps`."""
         self.steps = steps
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -62,5 +62,5 @@ class FromReplay:
 
 
 def build(settings: Mapping[str, Any], policy: Policy, seed: int) -> FromReplay:
-    """Return one with the settings `source` and `length`."""
+    """Return the algorithm with the settings `source` and `length`."""
     return FromReplay(policy, settings.get("source", "uniform"), int(settings.get("length", 1)))

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Http:
-    """One connection; `ask` gives (status, body, headers)."""
+    """An HTTP connection; `ask` returns (status, body, headers)."""
 
     def __init__(self, port: int) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -30,7 +30,7 @@ class Http:
 
 
 class Tcp:
-    """One connection of the raw form; `ask` gives (head, body)."""
+    """A connection of the raw form; `ask` returns (head, body)."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)

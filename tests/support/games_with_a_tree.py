@@ -1,4 +1,4 @@
-"""A user's game that says how it is solved exactly, and one that says so wrongly."""
+"""A user's game with a sequence form, by which it is solved exactly, and one with a wrong sequence form."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[2] / "docs/services.md"
 
 
 def from_page(file: str) -> dict[str, Any]:
-    """Run the block of the page that is the file of that name; return what it defines."""
+    """Run the page's code block of the file `file`; return the names that it defines."""
     (code,) = re.findall(rf"^```python\n# {re.escape(file)}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(code, file, "exec"), names)

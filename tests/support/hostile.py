@@ -1,6 +1,6 @@
-"""Messages that no client of ours would send: those that once did harm, and any number at random from a seed.
+"""Messages that no client of Warren would send: those that once did harm, and random ones from a seed.
 
-They are published by py-amqp alone, past everything that checks what it sends.
+They are published by py-amqp alone, past all checks of a sender.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GOOD = codec.encode((("x",), {}, NO_LINKS))
 
 @dataclass(frozen=True)
 class Hostile:
-    """One message; `headers` are in `properties` as py-amqp calls them."""
+    """One message; `properties` holds `headers` under py-amqp's name for them."""
 
     body: bytes = GOOD
     headers: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Hostile:
 
     @property
     def properties(self) -> dict[str, Any]:
-        """For amqp.Message."""
+        """Return the properties for amqp.Message."""
         known = {"application_headers": self.headers, "correlation_id": "hostile", "content_encoding": "binary"}
         known |= {"content_type": self.content_type} if self.content_type else {}
         return known | ({"reply_to": self.reply_to} if self.reply_to is not None else {})
@@ -59,7 +59,7 @@ def known(task: str) -> list[Hostile]:
 
 
 def at_random(rng: random.Random, task: str) -> Hostile:
-    """Any message."""
+    """Return a random message for `task`."""
     headers = {"task": task, "id": f"random-{rng.randrange(1 << 30)}", "lang": "py"}
     names = (
         "id task expires eta retries group root_id timelimit ignore_result compression stamped_headers stamps shadow"
@@ -94,7 +94,7 @@ def _body(rng: random.Random) -> bytes:
 
 
 def _value(rng: random.Random, depth: int) -> Any:
-    """Whatever AMQP's tables can hold."""
+    """Return a random value that AMQP's tables can hold."""
     odd = [datetime(2026, 1, 1), Decimal("1.5"), b"\xff\x00"]
     return rng.choice(odd) if rng.random() < 0.1 else _plain(rng, depth)
 
@@ -130,7 +130,7 @@ class Publisher:
 
     def knows(self, exchange: str) -> bool:
         """Return whether the broker has an exchange of that name."""
-        channel = self._connection.channel()  # which a no closes
+        channel = self._connection.channel()  # a no closes it
         try:
             channel.exchange_declare(exchange, "", passive=True)
         except NotFound:
@@ -139,7 +139,7 @@ class Publisher:
         return True
 
     def send(self, exchange: str, key: str, messages: Iterable[Hostile]) -> int:
-        """Publish them, each confirmed; how many the broker took: a full queue refuses more, and its sender knows."""
+        """Publish the messages, each confirmed; return how many the broker took: a full queue refuses more."""
         number = 0
         for message in messages:
             with contextlib.suppress(MessageNacked):
@@ -149,7 +149,7 @@ class Publisher:
 
 
 def mixture(seed: int, number: int, targets: list[tuple[str, str, str]]) -> Iterator[tuple[str, str, Hostile]]:
-    """`number` random messages, each with the exchange and key of one of `targets` (exchange, key, task)."""
+    """Yield `number` random messages, each with the exchange and key of one of `targets` (exchange, key, task)."""
     rng = random.Random(seed)
     for _ in range(number):
         exchange, key, task = rng.choice(targets)

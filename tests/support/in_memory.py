@@ -1,4 +1,4 @@
-"""Clients and services on a broker in memory: no servers."""
+"""Clients and services on a broker in memory, without servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Directory:
 
 
 def app_of(broker: InMemoryBroker, claims: Any = None) -> Any:
-    """The part of an app that a client needs. `revoked`: ids of cancelled calls."""
+    """Return the part of an app that a client needs. `revoked`: ids of cancelled calls."""
     revoked: list[str] = []
     return SimpleNamespace(
         warren_broker=broker,
@@ -70,7 +70,7 @@ def solver_of(
 
 
 class Kept:
-    """In the place of a Redis: what is stored at present. `stored`: how many bodies ever were."""
+    """A stand-in for Redis that holds bodies. `stored`: the number of bodies stored so far."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
@@ -108,7 +108,7 @@ class Kept:
 class Service:
     """Serves one service in a thread of its own: `function` gets the arguments.
 
-    `taken`: what it was called with; `headers`: those of its callers.
+    `taken`: the arguments of its calls; `headers`: those of its callers.
     """
 
     def __init__(
@@ -171,14 +171,14 @@ class Service:
 
 
 def declare(broker: InMemoryBroker, spec: Spec) -> str:
-    """The queue of a service, without a worker; its name."""
+    """Declare the queue of a service, without a worker; return its name."""
     queue = TOPOLOGY.service_queue(spec.name, spec.response, spec.bound)
     broker.connect().declare(queue)
     return str(queue.name)
 
 
 def take(broker: InMemoryBroker, queue: str, number: int) -> list[Any]:
-    """The first arguments of that many calls out of `queue`, by a consumer that takes one at a time."""
+    """Consume `number` calls of `queue`, one at a time; return the first argument of each."""
     link, taken = broker.connect(), list[Any]()
     link.consume(queue, "taker", prefetch=1)
     limit = time.monotonic() + 60.0

@@ -1,6 +1,6 @@
-"""A reading of kustomizations, of those fields that docker/kubernetes uses; any other field is an error.
+"""A reader of kustomizations, for the fields that docker/kubernetes uses; any other field is an error.
 
-`kubectl kustomize` is the program itself; where it is installed a test holds this reading to it.
+A test compares this reader with `kubectl kustomize` if kubectl is installed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ FIELDS = {
 
 
 def build(folder: Path) -> list[Resource]:
-    """The resources of a kustomization. A generated ConfigMap keeps its name, which Kustomize ends in a hash."""
+    """Return the resources of a kustomization. A generated ConfigMap keeps its name; Kustomize adds a hash to it."""
     return _applied(folder, yaml.safe_load((folder / "kustomization.yaml").read_text()), [])
 
 
 def by_kubectl(folder: Path) -> list[Resource] | None:
-    """The same by `kubectl kustomize`; None where that is not installed."""
+    """Return the same by `kubectl kustomize`; None where that is not installed."""
     program = shutil.which("kubectl")
     if program is None:
         return None

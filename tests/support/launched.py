@@ -22,8 +22,8 @@ PATIENCE = 120.0  # s for anything to happen; a bound against hanging, not an ex
 class Launched:
     """`python -m MODULE WORDS`, printing into `log`; `given` is added to an environment without Warren's variables.
 
-    It is forked from a process that has imported what it needs (see python_forks.py): three seconds of work less for
-    each run. `executed`: it is executed, as a person does it.
+    It is forked from a process that has made its imports (see python_forks.py), which saves three seconds of work per
+    run. `executed`: it is executed, as a person does it.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Launched:
 
     @property
     def output(self) -> str:
-        """Everything printed so far."""
+        """Return everything printed so far."""
         return self.log.read_text()
 
     def until(self, condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
@@ -61,7 +61,7 @@ class Launched:
             time.sleep(0.05)
 
     def children(self, belongs: Callable[[list[str]], bool]) -> list[psutil.Process]:
-        """The living processes below it whose command line `belongs`, guards left out."""
+        """Return the living processes below it whose command line `belongs`, guards left out."""
         found = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:
@@ -73,7 +73,7 @@ class Launched:
         return found
 
     def wait(self, timeout: float = 180.0) -> int:
-        """The exit status."""
+        """Wait for its end; return the exit status. Raises AssertionError after `timeout` s."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -88,7 +88,7 @@ def without_warren() -> dict[str, str]:
 def start(module: str, *words: str, log: Path, given: Mapping[str, str], executed: bool = False) -> Process:
     """Start `python -m module words`, printing into `log`, with the environment `given`, in a session of its own.
 
-    `module`: or the file of a script. It is forked, unless `executed`, or a variable is given that is read early.
+    `module` may be the file of a script. It is forked, unless `executed`, or a variable is given that is read early.
     """
     if may_fork(given) and not executed:
         return forks().start(module, words, log, given)

@@ -19,7 +19,7 @@ def league(**settings: Any) -> LeagueState:
 
 
 def add(state: LeagueState, name: str, kind: str = "self_play", **fields: Any) -> Player:
-    """Add a player; a name with an @ is a snapshot of what stands before it."""
+    """Add a player; a name with an @ is a snapshot of the player before the @."""
     parent, at, _ = name.partition("@")
     event = {
         "event": "added",
@@ -40,19 +40,19 @@ def add(state: LeagueState, name: str, kind: str = "self_play", **fields: Any) -
 
 
 def set_win_rate(state: LeagueState, home: str, away: str, rate: float, games: float = 50.0) -> None:
-    """Write a cell as if `games` had been played."""
+    """Write the cells of two players as if `games` had been played."""
     one, other = state.players[home].slot, state.players[away].slot
     state.payoff.cells[one, other] = (rate * games, 0.0, (1.0 - rate) * games)
     state.payoff.cells[other, one] = ((1.0 - rate) * games, 0.0, rate * games)
 
 
 def set_return(state: LeagueState, one: str, other: str, edge: float, games: int = 50) -> None:
-    """Add evaluators' games: `one` gains `edge` a game from `other` in either seat, each from itself nothing."""
+    """Add evaluators' games: `one` gains `edge` per game from `other` in either seat, and each nothing from itself."""
     here, there = state.players[one].slot, state.players[other].slot
     for first, second, mean in ((here, there, edge), (there, here, -edge), (here, here, 0.0), (there, there, 0.0)):
         state.empirical_game.add(first, second, games, mean * games, mean * mean * games)
 
 
 def named(state: LeagueState, probabilities: np.ndarray) -> dict[str, float]:
-    """Probabilities by the name of the player, without those never chosen."""
+    """Return probabilities by the player's name, without players that are never chosen."""
     return {state.roster.by_slot[slot].name: float(p) for slot, p in enumerate(probabilities) if p > 0.0}

@@ -1,4 +1,4 @@
-"""A league's run as a person starts it, watched from outside; and what has to be true of its books at any moment."""
+"""A league's run as a person starts it, watched from outside, and a check of its books that holds at any moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from league.state.replay import fold
 from support.training_run import TrainingRun
 from workers.evaluation.scores import read_scores
 
-# Rock, paper, scissors with little of everything: many periods and matches in a few seconds.
+# Rock, paper, scissors with small numbers: many periods and matches in a few seconds.
 SMALL = (
     "experiment=rps",
     "league.games=64",
@@ -35,22 +35,22 @@ SMALL = (
 
 
 class LeagueOfRun(TrainingRun):
-    """`python -m workers.train experiment=rps`, small."""
+    """A small `python -m workers.train experiment=rps`."""
 
     def __init__(self, folder: Any, *overrides: str, **given: Any) -> None:
         resumes = any(override.startswith("resume=") for override in overrides)
         super().__init__(folder, *(() if resumes else SMALL), *overrides, **given)
 
     def store(self, redis_url: str) -> Store:
-        """The league's state."""
+        """Return the store of the league's state."""
         return Store(redis.Redis.from_url(redis_url), f"warren.{self.name}:league:")
 
     def processes(self, *roles: str) -> list[psutil.Process]:
-        """The processes of these roles (not their guards)."""
+        """Return the processes of these roles, guards left out."""
         return self.children(lambda line: any(f"workers.{role}" in line for role in roles))
 
     def kill_one(self, rng: random.Random, *roles: str) -> str:
-        """Kill -9 one process of these roles; its role."""
+        """Kill -9 one process of one of these roles; return the role."""
         role = rng.choice(roles)
         for process in rng.sample(found := self.processes(role), len(found))[:1]:
             process.kill()
@@ -62,11 +62,11 @@ class LeagueOfRun(TrainingRun):
 
 
 def check_books(store: Store) -> dict[str, int]:
-    """Every match issued ended once at most, and the live league is what its stream says; the counters."""
+    """Check that no match ended twice and that the live league is what its stream says; return the counters."""
     state = store.load()
     events = list(store.events(until=state.last_event))
     assert fold(events).differences(state) == []
-    before = LeagueState()  # what was trimmed from the stream, or saved and restored
+    before = LeagueState()  # the state before the stream, which was trimmed, or saved and restored
     if events and events[0][1]["event"] == "checkpoint":
         before.apply(events[0][1])
     issued = [*before.matches] + [event["match"] for _, event in events if event["event"] == "issued"]

@@ -22,7 +22,7 @@ CARTPOLE = "CartPole-v1"
 
 
 class Pool:
-    """The pool's side of a learner, without Redis."""
+    """A stand-in for a learner's pool, without Redis."""
 
     def __init__(self, order: list[str]) -> None:
         self.models: dict[int, Any] = {}
@@ -52,12 +52,12 @@ class Pool:
 
 
 class Run:
-    """A folder and a pool; trainers as one process after the other makes them."""
+    """The folder and the pool of a run; `trainer` makes the trainer of its next process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.order: list[str] = []
-        self.settled: list[dict[str, list[tuple[int, int]]]] = []  # by what became of them: number, steps used
+        self.settled: list[dict[str, list[tuple[int, int]]]] = []  # per call: kind -> segments' numbers and steps used
         self.pool = Pool(self.order)
         self.refusing: Exception | None = None
         self.session: Any = SimpleNamespace(

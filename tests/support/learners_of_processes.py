@@ -1,8 +1,8 @@
 """Learners with falling schedules, as processes: `python learners_of_processes.py REDIS_URL PREFIX LEARNER FOLDER`.
 
 Each learns from its share of the same segments, pushes a line to PREFIX:seen:LEARNER after each update, and its weights
-to PREFIX:weights:LEARNER at the end. The last learner leaves after some updates, when PREFIX:leave
-is set; the others end when PREFIX:end is set.
+to PREFIX:weights:LEARNER at the end. The last learner leaves after some updates, once PREFIX:leave is set; the others
+end once PREFIX:end is set.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 def segment(run: Run, update: int, place: int, version: int) -> dict[str, Any]:
-    """Return the payload at `place` of those of `update`, the same in every process."""
+    """Return payload `place` of `update`, the same in every process."""
     generator = np.random.default_rng((update, place))
     shape = (STEPS, ENVS)
     made = run.sampler.collect(STEPS)
@@ -84,7 +84,7 @@ def figures(trainer: Any) -> dict[str, float]:
 
 
 def wait_for(client: Any, key: str) -> None:
-    """Return once the key is set."""
+    """Wait until the key is set."""
     while not client.exists(key):
         time.sleep(0.05)
 
@@ -109,7 +109,7 @@ def main(url: str, prefix: str, learner: str, folder: str) -> None:
             ranks.leave()
             return
     client.rpush(f"{prefix}:weights:{me}", weights_to_bytes(trainer.state.policy, {}))
-    wait_for(client, f"{prefix}:end")  # who leaves before the others are done interrupts their last update
+    wait_for(client, f"{prefix}:end")  # a learner that leaves before the others are done interrupts their last update
     ranks.leave()
 
 

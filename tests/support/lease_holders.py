@@ -1,4 +1,4 @@
-"""Leases of other processes: elsewhere, or of this machine and dead."""
+"""Leases of other processes: on another machine, or dead on this one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workers.runtime.lease import Lease
 
 
 def held_elsewhere(client: Any, prefix: str, work: str, **facts: Any) -> Lease:
-    """Return the lease of a process on another machine, which has it; `facts` of the process besides, or instead."""
+    """Return a lease that a process on another machine holds; `facts` add to those of the process, or replace them."""
     lease = Lease(client, prefix, work, seconds=600.0)
     lease._me = json.dumps({"host": "gpu-3", "pid": 77, "space": "another", "token": "x"} | facts)
     assert lease.renew()

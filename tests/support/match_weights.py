@@ -1,7 +1,7 @@
-"""Which weights played the away side of each match of a run, from its first decision to its last.
+"""A record of the weights that played the away side of each match of a run, from its first decision to its last.
 
-The actors of a run that is started with `environment(folder)` write FOLDER/PROCESS.jsonl, two lines a match: one at the
-opponent's first decision, one when its result was reported.
+The actors of a run that is started with `environment(folder)` write FOLDER/PROCESS.jsonl, two lines per match: one at
+the opponent's first decision, one after the report of its result.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FOLDER = "WARREN_TEST_MATCHES"
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return variables for a run whose actors are to write in `folder`."""
+    """Return environment variables for a run whose actors write in `folder`."""
     return {FOLDER: str(folder), "PYTHONPATH": str(Path(__file__).parent / "watched_matches")}
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
-    """Return what all actors wrote; the last line of one that was killed may be half of one."""
+    """Return the lines of all actors, without the half line of an actor that was killed."""
     found = []
     for path in folder.glob("*.jsonl"):
         for line in path.read_text().splitlines():
@@ -51,7 +51,7 @@ def checksum(policy: Policy) -> int:
 
 
 class WatchedPolicy:
-    """Plays as `policy` does; notes the checksum of the weights at its first decision, and at its last so far."""
+    """Plays like `policy`, and notes the checksum of the weights at its first decision and at its last so far."""
 
     def __init__(self, policy: Policy, folder: Path, match: Match) -> None:
         self._policy, self._folder, self._match = policy, folder, match

@@ -20,14 +20,14 @@ def seats(lanes: int) -> np.ndarray:
 
 
 def player(payoff: np.ndarray, seed: int, network: dict[str, Any] | None = None) -> Policy:
-    """Return a policy for both seats of a game whose first seat gets payoff[a, b], which begins far from uniform."""
+    """Return a policy, far from uniform, for both seats of a game whose first seat gets payoff[a, b]."""
     assert payoff.shape[0] == payoff.shape[1]
     space = Box(0, 1, (2,), np.float32)
     return build_policy(network or {"hidden_sizes": [], "policy_gain": 1.0}, space, Discrete(len(payoff)), seed)
 
 
 def learn(algorithm: Algorithm, payoff: np.ndarray, updates: int, lanes: int, seed: int) -> None:
-    """Train by self-play: `lanes` games an update, each one decision of both seats."""
+    """Train by self-play: `lanes` games per update, each one decision of both seats."""
     generator, observation, nothing = torch.Generator().manual_seed(seed), seats(lanes), np.zeros(2 * lanes, np.float32)
     for _ in range(updates):
         acted = algorithm.policy.step(observation, generator=generator)

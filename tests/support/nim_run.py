@@ -1,4 +1,4 @@
-"""A league of Nim that drives itself, as a person starts it: the run, and the example's game processes beside it."""
+"""A league of Nim whose games drive themselves, as a person starts it: the run, and the example's game process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.league_run import LeagueOfRun
 from support.training_run import TrainingRun
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gamecore" / "nim.py"
-# With little of everything: many matches and periods in a few seconds.
+# Small numbers: many matches and periods in a few seconds.
 SMALL = (
     "experiment=nim_gamecore",
     "league.lanes=32",
@@ -29,7 +29,7 @@ SMALL = (
 
 
 class NimRun(LeagueOfRun):
-    """`python -m workers.train experiment=nim_gamecore`, small, and `games` at once that ask its gateways."""
+    """A small `python -m workers.train experiment=nim_gamecore`, and `games` games at once that ask its gateways."""
 
     def __init__(self, folder: Path, port: int, *overrides: str, games: int = 8, **given: Any) -> None:
         TrainingRun.__init__(self, folder, *SMALL, f"gateway.port={port}", *overrides, **given)

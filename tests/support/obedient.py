@@ -1,4 +1,4 @@
-"""A worker process that does as its messages say and notes what happens in a Redis list."""
+"""A worker process that obeys its messages and notes events in a Redis list."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class ObedientWorker:
             raise
 
     def do(self, deed: str, value: Any = None, **options: Any) -> Any:
-        """Send the order; the AsyncResult."""
+        """Send an order; return its AsyncResult."""
         return self.app.send_task("actor.rollout", args=(deed, value), **options)
 
     def let_go(self) -> None:
-        """End the wait of all orders to wait, also of later ones."""
+        """End the wait of all orders `wait`, also of later ones."""
         self._redis.set(f"go:{self.topology.run}", 1)
 
     def notes(self, *kinds: str) -> list[list[Any]]:
-        """Everything noted so far, or that of some kinds: [kind, value, thread]."""
+        """Return all notes so far, or those of some kinds: [kind, value, thread]."""
         notes = [json.loads(line) for line in self._redis.lrange(f"notes:{self.topology.run}", 0, -1)]
         return [note for note in notes if not kinds or note[0] in kinds]
 
     def noted(self, kind: str, value: Any = None, times: int = 1) -> None:
-        """Wait until that has been noted."""
+        """Wait until `kind` was noted with `value`, `times` times. Fails if the worker ends."""
 
         def enough() -> bool:
             assert self.process.poll() is None, f"the worker has ended:\n{self.log.read_text()}"

@@ -243,7 +243,7 @@ class Actor(Worker):
 
     @service
     def echo(self, value: object, how: str = "") -> object:
-        """The value; or the same with an array in a deep place."""
+        """Return the value, or with how="array" an array in a deep place."""
         return {"a": [1, {"b": WEIGHTS}]} if how == "array" else value
 
     @service
@@ -260,7 +260,7 @@ class Actor(Worker):
 
     @event_handler("acounted", bound=100)
     async def anote(self, number: int) -> None:
-        """Note an event, but none before they are released."""
+        """Note an event, once events are released."""
         while not self.store.exists(f"{self.prefix}release:acounted"):
             await asyncio.sleep(0.02)
         self.areceived.append(number)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 EXTRA = ".venv/bin/pip install -c constraints.txt -e '.[{}]'".format
-# The first pattern that a reason matches says the remedy.
+# The first pattern that matches a reason gives the remedy.
 REMEDIES = (
     (r"(?i)stable.baselines3|sb3.contrib", EXTRA("peers")),
     (r"multi_agent_ale_py", EXTRA("atari-two")),
@@ -52,19 +52,19 @@ REMEDIES = (
 
 
 def remedy(reason: str) -> str | None:
-    """Return what makes tests run that were skipped for `reason`; None where the table does not say."""
+    """Return the remedy for tests that were skipped for `reason`; None where the table has none."""
     return next((text for pattern, text in REMEDIES if re.search(pattern, reason)), None)
 
 
 def summary(reasons: Iterable[str]) -> list[str]:
-    """Return a line for each remedy, with the number of tests that wait for it; `reasons`: one a skipped test."""
+    """Return a line for each remedy, with the number of tests that wait for it; `reasons`: one per skipped test."""
     counts = Counter(remedy(reason) or reason.removeprefix("Skipped: ") for reason in reasons)
     return [f"{count:4d}  {text}" for text, count in counts.most_common()]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print them below pytest's own summary."""
+    """Print these lines below pytest's own summary."""
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
     if lines := summary(reasons):

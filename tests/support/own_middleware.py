@@ -1,4 +1,4 @@
-"""A user's middleware in a file, for tests of the settings that name it: as it should be, and wrong."""
+"""A user's file of middleware, valid and invalid, for tests of the settings that name it."""
 
 CODE = """
 from tasks.middleware import Middleware

@@ -26,7 +26,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def servers_of(found: Servers) -> list[psutil.Process]:
-    """Every process that was started for these servers."""
+    """Return every process that was started for these servers."""
     return [process for process in descendants(os.getpid()) if _guards(process, found)]
 
 

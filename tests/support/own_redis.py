@@ -1,4 +1,4 @@
-"""A Redis of a test's own, with its data in a folder, to be killed and started again."""
+"""A Redis of a test's own that keeps its data in a folder, and that the test kills and starts again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.waiting import until
 class OwnRedis:
     """Keeps an append-only file, synced before it answers; `client` connects to it, also after a restart.
 
-    With the usual sync once a second, a crash may forget what was acknowledged in the last moments.
+    With the usual sync once per second, a crash may lose what was acknowledged in the last moments.
     """
 
     def __init__(self, folder: Path) -> None:

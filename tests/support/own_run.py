@@ -45,7 +45,7 @@ class Learner(Worker):
         return self.seen
 """
 
-# Ends when the file `go` is there: a test does to the run what it wants to before.
+# Ends once the file `go` exists: a test acts on the run before that.
 PLAY = """
 import os, time
 from pathlib import Path
@@ -89,7 +89,7 @@ HOSTLESS = FILE.replace("num: 2, ", "")  # the same with less to start
 
 
 def write(folder: Path, text: str = FILE, name: str = "own.yaml") -> Path:
-    """The small run's files."""
+    """Write the files of a small run; return the path of the run file."""
     (folder / "services.py").write_text(SERVICES)
     (folder / "play.py").write_text(PLAY)
     (folder / name).write_text(text)
@@ -97,7 +97,7 @@ def write(folder: Path, text: str = FILE, name: str = "own.yaml") -> Path:
 
 
 class OwnRun(Launched):
-    """One launcher. Its output is `output`; its processes are found by the names of their logs."""
+    """One launcher. `output`: its output; `logged`: that of its processes, by the names of their logs."""
 
     def __init__(self, file: Path, servers: Any, *arguments: str, label: str = "out") -> None:
         self.folder = file.parent / f"runs-{label}"
@@ -110,11 +110,11 @@ class OwnRun(Launched):
         return "".join(path.read_text() for path in self.folder.glob(f"*/*/logs/{process}.log"))
 
     def processes(self, module: str = "workers.s") -> list[psutil.Process]:
-        """The living processes of its services and environments."""
+        """Return the living processes of its services and environments."""
         return self.children(lambda line: "-m" in line[1:3] and line[line.index("-m") + 1].startswith(module))
 
     @property
     def name(self) -> str:
-        """The run's name on the servers."""
+        """Return the run's name on the servers."""
         found: Any = self.until(lambda: re.search(r"run name +(\S+)", self.output))
         return str(found[1])

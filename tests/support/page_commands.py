@@ -1,7 +1,7 @@
-"""Commands of README.md and the pages, and how a test runs each: as written or made shorter, or not, and why not.
+"""Commands of README.md and the pages: a test runs each as written or shortened, or a reason says why it does not.
 
-Commands of the kinds `python -m workers.train ...` and `make TARGET` need no entry: their settings are verified as a
-launcher does it, and that there is such a target.
+Commands of the kinds `python -m workers.train ...` and `make TARGET` need no entry: tests verify the settings as a
+launcher does, and the existence of the target.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def languages(page: Path) -> list[str]:
-    """Return what each code block of a page says that it holds."""
+    """Return the language that each code block of a page names."""
     return [language for language, _ in BLOCK.findall(page.read_text())]
 
 
 def commands() -> Iterator[str]:
-    """Yield each command of the pages once, without its comment: the lines of bash blocks, `$ ` lines of others."""
+    """Yield each command of the pages once, without its comment: lines of bash blocks, `$ ` lines of console blocks."""
     return iter(first_pages())
 
 
@@ -44,7 +44,7 @@ def first_pages() -> Mapping[str, Path]:
 
 
 def shown(command: str) -> list[str]:
-    """Return the lines of output that a page shows below a command; numbers and other machines' words aside."""
+    """Return the lines of output that the pages show below a command, without numbers and without lines `...`."""
     blocks = [text for page in PAGES for language, text in BLOCK.findall(page.read_text()) if language == "console"]
     found = [text.partition(f"$ {command}\n")[2].partition("\n$ ")[0] for text in blocks]
     return [comparable(line) for text in found for line in text.splitlines() if line.strip() != "..."]
@@ -74,11 +74,11 @@ def target(command: str) -> str | None:
 
 @dataclass(frozen=True)
 class Run:
-    """Run with `more` words and `typed` at its standard input, until it has printed `until`, then Ctrl-C.
+    """A command that is run, with `more` words and `typed` as its input; Ctrl-C follows once it has printed `until`.
 
     `where`: "saved", in a folder with trained runs; "league", where Redis also holds a league that nobody plays;
-    "live", beside a run that trains; "last", when that may end; "gone", of a run without a launcher. The exit
-    status has to be `status` (of one that Ctrl-C ended, 130 will do), and `says` in what it prints.
+    "live", beside a run that trains; "last", beside it once it may end; "gone", on a run without a launcher. The exit
+    status has to be `status` (130 counts as 0 after Ctrl-C), and the output has to contain `says`.
     """
 
     where: str = "saved"
@@ -91,7 +91,7 @@ class Run:
 
 @dataclass(frozen=True)
 class NotRun:
-    """Left out, for this reason."""
+    """A command that is not run, for this reason."""
 
     because: str
 
@@ -129,7 +129,7 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.play runs/cartpole --games 200 --record games.safetensors": Run(
         more="--games 4", says="4 episodes are in games.safetensors"
     ),
-    # What the command before has written:
+    # These read the file that the command before has written:
     "python -m workers.imitate project=clones imitation.data=games.safetensors": Run(
         more="imitation.passes=1 imitation.evaluation_games=2", says="the clone's mean return"
     ),
@@ -306,7 +306,7 @@ TABLE: dict[str, Run | NotRun] = {
 
 
 def unclassified() -> list[str]:
-    """Return the commands that the table says nothing of and that are of no kind that is verified."""
+    """Return the commands that are neither in the table nor of a kind that is verified."""
     return [one for one in commands() if one not in TABLE and training(one) is None and target(one) is None]
 
 

@@ -1,4 +1,4 @@
-"""The other end of a connection under test: a socket in the place of a broker, a stand-in for what py-amqp opened."""
+"""The other end of a connection under test: a socket in place of a broker, and a stand-in for py-amqp's connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def delivery(tag: int, body: bytes, consumer: str = "c") -> bytes:
 
 
 class Peer:
-    """A Link and the socket of its broker. `passed`: frames that py-amqp was handed."""
+    """A Link and the socket of its broker. `passed`: frames handed to py-amqp."""
 
     def __init__(self, heartbeat: float = 0.0, near: Any = None, far: Any = None) -> None:
         if near is None:
@@ -42,7 +42,7 @@ class Peer:
         self.link = Link(self.app)
 
     def trickle(self, data: bytes, stop: threading.Event) -> threading.Thread:
-        """Send `data` again and again until told to stop."""
+        """Send `data` again and again, in the thread that is returned, until `stop` is set."""
 
         def send() -> None:
             while not stop.wait(0.02):
@@ -53,7 +53,7 @@ class Peer:
         return thread
 
     def received(self, size: int) -> bytes:
-        """Return that many bytes of the link's output."""
+        """Return the next `size` bytes of the link's output."""
         self.far.settimeout(60.0)
         data = b""
         while len(data) < size:

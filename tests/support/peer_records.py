@@ -1,7 +1,7 @@
-"""Record numbers of Stable-Baselines3 and sb3-contrib, so that tests hold Warren to them where those are absent.
+"""Recorded numbers of Stable-Baselines3 and sb3-contrib, with which tests compare Warren's where those are absent.
 
     pip install -e '.[peers]'
-    PYTHONPATH=tests/agents python tests/agents/peer_records.py     # write the record anew
+    python tests/support/peer_records.py     # write the record anew
 
 A record has the inputs (weights, trajectories, orders of minibatches), the peers' results, and their versions.
 """
@@ -54,7 +54,7 @@ def weights_of(record: Mapping[str, np.ndarray], prefix: str) -> dict[str, torch
 
 
 def ppo_policy(env_id: str) -> Policy:
-    """Return the policy that a record's weights are of."""
+    """Return a policy of the kind that a record's weights are for."""
     vector = envs.make_vector(env_id, 1, seed=1)
     policy = build_policy({"hidden_sizes": HIDDEN}, vector.single_observation_space, vector.single_action_space, seed=1)
     vector.close()
@@ -62,7 +62,7 @@ def ppo_policy(env_id: str) -> Policy:
 
 
 def ppo_inputs(env_id: str) -> Record:
-    """Play what an update is made on; some episodes of it are truncated."""
+    """Play the steps of an update, some episodes truncated; return them with the weights and orders of minibatches."""
     from workers.rollout.vector_sampler import VectorSampler
 
     policy = ppo_policy(env_id)
@@ -78,7 +78,7 @@ def ppo_inputs(env_id: str) -> Record:
 
 
 def sb3_update(env_id: str, record: Record) -> Record:
-    """Have Stable-Baselines3 make the update: its weights after it, by Warren's names, and its metrics."""
+    """Have Stable-Baselines3 make the update; return its weights after it, by Warren's names, and its metrics."""
     import stable_baselines3 as sb3
 
     policy = ppo_policy(env_id)
@@ -137,7 +137,7 @@ LSTM_SPACES = Box(-2.0, 2.0, (2,), np.float32), Discrete(2)
 
 
 def lstm_policy() -> Policy:
-    """Return the policy that the record's weights are of."""
+    """Return a policy of the kind that the record's weights are for."""
     network = {"name": "mlp", "hidden_sizes": [], "policy_gain": 1.0, "core": {"name": "lstm", "size": LSTM_SIZE}}
     return build_policy(network, *LSTM_SPACES, seed=3)
 
@@ -163,7 +163,7 @@ def lstm_inputs() -> Record:
 
 
 def lstm_loss(record: Record, log_prob: torch.Tensor, entropy: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Return PPO's loss of what a policy says of the unroll."""
+    """Return PPO's loss of a policy's outputs on the unroll."""
     given = {name: torch.from_numpy(record[name]) for name in ("old_log_prob", "advantage", "target")}
     ratio = (log_prob - given["old_log_prob"]).exp()
     return (
@@ -174,7 +174,7 @@ def lstm_loss(record: Record, log_prob: torch.Tensor, entropy: torch.Tensor, val
 
 
 def contrib_gradients(record: Record) -> Record:
-    """Have sb3-contrib's recurrent policy evaluate the unroll: the loss, and its gradients by Warren's names."""
+    """Have sb3-contrib's recurrent policy evaluate the unroll; return the loss and its gradients, by Warren's names."""
     from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
     from sb3_contrib.common.recurrent.type_aliases import RNNStates
 

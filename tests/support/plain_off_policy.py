@@ -1,4 +1,4 @@
-"""Off-policy updates written down plainly, a transition at a time in float64, for tests to hold Warren's against.
+"""Off-policy updates in plain form, one transition at a time in float64, with which tests compare Warren's.
 
 Nothing of Warren's algorithms is used: perceptrons are lists of (weight, bias), Adam is its formula.
 """
@@ -18,7 +18,7 @@ Layers = list[tuple[Tensor, Tensor]]
 
 
 def layers_of(state: Mapping[str, Tensor], prefix: str) -> Layers:
-    """Return float64 copies of a perceptron's layers, of tensors `prefix`.0.weight and so on; they want gradients."""
+    """Return float64 copies, with gradients, of a perceptron's layers: of tensors `prefix`.0.weight and so on."""
     found: Layers = []
     while f"{prefix}.{len(found)}.weight" in state:
         weight, bias = (state[f"{prefix}.{len(found)}.{kind}"].detach().double() for kind in ("weight", "bias"))
@@ -85,7 +85,7 @@ def flat(*networks: Layers) -> Iterator[Tensor]:
 
 
 def copied(layers: Layers) -> Layers:
-    """Return a copy that wants no gradients."""
+    """Return a copy without gradients."""
     return [(weight.detach().clone(), bias.detach().clone()) for weight, bias in layers]
 
 
@@ -122,7 +122,7 @@ class PlainDQN:
         self.adam = Adam(list(flat(*self.networks)), rate, epsilon, norm)
 
     def q(self, networks: list[Layers], observation: Tensor) -> Tensor:
-        """Return [A, K]."""
+        """Return the quantiles of Q of each action, [A, K]."""
         advantage = perceptron(networks[0], observation)
         if self.dueling:
             advantage = perceptron(networks[1], observation) + advantage - advantage.sum() / len(advantage)
@@ -151,7 +151,7 @@ class PlainDQN:
 
 
 def log_density(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (tanh(mean + std noise), its log-density): appendix C of Haarnoja et al. 2018, an action at a time."""
+    """Return (tanh(mean + std noise), its log-density): appendix C of Haarnoja et al. 2018, for one action."""
     log_std = log_std.clamp(-20, 2)
     u = mean + log_std.exp() * noise
     gaussian = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
@@ -167,11 +167,11 @@ class PlainCritics:
         self.adam = Adam(list(flat(*self.networks)), rate, epsilon)
 
     def values(self, networks: list[Layers], *seen: Tensor) -> list[Tensor]:
-        """Return each network's output for an observation, and for an action if it is given after it."""
+        """Return each network's output for an observation, or for an observation and an action."""
         return [perceptron(layers, torch.cat(seen), torch.relu) for layers in networks]
 
     def least(self, networks: list[Layers], *seen: Tensor) -> Tensor:
-        """Return the least of them."""
+        """Return the least of the networks' outputs."""
         return torch.stack(self.values(networks, *seen)).min(0).values
 
 
@@ -265,7 +265,7 @@ class PlainTD3:
 
 
 class PlainR2D2:
-    """Kapturowski et al. 2019 of a network of one tanh layer, a GRU and a linear one; a step at a time."""
+    """Kapturowski et al. 2019 for a network of one tanh layer, a GRU and a linear layer, one step at a time."""
 
     def __init__(self, state: Mapping[str, Tensor], *, gamma: float, rate: float, epsilon: float, norm: float,
                  burn_in: int, learned: int, steps: int, share: float) -> None:  # fmt: skip

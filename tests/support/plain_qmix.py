@@ -1,4 +1,4 @@
-"""QMIX as plainly as it can be told: a game at a time in float64, for a network of one hidden layer."""
+"""QMIX in plain form: one game at a time in float64, for a network of one hidden layer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TRUNK, HEAD = "network.actor.trunks.shared.encoder.layers.layers.0", "network.ac
 
 
 class PlainQMIX:
-    """Rashid et al. 2018 of one-step targets, with double Q-learning."""
+    """Rashid et al. 2018 with one-step targets and double Q-learning."""
 
     def __init__(self, values: Mapping[str, Tensor], mixer: Mapping[str, Tensor], agents: int, *, gamma: float,
                  rate: float, norm: float, delta: float, offset: float = 0.0) -> None:  # fmt: skip
-        """`mixer`: without weights values are summed."""
+        """`mixer`: its weights; without any, values are summed."""
         named = {f"{part}.{kind}": values[f"{part}.{kind}"] for part in (TRUNK, HEAD) for kind in ("weight", "bias")}
         self.weights = {
             name: part.detach().double().clone().requires_grad_() for name, part in (named | dict(mixer)).items()
@@ -29,14 +29,14 @@ class PlainQMIX:
         self.agents, self.gamma, self.delta, self.offset = agents, gamma, delta, offset
 
     def q(self, weights: Mapping[str, Tensor], own: np.ndarray, agent: int) -> Tensor:
-        """Return Q of each action; an agent's number is one-hot."""
+        """Return Q of each action, from the agent's one-hot number and its observation."""
         number = torch.nn.functional.one_hot(torch.tensor(agent), self.agents).double()
         seen = torch.cat([number, torch.tensor(own, dtype=torch.float64)])
         hidden = torch.tanh(weights[f"{TRUNK}.weight"] @ seen + weights[f"{TRUNK}.bias"])
         return weights[f"{HEAD}.weight"] @ hidden + weights[f"{HEAD}.bias"]
 
     def mixed(self, weights: Mapping[str, Tensor], values: list[Tensor], state: np.ndarray) -> Tensor:
-        """Return the game's value: a layer of ELUs and a linear one, of weights that the state gives."""
+        """Return the game's value, by a layer of ELUs and a linear layer whose weights come from the state."""
         if "first_weights.weight" not in weights:
             return sum(values, torch.zeros((), dtype=torch.float64))
         s = torch.tensor(state, dtype=torch.float64)
@@ -52,13 +52,13 @@ class PlainQMIX:
         return total
 
     def best(self, own: np.ndarray, agent: int, legal: np.ndarray) -> Tensor:
-        """Return the target's value of the legal action that looks best by the weights that learn."""
+        """Return the target's value of the legal action that the learning weights rate best."""
         scores = self.q(self.weights, own, agent).detach().numpy()
         action = max(np.flatnonzero(legal), key=lambda one: scores[one])
         return self.q(self.target, own, agent)[int(action)]
 
     def off_returns(self, played: Trajectory) -> list[list[float]]:
-        """Return the games' values less their returns, of each step from which a sequence goes on to its game's end."""
+        """Return, by game, its value less its return at each step from which the sequence reaches the game's end."""
         seen, found, count = played.observation, [], played.num_slots // self.agents
         assert played.valid is not None
         for game in range(count):

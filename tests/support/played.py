@@ -1,4 +1,4 @@
-"""Matches to record, played here by samplers and policies as in a league."""
+"""Recorded matches, played by samplers and policies as in a league."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NETWORK = {"name": "mlp", "hidden_sizes": [16]}
 
 
 def policy_for(env: str, seed: int, network: dict[str, Any] = NETWORK) -> Policy:
-    """A policy with random weights, that are large: it has its own mind about every move."""
+    """Return a policy with large random weights, which clearly prefers some moves to others."""
     policy = build_policy(network, *envs.spaces(env), seed)
     with torch.no_grad():
         for weights in policy.parameters():
@@ -29,7 +29,7 @@ def policy_for(env: str, seed: int, network: dict[str, Any] = NETWORK) -> Policy
 def play_match(
     env: str, away_is_home: bool = False, network: dict[str, Any] = NETWORK
 ) -> tuple[RecordedMatch, dict[Weights, Policy]]:
-    """A match of about 20 games in which the home player's weights change, and all weights that played."""
+    """Play a match of about 20 games while the home player's weights change; return it, and all weights that played."""
     games = envs.make_two_player(env, 8, seed=1)
     home, away = policy_for(env, 1, network), policy_for(env, 2, network)
     sampler = MatchSampler(games, home, seed=3, unroll_length=4, player="main")

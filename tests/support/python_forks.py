@@ -1,6 +1,6 @@
-"""`python -m MODULE WORDS` many times over, each in a fork of one process that has imported what takes seconds.
+"""Many runs of `python -m MODULE WORDS`, each in a fork of one process that has made the slow imports.
 
-python python_forks.py        imports the modules that it is told to, and forks a process for each job, a line each
+python python_forks.py        takes a job per line: imports the modules that it names, or forks a process for it
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from workers.servers.process_title import set_title
 
 PATIENCE = 100  # s for a command; a bound against hanging, not an expectation
 HIGHEST = 1 << 20  # above any file descriptor
-# What launchers and the processes that they fork import, and what most commands do.
+# Imports of launchers, of the processes that they fork, and of most commands.
 COMMON = (
     "workers.config.command_line", "workers.config.validation", "workers.launch.kinds.training",
     "workers.launch.kinds.services_run", "workers.learning.plain", "workers.rollout.actor_process",
@@ -38,20 +38,20 @@ COMMON = (
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = str(ROOT), str(ROOT / "tests")
-# Of the variables that tests give, these alone are not read at the interpreter's start or by an import.
+# Only these of the variables that tests give are read neither at the interpreter's start nor by an import.
 READ_LATE = ("WARREN_", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "COLUMNS")
 READ_EARLY = {"WARREN_PATIENCE", "WARREN_UNKNOWN_FOR"}
 
 
 class ForkedPython:
-    """One such process, with the interface of subprocess.Popen that the tests use."""
+    """A forked process, with the part of subprocess.Popen's interface that tests use."""
 
     def __init__(self, forks: PythonForks, pid: int) -> None:
         self._forks, self.pid = forks, pid
 
     @property
     def returncode(self) -> int | None:
-        """The exit status, -n after signal n; None while it runs, or when nobody has asked yet."""
+        """Return the exit status, -n after signal n; None while it runs, or until somebody asks (see `poll`)."""
         return self._forks.ended.get(self.pid)
 
     def poll(self) -> int | None:
@@ -85,13 +85,13 @@ class ForkedPython:
 
 
 class PythonForks:
-    """The process that is forked, and what it told of those that it forked."""
+    """The process that is forked, and its reports about its forks."""
 
     def __init__(self) -> None:
         self.ended: dict[int, int] = {}
         self._told, self._begun, self._lock = b"", list[int](), threading.RLock()
         kept = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
-        # As launchers do it: what has threads cannot be forked.
+        # One thread, like a launcher: a process with threads cannot be forked.
         environment = {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(PATHS)}
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
@@ -99,13 +99,13 @@ class PythonForks:
         self.load(COMMON)
 
     def load(self, modules: Sequence[str]) -> None:
-        """Let later processes find these modules imported."""
+        """Import these modules for later processes."""
         self._ask({"modules": [*modules]})
 
     def start(self, module: str, words: Sequence[str], log: Path, given: Mapping[str, str]) -> ForkedPython:
         """Start `python -m module words` in this process's folder with the environment `given`, printing to `log`.
 
-        `module`: or the file of a script.
+        `module` may be the file of a script.
         """
         log.touch()  # it can be read at once
         return self._start(module, words, given, output=str(log))
@@ -115,7 +115,7 @@ class PythonForks:
     ) -> subprocess.CompletedProcess[str]:
         """Run `python -m module words` in this process's folder with the environment `given`, to its end.
 
-        `lacking`: a package that it finds not installed.
+        `lacking`: a package that is not installed for it.
         """
         with tempfile.TemporaryDirectory(prefix="python-forks-") as folder:
             files = {name: Path(folder) / name for name in ("input", "output", "errors")}
@@ -138,7 +138,7 @@ class PythonForks:
         self._process.stdin.write(json.dumps(job).encode() + b"\n")
 
     def listen(self, timeout: float) -> None:
-        """Take in what it tells within `timeout` s."""
+        """Take in the reports that come within `timeout` s."""
         assert self._process.stdout is not None
         with self._lock:
             if select.select([self._process.stdout], [], [], timeout)[0]:
@@ -154,8 +154,8 @@ class PythonForks:
 
 
 def may_fork(given: Mapping[str, str]) -> bool:
-    """Return whether a process with the environment `given` behaves as a fork as it does executed."""
-    # Elsewhere there may be a sitecustomize.py, which only a new interpreter runs.
+    """Return whether a fork with the environment `given` behaves like a process that is executed."""
+    # Other folders may have a sitecustomize.py, which only a new interpreter runs.
     here = {*given.get("PYTHONPATH", "").split(os.pathsep)} <= {"", *PATHS}
     differing = {name for name in given if given[name] != os.environ.get(name)} - ({"PYTHONPATH"} if here else set())
     return all(name.startswith(READ_LATE) for name in differing) and not READ_EARLY & differing
@@ -163,12 +163,12 @@ def may_fork(given: Mapping[str, str]) -> bool:
 
 @functools.cache
 def forks() -> PythonForks:
-    """Return the one of this session, which ends with it: its standard input is then closed."""
+    """Return the session's process to fork, which ends with the session: its standard input is then closed."""
     return PythonForks()
 
 
 def become(job: dict[str, Any]) -> NoReturn:
-    """Make this fork what its job says, as if it had just been executed."""
+    """Turn this fork into the process of its job, as if it had just been executed."""
     os.setsid()
     output = job["output"]
     os.dup2(os.open(job.get("input", os.devnull), os.O_RDONLY), 0)
@@ -204,7 +204,7 @@ def become(job: dict[str, Any]) -> NoReturn:
 
 
 def main() -> None:
-    """Fork for each job that is read, and tell of each child that ended, until there is nobody to read from."""
+    """Do each job that is read, and report each child that ended, until standard input is closed."""
     os.environ.update({**os.environ})  # out of the title's way
     woken, wake = os.pipe()
     for end in (woken, wake):
@@ -243,7 +243,7 @@ def do(job: dict[str, Any]) -> None:
 
 
 def tell(*numbers: int) -> None:
-    """Write a line for the one who asked."""
+    """Write a line of numbers to the process that asks."""
     os.write(1, " ".join(map(str, numbers)).encode() + b"\n")
 
 

@@ -28,14 +28,14 @@ class RecordedLeague:
         self.entries.append((f"{round(self.clock * 1000)}-{self.number}", dict(event)))
 
     def play(self, home: str, outcomes: str, seconds: float = 1.0) -> None:
-        """Let `home` play a match with these outcomes, that takes so long."""
+        """Let `home` play a match of `seconds` s with these outcomes."""
         match = self.league.request(home)
         self.clock += seconds
         self.league.report(match, outcomes)
 
 
 def small_league(matches: int = 30) -> RecordedLeague:
-    """Return a league of two players that learn, their snapshots, a reset, and so many matches."""
+    """Return a league of two players that learn, their snapshots, a reset, and `matches` matches."""
     recorded = RecordedLeague()
     league = recorded.league
     league.add_player("main", "main_agent")
@@ -51,7 +51,7 @@ def small_league(matches: int = 30) -> RecordedLeague:
 
 
 def write(folder: Path, entries: list[tuple[str, dict[str, str]]], segment: int = 0) -> None:
-    """Write a league's folder; with `segment`, older events as segments of so many, each behind a checkpoint."""
+    """Write a league's folder; `segment`: older events go to segments of so many, with a checkpoint between them."""
     folder.mkdir(parents=True, exist_ok=True)
     history, lines, first = History(), list[str](), ""
 

@@ -1,4 +1,4 @@
-"""Streams of numbered steps: an observation says which stream and step it is, so that a draw can be checked."""
+"""Streams of numbered steps: an observation holds its stream and step, so that a draw can be checked."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Streams:
 
 
 def where(trajectory: Trajectory) -> list[tuple[int, int]]:
-    """Return the stream and the first step of each drawn sequence, after having checked all that it holds."""
+    """Check all that drawn sequences hold; return the stream and the first step of each."""
     stream, step = trajectory.observation[..., 0], trajectory.observation[..., 1]
     assert (stream == stream[0]).all(), "never two streams"
     assert (np.diff(step, axis=0) == 1).all(), "never a gap, nor what was overwritten"

@@ -1,7 +1,7 @@
 """Ranks as processes of their own: `python ring_of_processes.py REDIS_URL PREFIX LEARNER EXPECTED BACKEND`.
 
-Each adds its number to a total, again and again, and prints a line for each ring that it was in: who it is there, and
-whether all collectives gave what they should. It ends when the key PREFIX:end is set.
+Each takes part in collectives again and again, and pushes a line to PREFIX:seen:LEARNER for each ring that it joined:
+its rank there, and whether all collectives gave the right results. It ends once the key PREFIX:end is set.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(url: str, prefix: str, learner: str, expected: str, backend: str) -> No
     while not client.exists(f"{prefix}:end"):
         try:
             figures, rows = ranks.enter((float(learner), 1.0), np.full((int(learner), 2), float(learner)))
-            means = [averages(ranks, how) for how in ways]  # collectives, of which no rank may leave one out
+            means = [averages(ranks, how) for how in ways]  # collectives: no rank may leave one out
             good = all(means)
             good &= ranks.least(5 - ranks.rank) == 6 - ranks.size
             good &= [len(one) for one in rows] == [int(one[0]) for one in figures]

@@ -26,7 +26,7 @@ class Roles:
         return started
 
     def ended(self, started: Launched) -> str:
-        """The log of a process that has ended by itself and well."""
+        """Wait until a process has ended by itself and well; return its log."""
         assert started.wait(PATIENCE) == 0, started.output
         return started.output
 

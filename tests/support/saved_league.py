@@ -24,7 +24,7 @@ ROCK_PAPER_SCISSORS: dict[str, Any] = {
 
 
 def save_league(folder: Path, settings: dict[str, Any], rounds: int) -> LocalLeague:
-    """Let a league learn for so many rounds, and save it to `folder`."""
+    """Let a league learn for `rounds` rounds, save it to `folder` and return it."""
     events: list[dict[str, Any]] = []
     local = LocalLeague(LeagueConfig.from_dict(settings), lambda event: events.append(dict(event)))
     for _ in range(rounds):
@@ -45,7 +45,7 @@ def save_league(folder: Path, settings: dict[str, Any], rounds: int) -> LocalLea
 
 
 def cells(local: LocalLeague) -> list[list[float]]:
-    """The evaluator's returns as returns.json holds them: slots, games, sum, sum of squares."""
+    """Return the evaluator's returns as returns.json holds them: slots, games, sum, sum of squares."""
     slots = local.league.state.roster.historical
     sums = local.returns._of(slots)
     pairs = ((row, column) for row in range(len(slots)) for column in range(len(slots)))

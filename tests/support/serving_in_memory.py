@@ -29,11 +29,11 @@ TOPOLOGY = Topology("memory")
 
 
 class Store:
-    """Stand in for the part of Redis that counts deliveries, with pipelines. `away`: it fails before it answers."""
+    """A stand-in for the part of Redis that counts deliveries, with pipelines. `away`: it fails before it answers."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
-        self.lasting: dict[str, int] = {}  # s for which a value was put, where it is to go by itself
+        self.lasting: dict[str, int] = {}  # s until each value that expires
         self.away = False
         self._results: list[Any] = []
 
@@ -113,7 +113,7 @@ class InMemoryServing:
         assert self.loop.ready.wait(20.0)
 
     def declare(self) -> None:
-        """The queues, before anybody consumes them: what is sent then arrives all at once."""
+        """Declare the queues before anybody consumes them: what is sent then arrives all at once."""
         for task in self._tasks.values():
             spec = next(one for one in services_of(self._workers[0]) if one.name == task.name)
             self.link.declare(TOPOLOGY.service_queue(spec.name, spec.response, spec.bound))
@@ -129,7 +129,7 @@ class InMemoryServing:
         by_keyword: bool = False,
         headers: Mapping[str, Any] | None = None,
     ) -> str:
-        """A call; its id. `seconds`: its time to live. `reply_to`: as a stock client of Celery's names it."""
+        """Send a call; return its id. `seconds`: its time to live. `reply_to`: that of a stock client of Celery's."""
         reply_to = reply_to or (DIRECT_REPLY if direct else "")
         exchange = TOPOLOGY.service.name
         envelope = Envelope(
@@ -144,12 +144,12 @@ class InMemoryServing:
     _ids = Ids()
 
     def send_raw(self, name: str, properties: bytes, body: bytes) -> None:
-        """Any bytes at all to the queue of a service."""
+        """Send any bytes to the queue of a service."""
         method = frames.publish_method(1, TOPOLOGY.service.name, name)
         self.link.send(b"".join([method, *frames.content(1, properties, body, self.link.frame_max)]))
 
     def answer(self, call_id: str) -> Any:
-        """The reply to a call, once it is there: its kind and value."""
+        """Wait for the reply to a call; return its kind and value."""
         until(lambda: call_id in self._read())
         found = self.answers[call_id]
         kind = frames.read_properties(found.properties).type

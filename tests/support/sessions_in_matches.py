@@ -36,7 +36,7 @@ RED_AND_BLUE = (("red",), ("blue",))
 
 
 def always(action: int) -> Policy:
-    """A policy that plays nothing else."""
+    """Return a policy that always plays `action`."""
     policy = build_policy({"hidden_sizes": []}, OBSERVATIONS, ACTIONS, 0)
     with torch.no_grad():
         for parameter in policy.parameters():
@@ -46,7 +46,7 @@ def always(action: int) -> Policy:
 
 
 class Host(MatchHost):
-    """Matches of one player in a MemoryLeague; `reported` is what came of them."""
+    """Matches of one player in a MemoryLeague; `reported`: match id -> outcomes, "" for an aborted match."""
 
     def __init__(self, league: MemoryLeague, home: str, policies: Mapping[str, Policy], opponents: int = 1) -> None:
         self.league, self._home, self._policies, self._opponents = league, home, policies, opponents
@@ -116,7 +116,7 @@ class Hall:
 
     @property
     def experience(self) -> Experience:
-        """The experience of `main`."""
+        """Return the experience of `main`."""
         return self.matches.play.experience
 
     def session(self, number: int = 0) -> Game:
@@ -125,7 +125,7 @@ class Hall:
         return Game(f"s{number}", self.player.of_session(), spec_of(OBSERVATIONS), Rewards(), loop, masked=3)
 
     def counters(self) -> dict[str, int]:
-        """The league's counters; they add up."""
+        """Check that the league's counters add up; return them."""
         found = dict(self.league.state.counters)
         ended = sum(found.get(how, 0) for how in ("counted", "expired", "aborted"))
         assert found["issued"] == ended + len(self.league.state.matches), found
@@ -133,7 +133,7 @@ class Hall:
 
 
 async def throw(game: Game) -> dict[str, int]:
-    """Let both sides throw at once and reward them; what each threw."""
+    """Let both sides throw at once, reward them, and return each side's throw."""
     red, blue = await asyncio.gather(game.act([0.0, 0.0], "red"), game.act([0.0, 0.0], "blue"))
     gain = float((red - blue + 1) % 3 - 1)
     game.reward(gain, "red")

@@ -15,7 +15,7 @@ from tasks.codec import shared_memory
 
 @contextmanager
 def shared_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Also in the environment, for processes that the test starts."""
+    """Yield the folder, which is also in the environment of processes that the test starts."""
     if not Path("/dev/shm").is_dir():
         pytest.skip("this machine has no /dev/shm")
     path = Path(f"/dev/shm/test-{secrets.token_hex(6)}")

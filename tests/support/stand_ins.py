@@ -1,4 +1,4 @@
-"""Stand-ins for what a learner has beside it."""
+"""Stand-ins for the parts of a run that a learner talks to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Chords:
-    """Stands for the broker: what was dispatched, as (round id, version, number of rollouts)."""
+    """A stand-in for the broker. `dispatched`: (round id, version, number of rollouts) of each round."""
 
     def __init__(self) -> None:
         self.dispatched: list[tuple[str, int, int]] = []

@@ -1,4 +1,4 @@
-"""Runs `stock_program.py`: a client, and a worker, that have Celery and nothing of this project."""
+"""Processes of `stock_program.py`: a client and a worker that have Celery and nothing of this project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).with_name("stock_program.py")
 
 
 def site_of(folder: Path, *requirements: str) -> Path:
-    """A folder from which the installed `requirements`, and what they require, can be imported, and nothing else."""
+    """Make `folder`, from which only the installed `requirements` and theirs can be imported; return it."""
     folder.mkdir()
     found, wanted = set[tuple[str, str | None]](), list(requirements)
     while wanted:
@@ -50,7 +50,7 @@ class StockProgram:
         self._processes: list[subprocess.Popen[str]] = []
         self._client = self._start("client")
         self._keys = 0
-        self.queue = f"own-{run.topology.run}"  # of its own tasks
+        self.queue = f"own-{run.topology.run}"  # for its own tasks
         self._start("worker")
         until(lambda: b"ready." in (folder / "stock-worker.log").read_bytes())
 
@@ -66,7 +66,7 @@ class StockProgram:
         return process
 
     def do(self, command: str, *arguments: Any, **how: Any) -> Any:
-        """Have the client do something and return its answer. Raises RuntimeError for what it raised."""
+        """Have the client run `command`; return its answer. Raises RuntimeError for an exception there."""
         stdin, stdout = self._client.stdin, self._client.stdout
         assert stdin is not None and stdout is not None
         stdin.write(json.dumps({"do": command, "with": arguments, "how": how}) + "\n")

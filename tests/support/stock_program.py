@@ -1,8 +1,8 @@
 """A program that has Celery and nothing of this project: `python -I -S stock_program.py SITE BROKER REDIS RUN`.
 
 SITE is a folder with Celery, the client of Redis and what they need; beside the standard library it is all that can be
-imported. Each line read is a JSON object, {"do": COMMAND, "with": ARGUMENTS}; each is answered by one. With a further
-argument `worker` it is a worker of the tasks of its own instead.
+imported. Each line read is a JSON object, {"do": COMMAND, "with": ARGUMENTS, "how": KEYWORDS}; each is answered by one.
+With a further argument `worker` it is a worker of its own tasks instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ app.conf.update(
     result_backend_transport_options={"global_keyprefix": f"{NAME}:"},
 )
 if sys.argv[5:] != ["worker"]:
-    app.conf.control_exchange = f"{NAME}.control"  # what this client revokes, the services' workers drop
+    app.conf.control_exchange = f"{NAME}.control"  # the services' workers drop calls that this client revokes
 if BROKER.startswith("redis"):
     app.conf.broker_transport_options = {"global_keyprefix": f"{NAME}:"}
 else:
@@ -55,7 +55,7 @@ def double(number: int) -> int:
 
 @app.task(name="own.note")
 def note(said: Any) -> None:
-    """Keep what it was called with where `noted` finds it."""
+    """Keep the argument where `noted` finds it."""
     app.backend.client.rpush(f"{NAME}:noted", json.dumps(said))
 
 
@@ -63,7 +63,7 @@ results: dict[str, Any] = {}
 
 
 def signature(what: dict[str, Any]) -> Any:
-    """Make what a test says by {"task": NAME, "args": ..., "options": ...}, {"chain": [...]} and so on."""
+    """Return the signature that {"task": NAME, "args": ..., "options": ...}, {"chain": [...]} and so on stand for."""
     if "chain" in what:
         return chain(*map(signature, what["chain"]))
     if "group" in what:
@@ -158,7 +158,7 @@ def noted() -> list[Any]:
 
 
 def ours() -> dict[str, list[str]]:
-    """Name the packages of the project that are imported, and those that could be."""
+    """Return the packages of the project that are imported, and those that could be."""
     names = ("tasks", "warren", "workers", "league", "agents", "envs")
     imported = sorted({name.partition(".")[0] for name in sys.modules} & set(names))
     return {"imported": imported, "can be": [name for name in names if importlib.util.find_spec(name)]}

@@ -41,19 +41,19 @@ class TrainingRun(Launched):
 
     @property
     def name(self) -> str:
-        """The run's name on the servers."""
+        """Return the run's name on the servers."""
         self.until(lambda: "run name" in self.output)
         return next(line.split()[-1] for line in self.output.splitlines() if line.startswith("run name"))
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Every update so far."""
+        """Return the metrics of every update so far."""
         path = self.folder / "metrics.jsonl"
         if not path.exists():
             return []
         return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
     def account(self, lost: int = 0) -> dict[str, Any]:
-        """Check that the account of an ended run adds up: every segment and step made is accounted for."""
+        """Check that the account of an ended run adds up, for every segment and step made; return it."""
         found: dict[str, Any] = json.loads((self.folder / "segments.json").read_text())
         assert found == json.loads((self.folder / "outcome.json").read_text())["segments"]
         for numbers in (found, found["steps"]):
@@ -70,13 +70,13 @@ class TrainingRun(Launched):
         return {name: text[text.index("Traceback") :] for name, text in logs.items() if "Traceback" in text}
 
     def after_updates(self, count: int) -> int:
-        """Wait until `count` more updates have been made; the number made in all."""
+        """Wait until `count` more updates have been made; return the number made in all."""
         target = len(self.metrics()) + count
         self.until(lambda: len(self.metrics()) >= target)
         return len(self.metrics())
 
     def role(self, name: str) -> psutil.Process:
-        """The process of `learner` or `actor-0` (not its guard)."""
+        """Return the process of `learner` or `actor-0`, not its guard."""
         module, _, index = name.partition("-")
 
         def is_it(line: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Typed calls of services, for test_stubs.py, which has mypy look at them: an error where `# error` stands."""
+"""Typed calls of services, on which test_stubs.py runs mypy: it has to find an error at each `# error` alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random unrolls for the tests of returns, and the plain loops that those are held to."""
+"""Random unrolls for tests of returns, and the plain loops with which these compare them."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ NAMES = [field.name for field in dataclasses.fields(Unroll)]
 
 @st.composite
 def unrolls(draw: st.DrawFn, channels: Sequence[int | None] = (None,)) -> Unroll:
-    """Yield unrolls of any length from one step on; no episode ends, some do, all do in either way."""
+    """Draw an unroll of one step or more in which no episode ends, some end, or all end in one way or both."""
     steps, envs = draw(st.integers(1, 9)), draw(st.integers(1, 3))
     ending = draw(st.sampled_from([(0, 0), (0.2, 0.2), (1, 0), (0, 1), (1, 1)]))
     return random_unroll(draw(st.integers(0, 2**32)), steps, envs, draw(st.sampled_from(channels)), ending)
@@ -23,7 +23,7 @@ def unrolls(draw: st.DrawFn, channels: Sequence[int | None] = (None,)) -> Unroll
 def random_unroll(
     seed: int, steps: int = 6, envs: int = 2, channels: int | None = None, ending: tuple[float, float] = (0.2, 0.2)
 ) -> Unroll:
-    """float64. Numbers that nothing may read are nan."""
+    """Return a float64 unroll. Numbers that nothing may read are nan."""
     generator = torch.Generator().manual_seed(seed)
     shape = (steps, envs) if channels is None else (steps, envs, channels)
 
@@ -44,7 +44,7 @@ def column(
     terminated: Collection[int] = (),
     truncated: Mapping[int, float] | None = None,
 ) -> Unroll:
-    """The unroll of one environment, written by hand: `terminated` steps, `truncated` step -> value of what was cut."""
+    """Return the unroll of one environment: `terminated` steps, `truncated` step -> value of the state cut off."""
     steps, cut = range(len(reward)), truncated or {}
 
     def floats(numbers: Sequence[float]) -> Tensor:
@@ -61,13 +61,13 @@ def column(
 
 
 def channel(unroll: Unroll, c: int) -> Unroll:
-    """The unroll of one of the reward channels."""
+    """Return the unroll of reward channel `c`."""
     cut = {name: getattr(unroll, name)[..., c] for name in ("reward", "value", "final_value", "bootstrap_value")}
     return dataclasses.replace(unroll, **cut)
 
 
 def detached(unroll: Unroll) -> tuple[Unroll, list[Tensor]]:
-    """The same with gradients of its own: (unroll, its float tensors)."""
+    """Return (the same unroll with gradients of its own, its float tensors)."""
     floats = {
         name: getattr(unroll, name).nan_to_num().clone().requires_grad_()
         for name in ("reward", "value", "final_value", "bootstrap_value")
@@ -76,7 +76,7 @@ def detached(unroll: Unroll) -> tuple[Unroll, list[Tensor]]:
 
 
 def what_follows(unroll: Unroll, t: int, n: int) -> tuple[float, bool]:
-    """(V of what follows step t of environment n, whether its episode goes on), by the rule in words."""
+    """Return (V of the state after step t of environment n, whether its episode goes on), by the rule in words."""
     if unroll.terminated[t, n]:
         return 0.0, False
     if unroll.truncated[t, n]:
@@ -86,13 +86,13 @@ def what_follows(unroll: Unroll, t: int, n: int) -> tuple[float, bool]:
 
 
 def by_loops(unroll: Unroll, one: Callable[[int, int], float]) -> Tensor:
-    """[T, N] of one(t, n): a reference computed one element at a time."""
+    """Return one(t, n) of each element, [T, N]: a reference computed one element at a time."""
     steps, envs = unroll.reward.shape
     return torch.tensor([[one(t, n) for n in range(envs)] for t in range(steps)], dtype=torch.float64)
 
 
 def n_steps(unroll: Unroll, gamma: float, t: int, n: int, steps: int) -> tuple[float, int]:
-    """(the discounted sum of at most `steps` rewards from t on plus the value of what follows, how many there were)."""
+    """Return (discounted sum of up to `steps` rewards from t on plus the value after them, number of these rewards)."""
     total = 0.0
     for k in range(steps):
         total += gamma**k * unroll.reward[t + k, n].item()

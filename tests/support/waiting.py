@@ -1,4 +1,4 @@
-"""Waiting in tests: for a condition, with a bound that only something that hangs reaches."""
+"""Waiting in tests: for a condition, with a bound that only a test that hangs reaches."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import torch
 
 
 def same(sent: Any, received: Any) -> bool:
-    """Equal in type and value throughout: dtypes, shapes, byte and memory order, the sign of zero, NaN for NaN."""
+    """Return whether both have the same types and values: dtypes, shapes, byte and memory order, sign of zero, NaN."""
     if type(sent) is not type(received):
         return False
     if isinstance(sent, dict):
@@ -55,13 +55,13 @@ def same_array(sent: np.ndarray, received: np.ndarray) -> bool:
 
 
 def bits(tensor: torch.Tensor) -> np.ndarray:
-    """The tensor's memory in C order, also for dtypes that NumPy lacks."""
+    """Return the tensor's memory in C order, also for dtypes that NumPy lacks."""
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return (plain.view(torch.int16) if plain.dtype is torch.bfloat16 else plain).numpy()
 
 
 def peak_memory(call: Callable[[], Any]) -> tuple[int, Any]:
-    """Bytes that Python and NumPy held at most during `call`, over what they held before; what it returned."""
+    """Run `call`; return the most bytes that Python and NumPy held over those held before, and its result."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -72,7 +72,7 @@ def peak_memory(call: Callable[[], Any]) -> tuple[int, Any]:
 
 
 def message(skeleton: bytes, frames: bytes = b"") -> bytes:
-    """The message that has just this MessagePack `skeleton` and these `frames`."""
+    """Return the message that has just this MessagePack `skeleton` and these `frames`."""
     return struct.pack("<4sI", b"WRN\x01", len(skeleton)) + skeleton + frames
 
 

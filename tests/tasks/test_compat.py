@@ -1,4 +1,4 @@
-"""What is touched of other packages without their promise is still there, and does what it did."""
+"""Private names of other packages that Warren uses still exist and behave as before."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_celery_what_a_worker_prints_at_its_stop_is_logged(monkeypatch):
 
 @pytest.fixture
 def transport() -> Any:
-    """A transport of py-amqp that is connected to nothing."""
+    """Return a transport of py-amqp that is connected to nothing."""
     transport = TCPTransport("127.0.0.1:1")
     transport.sock = object()
     return transport
@@ -152,7 +152,7 @@ def test_celery_new_result_backends_pass_get_backend_and_connect_with_connparams
 
 
 class Waiting:
-    """Waits for two results; `store` is a transaction that stores the first one, and more, in Redis."""
+    """A wait for two results. `store` stores the first one in Redis; `kill` breaks all subscriptions just before."""
 
     def __init__(self, servers: Any) -> None:
         self.app = create_app(Topology(f"compat-{secrets.token_hex(4)}"), servers.broker_url, servers.redis_url)
@@ -195,7 +195,7 @@ def test_celery_a_result_is_heard_that_came_while_the_subscription_was_broken(wa
 
 def test_celery_a_result_is_heard_though_the_next_subscription_breaks(waiting):
     waiting.store(kill=True)
-    for name in ("third", "fourth", "fifth"):  # the first of them writes to a socket that is closed, and it is no error
+    for name in ("third", "fourth", "fifth"):  # the first one writes to a closed socket, which is no error
         waiting.waits_for(name)
     waiting.hears()
 
@@ -235,7 +235,7 @@ class Late:
         return found
 
     def send_late(self, command: Any, **options: Any) -> None:
-        """Pass on a command in order, once a result was looked for; at the latest after a second."""
+        """Pass on a command, in order, once a result was looked for, or after a second at the latest."""
         before = self.sending[-1:]
 
         def send() -> None:
@@ -329,8 +329,8 @@ def test_what_is_overridden_or_set_is_still_called_so(owner, name):
     assert hasattr(owner, name), f"{owner.__name__} has no {name} any more: what overrides it is never called"
 
 
-# What is imported elsewhere than in compat.py, public and yet undocumented: "module:name" -> attributes of it that are
-# used or overridden, or parameters that it is called with, beside those in HOOKS.
+# Public but undocumented names that other modules than compat.py import: "module:name" -> its attributes that are used
+# or overridden, or the parameters that it is called with, beside those in HOOKS.
 UNDOCUMENTED: dict[str, tuple[str, ...]] = {
     "billiard.einfo:ExceptionInfo": ("exc_info",),
     "celery.app.routes:Router": ("expand_destination", "routes", "queues", "app"),
@@ -409,7 +409,7 @@ def test_what_other_modules_import_is_documented_or_in_the_table():
 
 
 def touched_of_others(source: str) -> list[ast.Attribute]:
-    """Return the private attributes that a module touches by another name than self, cls and super()."""
+    """Return the private attributes that a module touches on anything but self, cls and super()."""
     names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute))
     private = (one for one in names if one.attr.startswith("_") and not one.attr.endswith("__"))
     return [one for one in private if ast.unparse(one.value) not in ("self", "cls", "super()")]
@@ -420,7 +420,7 @@ def test_a_private_name_is_another_modules_though_this_one_has_such_a_name() -> 
     assert [ast.unparse(one) for one in touched_of_others(source)] == ["other._lock"]
 
 
-# Beside the modules called compat: the private attributes, as written, of objects whose class is in the same file, ...
+# The private attributes, as written, that modules not called compat touch: of objects of the same file's classes, ...
 VIEWED = ("_bridge_here", "_client", "_find", "_find_in", "_known", "_make_room", "_task")
 OF_THE_SAME_FILE = {
     "tasks/client/forms.py": {"solver._middleware", *(f"self._solver.{name}" for name in VIEWED)},
@@ -432,7 +432,7 @@ OF_THE_SAME_FILE = {
 # ... and of others.
 OF_OTHERS = {
     "os._exit": "*",  # documented
-    "made._game": "workers/gateway/server.py",  # of an Actor before its constructor runs
+    "made._game": "workers/gateway/server.py",  # an Actor's, before its constructor runs
 }
 
 

@@ -1,4 +1,4 @@
-"""RetryOn: which exceptions are tried again, how long is waited, and what is refused."""
+"""Tests of RetryOn: the exceptions that are tried again, the waits, and the settings that are refused."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ RUNS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}", fullmatch=True)
 
 
 def heard(event: str, subscriber: str) -> str:
-    """Return the name of a subscriber's queue; what is random in it stays out of the names of tests."""
+    """Return the name of a subscriber's queue, with a fixed ending for the random one: tests are named by it."""
     return RUN.event_queue(event, subscriber).name.rpartition(".")[0] + ".0123ab"
 
 

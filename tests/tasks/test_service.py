@@ -1,4 +1,4 @@
-"""tasks.service: what the decorators make of a class, and which values they refuse."""
+"""Tests of tasks.service: the services that decorators make of a class, and the values that they refuse."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_names_of_warrens_own_tasks_are_refused():
                 pass
 
 
-class Seed:  # as msagent's, which derives from nothing
+class Seed:  # like msagent's, it derives from nothing
     @register(response=True)
     def func(self, x):
         return x

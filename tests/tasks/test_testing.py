@@ -1,4 +1,4 @@
-"""Workers served in a test's own process: what users' tests may rely on, and the example of the page on services."""
+"""Tests of workers served in a test's own process, as users' tests do, and of the example of the page on services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of exchanges and queues: what it says, and that nothing else names one."""
+"""Tests of the table of exchanges and queues: its entries are right, and nothing else names one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warren.errors import ConfigurationError
 from workers.servers import Servers
 
 ROOT = Path(__file__).parents[2]
-PASSING_ON = [ROOT / "tasks" / "topology.py", ROOT / "tasks" / "brokers" / "declaring.py"]  # which declares as asked
+PASSING_ON = [ROOT / "tasks" / "topology.py", ROOT / "tasks" / "brokers" / "declaring.py"]  # these may name one
 PACKAGES = ("warren", "tasks", "workers", "league", "agents", "envs")
 
 
@@ -137,7 +137,7 @@ def test_the_topology_has_no_route_for_what_is_not_its_own(task: str) -> None:
 
 
 def constants(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and value of each string in the code, docstrings left out; an f-string with "{}" for what it fills in."""
+    """Yield (line, value) of each string in the code, without docstrings; an f-string has its expressions in braces."""
     tree = ast.parse(path.read_text())
     documentation = {
         id(node.body[0].value)
@@ -164,7 +164,7 @@ def test_nothing_else_in_the_tree_names_an_exchange_or_a_queue() -> None:
         source = path.read_text()
         for line, text in constants(path):
             names = "topology.prefix}" in text or text.startswith(("warren.{", "actor.main", "learner.main"))
-            if names and not text.endswith(":"):  # those are Redis keys
+            if names and not text.endswith(":"):  # with a colon it is a Redis key
                 found.append(f"{path.relative_to(ROOT)}:{line}: {text!r}")
         for made in ("Exchange(", "Queue(", "exchange_declare(", "queue_declare(queue="):
             if f" {made}" in source and f"SimpleQueue{made}" not in source and "kombu" in source:

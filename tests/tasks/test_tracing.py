@@ -1,4 +1,4 @@
-"""Traces of calls: one over a caller, a service and its own calls, with errors; not imported where it is not used."""
+"""Tests of traces: one holds a caller, a service and its own calls, with errors; unused tracing is not imported."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Back(Worker):
 
 
 class League(Worker):
-    """Refuses to learn anything: only the way of a request matters here."""
+    """A stand-in for the league: only the path of a request matters here."""
 
     @service
     def learning(self) -> list[str]:
@@ -55,7 +55,7 @@ class League(Worker):
 
 
 class Traced:
-    """A provider whose spans are kept here."""
+    """A provider of tracing that keeps its spans."""
 
     def __init__(self) -> None:
         self.provider, self._kept = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
@@ -63,7 +63,7 @@ class Traced:
         self.tracing = Tracing(self.provider)
 
     def spans(self, count: int) -> dict[str, Any]:
-        """Return the spans by name, once there are so many."""
+        """Wait until there are `count` spans; return them by name."""
         until(lambda: len(self._kept.get_finished_spans()) >= count)
         return {span.name: span for span in self._kept.get_finished_spans()}
 

@@ -47,7 +47,7 @@ class Feed:
 
     @property
     def listeners(self) -> int:
-        """How many pages listen."""
+        """Return the number of pages that listen."""
         return len(self._listeners)
 
     async def _run(self) -> None:

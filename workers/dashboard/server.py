@@ -75,7 +75,7 @@ class Dashboard:
         served = Starlette(routes=routes, exception_handlers={WarrenError: _refused, _Bad: _bad})
         return Access(GZipMiddleware(served, minimum_size=2000, compresslevel=3), token, hosts)
 
-    # Of all runs.
+    # Answers about all runs.
 
     def runs(self, _: Request) -> Response:
         return JSONResponse(
@@ -96,7 +96,7 @@ class Dashboard:
             }
         return JSONResponse(found)
 
-    # Of one run.
+    # Answers about one run.
 
     def run(self, request: Request) -> Response:
         run = self._run(request)

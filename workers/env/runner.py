@@ -84,7 +84,7 @@ class EnvRunner(RoleProcess):
                     group = self._make()
                     self._play(group)
                 except ConfigurationError as error:
-                    # As of an actor, an environment may fail once; and again after it has played on for a while.
+                    # An environment may fail once, like an actor's, and again after it has played on for a while.
                     if failed and (group is None or group.steps < self.config.unroll_length):
                         raise
                     failed = True

@@ -70,7 +70,7 @@ class Passes:
         self._wakes.put(STOP)
         self._thread.join(timeout=5.0)
 
-    # What games ask, in the event loop or under a game's lock.
+    # Called by games, in the event loop or under a game's lock.
 
     @property
     def ready(self) -> bool:
@@ -116,7 +116,7 @@ class Passes:
         self._waking = False
         self._wakes.put(WAKE)
 
-    # What is done on the thread.
+    # Called on the thread.
 
     def decide_all(self, asked: Sequence[Decide]) -> Sequence[Any]:
         """Return actions as the action space has them, by one forward pass."""

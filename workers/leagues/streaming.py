@@ -72,7 +72,7 @@ class LeagueStream:
     ) -> None:
         """`far`: the servers are, so that segments are sent beside playing."""
         self._host, self._stopping, self._actors = host, stopping, Count(session)
-        # As large as the share of an update that each of its segments has, however many actors there are now.
+        # One segment's share of an update's lanes, whatever the number of actors at present.
         self._lanes = -(-league.lanes // session.config.segments_per_update)
         self._turns = Turns(shares_of(league), CREDIT * self._lanes * league.unroll_length)
         self._earnings = earnings_of(session.redis, session.topology.key_prefix, league)

@@ -65,7 +65,7 @@ class PlayerState:
         """True where this learner publishes, and writes metrics and checkpoints."""
         return self._ranks is None or self._ranks.leads
 
-    # How it is made.
+    # Making it.
 
     def build(self) -> tuple[Policy, Algorithm]:
         """Return a policy with fresh weights, and the algorithm that trains it."""

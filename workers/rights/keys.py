@@ -22,8 +22,8 @@ READ_BY_ALL = (
 )
 # Leases are found by their index; messages over 1 MiB, results, and how often a call was begun.
 WRITTEN_BY_ALL = ("leases", "events", "claim*", "begun:*", "probe", "celery-task-meta-*", "celery-taskset-meta-*")
-# Of the league: returns and cells, and beside its state looks, shares and the score. A script names the league itself,
-# "", where there is no data; what it touches beyond is checked key by key.
+# Keys of the league: returns and cells, and beside its state looks, shares and the score. A script names the league
+# itself, "", where there is no data; each further key that it touches is checked.
 OF_EVALUATORS = tuple(f"league:{key}" for key in ("", "returns", "returns:*", "cell:*", "looks", "earned", "score"))
 OF_ACTORS = ("lease:actor-*", "lease:gateway-*", "ledger:*", "pool:", "pool:used", "pool:wanted", "replays")
 

@@ -37,7 +37,7 @@ def follow_run(
 
     def on_connected() -> None:
         catch_up()
-        # Of a league, only its launcher says that it is over.
+        # Only its launcher says that a league is over.
         state = ending.verdict(session.config) if session.config.league is None else ending.state()
         if state in over_at:
             logger.info("the run is %s already", state)

@@ -14,7 +14,7 @@ class Metric(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-# Of a role's process. A launcher gives those of all its processes, each with a label `process`.
+# Metrics of a role's process. A launcher gives those of all its processes, each with a label `process`.
 OF_ROLES: Mapping[str, Metric] = {
     "warren_info": Metric("gauge", "1, for the labels", ("run", "role", "player", "release")),
     "warren_resident_memory_bytes": Metric("gauge", "memory of the process"),
@@ -42,7 +42,7 @@ OF_ROLES: Mapping[str, Metric] = {
     "warren_service_waiting": Metric("gauge", "calls that wait in this process", ("service",)),
     "warren_service_busy_ratio": Metric("gauge", "share of the time spent in services"),
 }
-# Of a launcher, about its host and its run.
+# Metrics of a launcher, about its host and its run.
 OF_LAUNCHERS: Mapping[str, Metric] = {
     "warren_process_up": Metric("gauge", "1 while the process runs", ("process", "role")),
     "warren_process_restarts_total": Metric("counter", "restarts of the process", ("process", "role")),

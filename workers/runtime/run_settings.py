@@ -18,7 +18,7 @@ from workers.runtime import lease
 from workers.runtime.connect import connect, given_urls
 from workers.runtime.session import Session
 
-# What each process has for itself, and what it has for itself where its command line says so.
+# Settings that each process has for itself: always (OWN), and if its command line names them (LOCAL).
 OWN = ("actor_id", "env_runner_id", "learner_id", "league_id", "evaluator_id", "player", "run", "broker")
 LOCAL = (
     "folder", "project", "trial", "device", "actor_device", "learner_threads", "compile", "perceptrons", "gateway",

@@ -39,9 +39,9 @@ _NOTE = f"""{_MAKE}
 make(ARGV[2], ARGV[3], ARGV[4])
 if ARGV[5] == '1' then redis.call('SETBIT', ARGV[1] .. 'confirmed:' .. ARGV[2], ARGV[3], 1) end
 """
-# Of each segment also what became of it, and how many of its steps an update has used; the others of one that was
-# learned from were too old. What it was first, it remains: a learner may die before the broker knows. One that is
-# stored for the second time had ended with an earlier learner's replay, and was kept after all.
+# Also notes the end of each segment, and the number of its steps that an update has used; the others of one that was
+# learned from were too old. The first end stays: a learner may die before the broker knows. One that is stored for
+# the second time had ended with an earlier learner's replay, and was kept after all.
 _SETTLE = f"""{_MAKE}
 for at = 2, #ARGV, 5 do
   local source, number, steps, kind, used = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]

@@ -57,7 +57,7 @@ def sampled(policy, seed=0, ended=None):
 
 
 def remembered(policy, trajectory, steps):
-    """What `policy` remembers before step `steps`: step by step, each slot by itself, beginning anew after an end."""
+    """Return the memory of `policy` before step `steps`: computed step by step, slot by slot, anew after an end."""
     after = []
     for slot in range(SLOTS):
         memory = {name: torch.from_numpy(part[slot : slot + 1].copy()) for name, part in trajectory.memory.items()}

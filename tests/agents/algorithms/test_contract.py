@@ -1,4 +1,4 @@
-"""What algorithms declare of their data, and what a run that cannot give it is told."""
+"""Tests of the data that algorithms declare as needed, and of the error of a run that cannot provide it."""
 
 import numpy as np
 import pytest

@@ -30,7 +30,7 @@ def outputs(unroll, seed=1):
 
 
 def mean(function, *columns):
-    """Of `function` over the elements, by a plain loop."""
+    """Return the mean of `function` over the elements, by a plain loop."""
     rows = list(zip(*(column.flatten().tolist() for column in columns), strict=True))
     return sum(function(*row) for row in rows) / len(rows)
 

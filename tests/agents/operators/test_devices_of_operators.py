@@ -17,7 +17,7 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def results(device):
-    """Of every operator, float32."""
+    """Return the results of every operator on `device`, float32."""
 
     def there(x):
         return x.nan_to_num().float().to(device) if x.is_floating_point() else x.to(device)

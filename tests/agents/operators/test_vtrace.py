@@ -13,7 +13,7 @@ GAMMAS, BARS = st.sampled_from([0.0, 0.9, 1.0]), st.sampled_from([0.5, 1.0, 2.0,
 
 
 def log_probs(unroll, seed=1):
-    """Of the policy that learns and of the one that acted: ratios on both sides of 1."""
+    """Return log-probabilities by the learning policy and by the acting one, [2, T, N]: ratios on both sides of 1."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(2, *unroll.reward.shape[:2], generator=generator, dtype=torch.float64)
 

@@ -1,4 +1,4 @@
-"""What tests of the league's command lines share."""
+"""Fixtures that the tests of the league's command lines share."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def play_out(truth: np.ndarray, together: int = 4, joining: int | None = None) -
 
 
 def gains(truth: np.ndarray, mixture: np.ndarray) -> float:
-    """What best responses in both seats gain against a mixture."""
+    """Return the sum of both seats' gains by best responses against a mixture."""
     return float((truth @ mixture[1]).max() - (mixture[0] @ truth).min())
 
 

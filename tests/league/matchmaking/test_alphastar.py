@@ -45,7 +45,7 @@ def rates(state: LeagueState, home: str, **away: float) -> None:
 
 
 def branch(state: LeagueState, name: str, wanted: str) -> dict[str, float]:
-    """What one branch of a player's kind does, given that it is taken."""
+    """Return the probabilities of opponents in one branch of a player's kind, given that it is taken."""
     player, total = state.players[name], np.zeros(state.roster.slots)
     for found in kind_of(player.kind).branches(state, player):
         if found.name == wanted:

@@ -157,8 +157,8 @@ def test_pbt_psro_copies_who_adds_most_to_the_league() -> None:
     set_win_rate(state, "c", "b", 0.6)
     kind, rng = kind_of("pbt_psro"), np.random.default_rng(0)
     decisions = {name: kind.period_end(state, state.players[name], 10, rng) for name in "abc"}
-    # Of a and b, a gains .8 from b and neither from c; of b and c, c gains .8 from a and .2 from b; of a and c, a gains
-    # .8 from b, c .2 from b and .8 from a. What a gains from a@1, whom the others have not met, says nothing of them.
+    # Among a and b, a gains .8 from b and neither from c; among b and c, c gains .8 from a and .2 from b; among a and
+    # c, a gains .8 from b, c .2 from b and .8 from a. The gain of a from a@1 says nothing: the others have not met it.
     assert {name: decision.exploit for name, decision in decisions.items()} == {"a": None, "b": "c", "c": None}
     assert decisions["b"].snapshot and "adds 0.000" in decisions["b"].reason
 

@@ -278,7 +278,7 @@ def test_a_snapshot_of_a_league_with_spilled_models_is_whole(
 
 
 def test_freezing_works_with_and_without_an_append_only_file(own_redis: OwnRedis) -> None:
-    """Where the server can tell when it is on disk, freezing waits for it; where it cannot, it goes on."""
+    """Freezing waits until the model is on disk if the server can tell that, and else goes on."""
     pool = Pool(own_redis.client, "durable:")
     for setting in ("yes", "no"):
         own_redis.client.config_set("appendonly", setting)

@@ -35,7 +35,7 @@ def evaluate(returns: SharedReturns, edges: dict[tuple[int, int], float]) -> Non
 
 
 def shares(store: Store) -> list[float]:
-    """How likely each snapshot is to be met next."""
+    """Return the probability of each snapshot to be met next."""
     view = store.view("main")
     me = view.roster["main"]
     found: list[float] = distribution(kind_of(me.kind, me.config), view, me)[1:].tolist()

@@ -181,7 +181,7 @@ def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on
     restored.returns.refresh()
     assert_equal(restored.returns, expected)
 
-    # What evaluators added to a Redis that came back empty gives way to what was saved.
+    # Saved returns replace those that evaluators added to a Redis that came back empty.
     own_redis.client.delete(*(key for key in own_redis.client.keys("*") if b"returns" not in key))
     restored.restore()
     assert restored.returns.cells() == returns.cells()

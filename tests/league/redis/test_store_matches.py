@@ -175,7 +175,7 @@ def test_a_result_of_a_player_that_was_frozen_meanwhile_follows_the_rule(
     store.freeze("other", ModelRef("other", 3))
     assert store.report(match.id, "w") == expected
     assert_replayed(store)
-    # What was frozen before the match began is what it was.
+    # The rule does not concern a player that was frozen before its match began.
     assert store.report(store.issue("main", "other", "actor", 60.0).id, "w") == Report("counted")
 
 

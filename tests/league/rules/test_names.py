@@ -1,4 +1,4 @@
-"""What a player may be called: its name is a folder's, a file's and part of keys."""
+"""Tests of players' names: a name is also that of a folder and a file, and part of keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imported by every Python of a run that tests/support/match_weights.py watches: gives league actors its hosts."""
+"""A module that each Python of a watched run imports: it gives league actors the hosts of support/match_weights.py."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Looking at a run's queues, and removing all of a run and nothing of another."""
+"""Tests of a look at a run's queues, and of the removal of all traces of a run and none of another."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from workers.servers import Servers
 
 @pytest.fixture(params=["rabbitmq", "embedded"])
 def server(request: pytest.FixtureRequest) -> Servers:
-    kombu.pools.reset()  # of connections that another test of this process has cut
+    kombu.pools.reset()  # drops connections that another test of this process has cut
     found: Servers = request.getfixturevalue("servers" if request.param == "rabbitmq" else "embedded")
     return found
 
 
 def lived_in(servers: Servers, run: str) -> tuple[Any, Topology]:
-    """A run with something in every place: queues, events, a chord that never ends, results, remote control, keys."""
+    """Make a run with traces everywhere: queues, events, a chord that never ends, results, remote control, keys."""
     topology = Topology(run)
     app = create_app(topology, servers.broker_url, servers.redis_url)
     with app.connection_for_write() as connection, connection.channel() as channel:
         for queue in topology.declared():
             queue(channel).declare()
-        receiver = app.events.Receiver(channel, handlers={})  # what Flower has
+        receiver = app.events.Receiver(channel, handlers={})  # like Flower's
         receiver.queue(channel).declare()
         topology.service_queue("policy.act")(channel).declare()
     Directory(app, topology).enter([Spec("policy.act")])

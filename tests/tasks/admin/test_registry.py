@@ -1,4 +1,4 @@
-"""The run's directory of services, as versions before and after this one write it."""
+"""Tests of the run's directory of services, as other versions write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection over a socket pair: what it makes of a broker that is silent, short of memory, or out of its mind."""
+"""Tests of a connection over a socket pair, to a broker that is silent, short of memory, or wrong."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_many_answers_to_other_methods_do_not_prolong_the_wait_for_one(peer, mon
     thread = peer.trickle(method(1, b"\x00\x32\x00\x0b"), stop)
     try:
         with pytest.raises(LinkLost, match="did not answer"), peer.link._method():
-            while True:  # as py-amqp does until what it waits for has come
+            while True:  # py-amqp does this until its answer has come
                 peer.link._read_frame()
     finally:
         stop.set()
@@ -213,7 +213,7 @@ def test_a_connection_that_is_stuck_keeps_no_heartbeat_of_another_waiting():
     stuck, healthy = Peer(heartbeat=0.003), Peer(heartbeat=0.003)
     beats = Heartbeats()
     beats._connections.update((stuck.link, healthy.link))
-    with stuck.link._stream._writing:  # as who waits for the broker to read
+    with stuck.link._stream._writing:  # like a thread that waits for the broker to read
         for peer in (stuck, healthy):
             peer.link.sent_at -= 1.0
         beating = threading.Thread(target=beats._beat, daemon=True)

@@ -26,7 +26,7 @@ values = st.recursive(
 
 
 def split(data: bytes) -> list[tuple[int, int, bytes]]:
-    """The frames in `data`: type, channel, payload."""
+    """Return the frames in `data`: (type, channel, payload)."""
     found, position = [], 0
     while position < len(data):
         kind, channel, size = struct.unpack_from(">BHI", data, position)
@@ -37,7 +37,7 @@ def split(data: bytes) -> list[tuple[int, int, bytes]]:
 
 
 def message_of(parts: list[tuple[int, int, bytes]]) -> Message:
-    """The message that py-amqp makes of a header frame and body frames."""
+    """Return the message that py-amqp makes of a header frame and body frames."""
     message = Message()
     message.inbound_header(parts[0][2])
     for _, _, payload in parts[1:]:

@@ -1,4 +1,4 @@
-"""The parser against the text of AMQP 0-9-1 and against any bytes at all; no socket, no broker."""
+"""Tests of the parser against the text of AMQP 0-9-1 and against any bytes; no socket, no broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def deliver(channel: int, tag: int, consumer: str = "c", redelivered: bool = Fal
 
 
 def content(channel: int, body: bytes, frame_max: int = FRAME_MAX, properties: bytes = b"\x00\x00") -> list[bytes]:
-    """Header and body frames, each whole."""
+    """Return header and body frames, each whole."""
     step = frame_max - frames.OVERHEAD
     header = frame(frames.HEADER, channel, struct.pack(">HHQ", 60, 0, len(body)) + properties)
     return [header, *(frame(frames.BODY, channel, body[at : at + step]) for at in range(0, len(body), step))]
@@ -38,7 +38,7 @@ def message(channel: int, tag: int, body: bytes, frame_max: int = FRAME_MAX) -> 
 
 
 def read(data: bytes, cuts: list[int], frame_max: int = FRAME_MAX) -> list[Event]:
-    """What a parser makes of `data` that comes in pieces, through `room` where it asks for that."""
+    """Return the events of a parser that is fed `data` in pieces, through `room` where it offers that."""
     parser, events, start = Parser(frame_max), list[Event](), 0
     for cut in [*sorted(cuts), len(data)]:
         piece, start = data[start:cut], cut
@@ -61,7 +61,7 @@ def expected(tag: int, body: bytes, consumer: str = "c") -> Delivery:
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[bytes, set[tuple[int, bytes]], list[int]]:
-    """Frames of several channels that alternate, what is delivered by them, and where the stream is cut."""
+    """Draw alternating frames of several channels, the deliveries in them, and the places where the stream is cut."""
     bodies = draw(st.lists(st.tuples(st.integers(1, 3), st.binary(max_size=300)), max_size=6))
     queues: dict[int, list[bytes]] = {}
     for tag, (channel, body) in enumerate(bodies):

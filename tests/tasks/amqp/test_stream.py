@@ -1,4 +1,4 @@
-"""Streams over real sockets, plain and TLS: one thread reads while others write, and nothing gets mixed up."""
+"""Tests of streams over real sockets, plain and TLS: one thread reads while others write, and nothing is mixed up."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tasks.amqp import frames
 from tasks.amqp.stream import PARTS_AT_ONCE, Stream, TlsStream, stream
 
 PIECE = bytes(range(256)) * 64  # 16 KiB
-PIECES = 200  # a thread: several times what the buffers of a socket hold
+PIECES = 200  # per thread: several times what the buffers of a socket hold
 
 Pair = Callable[[], tuple[Any, Any]]
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate for it, in one file."""
+    """Return a file that holds a key and a certificate for it."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl, which makes a certificate, is not installed")
     path = tmp_path_factory.mktemp("tls") / "both.pem"
@@ -39,7 +39,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["plain", "tls"])
 def pair(request: pytest.FixtureRequest) -> Pair:
-    """Makes two connected sockets, ours and the broker's."""
+    """Return a function that makes two connected sockets, ours and the broker's."""
 
     def make() -> tuple[Any, Any]:
         near, far = socket.socketpair()
@@ -61,7 +61,7 @@ def pair(request: pytest.FixtureRequest) -> Pair:
 
 
 def echo(sock: Any) -> None:
-    """Send back what comes until the other end closes. One thread: an SSL object of the test's own is used by one."""
+    """Send back what comes until the other end closes. One thread reads and writes: an SSL object allows only one."""
     while data := sock.recv(1 << 16):
         sock.sendall(data)
 
@@ -116,7 +116,7 @@ def test_many_parts_are_written_in_their_order(pair):
 
 def test_no_two_threads_are_ever_within_one_ssl_object():
     class Watched:
-        """In the place of an SSL socket: notes when it is entered twice at once."""
+        """A stand-in for an SSL socket that notes if two threads enter it at once."""
 
         def __init__(self) -> None:
             self.near, self.far = socket.socketpair()

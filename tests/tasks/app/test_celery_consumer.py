@@ -1,4 +1,4 @@
-"""Celery workers of the app, on a real RabbitMQ: what cannot be read, and claims that have been dealt with."""
+"""Tests of the app's Celery workers on a real RabbitMQ: unreadable messages, and claims of settled messages."""
 
 import secrets
 import socket
@@ -33,7 +33,7 @@ class Running:
         self.app = create_app(self.topology, broker_url, redis_url, claim_threshold=1000, prefetch=4)
         self.redis = redis.Redis.from_url(redis_url)
         self.seen: list[Any] = []
-        self.go_on = threading.Event()  # without it tasks wait
+        self.go_on = threading.Event()  # tasks wait for it
         self.go_on.set()
         self.app.task(self.total, name="actor.rollout", shared=False)
         self.app.task(self.batch, name="actor.learn", base=BatchTask, batch=2, shared=False)
@@ -63,7 +63,7 @@ class Running:
         return list(self.redis.scan_iter(match=f"{self.topology.key_prefix}claim:*"))
 
     def letters(self) -> list[Any]:
-        """The dead letters, taken out; as py-amqp reads them, since kombu raises for some."""
+        """Take out the dead letters and return them, as py-amqp reads them: kombu raises for some."""
         with self.app.connection_for_read() as connection:
             name = self.topology.dead_queue("actor").name
             return list(iter(lambda: connection.default_channel.basic_get(name, no_ack=True), None))
@@ -81,7 +81,7 @@ def running(servers: Servers) -> Iterator[Running]:
     yield found
     worker_state.should_stop = 0
     found.thread.join(20)
-    # What a worker leaves behind in its process, and whoever tests after this must not find.
+    # A worker leaves these behind in its process, and later tests must not find them.
     worker_state.should_stop = None
     _set_task_join_will_block(False)
 
@@ -92,7 +92,7 @@ BODY = codec.encode(((np.ones(3),), {}, {}))
 
 
 def publish(running: Running, body: Any, headers: Any = HEADERS, content_type: str = codec.CONTENT_TYPE) -> None:
-    """A message of the rollout task, or of another, whose body is whatever is given."""
+    """Publish a message with any body, for the rollout task or the one in `headers`."""
     with kombu.Connection(running.app.conf.broker_url) as connection:
         connection.Producer().publish(
             body,

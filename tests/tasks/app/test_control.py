@@ -1,4 +1,4 @@
-"""A worker's end of remote control: what it acts on, what it passes over, what it refuses."""
+"""Tests of a worker's end of remote control: messages that it obeys, ignores and refuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.topology import Topology
 
 
 def said(caplog: pytest.LogCaptureFixture, **body: Any) -> list[str]:
-    """Return what the node `actor-0`, which knows `ping` alone, does on a message and logs."""
+    """Give the node `actor-0`, which knows `ping` alone, a message; return "pinged" if it obeys, and what it logs."""
     done: list[str] = []
     app = create_app(Topology("run"), "memory://", "redis://127.0.0.1:1/0")
     node = app.control.mailbox.Node("actor-0", handlers={"ping": lambda state: done.append("pinged")})

@@ -20,7 +20,7 @@ QUEUE = RUN.learner_queue()
 
 
 class Redis(dict[str, bytes]):
-    """What of Redis is asked for."""
+    """A stand-in for Redis, with the commands that readers use."""
 
     away = False
 
@@ -70,7 +70,7 @@ def test_a_reader_on_this_host_is_found_until_it_leaves(place: Path, client: Any
 def test_a_reader_that_sees_other_files_is_none(place: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Reader(client, RUN, QUEUE, 3600).announce()
     here = ReaderHere(client, RUN, QUEUE)
-    with shared_place(monkeypatch):  # as in a container with a /dev/shm of its own
+    with shared_place(monkeypatch):  # like a container with a /dev/shm of its own
         assert here() is None
     monkeypatch.setenv(shared_memory.PLACE, "off")
     assert here() is None

@@ -1,4 +1,4 @@
-"""Counting how often a message was begun by workers that did not come back."""
+"""Tests of the count of deliveries that a message's dead workers had begun."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def deliveries(redis_url: str, run_name: str):
 
 
 def die_at(deliveries: Deliveries, ids: list[str]) -> None:
-    """What a worker that is killed in the middle of these leaves behind."""
+    """Begin these deliveries and never end them, as a worker does that is killed meanwhile."""
     deliveries.begin(ids)
 
 
@@ -44,7 +44,7 @@ def echo(calls: list[Any]) -> list[Any]:
 
 
 def test_a_message_is_given_up_after_as_many_deliveries_as_it_may_have(deliveries):
-    assert deliveries.numbers(["a"]) == [2]  # the first was not counted: it was no redelivery
+    assert deliveries.numbers(["a"]) == [2]  # the first delivery, which is no redelivery, was not counted
     die_at(deliveries, ["a"])
     assert deliveries.numbers(["a"]) == [3]
     assert deliveries.run("actor.push", 3, echo, ["A"], again("a")) == ["A"]
@@ -92,7 +92,7 @@ def test_with_a_limit_of_one_what_was_begun_never_runs_again(deliveries):
 
 def test_with_a_limit_of_one_what_has_run_does_not_run_again(deliveries):
     assert deliveries.run("n", 1, echo, ["A"], first("a")) == ["A"]
-    for messages in (again("a"), first("a")):  # its acknowledgement was lost, or it was published twice
+    for messages in (again("a"), first("a")):  # the acknowledgement was lost, or the message was published twice
         (outcome,) = deliveries.run("n", 1, echo, ["A"], messages)
         assert isinstance(outcome, Dropped) and isinstance(outcome.error, Ignore)
 

@@ -1,4 +1,4 @@
-"""Work in steps: run at once, or in the steps of another."""
+"""Tests of work in steps: run at once, or as steps of other work."""
 
 from __future__ import annotations
 

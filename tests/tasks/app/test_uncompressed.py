@@ -1,4 +1,4 @@
-"""Messages and results that are compressed: refused by the app's connections before anything unpacks them."""
+"""Tests of compressed messages and results: the app's connections refuse them before anything unpacks them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def app(request: pytest.FixtureRequest, run_name: str) -> Iterator[Any]:
 
 @pytest.fixture
 def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Record what kombu unpacks; it knows every compression here, brotli and zstd included."""
+    """Return the bodies that kombu unpacks; it knows every compression here, brotli and zstd included."""
     found: list[bytes] = []
 
     def unpack(body: bytes) -> bytes:
@@ -52,7 +52,7 @@ def receive(
     content_type: str = "application/json",
     encoding: str = "utf-8",
 ) -> tuple[Any, list[Any]]:
-    """Return what a consumer got of a message with this `compression`: messages, and messages with their errors."""
+    """Publish a message with compression `name`; return a consumer's messages, and its (message, error) pairs."""
     queue = kombu.Queue(f"{app.warren_topology.prefix}.probe", durable=False, auto_delete=True)
     received, errors = list[Any](), list[Any]()
     with connection, connection.channel() as channel:

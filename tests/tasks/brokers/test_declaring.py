@@ -1,4 +1,4 @@
-"""A role waits for what its user may not declare."""
+"""Tests of a role's wait for exchanges and queues that its user may not declare."""
 
 from __future__ import annotations
 

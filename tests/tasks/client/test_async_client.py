@@ -52,7 +52,7 @@ def test_the_loop_runs_on_while_a_connection_is_made(broker, monkeypatch):
         await asyncio.get_running_loop().run_in_executor(None, solver._find, "actor.add")
         future = solver.asend("actor.add", 1)
         await asyncio.sleep(0)
-        let_in.set()  # never, were the loop waiting for the connection
+        let_in.set()  # a loop that waited for the connection would never come here
         return await future
 
     with Service(broker, ADD, add):
@@ -94,7 +94,7 @@ def test_the_loop_runs_on_while_it_is_looked_who_serves(broker, monkeypatch):
 
 
 def test_calls_of_unknown_services_hold_up_no_other_call(broker, slow):
-    """Neither do jobs that fill the default executor of the loop, which belongs to its user."""
+    """Jobs that fill the loop's default executor, which belongs to its user, hold up none either."""
 
     async def main() -> bytes:
         turning = slow.watch()
@@ -133,7 +133,7 @@ def test_calls_of_one_unknown_service_share_its_look_up(broker):
 
 
 def test_a_new_connection_is_watched_though_its_descriptor_may_be_the_old_ones(broker, monkeypatch):
-    monkeypatch.setattr(Client, "poll_every", 1000.0)  # only what is watched wakes the loop
+    monkeypatch.setattr(Client, "poll_every", 1000.0)  # only a watched socket wakes the loop
 
     async def main() -> list[Any]:
         solver = solver_of(broker)
@@ -154,7 +154,7 @@ def test_a_call_that_is_sent_while_tending_ends_is_tended_afterwards(broker, mon
 
     def tend(client: Client) -> None:
         real(client)
-        assert second.wait(60.0)  # it has passed what the call after it needs, and has not ended
+        assert second.wait(60.0)  # the tending is done, and has not returned yet
 
     async def main() -> list[Any]:
         solver = solver_of(broker)
@@ -203,12 +203,12 @@ LONG = b"x" * 3_000_000
 
 
 class SlowRedis(Kept):
-    """Answers nobody in the loop's thread, and others once the loop has run on."""
+    """A stand-in for Redis that refuses the loop's thread, and answers other threads once the loop has run on."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loops: set[int] = set()
-        self.turns, self.went_on = 0, threading.Event()
+        self.went_on = threading.Event()
 
     def _wait(self) -> None:
         assert threading.get_ident() not in self.loops, "the loop waits for Redis"
@@ -229,7 +229,7 @@ class SlowRedis(Kept):
         super().unlink(key)
 
     def watch(self) -> asyncio.Task[None]:
-        """The present loop goes on as long as this does."""
+        """Refuse the present thread from now on; return a task that shows that its loop runs on."""
 
         async def turn() -> None:
             while True:

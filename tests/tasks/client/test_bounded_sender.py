@@ -1,4 +1,4 @@
-"""Back-pressure: who sends into a full queue waits, and nothing is lost or sent twice meanwhile."""
+"""Tests of back-pressure: a sender to a full queue waits, and meanwhile nothing is lost or sent twice."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Sending:
         return self.depths.read()["learner.main"]
 
     def take(self) -> int:
-        """Consume one message; its number."""
+        """Consume one message; return its number."""
         with self.app.connection_for_read() as connection:
             queue = self.topology.learner_queue()(connection.default_channel)
             message = until(lambda: queue.get(accept=["warren"]), "a message")
@@ -88,7 +88,7 @@ def test_a_sender_that_waits_follows_a_bound_that_changes(sending: Sending) -> N
     thread, results = sending.in_background(1)
     until(lambda: sending.sender.looked > 3, "some looks at the queue")
     assert not results and sending.waiting() == 1
-    sending.bound = 2  # an actor more
+    sending.bound = 2  # one actor more
     thread.join(timeout=10)
     assert results == [True] and sending.waiting() == 2
 
@@ -128,7 +128,7 @@ def test_a_sender_that_is_stopping_sends_nothing(sending: Sending) -> None:
     assert sending.waiting() == 0
 
 
-@pytest.mark.timeout(60)  # it does not try for good
+@pytest.mark.timeout(60)  # it does not try for ever
 @pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
 def test_a_broker_that_stays_away_is_an_error_when_patience_ends(url: str, run_name: str) -> None:
     topology = Topology(run_name)

@@ -38,13 +38,13 @@ def call(call_id: str, spec: Spec = ADD, seconds: float | None = None) -> Handle
 
 
 def sent(data: bytes) -> list[tuple[int, str]]:
-    """(channel, id) of each call among frames."""
+    """Return (channel, id) of each call among frames."""
     contents = [event for event in Parser(FRAME_MAX).feed(data) if isinstance(event, Content)]
     return [(one.channel, frames.read_properties(one.properties).correlation_id.rstrip(".")) for one in contents]
 
 
 def answer(table: CallTable, one: Handle, value: Any = None, kind: str = "") -> bool:
-    """A worker's answer arrives."""
+    """Let a worker's answer arrive; return whether the call took it."""
     data = b"".join(Replies(CHANNEL, FRAME_MAX).write("caller", one.id, codec.encode(value), kind))
     (content,) = (event for event in Parser(FRAME_MAX).feed(data) if isinstance(event, Content))
     return table.delivered(content.properties, content.body)
@@ -138,7 +138,7 @@ def test_a_returned_one_way_call_is_not_ended_by_the_confirmation_that_follows(t
     assert table.returned(one.id, NOW) is None
     later = NOW + ASK_AGAIN
     table.send_due(later, 10)
-    table.confirmed(1, False, True, later)  # that of the message which was returned, late
+    table.confirmed(1, False, True, later)  # the late confirmation of the message that was returned
     assert one.state is State.UNCONFIRMED
     table.confirmed(2, False, True, later)
     assert one.state is State.ENDED

@@ -1,4 +1,4 @@
-"""Calls by Celery's own client, on a result backend in memory: errors as on RabbitMQ, and no loop that waits."""
+"""Tests of calls by Celery's own client, on a result backend in memory: errors as on RabbitMQ; no loop waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warren.errors import BrokerError, CallCancelled, CodecError, DeadlinePassed
 
 
 class Stock:
-    """A Celery app whose tasks are run by `serve` where they are sent. `threads`: who sent and who looked."""
+    """A Celery app whose tasks `serve` runs as they are sent. `threads`: those that sent or looked for results."""
 
     def __init__(self, serve: Callable[..., Any]) -> None:
         self.backend = Celery("stock", backend="cache+memory://", set_as_current=False).backend
@@ -50,7 +50,7 @@ class Stock:
             backend=self.backend,
             send_task=send_task,
             control=SimpleNamespace(revoke=self.revoked.append),
-            conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0"),  # where the directory would be
+            conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0"),  # the directory would be there
             warren_broker=SimpleNamespace(direct_reply=False),
         )
         self.solver = Solver(app, TOPOLOGY)
@@ -58,7 +58,7 @@ class Stock:
 
 
 class Unanswered(Exception):
-    """The call stays under way."""
+    """Raised by a service whose call is to stay under way."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What calls and replies keep in Redis behind claim checks goes as soon as nobody can need it any more."""
+"""Tests of claims: the bodies of calls and replies in Redis are removed as soon as nobody can need them any more."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_claim_of_a_run_that_this_process_does_not_know_names_the_remedy(kept)
 
 
 def refusing(app: Any, times: int, stopping: threading.Event | None) -> Callable[..., None]:
-    """A `send_task` whose message the queue refuses so often, and then takes; or the sender is told to stop."""
+    """Return a `send_task` whose message the queue refuses `times` times; then it takes it, or sets `stopping`."""
     left = [times]
 
     def send_task(name: str, args: Any, **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Delays: what a call can have, and the queues of the broker that calls wait in."""
+"""Tests of delays: those that a call can have, and the broker's queues in which calls wait."""
 
 from __future__ import annotations
 

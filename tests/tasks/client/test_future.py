@@ -1,4 +1,4 @@
-"""A handle is a future: callbacks, several at once, awaited, and errors told as values."""
+"""Tests of handles as futures: callbacks, several at once, awaited, and errors as values."""
 
 from __future__ import annotations
 

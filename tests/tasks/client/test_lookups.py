@@ -1,4 +1,4 @@
-"""The first call of a service while Redis, which knows the services, is away: it waits as long as for a broker."""
+"""Tests of a service's first call while Redis, which knows the services, is away: it waits as long as for a broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warren.errors import BrokerError
 
 
 class AwayDirectory(Directory):
-    """Does not answer as often as it is told."""
+    """A directory whose first `times` look-ups time out."""
 
     def __init__(self, times: float) -> None:
         super().__init__(ADD)

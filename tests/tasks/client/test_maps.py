@@ -1,4 +1,4 @@
-"""Many calls at once: what each item stands for, and what becomes of the others when one fails."""
+"""Tests of many calls at once: the arguments that an item gives, and the end of the others when one fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers and middleware of callers: which hooks run in every form of call, and what one that raises does."""
+"""Tests of callers' headers and middleware: every form of call runs the hooks, and one that raises refuses the call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warren.errors import CallCancelled, CodecError, ConfigurationError
 
 
 class Told(Middleware):
-    """Notes each hook; gives each call a header of its own; `refuse`: arguments that it does not let pass."""
+    """Notes each hook and gives each call a header of its own; `refuse`: an argument that it does not let pass."""
 
     def __init__(self, name: str = "a", log: list[str] | None = None, refuse: Any = None) -> None:
         self.name, self.refuse = name, refuse

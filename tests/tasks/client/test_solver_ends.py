@@ -1,4 +1,4 @@
-"""A Solver has an end, and so has its part in each event loop: no connection and no descriptor is left behind."""
+"""Tests of the end of a Solver and of its part in each event loop: no connection and no descriptor is left behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(one: int) -> int:
 
 
 def descriptors() -> int:
-    """Open descriptors of this process."""
+    """Return the number of open descriptors of this process."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 

@@ -1,4 +1,4 @@
-"""Stubs of services: what they call, and the types that mypy knows of them."""
+"""Tests of stubs of services: the calls that they make, and their types for mypy."""
 
 from __future__ import annotations
 

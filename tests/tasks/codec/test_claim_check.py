@@ -1,4 +1,4 @@
-"""tasks.codec.claim_check on a real Redis: long bodies wait there, stubs travel, and an unredeemed one says why."""
+"""Tests of tasks.codec.claim_check on a real Redis: long bodies wait there, stubs travel, and a lost body is told."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def store(client: redis.Redis, run_name: str) -> Iterator[ClaimStore]:
-    """Installed in this process for the length of a test."""
+    """Yield a store that is installed in this process for the length of a test."""
     store = ClaimStore(client, f"{run_name}:claim:", ttl_seconds=60)
     with ExitStack() as stack:
         stack.callback(uninstall_claims, claim_check.install(store))
@@ -46,7 +46,7 @@ def store(client: redis.Redis, run_name: str) -> Iterator[ClaimStore]:
 
 @pytest.fixture
 def unused_port() -> Iterator[int]:
-    """A port on which nothing listens, held so that nothing can begin to."""
+    """Yield a port on which nothing listens, held so that nothing can begin to."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -242,7 +242,7 @@ def test_claims_of_dead_letters_are_kept_and_no_more_than_the_newest(store, clie
 
 @pytest.fixture
 def in_shared_memory(store: ClaimStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedFolder, bytes]]:
-    """The folder of a worker, and the stub of a body that waits there."""
+    """Yield the folder of a worker, and the stub of a body that waits there."""
     with shared_place(monkeypatch):
         folder = SharedFolder(new_token())
         assert folder.make()
@@ -259,7 +259,7 @@ def test_a_dead_letters_body_moves_from_shared_memory_to_redis(store, client, in
     assert not list(folder.path.iterdir())
     (key,) = claim_keys(client, store)
     assert client.ttl(key) > 6 * 86_400
-    folder.path.rmdir()  # as when its worker has ended
+    folder.path.rmdir()  # its worker has ended
     assert [claim_check.redeem(stub) for _ in range(2)] == [SHARED_BODY] * 2
 
 

@@ -27,7 +27,7 @@ TORCH_DTYPES = st.sampled_from(
     [torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16, torch.float64, torch.complex64]
 )
 
-# Memory: the costliest messages are of many empty containers, which Python keeps at about a hundred bytes a byte.
+# The costliest messages in memory are many empty containers: Python takes about a hundred bytes per byte of them.
 BYTES_PER_BYTE, BYTES_BESIDES = 128, 1 << 18
 
 
@@ -87,7 +87,7 @@ def test_whatever_can_be_encoded_comes_back(value: Any) -> None:
 @many
 @given(values, st.sampled_from([{1}, 1j, object(), np.array(None), "\udc00", torch.eye(2).to_sparse()]), st.data())
 def test_whatever_cannot_be_encoded_is_found(value: Any, culprit: Any, data: st.DataObject) -> None:
-    """Wrap `culprit` and a good value in random containers: the path in the error leads to it."""
+    """Random containers hold `culprit` and a good value: the path in the error leads to `culprit`."""
     whole, path = culprit, ""
     for _ in range(data.draw(st.integers(0, 5))):
         match data.draw(st.sampled_from(["list", "tuple", "dict"])):
@@ -103,7 +103,7 @@ def test_whatever_cannot_be_encoded_is_found(value: Any, culprit: Any, data: st.
 
 
 def survives(data: bytes) -> None:
-    """`data` gives a value or a CodecError, and takes memory in proportion to its length."""
+    """Check that `data` gives a value or a CodecError, and takes memory in proportion to its length."""
 
     def decoded() -> None:
         try:
@@ -125,7 +125,7 @@ def test_any_bytes_give_a_value_or_one_codec_error(data: bytes) -> None:
 
 @st.composite
 def hostile_skeletons(draw: st.DrawFn) -> bytes:
-    """MessagePack-like tokens in no order: headers that claim too much, extensions that lie, marks out of place."""
+    """Draw MessagePack-like tokens in any order: headers that claim too much, extensions that lie, misplaced marks."""
     size = st.sampled_from([0, 1, 2, 15, 16, 255, 2**16, 2**31, 2**32 - 1])
     dimension = st.sampled_from([0, 1, 2, 3, 2**31, 2**32, 2**62, 2**63, 2**64 - 1])
     lying_shape = st.builds(

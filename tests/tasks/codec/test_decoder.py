@@ -123,7 +123,7 @@ def test_another_version_is_named_in_the_error() -> None:
 )
 @pytest.mark.parametrize("levels", [1, 2, 63, 1000])
 def test_claimed_lengths_take_no_memory(claim: bytes, levels: int) -> None:
-    """A list of a million elements is claimed within another, and so on: unpackb alone would allocate every one."""
+    """Each list claims a million elements, the first of them such a list: unpackb alone would allocate all of them."""
     skeleton = claim * levels + b"\xdb\x00\x10\x00\x00" + b"a" * 2**20
     body = message(skeleton)
 

@@ -1,4 +1,4 @@
-"""tasks.codec.encoder: what does not fit into a message is refused by its path, and what fits is written once."""
+"""Tests of tasks.codec.encoder: a value that does not fit is refused by its path, and one that fits is written once."""
 
 from __future__ import annotations
 

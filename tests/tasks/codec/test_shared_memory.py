@@ -1,4 +1,4 @@
-"""Long bodies in shared memory: written once, mapped by whoever is told their name, gone when nobody needs them."""
+"""Tests of long bodies in shared memory: written once, mapped by name, and gone when nobody needs them."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_what_a_killed_process_had_written_in_part_is_swept_and_not_while_it_liv
 
 
 class Redis:
-    """Where claims wait that are not in shared memory."""
+    """A stand-in for Redis, which keeps the claims that are not in shared memory."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}

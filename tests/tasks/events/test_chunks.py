@@ -61,9 +61,9 @@ def test_an_event_that_lacks_a_part_is_dropped_and_the_next_one_is_whole():
     assert assembler.add(part("a", 1, 1, 3, b"x")) is None  # its first part was dropped
     assert assembler.add(part("a", 1, 2, 3, b"x")) is None
     assert assembler.add(part("a", 2, 0, 3, b"x")) is None
-    assert assembler.add(part("a", 2, 2, 3, b"x")) is None  # its second part was
+    assert assembler.add(part("a", 2, 2, 3, b"x")) is None  # its second part was dropped
     assert assembler.add(part("a", 3, 0, 2, b"x")) is None
-    assert assembler.add(part("a", 4, 1, 2, b"x")) is None  # of another event, though it is the next part
+    assert assembler.add(part("a", 4, 1, 2, b"x")) is None  # another event's, though its index is the next
     assert assembler.add(part("a", 5, 0, 2, b"1")) is None
     assert assembler.add(part("a", 5, 1, 2, b"2")) == b"12"
 
@@ -71,7 +71,7 @@ def test_an_event_that_lacks_a_part_is_dropped_and_the_next_one_is_whole():
 def test_an_event_that_is_sent_again_after_a_lost_connection_is_received_once():
     assembler = Assembler(NEWEST)
     assert assembler.add(part("a", 1, 0, 2, b"1")) is None
-    assert assembler.add(part("a", 1, 0, 2, b"1")) is None  # from its beginning
+    assert assembler.add(part("a", 1, 0, 2, b"1")) is None  # sent again from its beginning
     assert assembler.add(part("a", 1, 1, 2, b"2")) == b"12"
     assert [assembler.add(part("a", 1, i, 2, b"x")) for i in range(2)] == [None, None]
 

@@ -1,4 +1,4 @@
-"""Events: every present subscriber gets them, the slow ones only the newest, and a lost connection is made anew."""
+"""Tests of events: every present subscriber gets them, a slow one only the newest; a lost connection is made anew."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_paused_subscribers_queue_is_bounded_and_it_goes_on_with_the_newest(
                 rabbitmqctl: Callable[..., list[str]] = request.getfixturevalue("rabbitmqctl")
                 rows = [line.split("\t") for line in rabbitmqctl("list_queues", "name", "messages_ready", "messages")]
                 waiting = [row for row in rows if row[0].startswith(f"{run.topology.prefix}.event.weights.listener")]
-                # Of messages, which hold at least the newest event whole; as many are on their way, or in its socket.
+                # These messages hold at least the newest event whole; as many are on their way, or in the socket.
                 assert [int(ready) for _, ready, _ in waiting] == [EVENT_LENGTH]
                 assert [int(total) for _, _, total in waiting] == [2 * EVENT_LENGTH]
         listener.send_signal(signal.SIGCONT)
@@ -160,7 +160,7 @@ class Busy:
         assert self._go_on.wait(30)
 
     def is_fired_at(self, run: Run, name: str, last: int) -> None:
-        """Fire 0, and while it is busy with that, 1 to `last`; returns once it has received `last`."""
+        """Fire 0, and 1 to `last` while it is busy with that; return once it has received `last`."""
         run.dispatcher.fire(name, 0)
         assert self._begun.wait(30)
         for number in range(1, last + 1):
@@ -363,7 +363,7 @@ def test_a_subscription_leaves_nothing_behind(on_rabbitmq: Run, rabbitmqctl: Cal
     until(lambda: not queues(), "the end of both queues")
 
 
-@pytest.mark.timeout(60)  # it does not try for good
+@pytest.mark.timeout(60)  # it does not try for ever
 @pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
 def test_an_event_that_finds_no_broker_is_an_error(url: str, run_name: str) -> None:
     topology = Topology(run_name)

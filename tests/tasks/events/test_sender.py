@@ -1,4 +1,4 @@
-"""The sender of events on a broker in memory: what it does while the broker takes no messages."""
+"""Tests of the sender of events on a broker in memory that at times takes no messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.testing import InMemoryBroker
 
 
 class Subscriber:
-    """A queue bound to event `name`, and what came there."""
+    """A queue that is bound to event `name`."""
 
     def __init__(self, broker: InMemoryBroker, name: str) -> None:
         self._link, queue = broker.connect(), TOPOLOGY.event_queue(name, "me")

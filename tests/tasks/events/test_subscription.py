@@ -1,4 +1,4 @@
-"""Firing and hearing events on the broker in memory, and what is retained, without a server."""
+"""Tests of firing, receiving and retaining events, on the broker in memory and without a server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ begun.wait()
 
 
 class Pipeline:
-    """As much of redis-py's as Retained uses; a store of its own in place of a server."""
+    """The part of redis-py's pipeline that Retained uses, on a store of dictionaries in place of a server."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._found = store, list[Any]()
@@ -144,7 +144,7 @@ def test_bodies_that_are_no_events_are_told_once_and_then_counted(app, make, cap
     events.fire("counted", "the last")
     until(lambda: received == ["the last"])
     told = [record.getMessage() for record in caplog.records if "counted" in record.getMessage()]
-    # Every ten seconds one line more, where this machine is that slow.
+    # A machine that is slow gives one more line per ten seconds.
     assert told[0].startswith("event 'counted' cannot be read and is dropped: ") and len(told) < 10
     assert "so far" not in told[0] and subscription._unreadable["counted"].count == 50
     subscription.stop()
@@ -153,7 +153,7 @@ def test_bodies_that_are_no_events_are_told_once_and_then_counted(app, make, cap
 
 
 def test_the_end_of_a_process_waits_for_a_handler():
-    """End while a handler runs: in torch's C++ it would be unwound, which aborts the process."""
+    """The process ends while a handler runs: to unwind it in torch's C++ would abort the process."""
     ended = subprocess.run([sys.executable, "-c", ENDS_IN_A_HANDLER], capture_output=True, text=True, timeout=60)
     assert (ended.stdout, ended.returncode) == ("handled\n", 0), ended.stderr
 

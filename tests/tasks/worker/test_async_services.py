@@ -1,4 +1,4 @@
-"""`async def` services on a broker in memory: how many run at once, what becomes of each call, who shares state."""
+"""Tests of `async def` services on a broker in memory: the calls at once, the end of each, and shared state."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_concurrency_calls_run_at_once_and_each_is_answered_when_it_ends(serving
     serving.start()
     calls = {key: serving.send("waiter.hold", key) for key in range(5)}
     until(lambda: waiter.began == [0, 1, 2])
-    assert serving.answer(serving.send("waiter.add", 1)) == ("", 2)  # other services go on meanwhile
+    assert serving.answer(serving.send("waiter.add", 1)) == ("", 2)  # other services continue meanwhile
     assert serving.count("waiter.hold", "running") == 3
     waiter.released.add(1)
     assert serving.answer(calls[1]) == ("", "held 1")
@@ -308,11 +308,11 @@ def test_a_stopping_worker_hands_back_running_calls_but_those_that_may_run_once(
     assert serving.answer(once)[0] == "lost"
     waiter.released |= {"again", "pushed"}
     assert len(serving.waiting("waiter.hold")) == 1
-    assert not any(b"begun" not in mark for mark in serving.store.values.values())  # nothing counts as a death
+    assert not any(b"begun" not in mark for mark in serving.store.values.values())  # none counts as a death
     serving.loop = serving.new_loop()
     serving.start()
     assert serving.answer(again) == ("", "held again")
-    until(lambda: len(serving.dead) == 1)  # what was begun, and may not be begun again
+    until(lambda: len(serving.dead) == 1)  # the one-way call that was begun, and may not begin again
     until(lambda: not serving.loop._outbox.held)
     assert waiter.began.count("pushed") == 2 and waiter.began.count("pushed once") == 1
 

@@ -1,4 +1,4 @@
-"""Which calls run next: services in the order of their oldest call, and no more entries than services."""
+"""Tests of the batch scheduler: services run in the order of their oldest call, with one entry per service at most."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.worker.service_queue import ServiceQueue
 
 
 class Model:
-    """A scheduler of services, and what a broker would deliver to it."""
+    """A scheduler of services, with the deliveries of a broker to it."""
 
     def __init__(self, *specs: Spec, middleware: Any = ()) -> None:
         self.queues = {spec.name: ServiceQueue(spec, None, None, Chain(middleware, lambda *_: [])) for spec in specs}
@@ -47,7 +47,7 @@ def test_a_saturated_service_lets_others_run_whatever_its_batch(batch):
             assert name
             if name == "rare":
                 break
-            model.arrive("busy", size)  # acknowledged, so the broker delivers as many
+            model.arrive("busy", size)  # these are acknowledged, so the broker delivers as many more
 
 
 def test_the_scheduler_keeps_an_entry_a_service_at_most():

@@ -1,4 +1,4 @@
-"""Batches received by Celery's consumer: each message is dealt with, whatever fails around the call."""
+"""Tests of batches that Celery's consumer receives: each message is settled, whatever fails around the call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warren.errors import ConfigurationError
 
 
 class Request:
-    """What Celery makes of a message."""
+    """A stand-in for the request that Celery makes of a message."""
 
     redelivered, _payload, expires, content_type = False, ((), {}, {}), None, codec.CONTENT_TYPE
 
@@ -52,7 +52,7 @@ def learn(calls: list[Any]) -> list[Any]:
 
 
 class Timer:
-    """Celery's timer, by hand."""
+    """A stand-in for Celery's timer: tests run what is due."""
 
     def __init__(self) -> None:
         self.due: list[Any] = []
@@ -64,7 +64,7 @@ class Timer:
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Any:
-    # A name of its own: to finalize an app enters the shared tasks of all others too.
+    # A name of its own: an app that is finalized also takes the shared tasks of all other apps.
     app = Celery("strategy", broker="memory://", backend="cache+memory://", set_as_current=False)
     app.warren_deliveries = Deliveries("redis://127.0.0.1:1/0", Topology("strategy"))
     made = app.task(learn, base=BatchTask, name="strategy.learn", batch=4, shared=False)
@@ -155,7 +155,7 @@ def test_what_is_left_of_a_batch_that_waits_always_has_a_timer(task, monkeypatch
     receiving.arrive(task, *"abc")
     ((_, waited),) = receiving.timers
     receiving.timers.clear()
-    receiving.arrive(task, "d")  # a job; while the pool is busy more arrive, and time passes
+    receiving.arrive(task, "d")  # makes a job; more calls arrive while the pool is busy, and time passes
     receiving.arrive(task, "e", "f")
     waited()
     receiving.run_job()

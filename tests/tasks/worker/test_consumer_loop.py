@@ -1,4 +1,4 @@
-"""The consumer loop on a broker in memory: what becomes of calls, however they come and whatever happens meanwhile."""
+"""Tests of the consumer loop on a broker in memory: the end of each call, in any form and whatever happens."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_malformed_message_is_refused_and_counted_and_the_next_call_is_answere
     serving.send_raw(name, raw, body)
     assert serving.answer(serving.send("adder.add", 1, 2)) == ("", 3)
     if what == "a group that is a number" and way == "direct":
-        return  # nothing of the kind is looked at where the reply goes back as it came
+        return  # a direct call's group is never looked at
     until(lambda: serving.count(name, "refused") == 1)
     assert adder.ran == []
     if way == "one-way" and headers is not None:
@@ -137,7 +137,7 @@ def test_a_malformed_message_is_refused_and_counted_and_the_next_call_is_answere
 def test_a_reply_that_is_ready_does_not_wait_for_the_call_after_it(serving, adder):
     serving.declare()
     quick, slow = serving.send("adder.add", 1), serving.send("adder.block")
-    serving.start()  # both arrive at once, and nobody knows yet how long either takes
+    serving.start()  # both arrive at once, before it is known how long either takes
     assert serving.answer(quick) == ("", 2)
     assert not adder.go.is_set()
     adder.go.set()
@@ -163,7 +163,7 @@ def test_a_worker_that_leaves_runs_no_short_batch_and_hands_its_calls_back(servi
     serving.loop = serving.new_loop()
     serving.start()
     live.append(serving.send("adder.trio", 3))
-    assert [serving.answer(one) for one in live] == [("", 1), ("", 2), ("", 3)]  # and none was told that it was lost
+    assert [serving.answer(one) for one in live] == [("", 1), ("", 2), ("", 3)]  # and no caller heard of a loss
 
 
 def test_one_way_calls_of_a_stopped_worker_return_to_their_full_queue(serving, adder):
@@ -173,7 +173,7 @@ def test_one_way_calls_of_a_stopped_worker_return_to_their_full_queue(serving, a
     for number in range(40):
         serving.send("adder.push", str(number), direct=False)
     until(lambda: not serving.waiting("adder.push"))
-    serving.broker.block("low on memory")  # nothing that is published anew would be taken
+    serving.broker.block("low on memory")  # no message that is published anew would be taken
     consumer_loop.FINISH_WITHIN, before = 0.0, consumer_loop.FINISH_WITHIN
     try:
         stopping = threading.Thread(target=serving.loop.stop)
@@ -217,7 +217,7 @@ def test_no_attempt_to_connect_leaves_a_connection_behind(serving, monkeypatch):
     serving.loop._consumption._directory.enter = enter
     monkeypatch.setattr(consumer_loop, "RECONNECT_AFTER", (0.01, 0.01))
     serving.start()
-    assert attempts == [2, 2, 2, 2]  # the caller's and the worker's own
+    assert attempts == [2, 2, 2, 2]  # the caller's connection and the worker's
 
 
 def test_a_call_that_cannot_be_fetched_for_now_is_tried_again(serving, adder, monkeypatch):
@@ -237,7 +237,7 @@ def test_a_call_that_cannot_be_fetched_for_now_is_tried_again(serving, adder, mo
 
 
 def held_by_a_killed_worker(serving: InMemoryServing, name: str) -> None:
-    """Deliver again the calls that a worker held which is gone."""
+    """Have a worker take the calls of service `name` and die, so that they are delivered again."""
     held = serving.broker.connect()
     held.consume(TOPOLOGY.service_queue(name).name, "held")
     until(held.drain)
@@ -272,7 +272,7 @@ def test_calls_that_cannot_be_counted_for_now_are_tried_again(serving, adder, mo
     serving.deliveries.steps = steps_or_error
     serving.declare()
     serving.send("adder.push", "kept", direct=False)
-    held_by_a_killed_worker(serving, "adder.push")  # so that it is delivered again, and has to be counted
+    held_by_a_killed_worker(serving, "adder.push")  # the call is delivered again, and has to be counted
     serving.start()
     until(lambda: adder.ran == ["kept"])
     assert away == []
@@ -317,7 +317,7 @@ def test_a_call_begun_by_three_dead_workers_fails_and_one_they_held_does_not(ser
     fatal, innocent = serving.send("adder.add", 1), serving.send("adder.add", 2)
     held_by_a_killed_worker(serving, "adder.add")
     serving.deliveries.begin([fatal])
-    serving.deliveries.begin([fatal])  # as two more did
+    serving.deliveries.begin([fatal])  # two more workers died of it
     serving.start()
     kind, (error, _, _) = serving.answer(fatal)
     assert (kind, error) == ("failed", "warren.errors.DeliveriesExceeded")
@@ -363,7 +363,7 @@ def test_of_calls_that_cannot_be_counted_only_those_that_did_not_run_are_tried_a
     until(lambda: sorted(adder.ran) == ["direct", "one-way"])
 
 
-# Calls of Celery's that are to wait.
+# Calls by Celery with an ETA.
 
 
 def moment(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""An exception in a user's service: one line that says which, what and where; the traceback once in the log."""
+"""Tests of exceptions in a user's service: one line names service, error and place; the log has one traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's middleware around the calls of a worker: which hooks run, when, and what one that raises does."""
+"""Tests of the user's middleware around a worker's calls: its hooks, their order, and the effect of one that raises."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Shop(Worker):
 
 
 class Told(Middleware):
-    """Notes each hook in `log`, with its own `name`; raises what `raises` has for the hook."""
+    """Notes each hook in `log`, with its own `name`; `raises`: hook -> the exception that it raises."""
 
     def __init__(self, log: list[str], name: str = "a", **raises: BaseException) -> None:
         self.log, self.name, self.raises = log, name, raises

@@ -1,4 +1,4 @@
-"""Whatever a service does, every call of it ends once: the same for direct, Celery's and one-way calls."""
+"""Tests of outcomes: whatever a service does, each call of it ends once, whether direct, by Celery or one-way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.service import Subscribed, Worker, service
 from tasks.worker.event_inbox import EventInbox
 
 STOCK = "a-stock-client"  # the reply_to of a call of Celery's own client
-FILE_NAME = "no file \udcff"  # as os.listdir gives what is no UTF-8
+FILE_NAME = "no file \udcff"  # os.listdir returns such a name for bytes that are no UTF-8
 
 
 class Panic(BaseException):
@@ -98,7 +98,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, trouble: Trouble) -> Iterator[InMem
 
 
 def dead(serving: InMemoryServing) -> int:
-    """Dead letters, with and without a reason in their header."""
+    """Return the number of dead letters, with and without a reason in their header."""
     return len(serving.broker.waiting(TOPOLOGY.dead_queue("trouble").name)) + len(serving.dead)
 
 
@@ -107,7 +107,7 @@ def meta(serving: InMemoryServing, call_id: str) -> Any:
 
 
 def settled(serving: InMemoryServing) -> None:
-    """A later call is answered, and no message is held."""
+    """Check that a later call is answered and no message is held."""
     assert serving.answer(serving.send("trouble.answer", "after")) == ("", "after")
     until(lambda: not serving.loop._outbox.held)
 
@@ -180,7 +180,7 @@ def test_a_result_that_cannot_be_encoded_fails_its_call_alone(serving, trouble):
     settled(serving)
 
 
-# Celery's words for what is to become of a message.
+# Celery's exceptions that decide on a message.
 
 
 def test_ignore_acknowledges_and_ends_a_direct_call(serving, trouble):
@@ -273,7 +273,7 @@ def test_a_direct_call_that_somebody_revoked_fails_at_once(serving, trouble, mon
     assert trouble.ran == []
 
 
-# What is not the service's own code.
+# Code that is not the service's own.
 
 
 def test_arguments_by_keyword_fail_their_own_call_of_a_batch_alone(serving, trouble):

@@ -76,7 +76,7 @@ def test_a_busy_worker_answers_remote_control(worker: ObedientWorker) -> None:
     worker.do("wait", "busy", ignore_result=True)
     worker.noted("began", "busy")
     node = [f"obedient@{worker.topology.run}"]
-    with worker.app.connection_for_write() as connection:  # the pool's may be one that another test has cut
+    with worker.app.connection_for_write() as connection:  # another test may have cut the pool's connection
         asked = {"timeout": 20.0, "destination": node, "connection": connection}
         assert worker.app.control.ping(**asked) == [{node[0]: {"ok": "pong"}}]
         active = worker.app.control.inspect(**asked).active()
@@ -102,7 +102,7 @@ def test_a_cold_stop_gives_back_what_was_not_acknowledged(
             worker.do("sleep", value, ignore_result=True)
         worker.noted("began", 600)
         worker.process.send_signal(signal.SIGQUIT)
-        worker.process.wait(60)  # and not for the task
+        worker.process.wait(60)  # it does not wait for the task
         name = worker.topology.actor_queue().name
 
         def ready() -> bool:
@@ -120,14 +120,14 @@ def test_a_worker_goes_on_after_its_connection_was_lost_in_mid_task(
         worker.noted("began", "held")
         close_connections(servers)
         worker.let_go()
-        # What ran cannot be acknowledged any more, so it is delivered again: at least once, as late acks promise.
+        # The task cannot be acknowledged any more, so it is delivered again: late acks promise at least once.
         worker.noted("ended", "held", times=2)
         assert worker.do("return", "after").get(timeout=30) == "after"
         worker.noted("acknowledged", times=2)
 
 
 def test_a_signal_and_a_stop_wake_the_event_loop_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It polls for up to a second otherwise, also after the signal's handler has run."""
+    """Without a wake-up the loop polls for up to a second, also after the signal's handler has run."""
     monkeypatch.setattr(worker_state, "should_stop", None)
     pool = OneThreadPool(limit=1)
     pool.on_start()
@@ -165,7 +165,7 @@ def test_an_error_of_a_callback_reaches_no_other_task() -> None:
 
 
 def started_elsewhere() -> OneThreadPool:
-    """Return a pool that another thread has started, and that so takes no signals: any thread may stop it."""
+    """Return a pool that another thread has started: it takes no signals, so any thread may stop it."""
     pool = OneThreadPool(1)
     starting = threading.Thread(target=pool.start)
     starting.start()
@@ -180,7 +180,7 @@ def test_a_pool_that_another_thread_stops_keeps_open_what_signals_are_written_to
     stopping.start()
     stopping.join(60)
     listening = signal.set_wakeup_fd(-1)
-    os.fstat(listening)  # raises where it is closed
+    os.fstat(listening)  # raises OSError if it is closed
     pool.stop()
     assert pool._writer.fileno() == -1 and signal.set_wakeup_fd(-1) == -1
 
@@ -215,7 +215,7 @@ def test_a_warm_stop_begins_nothing_that_waits_behind_the_running_task() -> None
     assert running.wait(60)
     stopping = threading.Thread(target=pool.stop)
     stopping.start()
-    until(lambda: pool._jobs.qsize() == 1)  # what ends the thread
+    until(lambda: pool._jobs.qsize() == 1)  # the job that ends the thread
     go.set()
     stopping.join(60)
     assert seen == ["running"]

@@ -1,4 +1,4 @@
-"""tasks.worker.running.run: one outcome a call, whatever the function does."""
+"""Tests of tasks.worker.running.run: one outcome per call, whatever the function does."""
 
 from __future__ import annotations
 

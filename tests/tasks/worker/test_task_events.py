@@ -1,4 +1,4 @@
-"""The share of calls that Flower is told of: given by the environment, kept to exactly."""
+"""Tests of the share of calls that Flower is told of: the environment sets it, and it is kept exactly."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def spin(until: threading.Event | None = None) -> None:
-    """Run Python code, for ever or until told."""
+    """Run Python code, for ever or until `until` is set."""
     while until is None or not until.is_set():
         pass
 
@@ -117,7 +117,7 @@ def quick_switches():
 
 
 def test_limits_that_end_about_when_their_function_does_leave_nothing_behind(quick_switches):
-    """Each ends with its result or with TimeLimitExceeded; none comes after that, in code that has no limit."""
+    """Each call ends by its result or TimeLimitExceeded; that is not raised later, in code without a limit."""
     ended: dict[Any, int] = {}
 
     def work(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Services whose exceptions are tried again: each form of call, within its deadline, as far as a worker has room."""
+"""Tests of tries after exceptions of services: in each form of call, within its deadline, if the worker has room."""
 
 from __future__ import annotations
 

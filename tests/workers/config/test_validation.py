@@ -595,7 +595,7 @@ def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) ->
 def test_a_league_of_hundreds_of_engines_is_refused_with_settings_that_fit(
     problems: Problems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of football a game takes 47 MB and a quarter of a second to make: an actor made 512, and played nothing."""
+    """An actor made 512 games of football, at 47 MB and a quarter of a second each, and played nothing."""
     found = problems("league=mine", "league.env=football:1_vs_1_easy")
     assert [line.partition(":")[0] for line in found] == [
         "league.games", "league.evaluation_games", "league.reference_games"

@@ -1,4 +1,4 @@
-"""What is judged of what servers and the machine say: on made-up answers."""
+"""Tests of the doctor's checks, on made-up answers of servers and of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an env runner does with the answers of actors, and without."""
+"""Tests of env runners: with the answers of actors, and without."""
 
 from __future__ import annotations
 

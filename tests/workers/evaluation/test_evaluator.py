@@ -61,7 +61,7 @@ def role(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[EvaluatorRol
 
 
 def test_evaluators_have_seeds_of_their_own_however_many_there_were() -> None:
-    # Of 65,536 seeds, 1,000 processes would share about seven.
+    # With 65,536 seeds, 1,000 processes would share about seven.
     seeds = [seed_of(source_name(number % 4)) for number in range(1000)]
     assert len(set(seeds)) >= 999
     assert all(0 <= seed < 2**31 for seed in seeds)

@@ -1,4 +1,4 @@
-"""How the account of a run's segments is told: two sums that add up, and where what is in flight was seen last."""
+"""Tests of the account of a run's segments: two sums that add up, and the last place of segments in flight."""
 
 from __future__ import annotations
 

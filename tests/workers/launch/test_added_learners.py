@@ -1,4 +1,4 @@
-"""A player that is added by hand and whose learner cannot run is paused with the reason, and the league goes on."""
+"""Tests of added learners: a player whose learner cannot run is paused with the reason, and the league goes on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workers.launch.spec import ProcessSpec
 
 
 class Store:
-    """Stands for the league and its Redis: one player, which is paused and resumed. `reasons`: all that were noted."""
+    """A stand-in for the league and its Redis: one player, paused and resumed. `reasons`: all that were noted."""
 
     prefix = "league:"
 

@@ -1,4 +1,4 @@
-"""How a run begins: servers boot while the configuration is verified, and what does not come about leaves nothing."""
+"""Tests of a run's start: servers boot while the configuration is verified, and a failed start leaves nothing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BOOTS_FOREVER = "exec sleep 600"
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Where run folders are to be made, in a folder that is not there yet either."""
+    """Return the place for run folders, in a folder that does not exist yet either."""
     return tmp_path / "new" / "runs"
 
 
 def rabbitmq(tmp_path: Path, server: str) -> str:
-    """A PATH on which a RabbitMQ is found whose server does what the script says."""
+    """Return a PATH with a RabbitMQ whose server is the shell script `server`."""
     programs = tmp_path / "programs"
     programs.mkdir()
     scripts = {"rabbitmq-server": server, "rabbitmqctl": "exit 0", "erl": "exit 0", "epmd": BOOTS_FOREVER}
@@ -38,7 +38,7 @@ def rabbitmq(tmp_path: Path, server: str) -> str:
 
 
 def of_folder(folder: Path) -> list[psutil.Process]:
-    """The processes that write a log below `folder`, guards among them."""
+    """Return the processes that write a log below `folder`, guards among them."""
 
     def writes(process: psutil.Process) -> bool:
         try:
@@ -143,7 +143,7 @@ print("torch" in sys.modules, differing(before, os.environ))
 
 
 def test_a_launcher_imports_no_torch_and_nothing_that_prevents_forks() -> None:
-    """Either would take seconds of a start."""
+    """Either would add seconds to a start."""
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False)
     assert done.stdout == "False []\n", done.stdout + done.stderr
 

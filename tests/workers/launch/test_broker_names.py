@@ -1,4 +1,4 @@
-"""Runs that Redis has forgotten are found on the broker itself, or it is said that they cannot be."""
+"""Tests of runs that Redis has forgotten: they are found on the broker, or a message says that they cannot be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decision about a process that died, without a process."""
+"""Tests of the decision after a process's death, without a process."""
 
 from __future__ import annotations
 

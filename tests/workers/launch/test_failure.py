@@ -1,4 +1,4 @@
-"""Why a process failed, from what it printed."""
+"""Tests of the cause of a process's failure, as its output tells it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def fail_again(text: str) -> None:
 def test_failures_are_appended_after_a_half_line(tmp_path: Path) -> None:
     FailureLog(tmp_path, fail_again).add(CRASH)
     with (tmp_path / FILE).open("a") as file:
-        file.write('{"name": "cut o')  # of a launcher that was killed
+        file.write('{"name": "cut o')  # by a launcher that was killed
     FailureLog(tmp_path, fail_again).add(Entry("run", "no RabbitMQ", "failed"))
     first, second = read(tmp_path)
     assert (first["name"], first["status"], first["where"], first["lived"]) == ("actor-1", 1, "game.py:7", 12.0)

@@ -1,4 +1,4 @@
-"""What arrives on events is checked as a whole: what is wrong is dropped, and nothing of it reaches the launcher."""
+"""Tests of figures on events: each event is checked as a whole, and none of a wrong one reaches the launcher."""
 
 from __future__ import annotations
 

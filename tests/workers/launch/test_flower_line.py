@@ -16,7 +16,7 @@ from workers.launch.kinds.configured import ConfiguredMonitor
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
 def test_the_address_of_flower_is_printed_once_it_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    before: list[int] = []  # lines printed at each look that found nobody
+    before: list[int] = []  # number of lines printed so far, at each look in vain
     with socket.socket() as flower:
         flower.bind(("127.0.0.1", 0))  # and nothing listens yet
         port = flower.getsockname()[1]

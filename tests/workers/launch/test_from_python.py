@@ -1,4 +1,4 @@
-"""`warren.train`: settings as words, points to callbacks, and how a run ends; here by a stand-in for the command."""
+"""Tests of `warren.train` on a stand-in for the command: settings as words, points to callbacks, ends of runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ sys.exit(130 if stopped else 0)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the stand-in's run."""
+    """Return the folder of the stand-in's run."""
     place = tmp_path / "runs" / "p" / "t"
     place.mkdir(parents=True)
     script = tmp_path / "command.py"
@@ -129,7 +129,7 @@ def test_points_of_a_resumed_run_begin_where_it_was_resumed(tmp_path: Path):
     file.write_text('{"version": 1, "time": 3}\n{"version": 2, "time": 4}\n')
     points = Points(tmp_path, since=5.0)
     assert [*points.new()] == []
-    file.write_text('{"version": 1, "time": 3}\n')  # the learner cuts off what was lost
+    file.write_text('{"version": 1, "time": 3}\n')  # the learner cuts off the lost updates
     assert [*points.new()] == []
     with file.open("a") as appended:
         appended.write('{"version": 2, "time": 5}\n{"versi')

@@ -1,4 +1,4 @@
-"""Signals to a launcher: the first asks, the second kills, the end of the terminal asks, and all are given back."""
+"""Tests of signals to a launcher: the first, or the terminal's end, asks it to end; a second kills; handlers return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The launcher itself: whatever goes wrong in it, the run ends in order and its outcome is written."""
+"""Tests of the launcher: whatever goes wrong in it, the run ends in order and its outcome is written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from workers.servers import Servers
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """A launcher takes over the signals of its process."""
+    """Restore the signal handlers that a launcher has taken over."""
     before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
     yield
     for number, handler in before:
@@ -38,7 +38,7 @@ def handlers() -> Iterator[None]:
 
 
 class Screen:
-    """A view that keeps what is said."""
+    """A view that keeps the lines that are said."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -51,14 +51,14 @@ class Screen:
 
 
 class Faulty(ShareMonitor):
-    """Fails while it looks, as a launcher does that has a fault."""
+    """A monitor that raises while it polls, like a launcher with a fault."""
 
     def poll(self) -> str | None:
         raise TypeError("'<' not supported between instances of 'str' and 'int'")
 
 
 class Finished(ShareMonitor):
-    """Ends at once, but fails where it accounts for what was done."""
+    """A monitor that ends at once, and raises while it makes the account."""
 
     def poll(self) -> str | None:
         return "finished"
@@ -68,7 +68,7 @@ class Finished(ShareMonitor):
 
 
 class Accounts(ShareMonitor):
-    """Ends at once, and keeps which processes of the run live when it accounts for what was done."""
+    """A monitor that ends at once, and keeps the run's processes that live while it makes the account."""
 
     living: list[str] = ["nobody has asked"]
 

@@ -1,4 +1,4 @@
-"""When a league is over, and what its last lines name."""
+"""Tests of the end of a league by its goal, and of its last lines."""
 
 from __future__ import annotations
 

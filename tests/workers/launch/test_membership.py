@@ -1,4 +1,4 @@
-"""Leases of launchers: a place is one launcher's, a superseded one finds out before it touches anything."""
+"""Tests of launchers' leases: one launcher has a place, and a superseded one finds out before it touches anything."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_a_launcher_whose_lease_ran_out_goes_on_unless_another_took_its_place(
 ) -> None:
     first, second = (Membership(embedded.redis_url, Topology(run_name)) for _ in range(2))
     first.take(True, Presence("alone"))
-    client.delete(f"warren.{run_name}:leader")  # what time does as well
+    client.delete(f"warren.{run_name}:leader")  # the lease runs out
     first.renew(True, Presence("alone"))
     client.delete(f"warren.{run_name}:leader")
     second.take(True, Presence("alone"))
     with pytest.raises(Superseded, match=r"process \d+ on \S+ has taken this one's place as alone of run"):
         first.renew(True, Presence("alone"))
-    client.delete(f"warren.{run_name}:leader")  # and the second is silent for a while, too
+    client.delete(f"warren.{run_name}:leader")  # the second launcher is silent for a while, too
     with pytest.raises(Superseded):
         first.renew(True, Presence("alone"))
     second.renew(True, Presence("alone"))
@@ -134,7 +134,7 @@ def test_a_place_is_held_by_a_thread_for_longer_than_its_lease(
     first.renew(True, Presence("alone", status=3))
     client.pexpire(key, 600)  # only the thread lengthens it from here on
     until(lambda: client.pttl(key) > 1000)
-    client.delete(key)  # it ran out, and nobody has taken it
+    client.delete(key)  # the lease ran out, and no launcher has taken the place
     until(lambda: client.exists(key))
     led = first.leader()
     assert led is not None and led.status == 3, "the thread has forgotten what was said last"
@@ -168,7 +168,7 @@ def test_a_launcher_that_stops_for_long_keeps_its_place(
     leading.begin()
     leading.announce_end(0)
     key = f"warren.{run_name}:leader"
-    for _ in range(2):  # a supervisor that stops processes does nothing for the place meanwhile
+    for _ in range(2):  # a supervisor that stops processes does not renew the lease meanwhile
         client.pexpire(key, 600)
         until(lambda: client.pttl(key) > 1000)
     with pytest.raises(ConfigurationError, match="is led already"):
@@ -191,7 +191,7 @@ def test_a_sweep_of_a_live_run_is_refused(
     ):
         leading.begin()
     assert said[0].startswith(f"waiting up to 0.5 s for an earlier run {run_name} to end: learner of player main")
-    monkeypatch.setattr(leading, "_wait_for_the_dead", lambda asked: None)  # it begins right after that
+    monkeypatch.setattr(leading, "_wait_for_the_dead", lambda asked: None)  # the learner begins right after the wait
     with pytest.raises(ConfigurationError, match="is running: learner of player main"):
         leading.begin()
     assert client.get(f"warren.{run_name}:pool") == b"weights"
@@ -256,7 +256,7 @@ def test_the_hosts_of_a_run_are_found_without_looking_through_redis(
     monkeypatch.setattr(leader._redis, "scan_iter", None)
     assert {name: presence.left for name, presence in leader.hosts().items()} == {"box-2": 1, "box-3": 1}
     followers[0].leave(False, "box-2")
-    leader._redis.delete(f"warren.{run_name}:host:box-3")  # as its lease runs out
+    leader._redis.delete(f"warren.{run_name}:host:box-3")  # its lease runs out
     assert leader.hosts() == {}
     followers[1].renew(False, Presence("box-3"))
     assert set(leader.hosts()) == {"box-3"}
@@ -310,7 +310,7 @@ def test_roles_started_by_hand_hear_that_a_run_is_closed_before_its_account(
 
 
 class Share:
-    """The share of a host whose learner takes long."""
+    """The share of a host whose updates take 30 s."""
 
     playing = True
 

@@ -1,4 +1,4 @@
-"""A user's code that makes environments of old gym itself works, whoever starts it: gym uses names numpy 2 dropped."""
+"""Tests of users' code that makes environments of old gym: it works, though gym uses names that numpy 2 dropped."""
 
 from __future__ import annotations
 

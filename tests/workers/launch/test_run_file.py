@@ -1,4 +1,4 @@
-"""The file of a run: its shapes, its settings from the command line, its hosts, and all that is wrong at once."""
+"""Tests of the file of a run: its forms, settings from the command line, hosts, and one error for all problems."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def reading(folder: Path) -> Callable[..., tuple[RunFile, list[str]]]:
 
 @pytest.fixture
 def refused(folder: Path) -> Callable[..., str]:
-    """What `python -m workers.run` says of a file that it refuses."""
+    """Return a function that returns the problems that `python -m workers.run` finds in a file's text."""
 
     def act(text: str, *settings: str, host: str | None = None) -> str:
         (folder / "run.yaml").write_text(text)

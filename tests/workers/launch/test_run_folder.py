@@ -1,4 +1,4 @@
-"""The run's folder: one launcher at a time, whole files only, and room for the last files on a full disk."""
+"""Tests of the run's folder: one launcher at a time, whole files only, and room for the last files on a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m workers.runs`: its help, its errors, and what it makes of what a Redis holds."""
+"""Tests of `python -m workers.runs`: its help, its errors, and the runs that it finds in a Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A launcher that is asked for more or fewer processes: once, in time, and while Redis is away."""
+"""Tests of requests to a launcher for more or fewer processes: carried out once, in time, and while Redis is away."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workers.launch.spec import ProcessSpec
 
 
 class Stage:
-    """A Scaling of three actors, one of them on another host, with nothing real below it."""
+    """A Scaling of three actors, one of them on another host, without real processes."""
 
     def __init__(self, keep: Callable[[Mapping[str, int]], None] | None = None) -> None:
         self.spec = ProcessSpec("actor", range(2), (), setting="actors", num=3)
@@ -98,7 +98,7 @@ def test_other_hosts_actors_count_and_are_theirs_to_stop() -> None:
 def test_a_process_that_cannot_be_started_is_reported_and_the_run_goes_on(tmp_path: Path) -> None:
     stage, said = Stage(), list[str]()
     supervisor = Supervisor(tmp_path, {}, 2, said.append)
-    (tmp_path / "logs" / "actor-4.log").mkdir(parents=True)  # whoever opens it for writing gets an OSError
+    (tmp_path / "logs" / "actor-4.log").mkdir(parents=True)  # to open it for writing raises OSError
     working = replace(stage.spec, command=("-c", "import time; time.sleep(600)"))
     stage.scaling._supervisor, stage.scaling._groups["actors"].spec = supervisor, working
     try:

@@ -1,4 +1,4 @@
-"""What the launcher does about the run's servers while it watches them."""
+"""Tests of the launcher's watch over the run's servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that stands still says for how long, and what it waits for."""
+"""Tests of the message of a run that stands still: its time so far, and its cause."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_time_of_a_run_counts_from_the_first_step_that_is_learned() -> None:
         clock.now += 20.0
         watch.poll({})
         assert watch.seconds == 0.0
-    watch.poll({"main": 660_000})  # what a resumed learner begins with
+    watch.poll({"main": 660_000})  # the steps with which a resumed learner begins
     clock.now += 5.0
     watch.poll({"main": 660_000, "late": 0})
     assert watch.seconds == 0.0

@@ -1,4 +1,4 @@
-"""Children are restarted with growing pauses, a bounded number of times, and their last lines are shown."""
+"""Tests of the supervisor: it restarts children after growing pauses, only so often, and shows their last lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workers.launch.processes import supervisor as module
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
 
-# Stands for a role: does what the file named after the child says.
+# A stand-in for a role: runs the code in the file that has the child's name.
 ROLE = """
 import os, signal, sys, time
 name = sys.argv[1]
@@ -50,7 +50,7 @@ class Stage:
         return (self.folder / "logs" / f"{name}.log").read_text().count("start of")
 
     def poll_until(self, condition: Callable[[], bool], timeout: float = 30.0) -> bool:
-        """Poll until the supervisor says that it is over (True), or `condition` holds (False)."""
+        """Poll until the supervisor says that the run is over (return True), or `condition` holds (return False)."""
         deadline = time.monotonic() + timeout
         while not self.supervisor.poll():
             if condition():
@@ -121,7 +121,7 @@ def test_a_log_that_cannot_be_put_aside_is_kept_whole(
     monkeypatch.setattr("workers.servers.process.LONGEST_LOG", 2000)
     it = stage()
     older = it.folder / "logs" / "actor-0.log.1"
-    older.mkdir(parents=True)  # writing there is an OSError, as where the disk is full
+    older.mkdir(parents=True)  # to write there raises OSError, like a full disk
     it.add("actor-0", LONG)
     log = it.folder / "logs" / "actor-0.log"
     it.poll_until(lambda: "line 199 of" in log.read_text())
@@ -147,7 +147,7 @@ def test_a_child_that_cannot_be_started_again_yet_is_tried_again(stage: Callable
     child.kill()
     it.poll_until(lambda: bool(it.said))
     log.rename(log.with_suffix(".kept"))
-    log.mkdir()  # whoever opens it for writing gets an OSError, as where the machine allows no more processes
+    log.mkdir()  # to open it for writing raises OSError, like a start at the machine's limit of processes
     it.poll_until(lambda: "actor-0 could not be started: [Errno 21]" in it.said[-1])
     log.rmdir()
     it.poll_until(lambda: it.supervisor.alive() == 1)
@@ -339,7 +339,7 @@ def test_looking_after_a_process_does_not_read_all_of_the_machines(
     assert child is not None
     it.poll_until(lambda: child.server() is not None)
     found = child.server()
-    monkeypatch.delattr(psutil.Process, "children")  # which does
+    monkeypatch.delattr(psutil.Process, "children")  # this would read them all
     assert it.supervisor.troubles() == []
     assert child.server() is found
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""A configuration compiles to what the launcher runs: who is critical, who stops first, which host has whom."""
+"""Tests of the processes that a configuration compiles to: the critical ones, the order of stops, and their hosts."""
 
 from __future__ import annotations
 

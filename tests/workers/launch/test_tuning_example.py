@@ -1,4 +1,4 @@
-"""examples/tuning/tune.py: Optuna's trials are runs, its study goes on, and a run that falls behind is ended."""
+"""Tests of examples/tuning/tune.py: Optuna's trials are runs, a study goes on, and a run that falls behind is ended."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_run_that_falls_behind_is_ended_and_its_trial_pruned(tune: Any, monkey
     given: list[Any] = []
 
     def run(*words: str, on_evaluation: Any, **settings: Any) -> Any:
-        """Evaluates each trial worse than the one before."""
+        """Evaluate each trial worse than the one before."""
         given.append((words, settings["algorithm"]))
         points = [{"mean_return": 100.0 - 10 * len(given), "steps": steps} for steps in (10, 20, 30)]
         ended = next((True for point in points if on_evaluation(point) is False), False)

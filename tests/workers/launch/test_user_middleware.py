@@ -1,4 +1,4 @@
-"""WARREN_MIDDLEWARE: what it names becomes the middleware of the process; what is wrong with it is one clear error."""
+"""Tests of WARREN_MIDDLEWARE: it names the middleware of the process, and a wrong name is one clear error."""
 
 from __future__ import annotations
 

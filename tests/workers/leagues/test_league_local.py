@@ -327,7 +327,7 @@ def test_population_based_training_copies_weights_and_hyperparameters():
 @pytest.mark.parametrize(("env", "rounds", "goal"), [("matrix:rps", 40, 0.1), ("openspiel:kuhn_poker", 80, 0.25)])
 def test_the_mixture_of_a_league_becomes_hard_to_exploit(env, rounds, goal):
     slow = {"checkpoint_min_steps": 5000, "checkpoint_max_steps": 10_000}
-    # As networks usually begin, uniform, is the solution of rock-paper-scissors: begin with a favourite.
+    # Networks usually begin uniform, which solves rock-paper-scissors: begin with a favourite.
     rps, poker = {"hidden_sizes": [], "policy_gain": 3.0}, {"hidden_sizes": [32], "activation": "relu"}
     network = rps if env == "matrix:rps" else poker
     kinds = {"main": "main_agent", "exploiter": "main_exploiter", "league": "league_exploiter"}

@@ -1,4 +1,4 @@
-"""How many segments may wait: as many as there are actors by now."""
+"""Tests of the number of segments that may wait: as many as there are actors at present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a process's time goes."""
+"""Tests of timing: the shares of a process's time."""
 
 from __future__ import annotations
 

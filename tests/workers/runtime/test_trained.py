@@ -1,4 +1,4 @@
-"""What was trained, out of its run folder: acting, watching, playing against it."""
+"""Tests of trained policies from a run folder: acting, watching, playing against them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates for TLS: folders that cannot be written."""
+"""Tests of certificates for TLS in folders that cannot be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that are forked rather than started: like fresh ones, and gone with their launcher."""
+"""Tests of processes that are forked rather than started: they behave like fresh ones, and end with their launcher."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# A launcher: begins a fork server, starts what its standard input names, tells statuses.
+# A launcher: begins a fork server, starts and stops the processes that its standard input names, tells statuses.
 HOST = """
 import json, os, sys
 from pathlib import Path
@@ -76,7 +76,7 @@ ENDINGS = {
 
 
 class Host:
-    """The launcher of HOST, in `folder`, which is where its processes' modules and logs are."""
+    """The launcher of HOST; `folder` holds the modules and logs of its processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.said = folder, []  # type: tuple[Path, list[str]]
@@ -99,7 +99,7 @@ class Host:
         return dict(told)
 
     def start(self, name: str, code: str, fork: bool = True, **words: Any) -> dict[str, Any]:
-        """Start the module `name`, of this code."""
+        """Start a process of the module `name` with this code."""
         (self.folder / f"{name}.py").write_text(code)
         return self.ask(name, module=name, fork=fork, **words)
 
@@ -107,7 +107,7 @@ class Host:
         return (self.folder / f"{name}.log").read_text()
 
     def child(self, told: dict[str, Any]) -> psutil.Process:
-        """The process below a guard, once it is there."""
+        """Wait for the process below a guard; return it."""
         return until(lambda: next(iter(psutil.Process(told["guard"]).children()), None))
 
 

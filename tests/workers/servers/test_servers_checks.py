@@ -1,4 +1,4 @@
-"""Logins to servers, and the one clear error of each way they can fail; no message holds a password."""
+"""Tests of logins to servers: each way to fail is one clear error, and no message holds a password."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_the_kind_of_a_broker_is_its_scheme() -> None:
 
 
 def assert_secret_kept(error: BaseException) -> None:
-    """Neither the message nor a printed traceback holds the password."""
+    """Check that neither the message nor a printed traceback holds the password."""
     assert SECRET not in "".join(traceback.format_exception(error))
 
 
 def fails(call: Callable[[], object], kind: type[WarrenError], *words: str) -> str:
-    """The message of the error, which is of this kind, holds these words and keeps the secret."""
+    """Check that the call raises this kind of error, with these words and without the password; return the message."""
     with pytest.raises(kind) as caught:
         call()
     assert_secret_kept(caught.value)
@@ -97,7 +97,7 @@ def test_a_server_that_never_answers_is_given_up_within_the_timeout() -> None:
 
 @pytest.fixture
 def web_server() -> Iterator[int]:
-    """The port of something that answers every connection in HTTP."""
+    """Yield the port of a server that answers every connection in HTTP."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -162,6 +162,6 @@ def test_servers_that_answer_say_what_they_are(servers: Servers, embedded: Serve
 
 
 def with_password(url: str, password: str) -> str:
-    """`url` with another password."""
+    """Return `url` with another password."""
     user, _, rest = url.partition("://")[2].partition(":")
     return f"{url.partition('://')[0]}://{user}:{password}@{rest.partition('@')[2]}"

@@ -1,4 +1,4 @@
-"""Private servers that end: by themselves, when told, and with the launcher however that ends."""
+"""Tests of the end of private servers: by themselves, when told, and with the launcher however that ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from workers.servers.process import Child
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# A launcher: acquires servers, says so with its processes' ids, and waits for whatever is done to it.
+# A launcher: acquires servers, prints its fork's id if it has one, then "ready", and waits for the test to end it.
 LAUNCHER = """
 import os, sys, time
 from pathlib import Path
@@ -41,7 +41,7 @@ time.sleep(600)
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], list[psutil.Process]]]]:
-    """Start LAUNCHER; gives it and every process below it. Nothing of it is left after the test."""
+    """Yield a function that starts LAUNCHER and returns it with every process below it; kill them all afterwards."""
     seen: list[psutil.Process] = []
 
     def call(mode: str, how: str = "alone") -> tuple[subprocess.Popen[str], list[psutil.Process]]:
@@ -168,14 +168,14 @@ def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
     found.stop()
     assert not living(processes)
     found.stop()
-    assert found.dead() is None  # stopped on request is no death
+    assert found.dead() is None  # a stop on request is no death
 
 
 STUBBORN = "trap '' TERM INT HUP; (trap '' TERM; sleep 600) & echo ready; while :; do sleep 600; done"
 
 
 def stubborn(tmp_path: Path) -> tuple[Child, list[psutil.Process]]:
-    """A server, and a process that it has started, that both ignore SIGTERM."""
+    """Start a server and a child of it that both ignore SIGTERM; return the server and all processes."""
     child = Child("stubborn", ["sh", "-c", STUBBORN], tmp_path / "log", grace=0.5)
     child.wait_until(lambda: "ready" in child.output() and len(descendants(child._guard.pid)) >= 3, 10)
     return child, [psutil.Process(child._guard.pid), *descendants(child._guard.pid)]

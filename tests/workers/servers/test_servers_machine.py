@@ -1,4 +1,4 @@
-"""What is found on a machine, and what is not: real look-ups in folders made for the purpose."""
+"""Tests of the look-up of programs on a machine, and of their installation, in folders made for the purpose."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OS_RELEASES = {
 
 
 def program(path: Path, body: str = "exit 0") -> Path:
-    """An executable shell script."""
+    """Write an executable shell script; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
     path.chmod(0o755)
@@ -30,7 +30,7 @@ def program(path: Path, body: str = "exit 0") -> Path:
 
 
 def machine(tmp_path: Path, **other: object) -> Machine:
-    """A machine that has only what lies in tmp_path/bin."""
+    """Return a machine that has only the programs in tmp_path/bin."""
     settings: dict[str, object] = {
         "path": str(tmp_path / "bin"),
         "places": (),
@@ -117,7 +117,7 @@ def test_sudo_counts_only_when_it_asks_for_no_password(tmp_path: Path, status: i
 
 @pytest.fixture
 def debian_machine(tmp_path: Path) -> Machine:
-    """A Debian that lacks Redis, and an apt-get that writes down how it was called and installs nothing by itself."""
+    """Return a Debian without Redis, whose apt-get notes its calls and installs by the script tmp_path/install."""
     (tmp_path / "os-release").write_text("ID=debian\n", encoding="utf-8")
     program(tmp_path / "bin/sudo", 'shift; case "$1" in true) exit 0;; *) exec "$@";; esac')
     program(
@@ -130,7 +130,7 @@ def debian_machine(tmp_path: Path) -> Machine:
 
 
 def without_redis(found: Machine, tmp_path: Path) -> Machine:
-    """The same machine, with the real programs that apt-get's script needs but none of the servers."""
+    """Return the same machine with the real programs that apt-get's script needs, but without servers."""
     for name in ("sh", "rm", "cp", "chmod", "cat"):
         real = found.which(name)
         assert real is not None

@@ -1,4 +1,4 @@
-"""Private servers: theirs alone, reachable by nobody else, and gone with the run however it ends."""
+"""Tests of private servers: each run has its own, nobody else reaches them, and they end with the run in any case."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="session")
 def servers(private_servers: Servers) -> Servers:
-    """What is tested here is how private servers run, whichever the rest of the session uses."""
+    """Return private servers, whichever servers the rest of the session uses."""
     return private_servers
 
 
-# --- what they are ---
+# --- addresses, secrets, data ---
 
 
 def test_private_servers_listen_on_loopback_alone(servers: Servers) -> None:
@@ -155,7 +155,7 @@ def test_a_port_that_is_asked_for_and_free_is_used(tmp_path: Path) -> None:
 
 
 def lose_first_port(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
-    """The first free port that is picked is `port`, as if another process had taken it since."""
+    """Make `port` the first free port that is picked, as if another process had taken it since."""
     real, picks = children.free_port, iter([port])
     monkeypatch.setattr(children, "free_port", lambda: next(picks, None) or real())
 
@@ -188,7 +188,7 @@ def test_two_brokers_run_at_once_though_one_lost_its_port_to_the_other(
         with kombu.Connection(servers.broker_url) as connection, pytest.raises(Exception, match="NOT_FOUND"):
             connection.default_channel.queue_declare("only-here", passive=True)
 
-        # Second belt: the guard itself killed. The node must not be left behind without one.
+        # The guard itself is killed: the node must not outlive it.
         if sys.platform == "linux":
             node = descendants(second.server._guard.pid)
             assert any("beam" in process.name() for process in node)
@@ -199,10 +199,10 @@ def test_two_brokers_run_at_once_though_one_lost_its_port_to_the_other(
             child.stop()
 
 
-# --- whoever runs them ---
+# --- other users ---
 
 
-# Root's interpreter may lie where nobody else can read: what this process will need is imported before it becomes
+# Other users may be unable to read root's interpreter: this process imports all that it needs before it becomes
 # another user (a login imports all of it), and its guards run under any interpreter that the other user can run.
 AS_NOBODY = """
 import os, pwd, shutil, sys
@@ -223,7 +223,7 @@ with servers.acquire("private", folder=Path(sys.argv[1])) as found:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; and this is one")
 def test_an_ordinary_user_can_have_private_servers(servers: Servers) -> None:
-    """RabbitMQ's packaged wrapper refuses ordinary users; the session's servers show the same for root."""
+    """RabbitMQ's packaged wrapper refuses ordinary users; the session's servers show that root can have some."""
     nobody = pwd.getpwnam("nobody")
     folder = Path(tempfile.mkdtemp(prefix="warren-nobody-"))
     try:

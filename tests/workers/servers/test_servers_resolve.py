@@ -1,4 +1,4 @@
-"""Which servers a run gets: every step of the order, on real servers, with machines that lack what a step needs."""
+"""Tests of the choice of a run's servers: each step in order, on real servers, on machines that lack a step's needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEEDED_BY_SCRIPTS = "sh rm chmod ln env dirname readlink basename date sed cat u
 
 
 def bare(tmp_path: Path, **other: object) -> Machine:
-    """A machine on which nothing listens and nothing is installed but the embedded server's package."""
+    """Return a machine on which nothing listens and only the embedded server's package is installed."""
     settings: dict[str, object] = {
         "path": str(tmp_path / "bin"),
         "places": (),
@@ -44,7 +44,7 @@ def bare(tmp_path: Path, **other: object) -> Machine:
 
 @pytest.fixture
 def get(tmp_path: Path) -> Iterator[Callable[..., Servers]]:
-    """`acquire` in a folder of the test, with an empty environment; whatever it starts is stopped."""
+    """Yield `acquire` for a folder of the test and an empty environment; stop all that it started afterwards."""
     started: list[Servers] = []
 
     def call(mode: str = "auto", **arguments: object) -> Servers:
@@ -59,7 +59,7 @@ def get(tmp_path: Path) -> Iterator[Callable[..., Servers]]:
 
 @pytest.fixture
 def open_redis(tmp_path: Path) -> Iterator[int]:
-    """The port of a Redis that asks for no password, as a distribution installs it."""
+    """Yield the port of a Redis that asks for no password, as a distribution installs it."""
     binary = REAL.redis() or REAL.embedded_redis()
     assert binary is not None
     port = free_port()
@@ -81,13 +81,13 @@ def _accepts(port: int) -> bool:
 
 @pytest.fixture(scope="session")
 def servers(private_servers: Servers) -> Servers:
-    """What is tested here is how private servers run, whichever the rest of the session uses."""
+    """Return private servers, whichever servers the rest of the session uses."""
     return private_servers
 
 
 @pytest.fixture
 def guest(servers: Servers) -> Iterator[int]:
-    """The port of a RabbitMQ that admits guest/guest, as a distribution installs it."""
+    """Yield the port of a RabbitMQ that admits guest/guest, as a distribution installs it."""
     node = Node(**(record.read(servers.folder).node or {}))
     quiet = {"stdout": subprocess.DEVNULL}
     assert node.control(["add_user", "guest", "guest"], **quiet).returncode == 0
@@ -180,7 +180,7 @@ def test_rabbitmq_may_be_listening_and_redis_private(get: Callable[..., Servers]
 def test_servers_that_refuse_us_are_passed_over_with_a_word(
     get: Callable[..., Servers], servers: Servers, tmp_path: Path
 ) -> None:
-    """The session's own servers ask for passwords that a run which only finds them listening does not have."""
+    """The session's servers ask for passwords, and a run that only finds them listening has none."""
     said: list[str] = []
     ports = {"amqp_port": urlsplit(servers.broker_url).port, "redis_port": urlsplit(servers.redis_url).port}
     found = get(machine=bare(tmp_path, **ports), say=said.append)
@@ -224,7 +224,7 @@ def test_install_elsewhere_than_on_debian_says_so(get: Callable[..., Servers]) -
 def test_what_is_missing_is_installed_and_then_started(
     get: Callable[..., Servers], servers: Servers, tmp_path: Path
 ) -> None:
-    """An apt-get of our own puts the real binaries on PATH, where they were not before."""
+    """The test's own apt-get puts the real binaries on PATH, from which they were missing."""
     found = REAL.rabbitmq()
     redis_server = REAL.redis()
     assert found is not None and redis_server is not None
@@ -324,7 +324,7 @@ def test_the_newest_record_below_a_folder_is_found(tmp_path: Path) -> None:
         record.Record("amqp://h", "redis://h", "rabbitmq", run, 1).write(tmp_path / run)
         assert abs(time.time() - (record.started_at(tmp_path / run) or 0.0)) < 3600
         (tmp_path / run / record.STARTED).write_text(json.dumps({"started_at": time.time() - age}))
-    (tmp_path / "game/old" / record.FOLDER / record.FILE).touch()  # copied, or looked after: that starts nothing
+    (tmp_path / "game/old" / record.FOLDER / record.FILE).touch()  # a copy or an edit of the file starts no servers
     assert record.newest(tmp_path) == tmp_path / "game/new"
     assert record.read(record.newest(tmp_path)).description == "game/new"
 
@@ -352,7 +352,7 @@ def test_urls_of_another_runs_private_servers_are_not_taken_unasked(tmp_path: Pa
 
 
 def tool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """`python -m workers.servers ...`."""
+    """Run `python -m workers.servers ...`."""
     return subprocess.run(
         [sys.executable, "-m", "workers.servers", *map(str, arguments)], capture_output=True, text=True, check=False
     )
@@ -376,7 +376,7 @@ def test_status_shows_what_answers_and_no_password(servers: Servers) -> None:
 
 
 def test_a_shell_takes_over_the_run_and_its_servers(tmp_path: Path) -> None:
-    folder = tmp_path / "o'hare"  # what a shell would trip over
+    folder = tmp_path / "o'hare"  # its quote has to be escaped for a shell
     (folder / record.FOLDER).mkdir(parents=True)
     record.Record("amqp://u:p'w@h//", "redis://:a b@h/0", "redis", "broker: external", 1).write(folder)
     (folder / "config.yaml").write_text("run: my-run\n")
@@ -414,7 +414,7 @@ def test_redis_cli_takes_the_url_of_a_private_redis(private_servers: Servers) ->
 
 
 def exported(folder: Path) -> str:
-    """What a shell has after `eval "$(python -m workers.servers env)"`."""
+    """Return the variables that a shell has after `eval "$(python -m workers.servers env)"`, each followed by `|`."""
     shown = tool("--run", folder, "env")
     assert shown.returncode == 0, shown.stderr
     script = f'{shown.stdout}\nprintf "%s|" "$WARREN_BROKER_URL" "$WARREN_REDIS_URL" "$WARREN_RUN"'

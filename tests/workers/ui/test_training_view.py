@@ -1,4 +1,4 @@
-"""What a person sees: plain lines where output is a file, one panel in a terminal."""
+"""Tests of the training view: plain lines in a file, one panel in a terminal."""
 
 from __future__ import annotations
 

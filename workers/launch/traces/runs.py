@@ -210,7 +210,7 @@ def purge(found: RunTraces) -> str:
     try:
         # Before taking the leader's place: a suspended launcher would notice that, and end the run.
         _refuse_the_living(found.run, membership)
-        # As leader: a launcher that is started meanwhile is refused, one that resumes finds its place taken.
+        # Take the leader's place: a launcher that starts meanwhile is refused, one that resumes finds it taken.
         membership.take(True, Presence("purge"))
         membership.hold()
         try:

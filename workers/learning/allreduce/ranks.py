@@ -67,7 +67,7 @@ class Ranks:
         self._meeting: Any = None  # meeting place of the newest generation that this rank has formed
         self.waited = 0.0  # s spent waiting for the others' shares
 
-    # Where this rank stands.
+    # The place of this rank.
 
     @property
     def size(self) -> int:
@@ -183,7 +183,7 @@ class Ranks:
         episodes = gather_rows(self._ring, torch.from_numpy(np.asarray(rows, dtype=np.float64)))
         return [one[1:] for one in found], [one.numpy() for one in episodes]
 
-    # As the algorithm's Peers.
+    # The methods of the algorithm's Peers.
 
     def total(self, numbers: Tensor) -> Tensor:
         """See Peers."""

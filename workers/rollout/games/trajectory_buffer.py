@@ -39,7 +39,7 @@ class TrajectoryBuffer:
         self.ready = 0  # complete trajectories
         self._max_age = max_age
         self._expired = 0  # decisions
-        # As many trajectories as seats: in every game that goes on, each seat may hold one.
+        # One trajectory per seat: each seat of a game that goes on may hold one.
         self._trajectory = np.full(seats, NONE)  # [seats]: the trajectory of each seat that has decided in its game
         self._decided = np.zeros(seats, np.bool_)  # [seats]: whether it has, also if its trajectory was dropped
         self._filled = np.zeros(seats, np.int64)  # [trajectories]: decisions in it
