@@ -15,8 +15,9 @@ def with_choices(config: Config, choice: str | None, overrides: Sequence[str]) -
     """Return `config` with the algorithm and network of this command line copied into its league.
 
     `algorithm=NAME` keeps the settings of the league's file that the chosen algorithm has as well (discount, entropy,
-    learning rate), of the players too: they are about the game. `network=NAME` replaces the league's network. `algorithm.SETTING=VALUE` and
-    `network.SETTING=VALUE` change one setting. `choice`: the chosen algorithm's file; None where there is no choice.
+    learning rate), of the players too: they are about the game. `network=NAME` replaces the league's network.
+    `algorithm.SETTING=VALUE` and `network.SETTING=VALUE` change one setting. `choice`: the chosen algorithm's file;
+    None where there is no choice.
     """
     if config.league is None:
         return config
