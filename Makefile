@@ -39,7 +39,7 @@ football: gfootball ## train football's empty goal to nine goals in ten episodes
 	@$(PYTHON) -m workers.train experiment=football $(ARGS)
 	@$(PYTHON) -m workers.play runs/football --games 5 --video runs/football.mp4
 
-league: $(VENV)/.ready-games ## train a league: Kuhn poker to exploitability 0.015; ARGS="league=mine league.env=FILE.py:GAME"
+league: $(VENV)/.ready-games ## train a league: Kuhn poker to exploitability 0.005; ARGS="league=mine league.env=FILE.py:GAME"
 	@$(PYTHON) -m workers.train $(if $(filter experiment=% league=% resume=%,$(ARGS)),,experiment=kuhn) $(ARGS)
 
 dashboard: $(VENV)/.ready-dashboard ## show runs and leagues in a browser, and play against players; ARGS=FOLDER for one

@@ -154,7 +154,7 @@ def test_a_module_in_a_package_named_as_ours_is_refused(bin_folder: Path, folder
 def test_an_installed_warren_tells_the_settings_of_a_league(bin_folder: Path, folder: Path) -> None:
     status, said = warren(bin_folder, folder, "league", "--help")
     assert status == 0, said
-    assert "league.goal=0.015" in said and "mine" in said
+    assert "league.goal=0.005" in said and "mine" in said
 
 
 def test_python_p_finds_modules_of_warren_behind_packages_of_the_same_names(bin_folder: Path, folder: Path) -> None:
