@@ -32,7 +32,7 @@ def problems(precision: str, compiled: bool, device: torch.device) -> Iterator[s
                 "compile=true needs Triton for a GPU, which is not installed; install triton, or leave compile=false"
             )
         return
-    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")  # as torch looks for it
+    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")  # torch looks for the same
     if shutil.which(compiler) is None:
         yield (
             f"compile=true needs a C++ compiler, and there is no {compiler}; install it (apt-get install g++), name "

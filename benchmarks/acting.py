@@ -24,7 +24,7 @@ from warren.trees import leaves
 from workers.rollout.asked import fields_asked
 from workers.rollout.vector_sampler import VectorSampler
 
-STEPS = 128  # of a segment
+STEPS = 128  # steps of a segment
 WARM_UP = 2  # segments
 ON_POLICY = ("a2c", "appo", "impala", "ppo")  # those that act by the same policy
 CHOICES = ("torch", "native")

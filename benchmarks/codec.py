@@ -23,7 +23,7 @@ from benchmarks.apparatus.report import finish
 from tasks.codec.serializer import decode, encode
 
 LARGE_CALLS, SMALL_CALLS = 30, 3000  # in each repeat, per contender
-LARGE_MS, LARGE_RATIO = 1.5, 1.1  # what this format promises
+LARGE_MS, LARGE_RATIO = 1.5, 1.1  # promises of this format
 
 Call = Callable[[], Any]
 

@@ -35,7 +35,7 @@ from league.state.fields import to_json
 from league.state.history import History
 
 SEGMENT = 100_000  # events of a file
-GAMES = 8  # of a match
+GAMES = 8  # games of a match
 LEARNING = 10  # players that learn
 TOKEN = "benchmark"
 MADE_EVERY = 10  # s between lines of progress

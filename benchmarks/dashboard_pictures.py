@@ -29,8 +29,8 @@ WIDE, TALL, PHONE = (1100, 1180), (1000, 790), (390, 800)
 MOMENTS = 40  # frames of the GIF
 FRAMES_PER_SECOND = 6.0
 HELD = 12  # frames for which the end stays
-COLOURS = 128  # of a picture
-PLACES = 2000  # of the page's slider
+COLOURS = 128  # colours of a picture
+PLACES = 2000  # places of the page's slider
 
 
 class Photographer:

@@ -37,7 +37,7 @@ from workers.learning.metrics import read_metrics
 from workers.runtime.segment_ledger import REASONS
 from workers.servers import Machine
 
-KILL_NODE, BRING_NODE_BACK, KILL_REDIS, BRING_REDIS_BACK = 0.25, 0.35, 0.5, 0.6  # of the time
+KILL_NODE, BRING_NODE_BACK, KILL_REDIS, BRING_REDIS_BACK = 0.25, 0.35, 0.5, 0.6  # shares of the time
 FIRST_UPDATE = 120.0  # s within which training has to begin
 ENDS_WITHIN = 120.0  # s
 LOOK_EVERY = 2.0  # s

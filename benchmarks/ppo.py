@@ -30,7 +30,7 @@ from workers.config.schema import Config, EnvConfig
 from workers.rollout.vector_sampler import VectorSampler
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-ACTORS = 2  # of a distributed run's defaults: one process stands for its actors and learner
+ACTORS = 2  # a distributed run's default: one process stands for its actors and learner
 
 
 def learn_warren(env: dict[str, Any], algorithm: dict[str, Any], limit: int, lag: int, seed: int) -> Outcome:
@@ -90,7 +90,7 @@ COLUMNS = ("solved", "steps_mean", "steps_max", "seconds_mean", "sampling_second
 
 def _settings(path: str) -> dict[str, Any]:
     settings: Any = OmegaConf.to_container(OmegaConf.load(CONF / path), resolve=False)
-    return {name: value for name, value in settings.items() if name != "defaults"}  # which Hydra would follow
+    return {name: value for name, value in settings.items() if name != "defaults"}  # left to Hydra
 
 
 def main() -> None:

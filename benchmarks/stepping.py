@@ -14,7 +14,7 @@ from envs import EnvSettings
 from envs.vector import classic_control
 from warren.errors import ConfigurationError
 
-FORMS = {"native": 400, "library": 400, "sync": 20}  # of env.vectorization -> steps of a round
+FORMS = {"native": 400, "library": 400, "sync": 20}  # env.vectorization -> steps of a round
 DRAWN = 50  # actions, which come again
 
 

@@ -30,7 +30,7 @@ HEADER = """\
 | `experiment=` | environment, algorithm | goal | solved | steps to the goal | return at the end |
 |---|---|---|---|---|---|
 """
-EPISODES = 20  # of the evaluation of a run's last weights
+EPISODES = 20  # episodes of the evaluation of a run's last weights
 NEVER = 10**12  # steps between evaluations: only the last weights are evaluated
 CURVE_POINTS = 20
 

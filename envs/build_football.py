@@ -18,7 +18,7 @@ from warren import wheels
 from warren.errors import ConfigurationError, WarrenError
 
 VERSION = "2.10.2"
-NEWEST_PYTHON = (3, 11)  # that runs the setuptools it needs
+NEWEST_PYTHON = (3, 11)  # newest Python that runs the setuptools it needs
 PACKAGES = (  # Debian's, by what tells that each is there
     ("g++", "c++"),
     ("cmake", "cmake"),

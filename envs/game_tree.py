@@ -28,7 +28,7 @@ class GameTree:
     first_child: np.ndarray  # int32 [H]; 0 at terminal nodes
     probability: np.ndarray  # float64 [H]: of this node after its parent where that is chance's, else 1
     action: np.ndarray  # int64 [H]: the action, or chance's outcome, that leads here from the parent; the start's is -1
-    information_state: np.ndarray  # int32 [H]: row of the tables below; -1 where nobody decides
+    information_state: np.ndarray  # int32 [H]: row of the tables below; -1 at nodes without a decision
     returns: np.ndarray  # float64 [H]: player 0's rewards so far; player 1's are their negatives
     owner: np.ndarray  # int8 [I]: whose information state it is
     observation: np.ndarray  # float32 [I, ...]

@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-POSITIONS = [0, 2]  # of CartPole's four numbers: the cart's place and the pole's angle; the others are velocities
-ENDS = np.array([2.4, 0.2095], np.float32)  # where an episode ends, in m and rad
+POSITIONS = [0, 2]  # in CartPole's four numbers: the cart's place and the pole's angle; the others are velocities
+ENDS = np.array([2.4, 0.2095], np.float32)  # an episode ends beyond these, in m and rad
 
 
 class CartPole(gymnasium.ObservationWrapper):

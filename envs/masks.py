@@ -40,7 +40,7 @@ class _Part:
         counts = _counts(leaf)
         self.size = int(sum(counts))
         self.places = slice(first, first + self.size)
-        self._begins = np.cumsum([0, *counts[:-1]])  # of each choice
+        self._begins = np.cumsum([0, *counts[:-1]])  # first place of each choice
         self._several = len(counts) > 1
 
     def read(self, given: Any) -> np.ndarray:

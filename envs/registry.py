@@ -203,7 +203,7 @@ class Described(NamedTuple):
 
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
-    masks: bool  # whether masks of legal actions come with its observations
+    masks: bool  # masks of legal actions come with its observations
 
 
 def describe(env: str | EnvSettings, **kwargs: Any) -> Described:

@@ -86,7 +86,7 @@ class _Writer:
         self._player: list[int] = []
         self._first_child: list[int] = []
         self._returns: list[float] = []
-        self._state: list[int] = []  # of each node, the row of its information state
+        self._state: list[int] = []  # row of each node's information state
         self._rows: dict[tuple[int, str | bytes], int] = {}
         self._owner: list[int] = []
         self._labels: list[str] = []

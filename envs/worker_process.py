@@ -27,7 +27,7 @@ from warren.trees import put
 def main() -> None:
     """Read who it is from the first line of its input, then serve until that ends."""
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what a game prints must not get among the replies
+    os.dup2(2, 1)  # a game's prints must not get among the replies
     commands = os.fdopen(os.dup(0), "rb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     given = json.loads(_line(commands))
@@ -35,7 +35,7 @@ def main() -> None:
     settings = EnvSettings(**given["settings"])
     with _telling(replies, settings.id):
         vector = make_slots(settings, range(*given["slots"]), given["num_envs"])
-        vector.merges_infos = False  # nobody reads them on the other side
+        vector.merges_infos = False  # the other side does not read them
         shared = _shared(vector, settings, given)
     replies.write(b"{}\n")
     rows = slice(*given["slots"])

@@ -31,7 +31,7 @@ class Rights:
     configure: tuple[str, ...]
     write: tuple[str, ...]
     read: tuple[str, ...]
-    tag: str = ""  # of RabbitMQ's management API
+    tag: str = ""  # user tag in RabbitMQ's management API
 
     @property
     def answers_calls(self) -> bool:

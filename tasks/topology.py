@@ -31,7 +31,7 @@ from kombu import Exchange, Queue
 
 from warren.errors import ConfigurationError, UnknownName
 
-UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes itself, should a run die uncleanly
+UNUSED_EXPIRES = 1800.0  # s; a queue that is not consumed for so long deletes itself, should a run die uncleanly
 DEAD_EXPIRES = 7 * 86_400.0  # s; the same for dead letters, which wait for a person
 DELAY_EXPIRES = 60.0  # s that a queue of delayed calls is kept beyond its last sender's declaration and its delay
 PROBE_EXPIRES = 60.0  # s; see probe_queue
@@ -49,7 +49,7 @@ ONE_WAY_LENGTH = 10_000  # one-way calls that may wait, a service, before the br
 WEIGHTS = "weights"  # an event: {"player", "version", "step", "data": safetensors bytes}
 STATUS = "status"  # an event: the learner's figures, several times a second; its last carries the outcome of the run
 EVALUATION = "evaluation"  # an event: the scores that a league's evaluator has measured
-ROLES = ("actor", "learner")  # who consumes tasks; the first part of a task's name says which
+ROLES = ("actor", "learner")  # consumers of tasks; the first part of a task's name says which
 ROLE_TASKS = ("rollout", "learn", "round_failed")  # these go to their role's queue; every other name is a service
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")

@@ -24,7 +24,7 @@ from warren.errors import ConfigurationError, UnknownName
 from warren.user_code import install
 
 EXPORTERS = ("otlp", "console", "none")
-SPAN = "opentelemetry"  # where a call's state holds its span
+SPAN = "opentelemetry"  # key of the span in a call's state
 
 _propagator = TraceContextTextMapPropagator()
 

@@ -61,7 +61,7 @@ class Compiled:
     def _load(self) -> ctypes.CDLL:
         try:
             loaded = ctypes.CDLL(str(self._built()))
-        except OSError:  # of another machine
+        except OSError:  # built on another machine
             loaded = ctypes.CDLL(str(self._built(anew=True)))
         for name, kind in self._returned.items():
             getattr(loaded, name).restype = kind

@@ -20,11 +20,11 @@ class CloneConfig:
     """Settings of a clone: a policy, and the league that it joins."""
 
     run: str  # a run folder, or a folder of runs, whose newest it is
-    name: str  # of the new player
+    name: str  # name of the new player
     league: str  # name of the league's run on the servers
     redis: str | None = None  # URL; null: WARREN_REDIS_URL
-    player: str = "main"  # of a league's run; or a frozen one: main@1200
-    version: int | None = None  # of the weights, among the run's checkpoints; null: the newest
+    player: str = "main"  # player of a league's run; or a frozen one: main@1200
+    version: int | None = None  # version of the weights, among the run's checkpoints; null: the newest
 
 
 def run(config: CloneConfig) -> int:

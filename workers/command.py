@@ -76,7 +76,7 @@ usage: warren COMMAND [WORD ...]
 Train game-playing agents by league self-play, on Celery, RabbitMQ and Redis.
 """
 ERROR_STATUS = 2
-LEAGUE = "experiment=kuhn"  # of `warren league`, where its words choose no other
+LEAGUE = "experiment=kuhn"  # default of `warren league`
 CHOOSES = ("experiment=", "league=", "resume=")
 
 

@@ -17,7 +17,7 @@ class Adam:
     themselves (AdamW, Loshchilov and Hutter 2019), not as a part of the gradient.
     """
 
-    moments: ClassVar[tuple[str, ...]] = ("exp_avg", "exp_avg_sq")  # as torch calls them
+    moments: ClassVar[tuple[str, ...]] = ("exp_avg", "exp_avg_sq")  # torch's names
 
     def __init__(
         self, values: Tensor, learning_rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5

@@ -31,7 +31,7 @@ class ConfiguredAlgorithm(Generic[C]):
         self.policy = policy
         self.config = config
         self.steps = 0  # environment steps that all learners have trained on; schedules follow it
-        self.progress = 0.0  # of the run, in [0, 1]; schedules may follow it instead
+        self.progress = 0.0  # the run's, in [0, 1]; schedules may follow it instead
         self.peers: Peers = ALONE
         self.generator = torch.Generator().manual_seed(seed)
 

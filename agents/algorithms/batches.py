@@ -80,7 +80,7 @@ class Batch:
         if any(t.valid is not None and not t.valid.all() for t in trajectories):
             self._find_valid([np.ones_like(t.terminated) if t.valid is None else t.valid for t in trajectories])
         self._trajectories = trajectories
-        self.steps = sum(trajectory.num_steps for trajectory in trajectories)  # of environments, a burn-in's included
+        self.steps = sum(trajectory.num_steps for trajectory in trajectories)  # environment steps, a burn-in's included
         lengths = {len(trajectory.terminated) for trajectory in trajectories}
         if self.unrolled and len(lengths) != 1:
             raise ValueError(f"trajectories of different lengths T cannot be unrolled together: {sorted(lengths)}")

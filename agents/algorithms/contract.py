@@ -16,7 +16,7 @@ from agents.trajectories import CUT_OBSERVATION, ON_REQUEST, TrajectorySpec
 
 GATHERED, STREAMING, SERVED = "gathered", "streaming", "served"
 QUEUE, UNIFORM, PRIORITIZED, FILE = "queue", "uniform", "prioritized", "file"
-NOT_DRAWN = {"last.value"}  # of the moment after a segment: sequences drawn from a replay end anywhere
+NOT_DRAWN = {"last.value"}  # belongs to the moment after a segment: sequences drawn from a replay end anywhere
 SOURCES = (QUEUE, UNIFORM, PRIORITIZED, FILE)
 MEMORY = "memory"  # the field that trajectories of a network with a memory have
 

@@ -19,7 +19,7 @@ from agents.policies import Policy
 from agents.spaces import Leaves
 from warren.errors import ConfigurationError
 
-DEFAULT = {"hidden_sizes": [256, 256], "activation": "relu", "policy_gain": 1.0}  # of critics that are perceptrons
+DEFAULT = {"hidden_sizes": [256, 256], "activation": "relu", "policy_gain": 1.0}  # critics that are perceptrons
 
 
 @dataclass(frozen=True)

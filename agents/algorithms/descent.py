@@ -30,7 +30,7 @@ class Descent:
         """Raise ConfigurationError for factors of learning rates that no parameter has."""
         self.parameters = FlatParameters(module)
         self.optimizer = optimizer_of(config, self.parameters.values)
-        self._kind = "rmsprop" if config.optimizer == "rmsprop" else "adam"  # of its state's names
+        self._kind = "rmsprop" if config.optimizer == "rmsprop" else "adam"  # for the names of its state
         self._factors: tuple[Mapping[str, float], Tensor | None] = {}, None  # learning_rates, and [P] made of them
         self.late = LateChecks(self.parameters.gradient) if self.parameters.values.device.type == "cuda" else None
         self.configure(config, config.learning_rate_at(0))

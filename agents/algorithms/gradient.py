@@ -38,7 +38,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         if isinstance(config, BurnInConfig):
             self.needs = replace(self.needs, burn_in=config.burn_in)
         self.teacher: Policy | None = None
-        self.magnet: Magnet | None = None  # of the weights before the first update with a coefficient
+        self.magnet: Magnet | None = None  # begins with the weights before the first update with a coefficient
         check_heads(config.name, config, policy)
         self.descent = Descent(policy, config)
         self.rewards = RewardScaling()

@@ -17,9 +17,9 @@ class GradientConfig(TeacherConfig, MagnetConfig, OptimizerConfig):
 
     max_grad_norm: float = 0.5  # longer gradients are cut to it
     gamma: float = 0.99  # the discount of a step
-    entropy_coefficient: Scheduled = 0.0  # of the entropy bonus in the loss
+    entropy_coefficient: Scheduled = 0.0  # weight of the entropy bonus in the loss
     entropy_decay_steps: int | None = None  # the coefficient falls by 1/sqrt(1 + steps/this); null keeps it constant
-    value_coefficient: float = 0.5  # of the value loss
+    value_coefficient: float = 0.5  # weight of the value loss
     scale_rewards: bool = False  # divided by the deviation of their discounted sums, and clipped
 
     def scheduled(self) -> tuple[str, ...]:

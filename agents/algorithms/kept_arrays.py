@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 SMALLEST = 32 << 20  # bytes; of smaller arrays glibc keeps the pages itself (its largest threshold of mmap)
-SMALLEST_PINNED = 1 << 20  # of those that are copied to a GPU
+SMALLEST_PINNED = 1 << 20  # bytes of the smallest array that is kept for copies to a GPU
 MOST = 8  # buffers that are kept
 _alone = [np.empty(0)]
-UNHELD = sys.getrefcount(_alone[0])  # of what a list alone holds
+UNHELD = sys.getrefcount(_alone[0])  # references to an array that a list alone holds
 
 
 class KeptArrays:
@@ -48,7 +48,7 @@ class KeptArrays:
             else:
                 buffer = np.empty(size, np.uint8)
             buffers.append(buffer)
-            del buffers[: -self._most]  # who holds one has it still
+            del buffers[: -self._most]  # an array that uses a dropped buffer keeps it alive
             array: np.ndarray = buffer[:size].view(dtype).reshape(shape)
             return array
 

@@ -25,7 +25,7 @@ class LateChecks:
         self._begin()
 
     def _begin(self) -> None:
-        self._made: list[tuple[Tensor, Callable[[], NotFinite]]] = []  # whether it or one before failed; its error
+        self._made: list[tuple[Tensor, Callable[[], NotFinite]]] = []  # 1: it or one before failed; maker of its error
         self._failed = self._gradient.new_zeros((), dtype=torch.float32)
         self._first: Tensor | None = None  # the gradient that failed first, if one did
 
@@ -51,5 +51,5 @@ class LateChecks:
         self._begin()
         if 1.0 in failed:
             assert first is not None
-            self._gradient.copy_(first)  # which the error describes
+            self._gradient.copy_(first)  # the gradient that the error describes
             raise errors[failed.index(1.0)]()

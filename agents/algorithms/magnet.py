@@ -26,7 +26,7 @@ KEY = "magnet."  # before the names of its tensors in an algorithm's state
 class MagnetConfig(AlgorithmConfig):
     """Settings of the magnet; with a coefficient of 0 there is none."""
 
-    magnet_coefficient: Scheduled = 0.0  # of KL(policy || magnet) in the loss; the magnet is an older policy
+    magnet_coefficient: Scheduled = 0.0  # weight of KL(policy || magnet) in the loss; the magnet is an older policy
     magnet_every: int | None = None  # updates after which the magnet becomes a copy of the policy; null: it does not
     magnet_rate: float = 0.0  # part of the way to the policy that the magnet goes after each update
 

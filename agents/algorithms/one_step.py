@@ -22,7 +22,7 @@ class Computed(NamedTuple):
     log_prob: Tensor  # [T, N]
     loss: Tensor
     terms: dict[str, Tensor]
-    inputs: dict[str, Tensor]  # what it was computed from, for errors
+    inputs: dict[str, Tensor]  # the loss was computed from these: for errors
 
 
 def by_library(

@@ -25,8 +25,8 @@ class OptimizerConfig(AlgorithmConfig):
     optimizer: str = "adam"  # adam, adamw or rmsprop
     adam_beta1: float = 0.9  # decay of its mean of gradients
     adam_beta2: float = 0.999  # decay of its mean of their squares
-    adam_epsilon: float = 1e-5  # that of the reference implementations of PPO, not torch's
-    rmsprop_decay: float = 0.99  # of its mean of squared gradients
+    adam_epsilon: float = 1e-5  # value of the reference implementations of PPO, not torch's
+    rmsprop_decay: float = 0.99  # decay of its mean of squared gradients
     rmsprop_epsilon: float = 0.01  # added to its root, as torch does
     weight_decay: float = 0.0  # adamw: a part of each weight, times the rate; adam and rmsprop: of the gradient
     learning_rates: Mapping[str, float] = field(default_factory=dict)  # beginning of parameters' names -> a factor

@@ -12,7 +12,7 @@ from agents.operators.normalization import RunningMoments, discounted_sums
 from agents.trajectories import Trajectory
 
 REWARD_CLIP = 10.0  # deviations that a scaled reward is clipped to
-PREFIX = "discounted."  # of the names of its state
+PREFIX = "discounted."  # prefix of its state's names
 
 
 class RewardScaling:

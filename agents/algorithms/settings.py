@@ -18,7 +18,7 @@ Scheduled = float | Mapping[str, Any]  # the type of settings that may be a sche
 class AlgorithmConfig:
     """Base of all settings. Raises ConfigurationError with all that is wrong."""
 
-    name: ClassVar[str] = ""  # of the algorithm, in errors
+    name: ClassVar[str] = ""  # the algorithm's, in errors
 
     def allowed(self) -> Allowed:
         """Return the bounds of all settings: a subclass adds its own to those of super()."""
@@ -72,7 +72,7 @@ class EpochsConfig(AlgorithmConfig):
     minibatch_size: int = 256  # steps at most; a batch is cut into equal parts
     clip_range: float = 0.2  # by which the ratio of probabilities may leave 1
     normalize_advantage: bool = True  # to mean 0 and deviation 1 in each minibatch
-    proximal_coefficient: Scheduled = 0.0  # of KL(policy || the policy at the update's beginning), MMD's 1 / eta
+    proximal_coefficient: Scheduled = 0.0  # weight of KL(policy || the policy at the update's beginning), MMD's 1 / eta
 
     def scheduled(self) -> tuple[str, ...]:
         return (*super().scheduled(), "proximal_coefficient")

@@ -35,7 +35,7 @@ class TeacherConfig(AlgorithmConfig):
     """Settings of algorithms that can have a teacher; without one the others mean nothing."""
 
     teacher: str | None = None  # a run folder, a checkpoint, or in a league a model of its pool, PLAYER@VERSION
-    teacher_coefficient: Scheduled = 1.0  # of KL(teacher || student) in the loss
+    teacher_coefficient: Scheduled = 1.0  # weight of KL(teacher || student) in the loss
     teacher_anneal_steps: int | None = None  # environment steps over which it falls linearly to 0; null: it stays
     teacher_heads: Mapping[str, float] | None = None  # factors of an action's parts, by name; null: 1 each
 
@@ -91,7 +91,7 @@ def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
             f"teacher {name}: its actions are drawn from a {theirs}, the student's from a {ours}; give both the same "
             "network.box_actions"
         )
-    if teacher.has_memory:  # which trajectories do not hold
+    if teacher.has_memory:  # trajectories do not hold a teacher's memory
         problems.append(f"teacher {name} has a network with a memory; a teacher has to have one without (no `core`)")
     if problems:
         raise ConfigurationError(problems)

@@ -15,7 +15,7 @@ from agents.spaces import Leaves
 from agents.trajectories import Trajectory, concatenate
 from warren.trees import Tree, map_tree, put, take
 
-SEEN = "observation", "action_mask"  # of the moment that a transition leads to
+SEEN = "observation", "action_mask"  # fields of the moment that a transition leads to
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Tr
         put(after, slots, at_cut)
     over = (drawn.terminated & goes_on).any(0)
     weights = getattr(batch, "weights", None)
-    if drawn.valid is not None:  # what nobody decided counts for nothing
+    if drawn.valid is not None:  # steps without a decision count for nothing
         weights = drawn.valid[0].astype(np.float32) * (1 if weights is None else weights)
     device = policy.device
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agents.native.perceptron import Layer, Perceptron, at, work_of
 
-LIKELIEST, UNIFORM, EXPONENTIAL = range(3)  # how Discrete actions are drawn
+LIKELIEST, UNIFORM, EXPONENTIAL = range(3)  # ways to draw Discrete actions
 GAUSSIAN, SQUASHED, OF_STATE = range(3)  # kinds of gaussians, as gaussian.h has them
 STATE = ("h", "c")  # parts of a cell's memory
 
@@ -25,7 +25,7 @@ class Parts(NamedTuple):
 
     perceptron: Perceptron
     layers: Sequence[Layer]
-    prefix: str = ""  # of the names of its memory, where it has a cell
+    prefix: str = ""  # prefix of its memory's names, where it has a cell
 
 
 class Acting:

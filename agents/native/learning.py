@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agents.native.perceptron import HEADS, Kept, Layer, Perceptron, at, in_parts, parts_of, work_of
 
-COLUMNS = ("log_prob", "advantage", "target", "old_value", "weight", "since", "upgoing")  # as losses.h has them
+COLUMNS = ("log_prob", "advantage", "target", "old_value", "weight", "since", "upgoing")  # in the order of losses.h
 ANCHORS = ("teacher", "magnet", "proximal")  # policies that the loss keeps this one near, as losses.h has them
 TERMS = (
     *("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "upgo_loss"),
@@ -52,10 +52,10 @@ class Loss(NamedTuple):
 
     value_coefficient: float
     entropy_coefficient: float
-    clip: float | None = None  # of the ratio of probabilities; None: the loss is of log-probabilities
-    clip_value: float | None = None  # of the value's change from `old_value`
+    clip: float | None = None  # bound on the ratio of probabilities; None: the loss is of log-probabilities
+    clip_value: float | None = None  # bound on the value's change from `old_value`
     upgo_coefficient: float = 0.0
-    anchored: Mapping[str, float] = {}  # of the divergences from ANCHORS
+    anchored: Mapping[str, float] = {}  # weight of the divergence from each of ANCHORS
 
     def of(self, rows: int) -> LossAsTaken:
         """Return it for minibatches of so many rows."""
@@ -72,8 +72,8 @@ class Steps:
     x: Tensor
     mask: Tensor | None
     action: Tensor
-    columns: dict[str, Tensor] = field(default_factory=dict)  # of COLUMNS those that the loss has: float32 [B]
-    anchors: dict[str, Tensor] = field(default_factory=dict)  # of ANCHORS those that there are: their logits [B, A]
+    columns: dict[str, Tensor] = field(default_factory=dict)  # those of COLUMNS that the loss has: float32 [B]
+    anchors: dict[str, Tensor] = field(default_factory=dict)  # those of ANCHORS that there are: their logits [B, A]
     kept: list[Kept] | None = None  # hidden layers of each network, as the present weights make them
 
     def pointers(self) -> PointersOf:
@@ -120,7 +120,7 @@ class Learner:
         self._units = [
             sum(len(bias) for _, bias in one.layers[: len(one.layers) - one.perceptron.heads]) for one in self.trained
         ]
-        self._parts = 0  # that there is room for
+        self._parts = 0  # parts that there is room for
         self._gradients: list[Tensor] = []
 
     def gradient(self, steps: Steps, loss: Loss) -> Tensor:

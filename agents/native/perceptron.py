@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agents.native.library import library
 
-LAYERS, HEADS, BLOCK = 16, 2, 64  # of network.h and vectors.h, where BLOCK is PLACES
+LAYERS, HEADS, BLOCK = 16, 2, 64  # constants of network.h and vectors.h, where BLOCK is PLACES
 ACTIVATIONS = {"tanh": 0, "relu": 1, "elu": 2, "silu": 3}
 DIFFERENTIATED = frozenset({"tanh", "relu", "elu"})  # those whose output gives their derivative
 WIDEST = 512  # inputs and units; the products of wider layers are BLAS's
@@ -67,7 +67,7 @@ class Perceptron:
         self.activation, self.heads, self.core = activation, heads, core
         self._net = _Net(heads=heads, activation=ACTIVATIONS[activation], core=CORES[core])
         self._pointers: list[int] = []
-        self._spare: list[Tensor] = []  # what graphs that are gone needed, to be written again
+        self._spare: list[Tensor] = []  # buffers of graphs that are gone, to be written again
 
     def __deepcopy__(self, memo: object) -> Self:
         return type(self)(self.activation, self.heads, self.core)
@@ -221,7 +221,7 @@ def at(tensor: Tensor, number: int = 0) -> ctypes.c_void_p:
     return ctypes.c_void_p(tensor.data_ptr() + tensor.element_size() * number)
 
 
-_own = threading.local()  # of each thread: numbers that the library works with
+_own = threading.local()  # each thread's: numbers that the library works with
 
 
 def work_of(size: int) -> ctypes.c_void_p:

@@ -73,7 +73,7 @@ class WholeUpdate:
         self._pointers, self._order = steps.pointers(), torch.stack(list(passes.orders)).to(torch.int32)
         self._cuts, self._alike = torch.tensor(passes.cuts), alike
         self._terms = torch.empty(epochs * (len(passes.cuts) - 1), TOLD, dtype=torch.float64)
-        self._nets = [one.perceptron.pointed(one.layers) for one in trained]  # which these keep where they are
+        self._nets = [one.perceptron.pointed(one.layers) for one in trained]  # keeps these structures alive
         nets = [ctypes.addressof(net._obj) for net in self._nets]
         gradients = [one.gradient.data_ptr() for one in trained]
         self._loaded = trained[0].perceptron.loaded()

@@ -31,11 +31,11 @@ OWNER = "network 'board_resnet'"
 class BoardConfig:
     """Settings of `board_resnet`."""
 
-    channels: int = 32  # of every convolution
-    blocks: int = 1  # of two convolutions each: a feature sees 3 + 4 * blocks cells across
-    cell_features: int = 4  # of each cell, that a last convolution of 1 x 1 leaves
-    hidden_size: int = 128  # of the layer over all cells' features
-    vector_hidden_size: int = 64  # of the layer for all leaves of the observation that are not boards
+    channels: int = 32  # channels of every convolution
+    blocks: int = 1  # blocks of two convolutions each: a feature sees 3 + 4 * blocks cells across
+    cell_features: int = 4  # features of each cell, from a last convolution of 1 x 1
+    hidden_size: int = 128  # units of the layer over all cells' features
+    vector_hidden_size: int = 64  # units of the layer for all leaves of the observation that are not boards
     planes: str | None = None  # the dimension of a board's planes, "first" or "last"; null: as the shape suggests
     shared: bool = True  # one trunk for policy and value
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 128}: a memory

@@ -29,8 +29,8 @@ class ImpalaConfig:
 
     channels: tuple[int, ...] = (16, 32, 32)  # per stage, which has five convolutions and halves height and width
     width: int = 1  # factor on all `channels` (2 and 4 in Cobbe et al. 2020)
-    hidden_size: int = 256  # of the layer after the convolutions
-    vector_hidden_size: int = 64  # of the layer for leaves that are not images
+    hidden_size: int = 256  # units of the layer after the convolutions
+    vector_hidden_size: int = 64  # units of the layer for leaves that are not images
     shared: bool = True  # one trunk for policy and value
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 256}: a memory, as in the paper
     policy_gain: float = 0.01

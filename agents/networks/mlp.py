@@ -32,7 +32,7 @@ class MLPConfig:
     activation: str = "tanh"  # after each hidden layer
     shared: bool = False  # one trunk for policy and value
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 128}: a memory, after the hidden layers
-    policy_gain: float | None = None  # of the policy's last layer, orthogonal; null: 0.01, or as `initialization` says
+    policy_gain: float | None = None  # gain of the policy's last layer, orthogonal; null: 0.01, or by `initialization`
     initialization: str | None = None  # orthogonal, or uniform as PyTorch's layers; null: uniform for values of actions
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class MLPActorCritic(Network):
         if not self._heads.bare or not self._is_just(MLPActorCritic):
             return None
         policy, other = self.policy_trunk, self.value_trunk
-        if type(policy) is not MLP or type(other) not in (MLP, type(None)):  # put there by somebody
+        if type(policy) is not MLP or type(other) not in (MLP, type(None)):  # replaced from outside
             return None
         if not value or other is None:
             return Perceptrons(policy.native, policy.weights(), None, [])

@@ -27,8 +27,8 @@ SMALLEST = 36  # the side of which the three strides of 4, 2 and 1 leave one pix
 class NatureCNNConfig:
     """Settings of `nature_cnn`."""
 
-    hidden_size: int = 512  # of the layer after the convolutions
-    vector_hidden_size: int = 64  # of the layer for all leaves of the observation that are not images
+    hidden_size: int = 512  # units of the layer after the convolutions
+    vector_hidden_size: int = 64  # units of the layer for all leaves of the observation that are not images
     shared: bool = True  # one trunk for policy and value, as on Atari
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 128}: a memory
     policy_gain: float = 0.01

@@ -71,7 +71,7 @@ class Perceptrons(NamedTuple):
     of_policy: list[Layer]
     value: Perceptron | None  # `policy` itself: its second head; None: no value
     of_value: list[Layer]
-    prefixes: tuple[str, str] = ("", "")  # of the names of the policy's memory and of the value's
+    prefixes: tuple[str, str] = ("", "")  # before the names of the policy's memory and of the value's
 
 
 class Network(nn.Module):

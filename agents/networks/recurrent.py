@@ -26,7 +26,7 @@ FEW = 4  # cuts that are made whatever else would take
 class RecurrentConfig:
     """Settings of the cores `lstm` and `gru`."""
 
-    size: int = 128  # of the state
+    size: int = 128  # numbers in the state
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -99,7 +99,7 @@ class Recurrent(Core):
         cuts = begins.T.clone()  # [N, T]
         going_on = ~cuts[:, 0]  # slots that begin amid an episode
         cuts[:, 0] = True
-        first = cuts.flatten().nonzero().flatten()  # of each stretch, counting slot after slot
+        first = cuts.flatten().nonzero().flatten()  # first step of each stretch, counting slot after slot
         last = torch.cat([first[1:], torch.tensor([steps * slots])])
         slot = first // steps
         fresh = ((first % steps > 0) | ~going_on[slot]).to(device)

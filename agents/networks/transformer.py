@@ -29,8 +29,8 @@ OWNER = "core 'transformer'"
 class TransformerConfig:
     """Settings of the core `transformer`."""
 
-    size: int = 64  # of a step's representation
-    heads: int = 4  # of attention, in each layer
+    size: int = 64  # numbers in a step's representation
+    heads: int = 4  # heads of attention in each layer
     layers: int = 2  # one upon the other
     memory: int = 32  # steps that a layer sees beside the present one
 

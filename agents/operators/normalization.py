@@ -52,12 +52,12 @@ class RunningMoments(nn.Module):
         self.total: Callable[[Tensor], Tensor] | None = None  # sums over several learners, each with samples of its own
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "total": None}  # a copy is no learner's
+        return {**self.__dict__, "total": None}  # a copy belongs to no learner
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RunningMoments:
         try:
             return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]
-        except TypeError:  # of float64, as mps raises it
+        except TypeError:  # mps has no float64
             if self.count.dtype is not torch.float64:
                 raise
             self.float()

@@ -18,10 +18,10 @@ class Unroll:
     """
 
     reward: Tensor  # [T, N] or [T, N, C]
-    value: Tensor  # as reward: V(observation at step t)
+    value: Tensor  # like reward: V(observation at step t)
     terminated: Tensor  # bool [T, N]: the episode ended at step t, and is worth nothing afterwards
-    truncated: Tensor  # bool [T, N]: it was cut off at step t, and would have gone on
-    final_value: Tensor  # as reward: V(the observation that was cut off); only read where truncated
+    truncated: Tensor  # bool [T, N]: it was cut off at step t, before its end
+    final_value: Tensor  # like reward: V(the observation that was cut off); only read where truncated
     bootstrap_value: Tensor  # [N] or [N, C]: V(the observation after step T - 1); only read where that episode goes on
 
     def __post_init__(self) -> None:

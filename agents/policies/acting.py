@@ -57,7 +57,7 @@ class ActingPolicy(nn.Module):
         self.learning_space = learning_space or observation_space
         self.action_space = action_space
         self.generator = torch.Generator().manual_seed(seed)
-        self.place = 0, 1  # of what acts by it: index of the actor, and how many there are
+        self.place = 0, 1  # index of the actor that acts by it, and how many there are
         self.explorer: Explorer | None = None
         self.behaviour = {}
         self._acted_by = self._observations = SpaceTree(observation_space, "observation")

@@ -41,7 +41,7 @@ class BoxActionsConfig:
     """Settings `box_actions` of any network: how actions of a Box are drawn."""
 
     squashed: bool = False  # tanh of a gaussian, stretched to the bounds, instead of one that is clipped to them
-    initial_std: float = 1.0  # of the gaussian
+    initial_std: float = 1.0  # deviation of the gaussian at the beginning
     state_std: bool = False  # the network gives the deviation too, in each state another (SAC); for squashed ones
     deterministic: bool = False  # tanh of the output, stretched to the bounds, without chance (DDPG, TD3)
 
@@ -118,7 +118,7 @@ def build_policy(
     values = reward_channels if isinstance(reward_channels, int) else max(1, len(reward_channels))
     heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, values if valued else 0)
     if discrete.greedy and settings.get("name", "mlp") == "mlp" and settings.get("initialization") is None:
-        settings["initialization"] = UNIFORM  # as peers begin; DQN learned far slower from orthogonal layers
+        settings["initialization"] = UNIFORM  # the peers' choice; DQN learned far slower from orthogonal layers
     generator = torch.Generator().manual_seed(seed)
     visible = acting_space(observation_space, privileged)
     if visible is observation_space:

@@ -87,7 +87,7 @@ class MultiCategorical(Distribution):
     """
 
     _real: Tensor  # bool [K, longest]: which places of the rows are actions
-    _place: Tensor  # int64 [K, longest]: where in the output each of them stands; 0 for a place that is none
+    _place: Tensor  # int64 [K, longest]: place of each in the output; 0 beyond a row's actions
 
     def __init__(
         self, counts: Sequence[int], starts: np.ndarray | int, shape: tuple[int, ...], dtype: np.dtype

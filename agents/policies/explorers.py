@@ -35,7 +35,7 @@ class Explorer:
         self.epsilon = behaviour.get("epsilon", 0.0) ** (1 + spread)
         self.noise = behaviour.get("noise", 0.0)
         self.theta = behaviour.get("noise_theta")
-        self._drift: Tensor | None = None  # of an Ornstein-Uhlenbeck process, [N, A]
+        self._drift: Tensor | None = None  # state of an Ornstein-Uhlenbeck process, [N, A]
 
     def choose(self, distribution: Distribution, output: Any, generator: torch.Generator) -> Any:
         """Return an action for each of N outputs [N, ...], masked where actions are illegal."""

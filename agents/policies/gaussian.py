@@ -106,7 +106,7 @@ class SquashedGaussian(Gaussian):
         return super().log_prob(output, action) - _log_slope(action).sum(-1)
 
     def log_prob_entropy(self, output: Tensor, action: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
-        log_prob, entropy = super().log_prob_entropy(output, action)  # of this class's log_prob
+        log_prob, entropy = super().log_prob_entropy(output, action)  # by this class's log_prob
         if not exact:
             return log_prob, -log_prob.detach()
         # The gaussian's entropy and the mean of log tanh'(u), by Gauss-Hermite quadrature: it has no closed form.

@@ -106,7 +106,7 @@ class OnePass:
     ) -> tuple[Any, ...]:
         distribution, kind = self._distribution, self._kind
         assert isinstance(distribution, Gaussian) and kind is not None
-        if action_mask is not None:  # which is an error
+        if action_mask is not None:  # raises: Box actions take no mask
             distribution.masked(x, action_mask)
         if noise is not None:
             distribution.drawn_by(x, torch.as_tensor(noise))

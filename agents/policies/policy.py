@@ -107,7 +107,7 @@ class Policy(ActingPolicy):
         generator = torch.Generator().manual_seed(self.generator.initial_seed() + 1)
         copied = deepcopy(self, {id(self.generator): generator})
         for module in copied.network.modules():
-            module.__dict__.pop("unroll", None)  # that of a compiled one is bound to this policy's network
+            module.__dict__.pop("unroll", None)  # a compiled one is bound to this policy's network
         copied.set_learning_precision(self._precision)
         return copied.requires_grad_(False)
 

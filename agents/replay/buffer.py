@@ -57,7 +57,7 @@ class ReplayBuffer:
         self.ring = UnrollRing(capacity, length, in_memory, folder, groups)
         self.generator = np.random.default_rng(seed)
         self._exponent = priority_exponent
-        self.greatest = 1.0  # of all priorities^alpha
+        self.greatest = 1.0  # greatest of all priorities^alpha
         self.tree: SumTree | None = None
         self.startable = 0  # sequences that may be drawn
 
@@ -90,7 +90,7 @@ class ReplayBuffer:
             self.tree = SumTree(ring.rows * per_row)
         may = np.arange(per_row) < ring.startable[rows][:, None]
         priorities = np.where(may, self.greatest, 0.0)
-        turn = int(np.argmin(rows))  # of a segment that is written around the end, this many are before it
+        turn = int(np.argmin(rows))  # rows before the ring's end, of a segment that is written around it; else 0
         for here in (slice(0, turn), slice(turn, None)) if turn else (slice(None),):
             self.tree.set_range(int(rows[here][0]) * per_row, priorities[here].ravel())
         if len(older):

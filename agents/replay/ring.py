@@ -27,8 +27,8 @@ from warren.trees import Tree, leaves, map_tree, take
 APART = {"episodes", *CUTS, "last", "observation"}  # fields that are kept in ways of their own
 OF_ROWS = ("following", "before", "startable", "led")
 OF_ALL = ("steps", "rows", "written", "length", "moments", "together", "keeps_cuts", "starts_only")
-BEFORE_GROUPS = {"together": 1}  # of a replay that was written when none held groups, and told nothing of them
-STREAMS = 256  # of which more are forgotten once nothing of them is left
+BEFORE_GROUPS = {"together": 1}  # for a replay written when none held groups
+STREAMS = 256  # beyond so many, those with nothing left in the ring are forgotten
 
 
 @dataclass(slots=True)

@@ -43,8 +43,8 @@ class TrajectorySpec:
     cut: dict[str, ArraySpec]
     memory: dict[str, ArraySpec] = field(default_factory=dict)
     action_mask: Spec | None = None
-    cut_observation: Spec | None = None  # of one observation, where those at which episodes were cut off are kept
-    cut_action_mask: Spec | None = None  # of what is legal there
+    cut_observation: Spec | None = None  # one observation's, where those at which episodes were cut off are kept
+    cut_action_mask: Spec | None = None  # legal actions there
     reward: ArraySpec = REWARD
     returns: int = 0  # columns of `episodes` after the first two
     privileged: tuple[str, ...] = ()  # keys of the observation that the value saw, and the actions do not follow from

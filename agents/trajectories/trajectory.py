@@ -48,7 +48,7 @@ class Trajectory:
     cut_observation: Tree | None = None  # [K, ...]: the observations there
     cut_action_mask: Tree | None = None  # bool [K, A]: which actions are legal there; None where all always are
     # For agents that learn together; None where every slot decides at every step, and is on its own. A step that is not
-    # valid was nobody's decision: it has terminated, its reward is 0, and nothing is learned from it.
+    # valid held no decision: it has terminated, its reward is 0, and nothing is learned from it.
     valid: np.ndarray | None = None  # bool [T, N]
     group: np.ndarray | None = None  # int64 [N]: slots of one game have one number
 

@@ -19,7 +19,7 @@ from benchmarks.adapters.steppers import COPIES, Missing, Stepper
 from benchmarks.apparatus.report import finish
 
 GOAL = 0.9
-WARM = 0.1  # of the time, before it counts
+WARM = 0.1  # share of the time, before it counts
 TURN = 0.02  # seconds that one side is stepped before it is the other's turn
 
 

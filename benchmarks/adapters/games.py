@@ -133,7 +133,7 @@ def football() -> Case:
 
     class One(library.FootballEnv):  # type: ignore[name-defined,misc]
         def step(self, action: Any) -> tuple[Any, ...]:
-            observation, (reward,), *more = super().step(action)  # of as many players as are controlled
+            observation, (reward,), *more = super().step(action)  # one reward per controlled player
             return observation, reward, *more
 
     return lambda: Adapted(envs.EnvSettings(f"football:{level}")), lambda: Bare(

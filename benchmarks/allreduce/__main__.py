@@ -33,7 +33,7 @@ from workers.learning.allreduce.compression import NAMES, NOT_BY_HOROVOD
 SIZES = (1.0, 10.0, 100.0)  # MB of float32
 NETWORKS = ([64, 64], [512, 512])  # whose gradients are of 37 KB and 2.1 MB
 UPDATES_OF_A_CURVE = 50
-STEPS = 1000  # of the optimizer, after which weights are compared; 40 an update
+STEPS = 1000  # optimizer steps, after which weights are compared; 40 per update
 KILLS = 4
 
 
@@ -90,7 +90,7 @@ def ring(options: argparse.Namespace) -> dict[str, Any]:
     found = rounds.medians()
     largest = f"{max(options.sizes):g} MB"
     report: dict[str, Any] = {"average_ms": found, "average_bytes": rounds.sent, "horovod_vs_gloo_100mb": None}
-    if "horovod" in options.backends:  # of speeds: above 1, Horovod is faster
+    if "horovod" in options.backends:  # ratio of speeds: above 1, Horovod is faster
         pairs = zip(rounds.times[f"torch {largest} none"], rounds.times[f"horovod {largest} none"], strict=True)
         report["horovod_vs_gloo_100mb"] = round(statistics.median(gloo / horovod for gloo, horovod in pairs), 3)
     report["time_vs_uncompressed"] = {

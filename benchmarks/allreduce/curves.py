@@ -17,7 +17,7 @@ from benchmarks.allreduce.ranks import ENVIRONMENT, ENVIRONMENTS, SETTINGS, TOP_
 from benchmarks.apparatus.curves import draw
 from benchmarks.apparatus.points import Points, TimeLeft
 
-GOAL = 475  # of CartPole-v1
+GOAL = 475  # return of CartPole-v1
 SIDES = {  # name -> ranks, compression
     "one rank": (1, "none"),
     "two ranks": (2, "none"),

@@ -28,8 +28,8 @@ from workers.learning.allreduce.ring import RanksChanged
 from workers.rollout.vector_sampler import VectorSampler
 
 ENVIRONMENT = "CartPole-v1"
-ENVIRONMENTS, UNROLL_LENGTH = 8, 128  # of all ranks together: an update is of 1,024 steps, as a run's by default
-SETTINGS = {"name": "ppo", "learning_rate": 1.5e-3, "epochs": 10, "minibatch_size": 256}  # as conf/algorithm/ppo.yaml
+ENVIRONMENTS, UNROLL_LENGTH = 8, 128  # all ranks' together: an update has 1,024 steps, like a run's by default
+SETTINGS = {"name": "ppo", "learning_rate": 1.5e-3, "epochs": 10, "minibatch_size": 256}  # conf's, but 10 epochs
 TOP_K = 0.01
 Say = Callable[[dict[str, Any]], None]
 
@@ -179,7 +179,7 @@ def main(text: str) -> None:
         train(ranks, job, say, first)
     else:
         {"average": average, "update": update}[job.part](ranks, job, say)
-    ranks.least(0)  # nobody leaves before all are done
+    ranks.least(0)  # no rank leaves before all are done
     ranks.leave()
 
 

@@ -37,11 +37,11 @@ PARTS = {
 class Job:
     """One finished run."""
 
-    outcome: dict[str, Any]  # of outcome.json: state, steps, mean_return, seconds since the first environment step
-    segments: dict[str, Any]  # of segments.json: what became of each
-    points: Sequence[dict[str, Any]]  # of metrics.jsonl
-    whole_s: float  # of the command, from its start to its end
-    resident_mb: Sequence[float]  # of all its processes together, twice a second
+    outcome: dict[str, Any]  # outcome.json: state, steps, mean_return, seconds since the first environment step
+    segments: dict[str, Any]  # segments.json: the fate of each
+    points: Sequence[dict[str, Any]]  # metrics.jsonl
+    whole_s: float  # s of the command, from its start to its end
+    resident_mb: Sequence[float]  # MB of all its processes together, twice a second
     cpu_s: Mapping[str, float]  # part, see PARTS -> seconds of a core, its servers' among them
 
     @property
@@ -98,7 +98,7 @@ def train(
         sys.exit(f"{trial} failed with status {process.returncode}:\n{printed}")
     run = folder / "throughput" / trial
     outcome = json.loads((run / "outcome.json").read_text())
-    account = run / "segments.json"  # of a streaming run
+    account = run / "segments.json"  # a streaming run's
     segments = json.loads(account.read_text()) if account.exists() else {}
     return Job(outcome, segments, read_metrics(run), whole, seen.resident_mb, seen.cpu_s())
 
@@ -108,7 +108,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.resident_mb: list[float] = []
-        self._first: dict[int, float] = {}  # of processes that were there before: servers that several runs share
+        self._first: dict[int, float] = {}  # s of processes that were there before: servers that several runs share
         self._last: dict[int, tuple[str, float]] = {}
 
     def watch(self, process: subprocess.Popen[str]) -> None:

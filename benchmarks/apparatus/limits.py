@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import time
 
-SIDE = 1024  # of the square matrices, float32: large enough for a library's best rate, small enough for the caches
-SECONDS = 0.3  # of each measurement
+SIDE = 1024  # rows of the square matrices, float32: enough for a library's best rate, few enough for the caches
+SECONDS = 0.3  # s of each measurement
 LOOP = 1_000_000
 
 

@@ -53,7 +53,7 @@ def train(
 
 
 EVERY_CHECKPOINT = ("checkpoint_every=0.001", "checkpoints_kept=100000")  # one an update, all kept
-EPISODES = 20  # of an evaluation
+EPISODES = 20  # episodes of an evaluation
 
 
 def evaluated(run: Path, goal: float) -> Curve:

@@ -36,7 +36,7 @@ class Actor(Worker):
     @service
     def decide(self, observation: np.ndarray) -> np.ndarray:
         """One state of 32 x 4 float32 (32 units, 4 features each) -> one action of 16 int64 parts."""
-        return self._decide(np.stack([observation]))[0]  # what came off the wire is read-only
+        return self._decide(np.stack([observation]))[0]  # a copy: arrays off the wire are read-only
 
     @service(batch=64)
     def decide_batched(self, observations: list[np.ndarray]) -> list[np.ndarray]:

@@ -24,7 +24,7 @@ from tasks.topology import Topology
 
 WEIGHTS = np.random.default_rng(0).standard_normal(1_600_000).astype("f4")  # 6.4 MB
 CHUNK = 1 << 20  # bytes; raw kombu is fastest in messages of 1 MiB
-PROCESSES = 4  # that subscribers are spread over
+PROCESSES = 4  # processes that subscribers are spread over
 TIMES, WARM_UP = 8, 2  # sets of weights
 
 

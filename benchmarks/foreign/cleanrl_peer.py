@@ -92,7 +92,7 @@ sys.argv = [names["__file__"], *OPTIONS, f"--total-timesteps={total}"]
 printed = io.StringIO()
 with contextlib.redirect_stdout(printed):
     exec(compile(MAIN.replace("__name__", '"__main__"') + body, names["__file__"], "exec"), names)
-took = time.time() - names["start_time"]  # which the file notes before its first step
+took = time.time() - names["start_time"]  # the file notes it before its first step
 steps = names["args"].num_iterations * names["args"].batch_size
 returns = [float(found) for found in re.findall(r"episodic_return=([-\d.]+)", printed.getvalue())][-LAST:]
 print(json.dumps({"steps_per_s": steps / took, "return": sum(returns) / len(returns) if returns else None}))

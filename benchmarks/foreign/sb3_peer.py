@@ -17,7 +17,7 @@ from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
 game, total = sys.argv[1], int(sys.argv[2])
-ENVS, STEPS = 16 if game == "pong" else 128, 128  # as many as two actors of Warren's have
+ENVS, STEPS = 16 if game == "pong" else 128, 128  # two of Warren's actors have as many
 torch.set_num_threads(2)
 if game == "pong":
     gymnasium.register_envs(ale_py)

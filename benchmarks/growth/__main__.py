@@ -29,7 +29,7 @@ from benchmarks.growth import links as growth_links
 from benchmarks.growth import runs as growth_runs
 
 PARTS = (*growth_runs.PARTS, "players", "opponents", "links", "simulated")
-MATCHES = 500  # of each round
+MATCHES = 500  # matches of each round
 
 
 def main() -> int:

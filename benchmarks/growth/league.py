@@ -96,7 +96,7 @@ def _league(
     broker_url: str, redis_url: str, number: int
 ) -> Iterator[tuple[Session, Pool, redis.Redis, psutil.Process]]:
     """Run a league worker's process; yield it, and what an actor needs."""
-    torch.set_num_threads(1)  # as an actor has; two wait for each other on a busy machine at each network that is built
+    torch.set_num_threads(1)  # like an actor; two wait for each other on a busy machine at each network that is built
     began = time.monotonic()
     topology = Topology(f"bench-growth-{os.getpid()}-{secrets.token_hex(3)}")
     client = redis.Redis.from_url(redis_url)
@@ -108,7 +108,7 @@ def _league(
         weights = {"player": player, "version": version, "step": version, "behaviour": {}}
         pool.put(player, version, version, encode_weights(_build(version).state_dict(), weights))
         pool.freeze(player, version, LEAGUE)
-    session: Any = type("Session", (), {})()  # as much of one as a client asks for
+    session: Any = type("Session", (), {})()  # the part of one that a client asks for
     session.app, session.topology = create_app(topology, broker_url, redis_url), topology
     command = [sys.executable, "-m", "benchmarks.league.tasks", broker_url, redis_url, topology.run, "0"]
     with started(command) as worker:

@@ -114,7 +114,7 @@ def _whole_run(
             sys.exit(f"a run failed:\n{(folder / 'learner.log').read_text()}")
     except subprocess.TimeoutExpired:
         for process in started:
-            process.kill()  # what each started ends with it
+            process.kill()  # its children end with it
         return None
     finally:
         for process in started:

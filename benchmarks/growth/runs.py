@@ -26,7 +26,7 @@ from benchmarks.apparatus.points import Points, TimeLeft
 from benchmarks.served import SERVERS, role_of
 
 APPARATUS = Path(__file__).resolve().parents[1] / "apparatus"
-STEPS, UPDATE = 65_536, 0.5  # of an update: steps, and s
+STEPS, UPDATE = 65_536, 0.5  # an update's: steps, and s
 SEGMENT = 2048  # steps: however many environments they are of, there are as many messages
 COPIES, ACTORS = 64, 2
 PARTS = ("actors", "environments", "model", "learners")
@@ -47,8 +47,8 @@ class Cost:
     us_a_step: Mapping[str, float]  # role -> us of a core
     resident_mb: Mapping[str, float]  # role -> the most of one process
     rate: float  # steps/s
-    timing: Mapping[str, Any]  # of the learner, by stage
-    cores: float  # of this machine that no other program had
+    timing: Mapping[str, Any]  # the learner's, by stage
+    cores: float  # cores of this machine that no other program had
 
 
 def measure(part: str, time_left: TimeLeft, points: Points, rounds: int, of_a_run: float = 8.0) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def run(
     """One run at one size of one part. Raises TookTooLong."""
     copies = int(size) if part == "environments" else COPIES
     actors = int(size) if part == "actors" else 4 if part == "learners" else ACTORS
-    played = seconds / 2 if part == "model" and size >= 100 else seconds  # which takes four times as long
+    played = seconds / 2 if part == "model" and size >= 100 else seconds  # large models take four times as long
     settings = [
         "sampling=streaming", f"actors={actors}", f"env.num_envs={copies}",
         f"unroll_length={SEGMENT // copies}",
@@ -125,7 +125,7 @@ def run(
     ]  # fmt: skip
     if part == "model":
         settings += ["network=own", f"network.name={APPARATUS / 'idle_parameters.py'}:build", f"+network.mb={size}"]
-    if part == "learners":  # which average gradients, and so compute
+    if part == "learners":  # they average gradients, and so compute
         settings += [f"learners={int(size)}", "algorithm.epochs=1", "algorithm.minibatch_size=16384"]
     else:
         settings += [f"algorithm.name={APPARATUS / 'paced_algorithm.py'}:build"]

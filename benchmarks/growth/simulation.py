@@ -18,18 +18,18 @@ from typing import Any
 import simpy
 
 PARTS = ("learner's update", "learner's receive", "broker", "Redis", "weights' fanout", "link in", "link out")
-SERVED_BY = {"weights' fanout": "broker"}  # where a part is no server of its own
-FULL = 0.9  # of the time: what is busy for so much is what others wait for
-UPDATES = 30  # that are simulated
+SERVED_BY = {"weights' fanout": "broker"}  # a part without a server of its own -> its server
+FULL = 0.9  # share of the time: others wait for a part that is busy for so much
+UPDATES = 30  # updates that are simulated
 SLICE = 0.003  # s that a process has a core for while others wait for one: Linux's shortest, with two cores
-WARM_UP = 0.3  # of the simulated time, which does not count
+WARM_UP = 0.3  # share of the simulated time that does not count
 
 
 @dataclass(frozen=True)
 class Service:
     """Times in s of one core, sizes in bytes."""
 
-    steps: int  # of a segment
+    steps: int  # steps of a segment
     collect: float  # an actor's, for a segment
     broker: float  # a segment, in and out
     redis: float  # a segment: notes of the ledger
@@ -41,7 +41,7 @@ class Service:
     link: float = 125e6  # bytes/s each way of the broker's host: 1 Gbit/s
 
     def slower(self, times: float) -> Service:
-        """Return the times on cores that are `factor` times as slow."""
+        """Return the times on cores that are `times` times as slow."""
         names = ("collect", "broker", "redis", "receive", "update", "fan_out")
         return replace(self, **{name: times * getattr(self, name) for name in names})
 
@@ -112,7 +112,7 @@ class Run:
             yield self.env.timeout(time)
         else:
             left = time
-            while left > 0:  # as the kernel shares its cores: a long update does not keep others from them
+            while left > 0:  # the kernel shares its cores so: a long update does not keep others from them
                 with self._cores.request() as core:
                     yield core
                     taken = min(left, SLICE)
@@ -123,7 +123,7 @@ class Run:
             self._parts[part].release(turn)
 
     def _wire(self, part: str, size: float) -> Generator[Any, Any, None]:
-        if self._cores is None:  # on one machine there is none
+        if self._cores is None:  # one machine has no wire
             yield from self._at(part, size / self.service.link, on_a_core=False)
 
     def _lasting(self, updates: int) -> float:

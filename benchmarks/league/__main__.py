@@ -50,7 +50,7 @@ def growth(given: argparse.Namespace) -> dict[str, Any]:
 
 def scores(given: argparse.Namespace) -> dict[str, Any]:
     """Score a league of players that nobody trained."""
-    torch.set_num_threads(1)  # as an evaluator has
+    torch.set_num_threads(1)  # like an evaluator
     return league_scores.measure(given.game, given.players)
 
 

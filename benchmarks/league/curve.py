@@ -55,7 +55,7 @@ class Meter:
         if self._large is None:
             with contextlib.suppress(ConfigurationError):  # too large to be written out
                 self._form = exploitability.load(league.config.env, **league.config.env_kwargs)
-        self._tables: dict[int, np.ndarray] = {}  # of frozen players, by slot
+        self._tables: dict[int, np.ndarray] = {}  # frozen players', by slot
 
     @property
     def exact(self) -> bool:

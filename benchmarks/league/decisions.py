@@ -22,7 +22,7 @@ from workers.leagues.local import LocalLeague
 
 WARM_UP = 2  # rounds before the clock starts
 NO_COMPILER = "no-compiler-here"
-SIDES = ("compiled", "torch")  # torch: and numpy, where there is no compiler
+SIDES = ("compiled", "torch")  # torch: with numpy, without a compiler
 
 
 def measure(games: Sequence[str], seconds: float, rounds: int) -> dict[str, Any]:

@@ -214,7 +214,7 @@ def _dqn_oracle(env: Any) -> tuple[Any, list[Any]]:
     from open_spiel.python.algorithms.psro_v2 import rl_oracle
     from open_spiel.python.pytorch import dqn, policy_gradient
 
-    torch.set_num_threads(1)  # as above
+    torch.set_num_threads(1)  # networks this small are faster so: in the peer's favour
     # rl_policy imports the JAX agents by name; OpenSpiel's PyTorch ones have the same interface.
     sys.modules["open_spiel.python.jax.dqn"] = dqn
     sys.modules["open_spiel.python.jax.policy_gradient"] = policy_gradient

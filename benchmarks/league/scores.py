@@ -24,7 +24,7 @@ from league.matchmaking.view import ModelRef
 from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.scores import Scores, table
 
-GAMES = 4096  # of each cell
+GAMES = 4096  # games of each cell
 
 
 def measure(game: str, players: int, rounds: int = 5) -> dict[str, Any]:

@@ -21,7 +21,7 @@ TUNED = ("rps", "spinning_top", "kuhn", "leduc")  # games that settings may be c
 BASE = "leduc"  # whose settings all other games have, but for what follows
 # In place of BASE's: returns lie within 1, not 13.
 OF_HELD_OUT: dict[str, Any] = {"reward_scale": 1.0, "mixture_least_temperature": 0.0015}
-BY_PAIRS = {"evaluation": "pairs"}  # where exact payoffs would take too long
+BY_PAIRS = {"evaluation": "pairs"}  # for games whose exact payoffs would take too long
 BIDDING = {"returns_type": "win_loss", "points_order": "descending"}
 HELD_OUT: dict[str, dict[str, Any]] = {
     "liars_dice": {"env": "openspiel:liars_dice"},

@@ -18,7 +18,7 @@ from league.rules.win_rates import CELL_BYTES
 from league.state.commands import TakeSnapshot
 
 PLAYERS = 1000
-HUNTERS = 50  # of those, snapshots of exploiters
+HUNTERS = 50  # snapshots of exploiters, among PLAYERS
 MODEL_BYTES = 6_700_000
 BATCH = 16  # messages that a league worker takes at once
 ROUNDS = 5  # interleaved, so that a busy machine slows both sides alike

@@ -24,11 +24,11 @@ from typing import Any
 from benchmarks.league.figures import PEERS, Line, read, summary
 from benchmarks.league.sides import CONTROL, GAMES, HELD_OUT, LEAGUE, SELF_PLAY, lacking, twin
 
-SECONDS = {"rps": 20.0, "spinning_top": 45.0, "kuhn": 240.0, "leduc": 240.0}  # of training, each side and seed
+SECONDS = {"rps": 20.0, "spinning_top": 45.0, "kuhn": 240.0, "leduc": 240.0}  # s of training, each side and seed
 SECONDS |= dict.fromkeys(HELD_OUT, 240.0)
-DECISIONS = {"rps": 500_000, "spinning_top": 500_000, "kuhn": 2_000_000, "leduc": 4_000_000}  # of the main agent
+DECISIONS = {"rps": 500_000, "spinning_top": 500_000, "kuhn": 2_000_000, "leduc": 4_000_000}  # the main agent's
 DECISIONS |= dict.fromkeys(HELD_OUT, 2_000_000)
-POINTS = 40  # of a curve, at most; fewer where an exact figure takes seconds
+POINTS = 40  # points of a curve, at most; fewer where an exact figure takes seconds
 RESPOND = 500_000  # decisions of best responses to the mixture, where exploitability is not exact
 DECIDED = "decisions"  # the clock that counts the main agent's
 LOWEST = ("nice", "-n", "19")
@@ -50,7 +50,7 @@ class Plan:
     clock: str = "wall"
     first_seed: int = 1
     jobs: int = 1
-    cores: Sequence[int] = ()  # that runs stay on, in turn
+    cores: Sequence[int] = ()  # cores that runs stay on, in turn
     respond: int = RESPOND
     points: int = POINTS
 

@@ -39,7 +39,7 @@ from workers.config.schema import from_yaml
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURES, KEPT = DOCS / "images", DOCS / "curves"
-CURVE_POINTS = 30  # of a curve that is kept
+CURVE_POINTS = 30  # points of a curve that is kept
 # Leagues, clones and teams, measured otherwise than beside a peer: the module that measures it, and what it is.
 LEAGUES = {
     "connect-four": (
@@ -191,7 +191,7 @@ def compare(name: str, options: argparse.Namespace) -> None:
     """Measure one name, draw its curves, print its figures."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        league = importlib.import_module(LEAGUES[name][0]) if name in LEAGUES else None  # which needs the game
+        league = importlib.import_module(LEAGUES[name][0]) if name in LEAGUES else None  # needs the game
         if league is not None and options.run is not None:
             league.measure(folder, {}, options)
             return

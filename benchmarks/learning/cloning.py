@@ -14,7 +14,7 @@ from benchmarks.apparatus.report import finish
 from benchmarks.apparatus.seeds import train
 
 GAMES, PASSES = 200, 5
-SHARE = 0.9  # of the player's mean return, which a clone is to reach
+SHARE = 0.9  # share of the player's mean return that a clone is to reach
 MINUTES = 10
 
 

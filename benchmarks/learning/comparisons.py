@@ -23,10 +23,10 @@ class Comparison:
     overrides: tuple[str, ...]
     peer: Peer | None = None
     peer_overrides: tuple[str, ...] = ()
-    note: str = ""  # what has to be known beside the figures
-    minutes: float = 15.0  # that a seed may take on a busy machine
+    note: str = ""  # needed to read the figures
+    minutes: float = 15.0  # minutes that a seed may take on a busy machine
     teacher: tuple[str, ...] = ()  # a run that is made first; {teacher} in `overrides` is its folder
-    without: tuple[str, ...] = ()  # the run of Warren's that stands where a peer does, where there is none
+    without: tuple[str, ...] = ()  # the run of Warren's that stands in for a peer
     evaluated: bool = False  # by evaluations of every checkpoint, not by training episodes: learning_jobs.evaluated
 
     @property

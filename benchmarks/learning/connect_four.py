@@ -17,10 +17,10 @@ from benchmarks.learning.connect_four_players import ROLLOUTS, Player, chance, o
 from workers.runtime.trained import Trained, load
 
 GOALS = {"random": 0.95, "one_ply": 0.85}  # shares of all games that are to be won; a draw counts as half
-LEAGUE_GOAL = {"one_ply": 0.95}  # what is asked of a league's main agent
+LEAGUE_GOAL = {"one_ply": 0.95}  # asked of a league's main agent
 MCTS = f"mcts_{ROLLOUTS}"
 GAMES = {"random": 500, "one_ply": 1000, MCTS: 200}  # by 1,000 games a share near 0.95 is known to 0.007
-MINUTES = 60.0  # of a run, at most; it counts decisions, and two busy cores take their time
+MINUTES = 60.0  # minutes of a run, at most; it counts decisions, and two busy cores take their time
 
 
 def opponents(seed: int) -> dict[str, Player]:

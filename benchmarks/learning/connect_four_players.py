@@ -13,7 +13,7 @@ from workers.runtime.trained import Trained
 ROLLOUTS = 1000  # random games, from as many nodes of the tree, a move of `tree_search`
 EXPLORATION = 2.0  # c of UCT, as in OpenSpiel's own examples
 
-Player = Callable[[Any, np.random.Generator], int]  # of an OpenSpiel state, the action of who is to move
+Player = Callable[[Any, np.random.Generator], int]  # takes an OpenSpiel state; returns the action of the player to move
 
 
 def chance(state: Any, generator: np.random.Generator) -> int:

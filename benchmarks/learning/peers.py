@@ -37,7 +37,7 @@ class Peer:
 
     algorithm: str = "PPO"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    source: str = "equal settings"  # where those in addition are from, as the page of figures says it
+    source: str = "equal settings"  # source of the further settings, as the page of figures says it
 
     @property
     def title(self) -> str:

@@ -24,7 +24,7 @@ from workers.runtime.league_paths import league_of
 from workers.runtime.trained import load
 
 BUILT_IN = "gym:slimevolleygym:SlimeVolley-v0"
-GAMES = 60  # of each frozen player
+GAMES = 60  # games of each frozen player
 MINUTES = 30.0
 PLAYER = "main"
 

@@ -25,17 +25,17 @@ from benchmarks.learning.mann_whitney import p_value
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GAME, AGENTS, LENGTH = "mpe:simple_spread", 3, 25
-STEPS = 300_000  # of agents: 4,000 games
+STEPS = 300_000  # agents' steps: 4,000 games
 MINUTES = 30.0
 SIDES = {
     "IPPO": ("experiment=simple_spread",),
     "MAPPO": ("experiment=simple_spread_mappo",),
-    "VDN": ("experiment=simple_spread_vdn", "algorithm.explore_steps=100000"),  # of a tenth of the experiment's steps
+    "VDN": ("experiment=simple_spread_vdn", "algorithm.explore_steps=100000"),  # for a tenth of the experiment's steps
     "QMIX": ("experiment=simple_spread_qmix", "algorithm.explore_steps=100000"),
 }
-GAMES = 1_000  # of each player that does not learn
-FORCES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])  # of the actions
-KEPT, PUSH, COASTING = 0.75, 0.5, 0.4  # of a velocity a step; a force's velocity; s that an agent rolls on
+GAMES = 1_000  # games of each player that does not learn
+FORCES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])  # forces of the actions
+KEPT, PUSH, COASTING = 0.75, 0.5, 0.4  # share of a velocity kept per step; a force's velocity; s that an agent rolls on
 
 
 def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) -> None:

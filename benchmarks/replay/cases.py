@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-WARM_UP = 0.2  # of the time that is measured
+WARM_UP = 0.2  # share of the time that is measured
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Case:
     shape: tuple[int, ...]
     dtype: str
     slots: int
-    steps: int  # of each environment in a segment
+    steps: int  # steps of each environment in a segment
     batch: int
 
     def observations(self, generator: np.random.Generator) -> np.ndarray:

@@ -55,7 +55,7 @@ CARTPOLE_STEPS, PONG_STEPS, PIPELINE_STEPS, SLOW_STEPS = 4_000_000, 24_576, 12_0
 # forward and two back, less the first layers' gradients of observations.
 _FORWARD = 2 * sum(4 * 64 + 64 * 64 + 64 * outputs for outputs in (2, 1))
 CARTPOLE_FLOP = _FORWARD + 4 * (3 * _FORWARD - 2 * 2 * 4 * 64)
-PEER_SECONDS = 40  # of the peers that are told seconds, not steps
+PEER_SECONDS = 40  # s of the peers that are told seconds, not steps
 Train = Callable[..., Job]
 
 

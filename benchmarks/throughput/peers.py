@@ -35,7 +35,7 @@ class Peer:
     name: str
     environment: str
     command: tuple[str, ...]
-    threads: int = 1  # of OpenMP
+    threads: int = 1  # OpenMP's
     stop_after: float | None = None  # s after which it is stopped, for one that trains until then
 
     def missing(self, folder: Path | None) -> str | None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 STUCK = 60.0  # s that one call may take, imports and the start of a game included
-own_process = False  # whether this process is here for the check alone, and may be ended
+own_process = False  # this process is here for the check alone, and may be ended
 
 
 def watch() -> None:

@@ -29,7 +29,7 @@ from warren.errors import ConfigurationError, WarrenError
 from warren.separate_process import ask
 
 STEPS = 200  # random steps, at most
-SECONDS = 0.5  # that they take, at most
+SECONDS = 0.5  # s that they take, at most
 GAMES = 2  # games played at the same time
 WITHIN = 60.0  # s for a process of its own, imports included
 
@@ -139,7 +139,7 @@ def _budget() -> Iterator[int]:
 def main() -> None:
     """Run the process of `check`: read the question from standard input, write the problems to standard output."""
     answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what user code prints must not get into the answer
+    os.dup2(2, 1)  # user code's prints must not get into the answer
     given, two_player = json.loads(sys.stdin.read())
     settings = EnvSettings(**given)
     problems: list[str] = []

@@ -22,7 +22,7 @@ from envs.registry import as_arrays, make, make_vector, own_vector
 from envs.settings import EnvSettings
 from warren.trees import leaves
 
-SECONDS = 60.0  # of the long walk
+SECONDS = 60.0  # s of the long walk
 SHORT = 500  # steps of a play that is compared with another, at most
 SHORT_SECONDS = 5.0
 COPIES = 8  # stepped at once
@@ -43,7 +43,7 @@ def check(report: Report, settings: EnvSettings, steps: int) -> None:
         finally:
             env.close()
     if report.problems:
-        return  # what follows would meet the same
+        return  # later checks would meet the same
     with report.checking("seeds"):
         repeatable.check(report, lambda: _Recorded(settings))
     with report.checking("leaks"):
@@ -98,7 +98,7 @@ class _Walk:
         self.rewards = settings.rewards()
         self.actions = RandomActions(settings.id, env.action_space, settings.action_masks)
         self.legal: np.ndarray | None = None  # choices that were at any time; None without masks
-        self.counts: list[int] = []  # of legal choices, by step
+        self.counts: list[int] = []  # numbers of legal choices, by step
         self.lengths: list[int] = []
         self.terminated = self.truncated = 0
         self.least, self.most = np.inf, -np.inf

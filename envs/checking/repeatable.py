@@ -8,7 +8,7 @@ from collections.abc import Callable
 from envs.checking.budget import budget
 from envs.checking.report import Report
 
-STEPS = 500  # that are compared, at most
+STEPS = 500  # steps that are compared, at most
 SECONDS = 5.0  # a play takes, at most
 
 

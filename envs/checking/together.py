@@ -20,7 +20,7 @@ from envs.settings import EnvSettings
 from warren.errors import ConfigurationError
 from warren.trees import leaves
 
-SECONDS = 60.0  # of the long walk
+SECONDS = 60.0  # s of the long walk
 
 
 class TeamActions:

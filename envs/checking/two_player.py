@@ -19,7 +19,7 @@ from envs.construct import blame
 from envs.sources import make_two_player
 from envs.two_player.vector_env import FinishedGames, Turn, TwoPlayerVectorEnv
 
-SECONDS = 60.0  # of the long walk
+SECONDS = 60.0  # s of the long walk
 GAMES = 8  # played at once
 DTYPES = {"to_move": np.int8, "action_mask": np.bool_, "reward": np.float32, "done": np.bool_, "truncated": np.bool_}
 

@@ -19,7 +19,7 @@ from warren.errors import ConfigurationError, WarrenError
 FOLDER = "WARREN_FIGHTINGICE"  # in the environment: where the built game is
 READY = b"Waiting to launch a game"  # in its log
 PATIENCE = 60.0  # s until it has started, or answers
-CLASSES = ("FightingICE.jar", "classes", "bin")  # what a release, or a build by docs/environments.md, keeps them in
+CLASSES = ("FightingICE.jar", "classes", "bin")  # paths of its classes, in a release or a build by docs/environments.md
 # Its standard input ends with us; then it is killed, and its folder, $0, removed.
 _GUARD = """
 exec 3<&0

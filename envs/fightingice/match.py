@@ -28,7 +28,7 @@ CHARACTERS = ("ZEN", "GARNET", "LUD")
 REWARDS = ("damage", "result")
 RANDOM, DUMMY = "random", "dummy"  # opponents that need no AI of the game's
 STILL = "Keyboard"  # the game's name for a player whose keys are a keyboard's, which is not there
-NAMES = ("warren-1", "warren-2")  # of our players; the game knows its own by the names in data/ai
+NAMES = ("warren-1", "warren-2")  # our players' names; the game knows its own by the names in data/ai
 
 
 class Match:
@@ -116,7 +116,7 @@ class Match:
         keys = [
             typed(ACTIONS[action], self._looks_right(player), self._frame_skip) for player, action in enumerate(actions)
         ]
-        damage = np.zeros(2, np.float32)  # that each player took
+        damage = np.zeros(2, np.float32)  # damage that each player took
         try:
             for frame in range(self._frame_skip):
                 for player, line in enumerate(self._lines):

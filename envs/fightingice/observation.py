@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-STAGE_WIDTH, STAGE_HEIGHT, FULL_ENERGY = 960, 640, 300  # of the game's GameSetting and LaunchSetting
+STAGE_WIDTH, STAGE_HEIGHT, FULL_ENERGY = 960, 640, 300  # from the game's GameSetting and LaunchSetting
 STATES = ("stand", "crouch", "air", "down")
-NUM_ACTIONS = 56  # of GrpcAction: what a character is doing
-PROJECTILES = 2  # of each player, the newest first
+NUM_ACTIONS = 56  # values of GrpcAction, a character's present action
+PROJECTILES = 2  # per player, the newest first
 
 _BODY = (
     "hp", "energy", "x", "y", "speed_x", "speed_y", "looks_right", "in_control", "remaining_frame", "hit_confirm",

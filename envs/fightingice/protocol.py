@@ -14,8 +14,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from warren.errors import WarrenError
 
-PLAYER, RUN_GAME, CLOSE_GAME = b"\x01", b"\x02", b"\x05"  # what a connection is for
-OVER, STATE = b"\x00", b"\x01"  # what the game says to a player; with OVER to who asked for the game
+PLAYER, RUN_GAME, CLOSE_GAME = b"\x01", b"\x02", b"\x05"  # purposes of a connection
+OVER, STATE = b"\x00", b"\x01"  # the game's messages to a player; OVER also to the connection that asked for the game
 SUCCESS = 0
 INITIALIZE, INIT_ROUND, PROCESSING, ROUND_END, GAME_END = range(1, 6)  # state_flag of a PlayerGameState
 MOST = 1 << 24  # bytes of a message

@@ -74,7 +74,7 @@ class Match:
     def reset(self, seed: int) -> np.ndarray:
         """Begin an episode whose chance follows from `seed`; return the observations, [sides, ...]."""
         self._config["game_engine_random_seed"] = seed
-        self._config["reverse_team_processing"] = bool(seed % 2)  # who is moved first; else the first seed's for good
+        self._config["reverse_team_processing"] = bool(seed % 2)  # side moved first; unset, the first seed's stays
         self._seen = self._env.reset()
         self._reached = [0] * self.sides
         return self._observations()

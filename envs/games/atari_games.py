@@ -83,7 +83,7 @@ class AtariGames(SimultaneousGames):
         self._emulators = [emulator(env_id, full_id, obs_type="grayscale_image", **kwargs) for _ in range(num_envs)]
         self._repeats = repeat_action_probability
         self.chance = Chance(num_envs, seed)
-        self._drawing = [np.random.default_rng()] * num_envs  # what each game under way draws by
+        self._drawing = [np.random.default_rng()] * num_envs  # generator of each game under way
         self._pressed = np.zeros((num_envs, PLAYERS), np.int64)  # actions of the last frame
         one = self._emulators[0]
         width, height = one.ale.getScreenDims()

@@ -29,7 +29,7 @@ class ConnectFour(TwoPlayerVectorEnv):
     `egocentric`, the other's, one's own and empty cells. Row 0 is the lowest."""
 
     max_return = 1.0
-    chance: Chance  # which decides nothing here, but gives games their seeds
+    chance: Chance  # decides nothing here, but gives games their seeds
 
     def __init__(self, game: Any, num_envs: int, seed: int, egocentric: bool = False) -> None:
         """`game` is OpenSpiel's, for texts."""

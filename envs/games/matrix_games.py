@@ -79,7 +79,7 @@ class MatrixVectorEnv(TwoPlayerVectorEnv):
         super().__init__(name, num_envs, self._observation.shape[1:], self._action_mask.shape[1])
         self._matrix = matrix
         self.chance = Chance(num_envs, seed)
-        self._row: np.ndarray | None = None  # what player 0 chose, int64 [N], until player 1 has
+        self._row: np.ndarray | None = None  # player 0's choices, int64 [N], until player 1 has chosen
 
     def _reset(self) -> Turn:
         self._row = None

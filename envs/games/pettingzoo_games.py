@@ -185,7 +185,7 @@ class AECVectorEnv(TwoPlayerVectorEnv):
             if not (over or cut) and env.agents:
                 continue
             ended = self.text(i) if self._has_text else ""
-            # An agent that is out is stepped with None, until it is one's turn who still plays or nobody does.
+            # Agents that are out are stepped with None, until it is the turn of one that still plays, or all are out.
             while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
                 env.step(None)
                 self._collect(env, reward[i])

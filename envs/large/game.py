@@ -23,7 +23,7 @@ class LargeGame(ABC):
 
     def __init__(self, name: str, gib: float, cost: str) -> None:
         self.name = name
-        self.gib = gib  # of memory that exploitability takes, beside the policies
+        self.gib = gib  # GiB of memory that exploitability takes, beside the policies
         self.cost = cost  # in time, for people
 
     @property

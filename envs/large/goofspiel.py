@@ -15,7 +15,7 @@ import numpy as np
 from envs.large.game import BATCH, LargeGame, Plan, PolicyFunction, ask
 from warren.progress import shown
 
-OUTCOMES = 3  # of a round: 0 lost, 1 tied, 2 won
+OUTCOMES = 3  # outcomes of a round: 0 lost, 1 tied, 2 won
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Goofspiel(LargeGame):
         self._cards, self._difference = cards, difference
         self._shown = [_orders(cards, number) for number in range(cards + 1)]  # int8 [orders, number] of point cards
         bids = _orders(cards, cards)
-        pairs = np.repeat(bids, len(bids), axis=0), np.tile(bids, (len(bids), 1))  # of both players' bids in all rounds
+        pairs = np.repeat(bids, len(bids), axis=0), np.tile(bids, (len(bids), 1))  # both players' bids in all rounds
         self._won = np.sign(pairs[0] - pairs[1])  # int8 [pairs, cards]: 1 where player 0 wins a round
         known = [self._standings(pairs[player], self._won * (1 - 2 * player) + 1) for player in range(2)]
         self._rounds, self._moves = [rounds for rounds, _ in known], [moves for _, moves in known]
@@ -105,7 +105,7 @@ class Goofspiel(LargeGame):
         cards_shown, bid = np.zeros((orders, cards, cards), np.bool_), np.zeros((size, cards, cards), np.bool_)
         cards_shown[np.arange(orders)[:, None], np.arange(number + 1), table] = True
         bid[some[:, None], rounds, bids] = True
-        seats = np.tile(np.arange(2) == player, 2)  # who is asked, and who observes
+        seats = np.tile(np.arange(2) == player, 2)  # one-hot: the seat that is asked, then the seat that observes
 
         def wide(part: np.ndarray, axis: int) -> np.ndarray:
             return np.broadcast_to(np.expand_dims(part.reshape(len(part), -1), axis), (orders, size, part[0].size))

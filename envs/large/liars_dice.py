@@ -17,9 +17,9 @@ class LiarsDice(LargeGame):
     def __init__(self, name: str, dice: int, sides: int) -> None:
         self._bids, self._sides = 2 * dice * sides, sides
         self._hands = np.array(list(combinations_with_replacement(range(sides), dice)))  # int64 [hands, dice]
-        counts = (self._hands[:, :, None] == np.arange(sides)).sum(axis=1)  # of each face
+        counts = (self._hands[:, :, None] == np.arange(sides)).sum(axis=1)  # dice of each face, per hand
         ways = [factorial(dice) / prod(factorial(int(n)) for n in hand) for hand in counts]
-        self._chance = np.array(ways) / sides**dice  # of each hand
+        self._chance = np.array(ways) / sides**dice  # probability of each hand
         # float64 [bids, hands, hands]: what the bidder wins when the other player calls; the last face is wild.
         quantity, face = np.divmod(np.arange(self._bids), sides)
         matching = counts[:, face] + np.where(face == sides - 1, 0, counts[:, -1:])

@@ -21,7 +21,7 @@ COSTS = (
     (1.5, "about 12 s of one core, and what a policy takes for 6 million information states"),
     (4.0, "about 110 s of one core, and what a policy takes for 27 million information states"),
 )
-WHITE, EMPTY, BLACK, STATES = 3, 4, 5, 9  # of a cell in dark hex, as OpenSpiel numbers them
+WHITE, EMPTY, BLACK, STATES = 3, 4, 5, 9  # OpenSpiel's numbers for a cell of dark hex
 
 
 class PhantomGame(LargeGame):
@@ -67,7 +67,7 @@ class PhantomGame(LargeGame):
         """(float32 [M, ...], legal actions bool [M, cells]): what `player` is shown at some states of a level."""
         cells, rows = self.rules.cells, np.arange(len(level.order[part]))
         own, seen = (stones[part, None] >> np.arange(cells) & 1 == 1 for stones in (level.own, level.seen))
-        tried = np.zeros((len(rows), cells, cells), np.float32)  # which cell at each try
+        tried = np.zeros((len(rows), cells, cells), np.float32)  # one-hot: the cell of each try
         for number in range(level.tries):
             tried[rows, number, level.order[part] >> (DIGIT * number) & 15] = 1.0
         view = self._view(own, seen, player).reshape(len(rows), -1)

@@ -17,8 +17,8 @@ import numpy as np
 from envs.large.phantom_histories import Payoffs, PhantomRules, States, orders_of_stones
 from warren.progress import shown
 
-Pattern = tuple[bool, ...]  # of each try, whether it placed a stone
-Limits = tuple[int, ...]  # of each try that ran into a stone, how many there were
+Pattern = tuple[bool, ...]  # per try: it placed a stone
+Limits = tuple[int, ...]  # per try that ran into a stone: the other player's stones by then
 
 
 class AbruptPayoffs(Payoffs):

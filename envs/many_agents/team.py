@@ -128,7 +128,7 @@ def as_parallel(env: Any, env_id: str) -> Any | None:
     """
     if not all(callable(getattr(env, name, None)) for name in METHODS):
         return None
-    if not hasattr(env, "agent_iter"):  # which those in turns have
+    if not hasattr(env, "agent_iter"):  # environments in turns have it
         return env
     if getattr(env, "metadata", {}).get("is_parallelizable", False):
         return require("pettingzoo.utils.conversions", "pettingzoo", env_id).aec_to_parallel(env)

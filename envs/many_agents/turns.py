@@ -63,7 +63,7 @@ class InTurns:
         env, playing = self._env, self.agents
         rewards, ended, cut = dict.fromkeys(playing, 0.0), dict.fromkeys(playing, False), dict.fromkeys(playing, False)
         action: Any = actions[env.agent_selection]
-        before: dict[str, Any] = {}  # what those saw who have left
+        before: dict[str, Any] = {}  # last observations of agents that have left
         while True:
             env.step(action)
             for agent in playing:
@@ -73,7 +73,7 @@ class InTurns:
             if not env.agents or not (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
                 break
             before |= self._seen(env.agents)[0]
-            action = None  # who is out leaves by a step of its own
+            action = None  # an agent that is out leaves by a step of its own
         self.agents = [agent for agent in playing if agent in env.agents and not (ended[agent] or cut[agent])]
         observations, infos = self._seen(env.agents)
         return before | observations, rewards, ended, cut, infos

@@ -14,7 +14,7 @@ from warren import user_code
 from warren.errors import ConfigurationError
 
 SOURCE = "gamecore"
-_METHODS = ("start", "tick", "end", "act", "reward")  # of an Actor
+_METHODS = ("start", "tick", "end", "act", "reward")  # methods of an Actor
 
 
 def is_gamecore(env_id: str) -> bool:

@@ -98,7 +98,7 @@ class TurnVectorEnv(ABC):
         self._rows = self.__rows = np.arange(num_envs)  # the first is for subclasses
         self.__returns = np.zeros((num_envs, players), np.float32)
         self.__steps = 0
-        self.__began = np.zeros(num_envs, np.int64)  # of each game under way, how many steps had been made before it
+        self.__began = np.zeros(num_envs, np.int64)  # steps that had been made before each game under way
         self.__finished: list[FinishedGames] = []
         self.__turn: Turn | None = None
 

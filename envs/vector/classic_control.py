@@ -25,20 +25,20 @@ from envs.vector.base import Stepped, VectorEnv, no_final_observations
 from warren.compiled import Compiled
 
 COMPILED = Compiled(Path(__file__).with_name("classic_control.c"), {"reset_all": None, "step_all": ctypes.c_int64})
-STARTS = 16  # that each copy draws at once: a call of a generator costs more than a step
+STARTS = 16  # starts that each copy draws at once: a call of a generator costs more than a step
 
 
 @dataclass(frozen=True)
 class Game:
     """A game of classic_control.c, where its episodes begin, and the one option that gymnasium has for it."""
 
-    kind: int  # of the enumeration there
+    kind: int  # number in the enumeration of classic_control.c
     size: int  # numbers of a state
     high: Sequence[float]  # starts are uniform between `low` and these in the first numbers, and 0 in the rest
     low: Sequence[float]
-    option: str | None = None  # of env.kwargs
-    default: float = 0.0  # of the option
-    float32: bool = False  # whether starts are rounded
+    option: str | None = None  # its name in env.kwargs
+    default: float = 0.0  # the option's
+    float32: bool = False  # starts are rounded
 
 
 _CARTPOLE = Game(0, 4, (0.05,) * 4, (-0.05,) * 4, "sutton_barto_reward")

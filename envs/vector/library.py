@@ -21,7 +21,7 @@ from envs.vector.arrays import name_of, objection
 from envs.vector.base import Stepped, VectorEnv, no_final_observations
 
 START = 0.05  # CartPole's episodes begin uniformly within this of zero, in all four numbers
-STARTS = 16  # that each copy draws at once
+STARTS = 16  # starts that each copy draws at once
 
 
 class LibraryCartPole(VectorEnv):

@@ -47,7 +47,7 @@ class OwnVectorEnv(VectorEnv):
     ) -> None:
         self._env: Any = made(env_id, factory, num_envs, kwargs)
         observed, actions = self._env.single_observation_space, self._env.single_action_space
-        self._masks = Masks.of(actions) if masked else None  # that there may be
+        self._masks = Masks.of(actions) if masked else None  # None: there are no masks
         self._key = MaskKey.of(observed, actions) if masked else None
         observed = observed if self._key is None else self._key.space
         super().__init__(num_envs, observed, actions, seed, self._env.metadata, rewards)

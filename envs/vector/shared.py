@@ -14,7 +14,7 @@ from gymnasium.vector.utils import create_empty_array
 
 from warren.trees import Tree, map_tree
 
-RESET, STEP = b"r", b"s"  # what a worker process is told to do, a line each
+RESET, STEP = b"r", b"s"  # orders to a worker process, a line each
 _ALIGNED = 64  # bytes: no two arrays share a line of the processor's cache
 
 

@@ -51,7 +51,7 @@ class SyncVectorEnv(VectorEnv):
         self._dtype, self._batch_shape = one.observation_space.dtype, self.observation_space.shape
         self._slots = range(self.num_envs)
         self._first, self._of = first, of or self.num_envs
-        self._masks = Masks.of(self.single_action_space) if masked else None  # that there may be
+        self._masks = Masks.of(self.single_action_space) if masked else None  # None: there are no masks
 
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         observations: list[Any] = []
@@ -132,7 +132,7 @@ class SyncVectorEnv(VectorEnv):
             return stacked(self.single_observation_space, observations)
         try:
             batch = np.array(observations, self._dtype)
-        except (ValueError, TypeError):  # shapes differ, or it is no array
+        except (ValueError, TypeError):  # shapes differ, or it is not an array
             batch = None
         if batch is not None and batch.shape == self._batch_shape:
             return batch

@@ -49,7 +49,7 @@ class WorkersVectorEnv(VectorEnv):
     ) -> None:
         super().__init__(num_envs, observation_space, action_space, seed, rewards=settings.rewards())
         self._id = settings.id
-        self._masks = Masks.of(action_space) if settings.action_masks else None  # that there may be
+        self._masks = Masks.of(action_space) if settings.action_masks else None  # None: there are no masks
         channels, choices = len(settings.reward_channels), self._masks.size if self._masks else 0
         self._shared = SharedArrays(observation_space, action_space, num_envs, channels, choices)
         edges = np.linspace(0, num_envs, settings.workers + 1).astype(int).tolist()
@@ -115,7 +115,7 @@ class WorkersVectorEnv(VectorEnv):
             for i in np.flatnonzero(done):
                 final[i] = copy_of(shared.final_observation, int(i))
             info = {"final_obs": final, "_final_obs": done, "final_info": {LIFE_LOST: done & shared.life_lost}}
-            if self.masks is not None:  # of whom was not cut off these are older ones, which nobody looks at
+            if self.masks is not None:  # older ones, never read, for those that were not cut off
                 info[FINAL] = self.masks.tree(shared.final_action_mask.copy())
         info = self._with_masks(info)
         return Stepped(copy_of(shared.observation, _HERE), shared.reward.copy(), terminated, truncated, info)

@@ -50,6 +50,6 @@ class Catch(gymnasium.vector.VectorEnv):
         return seen, reward, over, np.zeros(n, np.bool_), {"final_obs": final} if over.any() else {}
 
     def balls(self, needed):
-        """The cells of the next balls, each copy's by its own chance, where they are needed."""
+        """Return the cells of the next balls, int32 [N]: each copy draws its own, 0 where none is needed."""
         drawn = zip(self.chance, np.broadcast_to(needed, self.num_envs), strict=True)
         return np.array([one.integers(SHAPE[1]) if new else 0 for one, new in drawn], np.int32)

@@ -43,7 +43,7 @@ class DQN_Agent:
         self.memory = deque(maxlen=capacity)
 
     def action(self, state, epsilon=0.0):
-        """The action for one state, [state_dim] float32; any action with probability epsilon."""
+        """Return the action for one state, [state_dim] float32; any action with probability epsilon."""
         if random.random() < epsilon:
             return random.randrange(self.action_dim)
         with torch.no_grad():

@@ -18,7 +18,7 @@ EVALUATION = {"every": 5_000, "episodes": 10}
 
 
 def train(trial, words):
-    """The mean return of the last evaluation."""
+    """Return the mean return of the last evaluation. Raises TrialPruned for a run that was ended early."""
     settings = {
         "learning_rate": trial.suggest_float("learning_rate", 1e-4, 1e-2, log=True),
         "epochs": trial.suggest_int("epochs", 1, 10),

@@ -147,7 +147,7 @@ def _values(
             raise ConfigurationError(
                 f"hyperparameter {name!r} is constant by its rule; set rules.{name}={_text(value)}"
             )
-    # A value that one rule drew means nothing to another: a place in a cycle is no learning rate.
+    # A value that one rule drew means nothing to another: a place in a cycle is not a learning rate.
     kept = {name for name, rule in rules.items() if player.rules.get(name) == rule}
     return {
         **by_rule.initial(rng),

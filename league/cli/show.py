@@ -27,11 +27,11 @@ from league.cli.overview import FEW_GAMES, FEW_OPPONENTS, Row, overview
 from league.cli.tables import output, table
 from league.models.command_line import add_source, existing, guarded
 
-ROWS = 40  # of a table, unless more are asked for
+ROWS = 40  # rows of a table, unless more are asked for
 JSON_WIDTH = 100  # players in the payoff where no terminal bounds it, unless more are asked for
 CELL = 3  # characters of a win rate in %
 BUSY = 9.0  # times as long as reading the league takes, --watch waits at least
-FIXED_ROWS = 19  # of a screen: headings, counters, the pool and strength
+FIXED_ROWS = 19  # rows of a screen for headings, counters, the pool and strength
 STYLES = {"learning": "bold", "paused": "yellow", "frozen": "", "removed": "dim strike"}
 
 
@@ -263,7 +263,7 @@ def watch(given: argparse.Namespace, console: Console, read: Callable[[], Row]) 
                 live.update(page(found, given.run, console.width, rows), refresh=True)
     except KeyboardInterrupt:
         pass
-    except BrokenPipeError:  # who read has read enough; what is still to be printed goes nowhere
+    except BrokenPipeError:  # the reader has read enough; the rest is dropped
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

@@ -16,7 +16,7 @@ from league.empirical_game.returns import Returns
 from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 
-RATE, KEPT = 0.5, 0.8  # of exponential weights: a player that always brings most has at most exp(2.5) times as much
+RATE, KEPT = 0.5, 0.8  # exponential weights: a player that always brings most has at most exp(2.5) times as much
 
 
 def losses(
@@ -83,7 +83,7 @@ class Earned:
         members = returns.mixture(slots, ours).members
         games, matrix = returns.games(slots), returns.matrix(slots)
         gains = (matrix - matrix.T)[members] / 2.0  # over both seats
-        np.fill_diagonal(games, np.inf)  # of itself a player gains nothing
+        np.fill_diagonal(games, np.inf)  # a player gains nothing from itself
         met = (np.minimum(games, games.T)[members] >= returns.settings.least).all(axis=0)
         known = np.flatnonzero(met & ours)
         by, against = ([parents[place] for place in places.tolist()] for places in (members, known))

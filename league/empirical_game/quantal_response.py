@@ -17,7 +17,7 @@ from warren.errors import LeagueError
 Mixture = NDArray[np.float64]
 
 NEWTON_STEPS = 30  # at one temperature; a handful is what it takes
-SMALLEST_STEP = 2.0**-10  # of a damped Newton step, and of the way down in log temperature, before it is given up
+SMALLEST_STEP = 2.0**-10  # smallest damped Newton step, and smallest step in log temperature, before it gives up
 
 
 def quantal_response(payoff: ArrayLike, temperature: float, tolerance: float = 1e-6) -> tuple[Mixture, Mixture]:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from league.empirical_game.solvers import solve_zero_sum
 
-GAIN = 1e-9  # below it nobody gains: rounding of the linear program
+GAIN = 1e-9  # a smaller gain is rounding of the linear program
 PLAYED = 1e-6  # share above which a player is in the support
 
 Places = NDArray[np.intp]
@@ -54,7 +54,7 @@ def restricted_game(
         inside = np.isin(np.arange(n), members)
         first, second = np.maximum(mixture, against) > PLAYED
         unmet = ~inside & ~(met[:, second].all(axis=1) & met[first].all(axis=0))
-        order = np.lexsort((-np.arange(n), -gains))  # of equals the newest
+        order = np.lexsort((-np.arange(n), -gains))  # the newest first among equals
         rising = [int(j) for j in order if gains[j] > GAIN and not (inside[j] or unmet[j])]
         before = len(members)
         for j in rising:

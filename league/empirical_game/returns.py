@@ -72,7 +72,7 @@ class Returns:
 
     @property
     def known_slots(self) -> int:
-        """The first slot after which none has games."""
+        """The number of slots up to the last that has games."""
         played = self._cells[..., 0] > 0.0
         return int(np.flatnonzero(played.any(axis=0) | played.any(axis=1)).max(initial=-1)) + 1
 

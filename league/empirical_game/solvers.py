@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from warren.errors import LeagueError
 from warren.registry import Registry
 
-EXTINCT = 1e-12  # of the largest share: a share that no longer matters to replicator dynamics
+EXTINCT = 1e-12  # part of the largest share: a smaller share no longer matters to replicator dynamics
 MOST_WORK = 4_000_000_000  # multiplications of a solution by them: seconds
 
 Distribution = NDArray[np.float64]

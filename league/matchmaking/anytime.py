@@ -73,7 +73,7 @@ class AnytimePsro(Kind):
     def mixture(self, view: View, me: Player, slots: Slots) -> NDArray[np.float64]:
         """Return the shares of `slots` in each seat (2, n) after the looks at `me` since it began."""
         looks = view.looks(me)
-        gains = np.full((2, len(looks), len(slots)), nan)  # of those at `slots`
+        gains = np.full((2, len(looks), len(slots)), nan)  # per seat, look and slot
         for number, look in enumerate(looks):
             of_me = {slot: means for slot, *means in look.members}
             for place, slot in enumerate(slots.tolist()):

@@ -82,7 +82,7 @@ def added_by(view: View, one: int, other: int) -> tuple[float, float] | None:
     met = (view.games(one, slots) > 0.0) & (view.games(other, slots) > 0.0) & (slots != one) & (slots != other)
     pair = np.array([one, other], dtype=np.intp)
     direct = pair if view.games(one, pair)[1] > 0.0 else pair[:0]
-    opponents = np.concatenate([slots[met], direct])  # of itself a player gains nothing, so both may stand for each
+    opponents = np.concatenate([slots[met], direct])  # both stand for each: a player gains nothing from itself
     if not len(opponents):
         return None
     gains = [np.maximum(2.0 * view.win_rates(slot, opponents) - 1.0, 0.0) for slot in (one, other)]

@@ -75,7 +75,7 @@ class Psro(Kind):
     solver: str = "nash"
     refresh: int = 20  # additions of evaluators (batches of games) until the meta-game is solved anew
     self_share: float = 0.0
-    uniform_share: float = 0.0  # of games against everybody alike: what is no use now may be used against you later
+    uniform_share: float = 0.0  # share of games against all alike: a player outside the mixture may be used against you
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         rivals = rivals_of(view, me)

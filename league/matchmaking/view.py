@@ -53,12 +53,12 @@ class Player:
     config: Mapping[str, Any] = field(default_factory=dict)
     parent: str | None = None
     model: ModelRef | None = None
-    initial: ModelRef | None = None  # what a reset goes back to; None: fresh weights
+    initial: ModelRef | None = None  # weights that a reset goes back to; None: fresh ones
     frozen: bool = False
     paused: bool = False
     removed: bool = False
     generation: int = 0
-    rules: Mapping[str, Any] = field(default_factory=dict)  # of league.rules.hyperparameters, a field each
+    rules: Mapping[str, Any] = field(default_factory=dict)  # field -> rule, of league.rules.hyperparameters
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # their values now
 
     @property

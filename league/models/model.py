@@ -25,10 +25,10 @@ class ModelInfo:
     size: int
     checksum: int  # XXH3 of the bytes, 64 bits
     frozen: bool
-    parent: ModelRef | None  # what its training began from
+    parent: ModelRef | None  # the model that its training began from
     place: str  # "redis", or "disk" for one that was spilled
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    kept_by: str = ""  # of a frozen one: "hand" for good, "league" while a player needs it; "" where unknown
+    kept_by: str = ""  # keeper of a frozen one: "hand" for good, "league" while a player needs it; "" where unknown
     frozen_at: float = field(default=0.0, compare=False)  # Unix time of the last `freeze` in s
 
     @property

@@ -29,10 +29,10 @@ from league.rules.names import ALLOWED, NAME
 from league.state.fields import to_json
 from warren.errors import CheckpointError, PoolError
 
-KEPT = 2  # versions of a player that are not frozen: whoever was just told of one can still fetch it
+KEPT = 2  # versions of a player that are not frozen: a process just told of one can still fetch it
 CACHE_BYTES = 256 << 20
-SENT_MS = 60_000  # how long bytes wait that were sent and never entered, because their sender died
-HAND, LEAGUE = "hand", "league"  # who keeps a frozen model
+SENT_MS = 60_000  # ms that bytes are kept which never entered the pool, because their sender died
+HAND, LEAGUE = "hand", "league"  # keepers of a frozen model
 ASK_EVERY = 1.0  # s between requests for a spilled model: a keeper that died may have taken one along
 
 
@@ -230,7 +230,7 @@ class Pool:
                 return None
             info = info_from(pairs(fields))
             if replicated is not None and checksum_of(replicated) != info.checksum:
-                replicated = None  # of before a takeover, say: the master knows
+                replicated = None  # older than a takeover, say: ask the master
                 continue
             data = rest[0] if rest else replicated
             if data is None and info.place == DISK:

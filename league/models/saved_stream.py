@@ -38,9 +38,9 @@ class SavedStream:
     def __init__(self, folder: Path, kept: int | None = KEPT, segment: int = SEGMENT) -> None:
         self.folder, self.path = folder, folder / STREAM
         self._kept, self._segment = kept, segment
-        self._history: History | None = None  # what the file holds, once it was read
+        self._history: History | None = None  # the file's content, once it was read
         self._events = self._checkpoint_bytes = self._bytes = 0
-        self._newest: Event | None = None  # of the events that were read or appended
+        self._newest: Event | None = None  # the newest event that was read or appended
 
     def read(self) -> History:
         """Return the league that the file holds, folded; cut off what a crash left of a last line."""
@@ -106,7 +106,7 @@ class SavedStream:
         folder = self.folder / HISTORY
         folder.mkdir(exist_ok=True)
         first = next(iter(read_file(self.path)))[0]
-        stale = list(folder.glob(f"{first}.*"))  # of a rotation that a crash cut short
+        stale = list(folder.glob(f"{first}.*"))  # left by a rotation that a crash cut short
         write_whole(folder / f"{first}.{self._events}.jsonl.gz", gzip.compress(self.path.read_bytes(), 3))
         for path in stale:
             if path.name != f"{first}.{self._events}.jsonl.gz":

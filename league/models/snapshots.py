@@ -67,7 +67,7 @@ class Snapshots:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         # Read before the stream and written after it: returns of a player that the stream does not name would become
-        # those of whoever gets its slot after a restore.
+        # those of the player that gets its slot after a restore.
         self.returns.refresh()
         # The stream's end is taken first: a model that it does not name yet does no harm, one that it names has to be
         # there.

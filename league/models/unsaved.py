@@ -70,7 +70,7 @@ class Unsaved:
             return
         counted = snapshots.stream.read().state.counted - before
         logger.info("%s: saved what a killed run left in Redis, %d matches more", self.folder, counted)
-        # First of all: without its settings there is no league, so a kill amid this leads to nothing being saved twice.
+        # The settings go first: a league without them is not saved again, should this be killed midway.
         client.delete(f"{store.prefix}settings")
         for part in (store.prefix, f"{prefix}pool:"):
             keys = list(client.scan_iter(match=f"{part}*", count=KEYS))

@@ -22,7 +22,7 @@ LUA = Path(__file__).parent / "lua"
 ABSENT = "NOLEAGUE"  # the error of guard.lua
 # Constants that the scripts share with Python, as local variables of each script.
 CONSTANTS = {
-    "CELL": CELL_BYTES,  # of a payoff cell
+    "CELL": CELL_BYTES,  # bytes of a payoff cell
     "KEPT_ENDED": KEPT,
     "ELO_SCALE": ELO_SCALE,
     "ELO_RANGE": ELO_RANGE,

@@ -14,12 +14,12 @@ from league.rules.win_rates import MIRRORED, SCORES
 ELO_INITIAL = 1200.0
 ELO_K = 16.0  # points at stake in one game
 ELO_SCALE = 400.0  # points between players of whom one is expected to score ten times as often
-ELO_RANGE = 300.0  # of ELO_SCALE: beyond, the power would overflow, and the answer is 0 or 1 all the same
+ELO_RANGE = 300.0  # times ELO_SCALE: beyond, the power would overflow, and the answer is 0 or 1 all the same
 
 PRIOR_GRID = np.arange(-2000.0, 2001.0, 2.0)  # points around ELO_INITIAL at which `rating_by` looks
 
-BETA = 25.0 / 6.0  # what a single game varies by, on the scale of TrueSkill
-TAU = 25.0 / 300.0  # what a strength changes by from game to game, so that no skill is ever certain
+BETA = 25.0 / 6.0  # spread of a single game, on the scale of TrueSkill
+TAU = 25.0 / 300.0  # change of a strength from game to game, so that no skill is ever certain
 KAPPA = 1e-4  # the least that one game leaves of a variance
 
 
@@ -120,7 +120,7 @@ class Skills:
             expected = 1.0 / (1.0 + math.exp(max(-300.0, min(300.0, (other_mu - mu) / c))))
             change = (SCORES[outcome] - expected) / c
             mu, other_mu = mu + variance * change, other_mu - other_variance * change
-            known = expected * (1.0 - expected) / (c * c * c)  # that a game tells the more, the less is certain
+            known = expected * (1.0 - expected) / (c * c * c)  # the less certain a game, the more it tells
             sigma = math.sqrt(variance * max(1.0 - known * variance**1.5, KAPPA))
             other_sigma = math.sqrt(other_variance * max(1.0 - known * other_variance**1.5, KAPPA))
         self.skills[home], self.skills[away] = Skill(mu, sigma), Skill(other_mu, other_sigma)

@@ -16,13 +16,13 @@ COUNT, DROP = "count", "drop"
 class Settings:
     """Part of the league's history: the same results under other settings are another payoff."""
 
-    decay: float = DECAY  # of the payoff, with every game
+    decay: float = DECAY  # factor on the payoff with every game
     elo_initial: float = ELO_INITIAL
     elo_k: float = ELO_K
     on_reset: str = DROP  # a result of a player that was reset since: it is about other weights
     on_frozen: str = COUNT  # a result of a player that was frozen since: its last weights, or nearly
     snapshots_inherit: bool = False  # a snapshot begins with its parent's payoff instead of none
-    # s; how long an ended match is known, to tell a late result from one that nobody asked for: always while it is one
+    # s that an ended match is known, to tell a late result from one that was not asked for: always while it is one
     # of the newest 100,000, and never when it is older than the newest 200,000.
     memory: float = 600.0
 

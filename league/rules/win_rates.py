@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-WIN, DRAW, LOSS = "w", "d", "l"  # of the home player
+WIN, DRAW, LOSS = "w", "d", "l"  # outcomes for the home player
 OUTCOMES = (WIN, DRAW, LOSS)
 MIRRORED = {WIN: LOSS, DRAW: DRAW, LOSS: WIN}
 SCORES = {WIN: 1.0, DRAW: 0.5, LOSS: 0.0}

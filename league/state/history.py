@@ -22,7 +22,7 @@ from league.state.fields import to_json
 from league.state.league_state import Event, LeagueState
 from warren.errors import LeagueError
 
-POINTS = 800  # of a series at most
+POINTS = 800  # points of a series, at most
 
 
 class EventSource(Protocol):
@@ -118,7 +118,7 @@ class History:
 
     state: LeagueState = field(default_factory=LeagueState)
     began: float = 0.0
-    now: float = 0.0  # of the last event
+    now: float = 0.0  # time of the last event
     joined: dict[str, float] = field(default_factory=dict)  # every player
     ended: dict[str, float] = field(default_factory=dict)  # players that were frozen or removed since they joined
     ratings: dict[str, Series] = field(default_factory=dict)  # Elo of each player that joined to learn

@@ -28,7 +28,7 @@ from league.state.league_state import Event, LeagueState, Match
 from league.state.periods import LearningPeriod, Periods
 from league.state.records import Progress
 
-HERE = "local"  # who holds matches and periods
+HERE = "local"  # holder of matches and periods
 NEVER = 2**53  # ms; matches in one process are not leased
 
 

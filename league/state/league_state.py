@@ -60,9 +60,9 @@ class LeagueState:
     payoff: Payoff = field(default_factory=Payoff)
     roster_version: int = 0
     last_event: str = ""  # id of the last event in it, where it was read from Redis
-    empirical_game: Returns = field(default_factory=Returns)  # of evaluators; no part of the stream, nor of equality
+    empirical_game: Returns = field(default_factory=Returns)  # the evaluators'; not part of the stream, nor of equality
     looked: dict[str, list[Look]] = field(default_factory=dict)  # at learning players; likewise
-    ended: EndedMatches = field(default_factory=EndedMatches)  # of late; forgotten by a checkpoint
+    ended: EndedMatches = field(default_factory=EndedMatches)  # the latest; a checkpoint forgets them
     _roster: Roster | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -141,7 +141,7 @@ class LeagueState:
                 "ratings": self.ratings,
                 "counters": dict(self.counters),
                 "roster_version": self.roster_version,
-                # Not base 85: that is slow Python, and nobody else runs meanwhile.
+                # Not base 85: that is slow Python, and nothing else runs meanwhile.
                 "payoff64": b64encode(cells).decode(),
             }
         )
@@ -152,7 +152,7 @@ class LeagueState:
         settings = Settings.from_fields(given["settings"])
         payoff, players = Payoff(settings.decay), len(given["players"])
         payoff.grow(players)
-        text = b64decode(given["payoff64"]) if "payoff64" in given else b85decode(given["payoff"])  # of older leagues
+        text = b64decode(given["payoff64"]) if "payoff64" in given else b85decode(given["payoff"])  # older leagues'
         cells = np.frombuffer(zlib.decompress(text), "<f8")
         payoff.cells[:] = cells.reshape(payoff.cells.shape)
         vars(self).update(

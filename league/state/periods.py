@@ -39,7 +39,7 @@ class LearningPeriod:
     steps: int  # environment steps of the player so far
     generation: int
     rules: Mapping[str, Any]
-    hyperparameters: Mapping[str, Any]  # as the league stores them; `at` gives those to train with
+    hyperparameters: Mapping[str, Any]  # in the league's stored form; `at` gives those to train with
     deadline: int  # ms of Unix time
     from_initial: bool = False
     begun_at: int = 0  # steps of the player at the end of its last period

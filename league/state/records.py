@@ -20,7 +20,7 @@ class Progress:
     steps: int = 0
     snapshot_steps: int = 0  # at the last snapshot
     period: int = 0  # number of the last learning period, from 1; 0 before any
-    is_open: bool = False  # whether a learner holds that period
+    is_open: bool = False  # a learner holds that period
     learner: str = ""
     deadline: int = 0  # ms; when the learner's lease ends
     start: str = ""  # the model its next period starts from, "player@version"; "" for its initial weights

@@ -23,7 +23,7 @@ from warren import formats
 from warren.errors import LeagueError, MatchmakingError
 from warren.files import read_json
 
-FORMAT = "format.json"  # of a league's folder: the release that wrote it, and its format
+FORMAT = "format.json"  # in a league's folder: the release that wrote it, and its format
 STREAM, HISTORY = "league.jsonl", "history"  # in a league's folder: the newest events, and segments of those before
 
 Entries = Iterable[tuple[str, Event]]
@@ -67,7 +67,7 @@ class Comparison:
     """The choices of another matchmaker for one player, over its matches in the history."""
 
     matches: int = 0
-    without_opponent: int = 0  # matches for which the other one had nobody
+    without_opponent: int = 0  # matches for which the other matchmaker had no opponent
     played: dict[str, int] = field(default_factory=dict)  # opponents as they were
     expected: dict[str, float] = field(default_factory=dict)  # opponents as the other would have met them
     likelihood: float = 0.0  # mean probability it gave to who was met
@@ -123,7 +123,7 @@ def read_folder(folder: Path) -> Iterator[tuple[str, Event]]:
     first = True
     for path in [*segments(folder), folder / STREAM]:
         for entry, event in read_file(path):
-            if first or event["event"] != "checkpoint":  # of what the segment before told
+            if first or event["event"] != "checkpoint":  # a later checkpoint repeats what the segment before told
                 yield entry, event
             first = False
 

@@ -46,7 +46,7 @@ class Depths:
                     found[queue.routing_key] = waiting(self._connected(), queue)
                 except amqp.NotFound:  # unused for long, as those of ranks are in a streaming run
                     self.close()  # its channel is of no use any more
-                    if not found:  # not even the first is there: nobody has declared any
+                    if not found:  # not even the first exists: none was declared
                         break
             return found
         except Exception as error:  # a display must never stop what it displays

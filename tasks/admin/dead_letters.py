@@ -125,7 +125,7 @@ class DeadLetters:
         for role, number in self._waiting_of.items():
             for _ in range(number):
                 found = self._held.basic_get(self._topology.dead_queue(role).name)
-                if found is None:  # somebody else looks at the rest
+                if found is None:  # another program looks at the rest
                     break
                 yield DeadLetter(found, self._topology)
 
@@ -174,7 +174,7 @@ class DeadLetters:
 
 NO_QUEUE = "no queue takes {}: is anybody there to serve it?"
 NONE_KEPT = "a Redis broker keeps no dead letters: what failed for good is told in the workers' logs alone"
-KEPT = ("content_type", "content_encoding", "correlation_id", "message_id", "priority", "type")  # of its properties
+KEPT = ("content_type", "content_encoding", "correlation_id", "message_id", "priority", "type")  # kept if sent again
 
 
 def _exchange_of(topology: Topology, noted: str, task: Any, message: amqp.Message) -> str:

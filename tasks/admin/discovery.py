@@ -25,11 +25,11 @@ class Served:
     waiting: int  # calls that the worker holds
     calls: int
     failed: int
-    dropped: int  # calls that nobody waited for any more
+    dropped: int  # calls that no client waited for any more
     refused: int  # messages that were no call
     retried: int  # times that a call was to run again after an exception
     mean_batch: float
-    error: str = ""  # what a call failed with last, and where in the service's code
+    error: str = ""  # the last failure of a call, and its place in the service's code
 
 
 def discover(app: Any, within: float = ANSWER_WITHIN) -> list[Served]:

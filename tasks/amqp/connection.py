@@ -42,7 +42,7 @@ class Link:
     def __init__(self, app: Any, heartbeat: float = 30.0) -> None:
         self._app = app
         self._kombu = app.connection_for_write(heartbeat=heartbeat)
-        others = max(1, len(self._kombu.alt))  # of several brokers, each once; callers try again in their own way
+        others = max(1, len(self._kombu.alt))  # tries each of several brokers once; callers try again in their own way
         self._kombu.ensure_connection(max_retries=others, interval_start=0)
         self.connection = self._kombu.connection
         self.frame_max: int = self.connection.frame_max
@@ -51,7 +51,7 @@ class Link:
         self.sent_at = self.received_at = time.monotonic()
         self._parser = Parser(self.frame_max)
         self._events: deque[Event] = deque()
-        self._kept: list[Delivery] = []  # what came while py-amqp waited for something else
+        self._kept: list[Delivery] = []  # deliveries that came while py-amqp waited for something else
         self._answer_by: float | None = None  # when a method that is under way has to be answered
         self._notices = Notices(self._set_blocked, self._lost)
         self._publisher = Publisher(self._connect_publisher, self._lost)
@@ -170,7 +170,7 @@ class Link:
             if isinstance(event, Delivery):
                 deliveries.append(event)
             elif deliveries and may_be_the_end(event):
-                events.appendleft(event)  # what was delivered before is to be had first
+                events.appendleft(event)  # hand out the deliveries before it first
                 break
             elif not self._notices.take(event):
                 compat.hand_frame(self.connection, event)

@@ -10,4 +10,4 @@ class LinkLost(ConnectionError):
     """Raised when the connection is lost; messages under way on it may or may not have arrived."""
 
 
-GONE = (OSError, AMQPError, OperationalError)  # what a lost connection, or one that cannot be made, raises
+GONE = (OSError, AMQPError, OperationalError)  # raised by a connection that is lost, or cannot be made

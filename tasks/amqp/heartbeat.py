@@ -12,7 +12,7 @@ from celery.utils.log import get_logger
 
 logger = get_logger(__name__)
 
-IDLE = 5.0  # s between checks while there is no connection
+IDLE = 5.0  # s between checks without a connection
 
 
 class HeartbeatConnection(Protocol):

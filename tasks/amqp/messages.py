@@ -30,7 +30,7 @@ ID_BYTES = 36  # a UUID as text
 EXPIRES_BYTES = 32  # 2026-01-31T12:00:00.000000+00:00
 PERSISTENT = b"\x02"
 
-FAILED, LOST = "failed", "lost"  # types of a reply that is no result
+FAILED, LOST = "failed", "lost"  # types of replies that carry no result
 
 _SIZE = struct.Struct(">Q")
 _BODY_ID = struct.Struct(">I")

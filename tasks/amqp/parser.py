@@ -55,7 +55,7 @@ class Parser:
     def __init__(self, frame_max: int) -> None:
         self._frame_max = frame_max
         self._data: bytes | bytearray = b""
-        self._position = 0  # what of _data has become events
+        self._position = 0  # bytes of _data that have become events
         self._need = 0  # bytes from _position on without which nothing more can be read; 0 where that is not known
         self._room: bytearray | None = None  # a long message on its way, `_filled` bytes of which are there
         self._filled = 0

@@ -203,9 +203,9 @@ class Request(CeleryRequest):  # type: ignore[misc]
     A message that was delivered too often goes to the dead letters with the reason.
     """
 
-    awaited = None  # nobody waits on a connection of ours (see tasks.app.redelivery.Delivered)
+    awaited = None  # no client waits on a connection of ours (see tasks.app.redelivery.Delivered)
     reason = ""  # why it is given up
-    view: Call | None = None  # what middleware and the service see of it
+    view: Call | None = None  # the call as middleware and the service see it
 
     def __init__(self, message: Any, *, on_ack: Settle, on_reject: Settle, **settings: Any) -> None:
         def plainly(settle: Settle) -> Settle:

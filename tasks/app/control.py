@@ -63,7 +63,7 @@ class RunNode(Node):  # type: ignore[misc]
         if not all(isinstance(body.get(name), str | None) for name in ("pattern", "matcher", "ticket")):
             return "its pattern, matcher or ticket is not a text"
         reply_to = body.get("reply_to")
-        # To an exchange that does not exist, the broker would close the channel of whoever replies.
+        # The broker closes the channel of a process that replies to an exchange that does not exist.
         if reply_to is not None and not (
             isinstance(reply_to, Mapping)
             and reply_to.get("exchange") in (self.mailbox.reply_exchange.name, self.mailbox.stock_reply_exchange)

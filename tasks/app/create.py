@@ -19,7 +19,7 @@ from warren import redis_client
 from warren.redis_client import Patience
 
 HEARTBEAT = 30  # s between AMQP heartbeats; the event loop is never busy (see pool.py), so silence means a dead peer
-RESULT_EXPIRES = 3600  # s that a result nobody fetched stays in Redis
+RESULT_EXPIRES = 3600  # s that an unfetched result stays in Redis
 CLAIM_EXPIRES = 3600  # s that the bytes behind a claim check stay in Redis
 CLAIM_THRESHOLD = 1 << 20  # bytes; RabbitMQ 4 refuses messages over 16 MiB, and small messages move faster
 REDIS_TRIES = 15  # a Redis that restarts is waited for: about 12 s
@@ -96,7 +96,7 @@ def _settings(topology: Topology, serializer: str) -> dict[str, Any]:
     return {
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
         "task_serializer": serializer,
-        "result_serializer": codec.STORED,  # a long result is no claim: it lies in Redis, for as long as it is wanted
+        "result_serializer": codec.STORED,  # not a claim check, however long: it lies in Redis itself
         "accept_content": [codec.NAME, "json"],
         "result_accept_content": [codec.STORED, codec.NAME, "json"],
         # Routes and queues come from the topology alone.

@@ -17,7 +17,7 @@ logger = get_logger(__name__)
 
 REASON = "x-warren-reason"  # header of a dead letter, as text
 DIED = "x-warren-died"  # header of it, when that was: Unix time in whole s
-UNKNOWN_TYPE = "application/data"  # of a body that came without a content type
+UNKNOWN_TYPE = "application/data"  # type of a body that came without one
 CONFIRMED_WITHIN = 10.0  # s that the broker may take to confirm a dead letter, before it goes without its reason
 
 

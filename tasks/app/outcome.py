@@ -138,7 +138,7 @@ def for_celery(outcome: Outcome) -> Exception:
     """
     error = outcome.error
     if isinstance(error, TimeLimitExceeded):
-        limit: Exception = SoftTimeLimitExceeded(outcome.message)  # what its clients know this by
+        limit: Exception = SoftTimeLimitExceeded(outcome.message)  # the error that its clients know
         return limit
     if isinstance(error, Exception) and (not isinstance(outcome, Failed) or _is_plain(error)):
         return error

@@ -55,7 +55,7 @@ def _send(app: Any, send: Callable[..., Any], producer: Any, name: str, message:
         "whose signature has to name its queue: .set(queue=NAME)"
     )
     if brokers.of(app).refuses:
-        producer.on_return = _note_return  # of the channel that it may have to open for this
+        producer.on_return = _note_return  # for a channel that the producer may have to open
         producer.channel.events["basic_return"].add(_note_return)
         options["mandatory"] = True
     elif _is_lost_on_redis(app, producer.channel, options):

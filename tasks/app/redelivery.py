@@ -30,7 +30,7 @@ from warren.errors import BrokerError, DeliveriesExceeded
 
 logger = get_logger(__name__)
 
-DELIVERIES = 3  # of one message, unless its task or service says otherwise: as many workers may die of it
+DELIVERIES = 3  # a message's, unless its task or service says otherwise: as many workers may die of it
 REMEMBERED = 24 * 3600  # s that a count is kept after the last worker died
 DONE_FOR = int(UNUSED_EXPIRES)  # s that a run is remembered; a queue without a worker is gone by then, and its messages
 SLACK = 60.0  # s for which a mark is kept beyond the end of its call, as clocks differ

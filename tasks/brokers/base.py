@@ -20,7 +20,7 @@ class Connection(Protocol):
     All methods raise one of GONE when the connection is lost; it is of no use afterwards.
     """
 
-    channel_id: int  # of what is consumed and acknowledged here, and of what is published without confirmation
+    channel_id: int  # to consume and acknowledge on, and to publish on without confirmation
     frame_max: int  # bytes; no frame may be longer
     alive: bool
     received_at: float  # when anything last came from the broker, on the monotonic clock
@@ -81,7 +81,7 @@ class Broker(ABC):
 
     direct_reply: ClassVar[bool]  # calls and replies pass on connections of our own; else by Celery and result backend
     refuses: ClassVar[bool]  # a full queue refuses a message; else senders read its length first
-    dead_letters: ClassVar[bool]  # what is rejected for good is kept for a person to read
+    dead_letters: ClassVar[bool]  # messages rejected for good are kept for a person to read
 
     def priority(self, level: int, levels: int) -> int:
         """Return the broker's message priority for `level` (0 the lowest) of `levels`."""

@@ -43,7 +43,7 @@ class AsyncClient:
         self._descriptor = -1  # by a descriptor of our own: the number cannot become another file's meanwhile
         self._ticking = False
         self._tending = self._tend_again = False
-        self._storing = False  # whether a one-way call's body is on its way to Redis
+        self._storing = False  # a one-way call's body is on its way to Redis
         self._waiting: deque[tuple[asyncio.Future[Any], Spec, Any, Any, Outgoing | None]] = (
             deque()
         )  # one-way calls, for room
@@ -160,7 +160,7 @@ class AsyncClient:
 
         def settle() -> None:
             if self.loop.is_closed():
-                return  # nobody waits any more
+                return  # nothing waits any more
             if handle.is_long or self._client.bodies.forgotten:
                 background.run(self.loop, fetch).add_done_callback(fetched)
             elif not future.done():
@@ -256,7 +256,7 @@ class AsyncClient:
         self._tending = False
         if not tended.cancelled():
             tended.result()  # whatever went wrong there is to be seen
-        self._client.poll()  # what arrived meanwhile woke nobody
+        self._client.poll()  # nothing woke the loop for what arrived meanwhile
         self._watch()
         if self._tend_again:
             self._tend()

@@ -23,7 +23,7 @@ from warren.errors import BrokerError
 logger = get_logger(__name__)
 
 FIRST_WAIT = 0.002  # s between tries while the queue is full, doubled up to LAST_WAIT
-LAST_WAIT = 0.03  # where SHORT messages may wait or fewer; up to eight times that where more may
+LAST_WAIT = 0.03  # s, where at most SHORT messages may wait; up to eight times as long where more may
 SHORT = 4
 AWAY_WAIT = 1.0  # s between tries while the broker is away
 
@@ -50,7 +50,7 @@ class BoundedSender:
         self.confirmed = 0
         self.looked = 0  # times that room was looked for
         self.waited = 0.0  # s spent waiting for room
-        self.found_room = True  # whether the last `send` or `wait_for_room` found it at the first look
+        self.found_room = True  # the last `send` or `wait_for_room` found room at the first look
         self._connection = connection or app.connection_for_write()  # to read the queue's length
         self._refused_from = queue.max_length if brokers.of(app).refuses else None  # the broker's own bound
         self._away = (OperationalError, *self._connection.connection_errors)

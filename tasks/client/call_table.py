@@ -45,7 +45,7 @@ class CallTable:
         self._waiting = WaitingCalls()
         self._numbered = NumberedCalls()
         self.served: set[str] = set()  # names of services that have had a worker
-        self.confirming = False  # whether there is a channel for one-way calls
+        self.confirming = False  # there is a channel for one-way calls
         self.unconfirmed = 0  # one-way calls that the broker does not have yet
         self.failures = Failures()
 

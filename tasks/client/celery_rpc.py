@@ -73,7 +73,7 @@ class StockClient(Driver):
                     ignore_result=not call.spec.response, argsrepr="", kwargsrepr="",
                     **_options(brokers.of(self._app), call),
                 )  # fmt: skip
-            except InconsistencyError:  # kombu: no queue is bound, so nobody has ever served it
+            except InconsistencyError:  # kombu: no queue is bound, so the service was never served
                 self.table.fail(call, unserved(self._directory, call.spec.name, 0.0))
             except (OSError, AMQPError, OperationalError) as error:
                 self.table.fail(call, BrokerError(f"the broker is away: {error}"))

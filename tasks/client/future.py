@@ -101,12 +101,12 @@ class Handle:
         self._client, self.spec, self.id, self.args_body = client, spec, call_id, body
         self.time_to_live, self.sent_at = time_to_live, time.monotonic()
         self.deadline = float("inf") if time_to_live is None else self.sent_at + time_to_live
-        self.extra = extra  # what its message has besides
+        self.extra = extra  # further parts of its message
         self.retries = 0
         # The table of its client writes these.
         self.state = WAITING
         self.due = 0.0  # when it is to be sent, on the monotonic clock
-        self.number = 0  # of its message among the one-way calls of a connection
+        self.number = 0  # its message's, among the one-way calls of a connection
         self.unserved_since: float | None = None
         self._callbacks: list[Callable[[Handle], object]] | None = None
         self._body: bytes | memoryview | None = None

@@ -20,7 +20,7 @@ class LongBodies:
 
     def __init__(self, claims: ClaimStore | None, may_block: bool) -> None:
         self._claims, self._may_block = claims, may_block
-        self.forgotten: deque[bytes] = deque()  # claim checks that nobody needs, and that Redis has not been told of
+        self.forgotten: deque[bytes] = deque()  # claim checks that are no longer needed, and not yet reported to Redis
 
     def pack(self, args: Any, kwargs: Any) -> bytes:
         """Encode the body of a call. Raises CodecError."""

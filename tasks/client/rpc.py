@@ -106,7 +106,7 @@ class Client(Driver):
         if link is not None and ready and (self._may_block or _writable(link)):
             try:
                 link.send(self.table.send(calls, now))
-            except GONE as error:  # whoever reads next finds it dead, and these calls in the table
+            except GONE as error:  # the next read finds it dead, and these calls in the table
                 logger.debug("calls were written to a connection that is gone: %s", error)
         else:
             self.table.send_later(calls)
@@ -226,7 +226,7 @@ class Client(Driver):
         self._read_at = time.monotonic()
         for delivery in deliveries:
             if not self.table.delivered(delivery.properties, delivery.body):
-                self.bodies.forget(delivery.body)  # too late: nobody will read it
+                self.bodies.forget(delivery.body)  # too late: no call waits for it
         return bool(deliveries)
 
     def _look_after(self, link: Connection, now: float) -> None:
@@ -267,7 +267,7 @@ class Client(Driver):
 
     def _on_lost(self, link: Connection, why: BaseException | str) -> None:
         """Drop a broken connection: its calls are sent again as far as they allow it, and the others fail."""
-        link.discard()  # who is stuck in a write to it, with the lock, is so no more
+        link.discard()  # frees a thread that is stuck in a write to it, with the lock
         with self._writing:
             if not self._connector.lost(link):
                 return

@@ -65,7 +65,7 @@ class ClaimStore:
         self.client, self.prefix, self.ttl_seconds, self.threshold = client, prefix, ttl_seconds, threshold
         self.kept_seconds = kept_seconds
         self._used, self._kept = f"{prefix.removesuffix(':')}-used:", f"{prefix.removesuffix(':')}-kept"
-        self._quiet_until = 0.0  # no mark of use is written while Redis is away: nobody waits for that
+        self._quiet_until = 0.0  # until then no mark of use is written: Redis is away, and a mark is not worth a wait
 
     def check_in(self, body: bytes) -> bytes:
         """Store a long body in Redis or shared memory; return the stub of its claim, or a short body itself.
@@ -207,7 +207,7 @@ Made = list[tuple[bytes, bytes]]  # bodies that were checked in, with their stub
 _ttl: ContextVar[float | None] = ContextVar("time_to_live", default=None)
 _once: ContextVar[Made | None] = ContextVar("once", default=None)
 _place: ContextVar[Callable[[], SharedFolder | None]] = ContextVar("shared", default=lambda: None)
-_stores: dict[str, ClaimStore] = {}  # of this process, by prefix: each app of a run has one
+_stores: dict[str, ClaimStore] = {}  # this process's, by prefix: each app of a run has one
 
 
 def install(store: ClaimStore) -> ClaimStore:

@@ -11,7 +11,7 @@ from warren.errors import CodecError
 
 _MAGIC = b"WRC\x01"
 _LONGEST = 1024  # bytes of a stub; a longer one is not read
-_SHARED = "shared."  # what the keys of bodies in shared memory begin with, after the prefix: shared.FOLDER.NAME
+_SHARED = "shared."  # begins keys of bodies in shared memory, after the prefix: shared.FOLDER.NAME
 
 
 def make(key: str, size: int, checksum: int) -> bytes:

@@ -39,7 +39,7 @@ from warren.errors import CodecError
 
 _FOREIGN = "was it cut short, or sent by another program or version?"
 _OTHER_VERSION = "it is of another version of the format: run all processes by one release of Warren"
-_MARKED = object()  # what the mark of a tuple decodes to
+_MARKED = object()  # the decoded mark of a tuple
 _CONTAINERS = frozenset({dict, list, tuple})
 _NOT_OPENERS = bytes(byte for byte in range(256) if not (0x80 <= byte <= 0x9F or 0xDC <= byte <= 0xDF))
 _SHAPES = {shape.size: shape for shape in SHAPES}

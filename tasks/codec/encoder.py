@@ -23,7 +23,7 @@ BLOB_BYTES = 4096  # byte strings from here on travel as frames: written once, w
 
 MAGIC = b"WRN\x01"  # the last byte is the version of the format
 HEADER = struct.Struct("<4sI")
-ALIGNMENT = 16  # where CPython puts the data of a bytes object; a wider alignment would not survive reception
+ALIGNMENT = 16  # CPython's alignment of a bytes object's data; a wider one would not survive reception
 
 # Extension codes, and dtype codes by position: both are the format, so append, never reorder.
 ARRAY, TENSOR, BLOB, TUPLE, SCALAR, INT, DATETIME, TIMEDELTA, UUID = range(1, 10)
@@ -39,7 +39,7 @@ DURATION = struct.Struct("<iii")  # days, seconds, microseconds, as timedelta ke
 Frame = npt.NDArray[Any] | memoryview
 
 _TUPLE_MARK = ExtType(TUPLE, b"")  # first element of a tuple, which MessagePack can only write as an array
-_ATOMS = frozenset({str, int, float, bool, type(None)})  # what MessagePack writes as it is
+_ATOMS = frozenset({str, int, float, bool, type(None)})  # types that MessagePack writes unchanged
 _KEYS = (str, int, float, bytes, type(None), np.generic, datetime.datetime, datetime.timedelta, uuid.UUID)
 _BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (dict, dict),  # Celery's signatures are dicts

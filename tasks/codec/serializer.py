@@ -26,7 +26,7 @@ from tasks.codec.claim_check import ClaimStore
 from tasks.codec.decoder import unpack
 from tasks.codec.encoder import pack
 
-NAME = "warren"  # what task_serializer and accept_content call the format
+NAME = "warren"  # the format's name in task_serializer and accept_content
 STORED = "warren-stored"  # for results, which lie in Redis themselves: never a claim check; JSON is read as well
 CONTENT_TYPE = "application/x-warren"
 STORED_TYPE = "application/x-warren-stored"

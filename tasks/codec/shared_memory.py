@@ -30,7 +30,7 @@ from warren.errors import ClaimError, ClaimGone
 logger = get_logger(__name__)
 
 PLACE = "WARREN_SHARED_MEMORY"  # another folder than /dev/shm, or "off"
-SHARE = 0.5  # of the file system that may be full afterwards: others use it too, and Docker gives 64 MB
+SHARE = 0.5  # share of the file system that may be full afterwards: others use it too, and Docker gives 64 MB
 
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _BODY = re.compile(r"[0-9a-f]{32}")
@@ -86,7 +86,7 @@ class SharedFolder:
         try:
             file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as long as this process lives: see sweep
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed or this process dies: see sweep
                 left = memoryview(body)
                 while left:
                     left = left[os.write(file, left) :]
@@ -119,7 +119,7 @@ class SharedFolder:
             if not stat.S_ISREG(found.st_mode) or not _is_own(found) or found.st_size != size or not size:
                 raise ClaimError(f"shared body {path} is damaged: it has {found.st_size} bytes, where {size} were sent")
             mapped = mmap.mmap(file, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ)
-        except OSError as error:  # of a process that may map no more, say: tried again it would fail again
+        except OSError as error:  # this process may map no more, say: another try would fail again
             raise ClaimError(f"shared body {path} ({size} bytes) cannot be mapped: {error.strerror}") from error
         finally:
             os.close(file)

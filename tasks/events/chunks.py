@@ -28,7 +28,7 @@ from warren.errors import CodecError
 logger = get_logger(__name__)
 
 WINDOW = EVENT_LENGTH  # messages in flight to a subscriber; as many wait in its queue
-MOST_PARTS = WINDOW // 2  # of one event
+MOST_PARTS = WINDOW // 2  # parts of one event, at most
 PART_BYTES = 1 << 20  # bytes; longer ones where MOST_PARTS of these do not suffice
 LONGEST_PART = 12 << 20  # bytes; RabbitMQ 4 refuses messages over 16 MiB
 CLAIM_LASTS = 60.0  # s that a longer event can be fetched: a newer one has replaced it by then
@@ -87,7 +87,7 @@ class Assembler:
         self._begun: dict[str, tuple[int, list[bytes]]] = {}  # sender -> its event in flight, the parts received so far
         self._last: dict[str, int] = {}  # sender -> its last event that was whole
         self._tags: list[int] = []
-        self._at_end = False  # whether the last message was the end of an event, with no other in flight
+        self._at_end = False  # the last message was the end of an event, with no other in flight
         self.missed = self._reported = 0
         self.refused = 0  # messages that are no part of an event
         self._report_at = 0.0

@@ -50,7 +50,7 @@ class EventDispatcher:
             self._sender.send(name, body)
         except GONE as error:
             raise BrokerError(f"event {name!r} was not sent, since the broker is away: {error}") from error
-        if not kept:  # nobody had subscribed before; who did while it was sent may be followed by others, who need it
+        if not kept:  # had no subscriber; one that came meanwhile may be followed by more, which need the event
             self._retained.keep(name, body)
 
     def close(self) -> None:

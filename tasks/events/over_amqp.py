@@ -135,7 +135,7 @@ class Source:
         self._keep = keep
         self._assemblers = {tag: Assembler(on) for tag, on in subscribed.items()}
         self._held: dict[int, None] = {}  # delivery tags that are not to be acknowledged yet, in order
-        self.full = False  # whether more may wait in a queue, since all that may be in flight had come
+        self.full = False  # all messages that may be in flight had come, so more may wait in a queue
         self._link = link = brokers.of(app).connect()
         try:
             for tag, on in subscribed.items():

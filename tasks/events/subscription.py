@@ -62,7 +62,7 @@ class Subscription:
         self._marks = {name: _mark(name, handler) for name, handler in handlers.items()}
         self._source = (over_amqp if brokers.of(app).direct_reply else over_redis).Source
         self._on_connected, self._catch_up_at = on_connected, 0.0
-        self._unreadable: dict[str, Repeats] = defaultdict(Repeats)  # event -> bodies that are none
+        self._unreadable: dict[str, Repeats] = defaultdict(Repeats)  # event -> bodies that cannot be read
         self._kept: dict[str, list[bytes]] = {}  # event -> bodies not yet handed to its handler
         self._kept_since, self._kept_for = 0.0, KEPT_FOR
         self._stopping, self._subscribed = threading.Event(), threading.Event()
@@ -95,7 +95,7 @@ class Subscription:
                 source = self._source(self._app, self._topology, self._marks, self._subscriber, self._keep)
                 with contextlib.closing(source):
                     self._listen(source)
-            except Exception as error:  # of whatever kind: a thread that ended would do so unseen
+            except Exception as error:  # of any kind: a thread that ended would do so unseen
                 logger.warning(
                     "events: connection lost, subscribing anew (%s: %s)",
                     *(type(error).__name__, error),

@@ -20,7 +20,7 @@ from tasks.brokers.base import Returned, Settled
 from tasks.testing.commands import FRAME_MAX, Ack, Publish, Reject, Stream, publishes, with_reply_to
 from tasks.testing.virtual_host import Consumer, Message, Queue, VirtualHost
 
-CHANNEL = 1  # of every connection, for all but what is to be confirmed
+CHANNEL = 1  # every connection's, for all messages but those to be confirmed
 
 _numbers = itertools.count(1)
 
@@ -43,7 +43,7 @@ class InMemoryConnection:
         self.number, self._broker = next(_numbers), broker
         self.alive, self.blocked, self.received_at = True, "", time.monotonic()
         self._host = broker.host
-        self._streams = Stream(), Stream()  # of `send` and of `publish`
+        self._streams = Stream(), Stream()  # for `send` and for `publish`
         self._arrived = threading.Condition(broker.lock)
         self._inbox: deque[Delivery | Callable[[], None]] = deque()
         self._tags = itertools.count(1)
@@ -273,6 +273,6 @@ class InMemoryConnection:
     def _wake_up(self) -> None:
         with self._arrived:
             if self._wake is not None:
-                with contextlib.suppress(OSError):  # full: whoever reads is about to wake; closed: nobody reads
+                with contextlib.suppress(OSError):  # full: the reader is about to wake; closed: there is no reader
                     self._wake[1].send(b"\0")
             self._arrived.notify_all()

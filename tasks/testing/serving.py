@@ -58,7 +58,7 @@ def serving(
         loop.revoked()
 
     app.control = SimpleNamespace(revoke=revoke)
-    stops, state.should_stop = state.should_stop, None  # which a service that raises SystemExit would leave behind
+    stops, state.should_stop = state.should_stop, None  # a service that raises SystemExit sets it: put back at the end
     boot(middleware, "worker@testing")
     loop.start("worker@testing")
     try:

@@ -51,7 +51,7 @@ class Queue:
 
     name: str
     arguments: dict[str, Any]
-    owner: Receiver | None = None  # of an exclusive queue
+    owner: Receiver | None = None  # only an exclusive queue has one
     messages: deque[Message] = field(default_factory=deque)
     consumers: deque[Consumer] = field(default_factory=deque)  # the next in turn first
 

@@ -48,7 +48,7 @@ class Run:
         self.why = ""  # it was cancelled; written in the loop's thread, as are the next three
         self.asked: list[Any] = []  # the calls of the present step; written by the owner
         self.found: list[Any] = []  # their outcomes
-        self.error: BaseException | None = None  # of that step, in their place
+        self.error: BaseException | None = None  # the step's error, in place of outcomes
         self.task: asyncio.Task[None] | None = None
 
 
@@ -153,7 +153,7 @@ class AsyncRuns:
     async def _run(run: Run, calls: Sequence[Any]) -> None:
         try:
             run.found = await run.queue.task.arun_calls(calls, lambda: bool(run.why))
-        except BaseException as error:  # what ends the worker must not end the loop before the owner is told
+        except BaseException as error:  # an error that ends the worker must not end the loop before the owner is told
             if not run.why or isinstance(error, ENDS_WORKER):
                 run.error = error
 

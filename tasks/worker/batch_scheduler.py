@@ -30,7 +30,7 @@ class BatchScheduler:
         self._queues = list(queues)
         self._timed = [queue for queue in self._queues if queue.spec.wait is not None]
         self._ring: list[tuple[int, int, ServiceQueue]] = []  # a heap
-        self._numbers = itertools.count()  # of entries, so that services are never compared
+        self._numbers = itertools.count()  # number entries, so that services are never compared
         self._dropped, self._age = dropped, age
 
     def clear(self) -> None:

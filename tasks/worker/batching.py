@@ -36,7 +36,7 @@ class BatchTask(Task):
     minimum: int | None = None
     wait: float | None = None
     isolate = False
-    hooks: Hooks | None = None  # of the user's middleware
+    hooks: Hooks | None = None  # the user's middleware
     retry_on: RetryOn | None = None
     time_limits: tuple[float, float | None] | None = None  # s, and s to the worker's end
     plural = True  # the function receives a list even where batch is 1

@@ -21,7 +21,7 @@ from warren.errors import BrokerError
 
 logger = get_logger(__name__)
 
-AWAY = (redis.RedisError, BackendError, BrokerError, *GONE)  # what passes when a server is back
+AWAY = (redis.RedisError, BackendError, BrokerError, *GONE)  # errors that pass when a server is back
 
 _outcome = threading.local()
 

@@ -57,7 +57,7 @@ class AsyncTasks:
         self._pool.apply_last(partial(self._runs.resume, run))
 
     def _ended(self, run: Run) -> None:
-        endings = [] if run.outcomes is None else self._record(run)  # what was given up goes back with the connection
+        endings = [] if run.outcomes is None else self._record(run)  # None: given up; its messages go back
         if not self._runs.running:
             self._idle.set()
         self._pool.call_soon(partial(self._settle, run, endings))

@@ -112,12 +112,12 @@ class Gathering:
 
     def __init__(self, consumer: Any) -> None:
         self._consumer, self._queues = consumer, dict[str, ServiceQueue]()
-        self._lock = threading.Lock()  # of what follows: the event loop adds, the pool's thread takes
+        self._lock = threading.Lock()  # guards what follows: the event loop adds, the pool's thread takes
         self._dropped: list[tuple[ServiceQueue, Any, str]] = []
         self._scheduler = BatchScheduler((), self._drop, _age)
-        self._jobs = 0  # that have not yet taken their calls
+        self._jobs = 0  # jobs that have not yet taken their calls
         self._timer: Any = None
-        self.tasks: AsyncTasks | None = None  # of `async def` services
+        self.tasks: AsyncTasks | None = None  # those of `async def` services
 
     @classmethod
     def of(cls, consumer: Any) -> Gathering:
@@ -231,7 +231,7 @@ class Gathering:
         pool.apply_async(take_and_run, callback=lambda outcome: ended(*outcome), error_callback=failed_to_run)
 
 
-_numbers = itertools.count()  # of requests, in the order in which they came
+_numbers = itertools.count()  # number requests in the order in which they came
 _age: Callable[[Any], int] = attrgetter("number")
 
 
@@ -246,7 +246,7 @@ def _ready(queue: ServiceQueue) -> int:
 
 UNRECORDED = "unrecorded"  # a call that could not run, or whose outcome the result backend or chord could not be given
 DROPPED = "dropped"
-Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, DROPPED, an Again, or None for a success
+Ending = Any  # one call's: the ExceptionInfo of its failure, UNRECORDED, DROPPED, an Again, or None for a success
 
 
 def run_batch(task: Any, requests: Sequence[Any], turn: Turn | None = None) -> list[Ending]:

@@ -70,7 +70,7 @@ class ConsumerLoop:
         self._async: AsyncServices | None = None
         self._timers = Timers()
         self._consumption = Consumption(topology, Directory(app, topology), self._queues, self._events, self._timers)
-        self._outbox: Outbox  # of the present connection, as are the next three
+        self._outbox: Outbox  # the present connection's, as are the next three
         self._outcomes: Outcomes
         self._intake: Intake
         self._settlement: Settlement
@@ -255,7 +255,7 @@ class ConsumerLoop:
                 return
             self._resume(self._async)
         if self._outbox.pending and queue.slowest > FLUSH_AFTER:
-            self._outbox.flush()  # whoever waits for a reply that is ready does not wait for these calls too
+            self._outbox.flush()  # a reply that is ready does not wait for these calls
         started = time.monotonic()
         outcomes = _outcomes_of(queue, calls)
         self._settlement.settle(queue, calls, outcomes, time.monotonic() - started)

@@ -77,7 +77,7 @@ class Consumption:
     def _declare(self, link: Connection, spec: Spec) -> Any:
         queue = self._topology.service_queue(spec.name, spec.response, spec.bound, spec.priorities)
         link.declare(queue)
-        if not spec.response:  # where its dead letters go
+        if not spec.response:  # one-way calls have dead letters
             link.declare(self._topology.dead_queue(spec.name.partition(".")[0]))
         return queue
 

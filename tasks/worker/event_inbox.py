@@ -36,7 +36,7 @@ class Handler:
         self.method, self.on = method, on
         self.assembler = Assembler(on)
         self.last: int | None = None  # digest of the newest payload that it was given
-        self.tags: list[int] = []  # of messages to acknowledge as soon as no event waits
+        self.tags: list[int] = []  # delivery tags to acknowledge as soon as no event waits
         # For an `async def` handler, which runs one event at a time:
         self.is_async = inspect.iscoroutinefunction(method)
         self.running = False

@@ -19,7 +19,7 @@ from warren.user_code import users_line
 logger = get_logger(__name__)
 
 LOG_EVERY = 10.0  # s between lines about failures of one kind at one place, after the first
-MOST_PLACES = 100  # that are remembered; failures at further ones are logged as if they were new
+MOST_PLACES = 100  # places remembered; at a further one all are forgotten, and count as new again
 LONGEST = 300  # characters of an error's message in its line
 
 

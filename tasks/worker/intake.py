@@ -104,5 +104,5 @@ class Intake:
 
 def _readable(expires: Any) -> bool:
     if expires is None or (type(expires) is str and len(expires) == EXPIRES_BYTES and expires.endswith("+00:00")):
-        return True  # as clients of ours write it
+        return True  # the form that clients of ours write
     return is_moment(expires)

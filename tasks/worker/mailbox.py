@@ -30,8 +30,8 @@ class Mailbox(Generic[T]):
     def post(self, thing: T) -> None:
         """Leave a thing, and wake whoever waits for it."""
         self._posted.append(thing)
-        if len(self._posted) <= 1:  # of several, the first has woken it
-            with contextlib.suppress(OSError):  # closed: nobody waits any more
+        if len(self._posted) <= 1:  # if there were others, the first has woken it
+            with contextlib.suppress(OSError):  # closed: nothing waits any more
                 self._writer.send(b"\0")
 
     def take(self) -> list[T]:

@@ -34,7 +34,7 @@ Job = Callable[[], None]
 WAKE = b"\0"  # no signal's number
 ENDED_BY_A_TASK = 1  # exit status of a worker in which a task called sys.exit
 
-_newest: list[OneThreadPool] = []  # that of this process's worker
+_newest: list[OneThreadPool] = []  # the pool of this process's worker
 
 
 def stop_worker() -> None:
@@ -73,8 +73,8 @@ class OneThreadPool(compat.Pool):
         self.limit = 1
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._finished: deque[Job] = deque()
-        self.turn: Turn | None = None  # what services take here while they share state with an event loop,
-        self._loop: EventLoop | None = None  # which is made when it is first needed
+        self.turn: Turn | None = None  # taken by services here while they share state with an event loop
+        self._loop: EventLoop | None = None  # made when it is first needed
         self.finishes: list[Job] = []  # called when a warm stop begins, before which nothing else is done
         self._outstanding = 0  # jobs of the event loop that wait for something
         self._changed = threading.Condition()

@@ -16,7 +16,7 @@ from tasks.middleware import Call, running
 
 logger = get_logger(__name__)
 
-Arguments = tuple[Sequence[Any], dict[str, Any]]  # of one call: positional, by keyword
+Arguments = tuple[Sequence[Any], dict[str, Any]]  # one call's: positional, by keyword
 GivenUp = Callable[[], bool]
 
 

@@ -87,7 +87,7 @@ def _task(app: Any, worker: Worker, spec: Spec, hooks: Hooks | None) -> Any:
         time_limits=getattr(method, "__time_limits__", None),
         typing=False,
         shared=False,
-        __header__=functools.partial(method),  # as `link_error` it is sent the id of what failed, not run on the spot
+        __header__=functools.partial(method),  # a `link_error` is then sent the failed call's id, not run on the spot
     )
 
 

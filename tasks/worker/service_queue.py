@@ -23,7 +23,7 @@ class Call:
     def __init__(self, delivery: Delivery, properties: Properties, args: Any, kwargs: Any, embed: Any) -> None:
         self.delivery, self.properties = delivery, properties
         self.args, self.kwargs, self.embed = args, kwargs, embed
-        self.view: View | None = None  # what middleware and the service see of it
+        self.view: View | None = None  # the call as middleware and the service see it
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -82,9 +82,9 @@ class ServiceQueue:
         self.spec, self.task, self.trace, self.chain = spec, task, trace, chain
         self.waiting: deque[Call] = deque()  # oldest first; with priorities, those of the highest first
         self.later: set[Call] = set()  # held, and neither waiting nor run: for their time, or for a server that is away
-        self.entered = False  # whether it is in the scheduler's ring
+        self.entered = False  # it is in the scheduler's ring
         self.running = 0  # batches of it that run in the event loop
-        self.full = False  # whether as many run as may
+        self.full = False  # no more may run
         self.since = 0.0  # when the oldest of `waiting` came, on the monotonic clock
         self.counts: Counter[str] = Counter()
         self.slowest = float("inf")  # s that its slowest batch took, of the last few; unknown before the first

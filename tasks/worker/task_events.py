@@ -80,7 +80,7 @@ class TaskEvents(Middleware):
         while (told := self._waiting.get()) is not None:
             try:
                 self._send(*told)
-            except Exception as error:  # whoever watches must never stop what is watched
+            except Exception as error:  # watching must never stop what is watched
                 logger.debug("a task event was not sent: %s", error)
                 self._disconnect()
         self._disconnect()

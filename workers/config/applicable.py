@@ -26,7 +26,7 @@ class Rule:
     """
 
     settings: tuple[str, ...]
-    reads: Callable[[Config, str], bool]  # of the configuration and the role's name, or "train"
+    reads: Callable[[Config, str], bool]  # takes the configuration and the role's name, or "train"
     where: str
     remedy: str = ""
     in_files: bool = False

@@ -73,7 +73,7 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
             sys.exit(code)
         told_to_stop = staying.watch_stops() if name != "train" and staying.restarted() else None
         main = partial(run_by_hydra, name, words) if found[0] is None else partial(run_composed, found[0])
-        if code := guarded(lambda: main(job) or 0):  # what Hydra prints, as for --cfg, may be cut off by `| head`
+        if code := guarded(lambda: main(job) or 0):  # `| head` may cut off what Hydra prints, as for --cfg
             sys.exit(code)
         if told_to_stop is not None and status == [0]:
             staying.stay_unless(told_to_stop)
@@ -132,7 +132,7 @@ def of_run(name: str, settings: DictConfig) -> Config:
     # A launcher gives its roles the run folder's configuration. Flower shows a run, and has a port of its own.
     if roles.find(name) is None or name == roles.FLOWER.name or chosen.job.config_name != name:
         return config
-    joining = importlib.import_module("workers.runtime.run_settings")  # which is above this package
+    joining = importlib.import_module("workers.runtime.run_settings")  # above this package
     found: Config = joining.joined(name, config, named(name, settings, chosen.overrides.task))
     return found
 

@@ -22,7 +22,7 @@ from workers.servers.modes import MODES
 PLACE = Path(__file__).resolve().parent
 AGENTS = PLACE.parents[1] / "agents"
 OF_ANY_NETWORK = ("NormalizationConfig", "PrivilegedConfig", "ValueConfig", "DistributionConfig")
-TABLES = {"box_actions": "BoxActionsConfig", "discrete_actions": "DiscreteActionsConfig"}  # of any network too
+TABLES = {"box_actions": "BoxActionsConfig", "discrete_actions": "DiscreteActionsConfig"}  # any network has these, too
 
 
 def _fixed(default: Any = MISSING, **more: Any) -> Any:
@@ -77,7 +77,7 @@ class Source:
                 elif required:
                     hint, default = hint | None, None
                 made: Any = default if isinstance(default, Field) else field(default=default)
-                made.metadata = {"type": formatannotation(hint)}  # as help shows it
+                made.metadata = {"type": formatannotation(hint)}  # shown by help
                 yield ast.unparse(one.target), _typed(hint), made
 
     def value(self, node: ast.expr) -> Any:

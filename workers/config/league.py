@@ -47,10 +47,10 @@ class LeagueConfig:
     env: str = fixed()  # the game: an id, or file.py:CLASS of your own (docs/your_game.md)
     players: Mapping[str, PlayerConfig] = fixed()  # name -> kind, config, rules and more (docs/league.md)
     env_kwargs: Mapping[str, Any] = fixed(default_factory=dict)  # arguments of the game's constructor
-    network: Mapping[str, Any] = fixed(default_factory=dict)  # of all players: `name` and settings (docs/networks.md)
+    network: Mapping[str, Any] = fixed(default_factory=dict)  # all players': `name` and settings (docs/networks.md)
     algorithm: Mapping[str, Any] = field(default_factory=dict)  # `name`, and the settings that all players share
-    settings: Mapping[str, Any] = fixed(default_factory=dict)  # of results and Elo (league.rules.settings)
-    seed: int = 1  # of all random draws: games, weights, actions
+    settings: Mapping[str, Any] = fixed(default_factory=dict)  # settings of results and Elo (league.rules.settings)
+    seed: int = 1  # seed of all random draws: games, weights, actions
 
     # Playing
     games: int = 256  # games of each player at once
@@ -74,7 +74,7 @@ class LeagueConfig:
     cell_least: int = 2048  # games of a cell before it counts
     cell_most: int = 200_000  # games of a cell at most
     cell_error: float = 0.05  # half width of the mean return's interval at which a cell is done
-    cell_confidence: float = 0.95  # of each cell's interval, over all times (empirical_game.confidence)
+    cell_confidence: float = 0.95  # confidence of each cell's interval, over all times (empirical_game.confidence)
     max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
     mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
     mixture_least_temperature: float = 0.0  # in points of a game; above 0 players that are nearly equal are averaged
@@ -295,7 +295,7 @@ def _wrong_player(name: str, player: PlayerConfig, players: Mapping[str, PlayerC
         Hyperparameters(player.hyperparameters)
     except ConfigurationError as error:
         yield from (f"player {name!r}: {problem}" for problem in error.problems)
-    except TypeError as error:  # of an option's value of another type
+    except TypeError as error:  # an option's value has another type
         yield f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}"
 
 

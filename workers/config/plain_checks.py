@@ -25,7 +25,7 @@ from workers.config.run_names import run_folder
 from workers.config.schema import CONF, Config
 from workers.servers import given_urls
 
-COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # as workers/learning/allreduce/compression.py has them
+COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # the names in workers/learning/allreduce/compression.py
 LARGEST = 2**63 - 1  # steps, seeds and ids are stored in 64 bits with a sign
 LARGEST_SEED = 2**32 - 1  # limit of numpy and gymnasium
 MOST_ENVIRONMENTS = 1 << 20  # stepped by one process

@@ -15,7 +15,7 @@ class ReplayConfig:
     error_buffer: float | None = None  # sequences by which either may be ahead; default: a segment's plus an update's
     begin_at: int = 10_000  # steps stored before the first update
     priority_exponent: float = 0.6  # 0: all alike; like the next two, for algorithms that draw by priority
-    weight_exponent: float = 0.4  # of the importance weights when the run begins,
-    weight_exponent_end: float = 1.0  # and when it ends
+    weight_exponent: float = 0.4  # exponent of the importance weights when the run begins
+    weight_exponent_end: float = 1.0  # exponent of the importance weights when the run ends
     memory: float = 8.0  # GiB; the rest is in files in the run's folder
     in_checkpoint: bool = False  # write the replay with each checkpoint; else a resumed learner begins empty

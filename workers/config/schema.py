@@ -46,8 +46,8 @@ class BrokerConfig:
     """The places of RabbitMQ and Redis. URLs hold secrets: prefer WARREN_BROKER_URL and WARREN_REDIS_URL."""
 
     mode: str = "auto"  # the servers to use (docs/training.md); broker=MODE is the same
-    url: str | None = None  # of the broker; better in WARREN_BROKER_URL, where no other user can read its password
-    redis_url: str | None = None  # of Redis; better in WARREN_REDIS_URL
+    url: str | None = None  # URL of the broker; better in WARREN_BROKER_URL, where no other user can read its password
+    redis_url: str | None = None  # URL of Redis; better in WARREN_REDIS_URL
 
 
 @dataclass
@@ -128,10 +128,10 @@ class Config:
     # The run and its folder: FOLDER/PROJECT/TRIAL.
     project: str = fixed("cartpole")  # default: by the environment's name (conf/warren.yaml)
     trial: str | None = fixed(None)  # default: date, time and a random suffix
-    folder: str = "runs"  # where the folders of all runs are
+    folder: str = "runs"  # place of all runs' folders
     resume: str | None = None  # a run folder (or PROJECT/TRIAL) to continue
     run: str | None = None  # name of the run on the servers; roles started by hand join the run they name
-    seed: int = 1  # of all random draws: environments, weights, actions
+    seed: int = 1  # seed of all random draws: environments, weights, actions
 
     # The work and its division among processes.
     sampling: Sampling = Sampling.gathered  # gathered, streaming or served (docs/training.md)
@@ -148,12 +148,12 @@ class Config:
     # minibatch_size and batch_segments count the data of all of them. One player's: league.players.NAME.learners.
     learners: int = 1
     allreduce: str = "auto"  # horovod (built by `make horovod`), torch (gloo), or auto: by size, if horovod is built
-    compression: str = "none"  # of the gradients sent between learners: none, fp16, bf16 (not by Horovod), topk
+    compression: str = "none"  # form of the gradients sent between learners: none, fp16, bf16 (not by Horovod), topk
     top_k: float = 0.01  # the share of numbers that compression=topk sends; the rest is sent later
     on_rank_loss: str = "restart"  # restart: start a dead learner again; continue: the others train on without it
     learner_threads: int = 1  # torch threads of each learner
-    device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
-    precision: str = "float32"  # of a learner's network; bfloat16: with losses and weights in float32
+    device: str = "cpu"  # learners' device: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
+    precision: str = "float32"  # precision of a learner's network; bfloat16: with losses and weights in float32
     perceptrons: str = "auto"  # native: C code for layers up to 512 wide; torch; auto: native if there is a compiler
     compile: bool = False  # compile a learner's network by torch.compile; needs a C++ compiler
     actor_device: str = "cpu"  # device of actors' policies, in a run without a league and in a served league
@@ -163,7 +163,7 @@ class Config:
     deterministic: bool = False
 
     # Faults.
-    restarts: int = 5  # of a process that keeps dying, before the run ends
+    restarts: int = 5  # restarts of a process that keeps dying, before the run ends
     fork: bool = True  # fork processes from one that has imported torch and the rest: quicker starts; Linux only
     grace: float = 8.0  # s to finish when told to stop; learners have at least two updates' time
     round_timeout: float = 60.0  # s until a lost gathered round is dispatched again
@@ -177,8 +177,8 @@ class Config:
     # on: WARREN_EVENT_RATE, or 1 in 100.
     event_rate: float | None = None
     task_events: bool = False  # send task events, for Flower; flower_port turns them on
-    log_level: str = "INFO"  # of the logs of all processes: DEBUG, INFO, WARNING, ERROR
-    log_format: str = "text"  # of the logs of all processes: text, or json (one object per line)
+    log_level: str = "INFO"  # level of all processes' logs: DEBUG, INFO, WARNING, ERROR
+    log_format: str = "text"  # format of all processes' logs: text, or json (one object per line)
 
     # Trackers of metrics: tensorboard, csv, wandb, mlflow, your own by file.py:NAME
     trackers: list[str] = field(default_factory=lambda: ["tensorboard"])

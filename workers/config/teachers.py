@@ -25,7 +25,7 @@ from warren.files import write_whole
 SETTING = "algorithm.teacher"
 KEPT = "teacher.safetensors"  # the copy, in the student's folder
 Pool = Callable[[ModelRef], bytes]  # weights of a model; raises PoolError where it has none
-NetworkOf = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # of weights: their player, and their stamp
+NetworkOf = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # player and stamp of weights -> network
 Saved = tuple[Mapping[str, Tensor], Mapping[str, Any]]  # weights, and the settings of their network
 
 

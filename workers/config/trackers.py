@@ -17,7 +17,7 @@ from typing import Any
 from warren import user_code
 from warren.errors import ConfigurationError, unknown_name
 
-TENSORBOARD = "tensorboard"  # which MetricsLog itself writes
+TENSORBOARD = "tensorboard"  # written by MetricsLog itself
 BUILT_IN = {  # name -> (module, class, the package that it needs)
     "csv": ("workers.learning.trackers.csv_file", "CsvFile", None),
     "wandb": ("workers.learning.trackers.wandb_run", "WandbRun", "wandb"),

@@ -88,7 +88,7 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     settings = config.env.settings()
     if problems := list(settings.problems(config.env.num_envs if config.env.num_envs > 0 else None)):
         yield from problems
-        settings = envs.EnvSettings(settings.id, settings.kwargs)  # whether the environment exists is checked too
+        settings = envs.EnvSettings(settings.id, settings.kwargs)  # so that the environment's existence is checked too
     try:
         observation_space, action_space = envs.spaces(settings)
         if envs.is_two_player(config.env.id) and not settings.together:
@@ -195,7 +195,7 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         yield from (f"league: {problem}" for problem in _players(config, league, role, policy, algorithm, lacking))
     except ConfigurationError as error:
         yield from (f"league: {problem}" for problem in error.problems)
-    except TypeError as error:  # of a value of another type than the setting's
+    except TypeError as error:  # a value has another type than its setting
         yield f"league: {error}"
     if not NAME.fullmatch(config.player):
         yield f"player: {config.player!r} cannot name a player; use {ALLOWED}"

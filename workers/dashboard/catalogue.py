@@ -18,8 +18,8 @@ from workers.launch.processes.failure import failure_in, tail
 from workers.servers import record
 
 DEPTH = 4  # levels of folders that are searched for runs
-RUNS = 2000  # that are listed, at most
-FAILURES = 500  # that are told, the newest
+RUNS = 2000  # runs that are listed, at most
+FAILURES = 500  # failures that are told, the newest
 SECRETS = ("password", "token", "secret", "url")  # parts of settings' names whose values are not shown
 
 
@@ -91,7 +91,7 @@ class Catalogue:
         for depth in range(1, DEPTH + 1):
             for name in ("config.yaml", f"league/{STREAM}"):
                 found.update(path.parents[name.count("/")] for path in self.root.glob("*/" * depth + name))
-        outer = (folder for folder in found if not found.intersection(folder.parents))  # a tracker's is no run
+        outer = (folder for folder in found if not found.intersection(folder.parents))  # a tracker's is not a run
         runs = [Run(folder.relative_to(self.root).as_posix(), folder) for folder in outer]
         return sorted(runs, key=lambda run: (-(record.started_at(run.folder) or 0.0), run.name))[:RUNS]
 

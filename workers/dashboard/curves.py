@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-POINTS = 500  # of a curve
+POINTS = 500  # points of a curve
 READ = 2000  # lines of a file that are read; of longer files, evenly spread
 TAIL = 1 << 16  # bytes, more than a line has
 LINE = 900  # bytes of a line, about

@@ -22,7 +22,7 @@ from league.state.history import History
 from league.state.league_state import Event
 from league.state.records import Match
 
-BINS = 600  # of matches over time, at most
+BINS = 600  # bins of matches over time, at most
 MOST = 0xFFFF  # games of an outcome in a match's result
 SOURCES = 2000  # processes that are remembered, those heard of last
 ANEW = ("checkpoint", "created", "added", "changed", "reset", "exploited")  # events after which a page reads all again
@@ -122,7 +122,7 @@ class Changes(NamedTuple):
     """Changes since the last look. `anew`: more than cells and ratings, so that all is to be read again."""
 
     anew: bool
-    pairs: list[tuple[int, int]]  # of slots
+    pairs: list[tuple[int, int]]  # pairs of slots
     slots: list[int]
 
 

@@ -21,7 +21,7 @@ from league.empirical_game.returns import Returns
 from league.models.snapshots import RETURNS
 from warren.errors import WarrenError
 
-CONFIDENCE = 0.95  # of intervals, where a run's configuration does not say
+CONFIDENCE = 0.95  # confidence of intervals, where a run's configuration does not say
 
 Row = dict[str, Any]
 
@@ -76,7 +76,7 @@ def _within(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     games, total, squares = np.moveaxis(cells, -1, 0)
     if bound is None and (squares <= games).all():
-        bound = 1.0  # as evaluators take it where a game does not say
+        bound = 1.0  # the evaluators' bound where a game does not say
     if bound is None:
         return np.full(games.shape, np.nan), np.full(games.shape, np.nan)
     return confidence_sequence(games, total, squares, bound, alpha)

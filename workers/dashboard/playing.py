@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from workers.evaluation.rated import RatedGames
     from workers.runtime.trained import Trained
 
-TABLES = 32  # games at once; of more, those that nobody has moved in for longest are dropped
-PLAYERS = 4  # that are kept loaded
+TABLES = 32  # games at once; of more, those without a move for longest are dropped
+PLAYERS = 4  # players that are kept loaded
 
 
 @dataclass

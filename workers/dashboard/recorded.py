@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 LISTED = 200  # matches of a pair, the newest ones
 LOADED = 2  # runs
-FILES = 64  # of records, whose lists are kept
-FRAMES = 300  # of a film, at most
+FILES = 64  # files of records whose lists are kept
+FRAMES = 300  # frames of a film, at most
 
 Game = tuple[Path, str, int]  # a run's folder, a match, a game of it, from 1
 

@@ -20,12 +20,12 @@ from warren.errors import LeagueError
 from workers.dashboard.fold import Fold
 
 MARK = 10_000  # events between two marks
-MARK_BYTES = 24 << 20  # of all marks together; two are kept whatever they take
+MARK_BYTES = 24 << 20  # bytes of all marks together; two are kept whatever they take
 
-Position = tuple[int, int]  # of an event: ms, number
+Position = tuple[int, int]  # an event's ms and number
 DECODER = (
     json.JSONDecoder()
-)  # of lines that begin with their object: json.loads looks for more, and takes twice as long
+)  # for lines that begin with their object: json.loads looks for more, and takes twice as long
 
 
 class Store(Protocol):
@@ -48,7 +48,7 @@ class Timeline:
         self._place = 0  # bytes of the newest file that are read
         self._first = b""  # its first line, by which another file of this name is told apart
         self._marks: OrderedDict[Position, Fold] = OrderedDict()
-        self._unsaved: list[tuple[str, Event]] = []  # of Redis, later than the newest file's last
+        self._unsaved: list[tuple[str, Event]] = []  # Redis's, later than the newest file's last
         self._reloads = 0
 
     @property

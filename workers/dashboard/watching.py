@@ -38,8 +38,8 @@ class Watched:
         self._name = ""
         self._told: dict[str, Any] = {}
         self._event = ""  # the last one that `look` told of
-        self._shared: SharedReturns | None = None  # of the store that `_client` is connected to
-        self._measured: tuple[object, measured.Table] | None = None  # what it is of, and it
+        self._shared: SharedReturns | None = None  # returns in the store that `_client` is connected to
+        self._measured: tuple[object, measured.Table] | None = None  # (version of the returns, their table)
         self._terms: tuple[float | None, float] | None = None
 
     def refresh(self) -> bool:

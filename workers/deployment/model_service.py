@@ -52,7 +52,7 @@ class Model(Worker):
         app, topology = context.current()
         trained = load(run, player)
         self.player = player
-        self.version = self._seen = trained.version  # what it decides by; the newest that it looked at
+        self.version = self._seen = trained.version  # the version it decides by; the newest that it looked at
         self._frozen = trained.two_player and "@" in player
         self._event = of_player(WEIGHTS, player) if trained.two_player else WEIGHTS
         self._backend = PytorchBackend(trained.policy.requires_grad_(False))

@@ -37,7 +37,7 @@ class DeployedPlayer(Passes):
         self._generator = torch.Generator().manual_seed(seed)
         self._backend: Backend | None = None
         self._returns: deque[float] = deque(maxlen=EPISODES)
-        self._lock = threading.Lock()  # of the backend
+        self._lock = threading.Lock()  # guards the backend
         self.start()
 
     @property

@@ -46,7 +46,7 @@ class Deployment:
         """`neighbours`: of those that share its port. Raises ConfigurationError and CheckpointError, for a backend that
         is refused say."""
         self.config, self.folder = config, run_in(Path(config.run))
-        if neighbours is None:  # a shared port is never free, and a short visit there might take somebody's connection
+        if neighbours is None:  # a shared port is never free, and a short visit there might take another's connection
             _check_ports(config.gateway)
         self.refused, self._last_refused = 0, -1  # newer versions that were not served
         self._damaged: set[Path] = set()  # newer checkpoints that cannot be read
@@ -107,7 +107,7 @@ class Deployment:
             return False
         try:
             self._put_in_service(load(self.folder, self.config.player, version))
-        except Exception as error:  # of ONNX Runtime, say: none may end the service of the version before
+        except Exception as error:  # ONNX Runtime's, say: none may end the service of the version before
             if newest is None or not newest.is_file():
                 return False  # the learner has removed it meanwhile
             self.refused, self._last_refused = self.refused + 1, version

@@ -18,20 +18,20 @@ class DeployConfig:
     """Settings of a deployment: a policy, how it decides, and where games reach it."""
 
     run: str  # a run folder, or a folder of runs, whose newest it is
-    player: str = "main"  # of a league's; or a frozen one: main@1200
-    version: int | None = None  # of the weights, among the run's checkpoints; null: the newest
+    player: str = "main"  # player of a league's run; or a frozen one: main@1200
+    version: int | None = None  # version of the weights, among the run's checkpoints; null: the newest
     follow: float | None = None  # s between looks for a newer checkpoint, which then plays on; null: none is looked for
     actor: str | None = None  # FILE.py:CLASS; null: the run's own, or JSON where the run has none (json_actor.py)
-    kwargs: dict[str, Any] = field(default_factory=dict)  # of the actor's constructor, beside the run's env.kwargs
+    kwargs: dict[str, Any] = field(default_factory=dict)  # arguments of the actor's constructor, beside env.kwargs
     backend: str = "pytorch"  # pytorch, onnx (ONNX Runtime) or int8, on the CPU
     agreement: float = AGREEMENT  # share of recorded observations on which a backend has to act as PyTorch does
     recorded: str | None = None  # the file of those observations; null: what the run's learner wrote, or a game played
     mode: str = "sample"  # sample: draw actions, as in training; greedy: the likeliest
-    seed: int = 0  # of the actions that are drawn
-    threads: int = 1  # of a forward pass
-    processes: int = 1  # that serve behind one port (several.py)
+    seed: int = 0  # seed of the actions that are drawn
+    threads: int = 1  # threads of a forward pass
+    processes: int = 1  # processes that serve behind one port (several.py)
     log_level: str = "info"  # debug, info, warning or error
-    gateway: GatewayConfig = field(default_factory=GatewayConfig)  # as in training; gateway.port=8000
+    gateway: GatewayConfig = field(default_factory=GatewayConfig)  # like training's; gateway.port=8000
 
     def __post_init__(self) -> None:
         problems = []

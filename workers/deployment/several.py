@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 LOOK = 0.5  # s between looks whether all processes live
 STOP = 20.0  # s that one has to stop
-PREFIX = "deployment:"  # of all keys
+PREFIX = "deployment:"  # prefix of all keys
 
 
 class Part:
@@ -89,7 +89,7 @@ def run(config: DeployConfig) -> int:
     stopping = threading.Event()
     stop_signals.hear(lambda _: stopping.set())
     gateway, folder = config.gateway, Path(tempfile.mkdtemp(prefix="warren-deployment-"))
-    held: list[socket.socket] = []  # so that nobody else takes the ports while none of the processes listens
+    held: list[socket.socket] = []  # keeps the ports taken while none of the processes listens
     parts: list[Part] = []
     server = None
     try:
@@ -149,7 +149,7 @@ def _binary() -> Path:
 
 def _reserved(setting: str, address: str, port: int) -> socket.socket:
     """Return a socket that holds `port`, or any free one for 0, without connections; the processes share it."""
-    listen(setting, address, port, shared=False).close()  # raises where somebody has it, who might share it unasked
+    listen(setting, address, port, shared=False).close()  # raises where it is taken: its holder might share it unasked
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     reserved = socket.socket(family, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

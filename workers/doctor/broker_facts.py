@@ -25,7 +25,7 @@ class BrokerFacts:
     product: str = ""
     version: str = ""
     # By AMQP.
-    confirms: bool | None = None  # whether a publish was confirmed
+    confirms: bool | None = None  # a publish was confirmed
     blocked: str | None = None  # the broker's reason for blocking publishers
     refused: tuple[str, ...] = ()  # actions on the run's names that the user may not do
     default_queue_type: str | None = None
@@ -42,7 +42,7 @@ class BrokerFacts:
     # By rabbitmqctl alone.
     consumer_timeout: float | None = None  # infinite: switched off
     unseen: dict[str, str] = field(default_factory=dict)  # "management" or "rabbitmqctl" -> why it gave no facts
-    role: str | None = None  # that of its user, if it has the rights of one alone
+    role: str | None = None  # its user's role, if the user has the rights of one alone
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -87,7 +87,7 @@ def _publishing(url: str) -> BrokerFacts:
         channel = connection.channel()
         channel.confirm_select()
         channel.events["basic_ack"].add(lambda *told: confirmed.append(told))
-        channel.basic_publish(amqp.Message(b""), exchange="", routing_key="warren.doctor")  # to nobody: dropped
+        channel.basic_publish(amqp.Message(b""), exchange="", routing_key="warren.doctor")  # to no queue: dropped
         limit = time.monotonic() + CONFIRM_WITHIN
         while not confirmed and not reasons and time.monotonic() < limit:
             try:
@@ -119,7 +119,7 @@ def _transfers(channel: Any, topology: Topology) -> None:
 
 def _answers(channel: Any, topology: Topology) -> None:
     """Publish through the default exchange, as a service answers a call."""
-    channel.basic_publish(amqp.Message(b""), exchange="", routing_key=topology.probe_queue().name)  # to nobody
+    channel.basic_publish(amqp.Message(b""), exchange="", routing_key=topology.probe_queue().name)  # to no queue
     channel.basic_qos(0, 1, False)  # waits for an answer, as above
 
 

@@ -33,7 +33,7 @@ class Group:
         self.env.merges_infos = False
         self._id, self._channels = settings.id, bool(settings.value_channels)
         self._spec: Spec = spec_of(self.env.single_observation_space)
-        self._decision = 0  # that is asked for next
+        self._decision = 0  # number of the decision that is asked for next
         self._outcome: dict[str, Any] | None = None
         self._memory: dict[str, np.ndarray] | None = None
         self._stepping = blaming(self._id, "step()")

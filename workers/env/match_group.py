@@ -27,7 +27,7 @@ class MatchGroup:
         self.name = name
         self._league, self._num_games, self._seed = league, num_games, seed
         self._games: dict[str, envs.TwoPlayerVectorEnv] = {}  # by player
-        self._step = 0  # that is asked next
+        self._step = 0  # number of the step that is asked for next
         self._told: dict[str, Any] = {"player": None}
 
     @property

@@ -146,7 +146,7 @@ class ActorCaller:
                     if "leave" in answer:
                         self._service = answer["leave"] or None
                     return answer
-                self._service = None  # that actor ends, or this process does
+                self._service = None  # None: that actor ends, or this process does
             except (CallError, BrokerError) as error:
                 self._service = None
                 self._refused = self._refused + 1 if isinstance(error, RemoteFailure) else 0

@@ -33,9 +33,9 @@ from workers.rollout.games.selfplay_sampler import MatchSampler
 
 PROGRESS = (0.0, 0.3, 0.8)  # parts of the budget, and the entropy bonus at each, level after the last
 ENTROPY = (0.2, 0.04, 0.002)
-LAST_RATE = 0.1  # of the learning rate, to which it falls over the budget
-TIES = ("magnet_coefficient", "proximal_coefficient")  # to a policy that is none of the target's
-LEAST_UPDATES = 40  # of each seat: a small budget is spent in smaller updates than the league's
+LAST_RATE = 0.1  # share of the learning rate to which it falls over the budget
+TIES = ("magnet_coefficient", "proximal_coefficient")  # they tie it to another policy than the target's
+LEAST_UPDATES = 40  # updates per seat: a small budget is spent in smaller updates than the league's
 
 
 class ResponseSampler(MatchSampler):
@@ -54,7 +54,7 @@ class ResponseSampler(MatchSampler):
 
     def _finish(self, finished: FinishedGames) -> None:
         super()._finish(finished)
-        self._results.clear()  # kept for matches of a league, of which there are none
+        self._results.clear()  # kept for matches of a league, which these are not
         self.ended += len(finished.index)
         self._seat_drawn(finished.index)
 
@@ -81,7 +81,7 @@ class Responder:
         games = envs.make_two_player(league.env, league.games, seed, **league.env_kwargs)
         if initial is None:
             self.policy = build_policy(league.network, games.single_observation_space, games.single_action_space, seed)
-        else:  # of whichever network it is
+        else:  # a policy of any network
             self.policy = deepcopy(initial).requires_grad_(True)
         self.algorithm = build_algorithm(settings["name"], settings, self.policy, seed, replay=False)
         self.sampler = ResponseSampler(
@@ -165,7 +165,7 @@ def responding(league: LeagueConfig, budget: int) -> dict[str, Any]:
     if settings["name"] in ALGORITHMS:
         settings |= {"anneal_steps": budget, "anneal_to": LAST_RATE, "entropy_decay_steps": None, "teacher": None}
         settings |= {tie: 0.0 for tie in TIES if tie in settings}
-        if "learning_rate" in settings:  # where the league's schedule begins
+        if "learning_rate" in settings:  # begin where the league's schedule does
             settings["learning_rate"] = build_timed(settings["learning_rate"], "learning_rate").at(0)
     return settings
 

@@ -32,7 +32,7 @@ def means(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Average a series over windows of `window` s; return times and values. NaN separates parts, and stays."""
     gap = np.isnan(values)
-    group = 2 * np.cumsum(gap) - gap  # of a part an even number, of a gap an odd one
+    group = 2 * np.cumsum(gap) - gap  # even in a part, odd in a gap
     edges = np.flatnonzero((np.diff(np.floor(times / window)) != 0) | (np.diff(group) != 0)) + 1
     starts = np.concatenate([[0], edges])
     counts = np.diff(np.append(starts, len(times)))

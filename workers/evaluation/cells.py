@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 REFRESH = 100  # batches until what is worth playing is planned anew
 WANTED = 16  # cells that are played before a plan is made anew with what they say
-OFFERED = 64  # cells, the most useful first, of which the first that nobody else plays is taken
+OFFERED = 64  # cells, the most useful first: the first that no other evaluator plays is taken
 
 Cell = tuple[int, int]  # slot in seat 0, slot in seat 1
 Played = npt.NDArray[np.bool_] | None  # players that are no exploiters: league.matchmaking.played; None: all

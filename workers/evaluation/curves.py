@@ -97,7 +97,7 @@ def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = 
         least, most = zip(*(score["gain_within"] for score in bounded), strict=True)
         xs = np.array([score["seconds"] / seconds for score in bounded])
         label = f"gain of the mixture's best member: {least[-1]:.3g} to {most[-1]:.3g}"
-        floor = lowest / 2.0 if known else 0.0  # there is no logarithm of 0
+        floor = lowest / 2.0 if known else 0.0  # 0 has no logarithm
         axes.fill_between(
             xs,
             np.maximum(least, floor),

@@ -55,7 +55,7 @@ from workers.runtime.session import Session, source_name
 
 logger = logging.getLogger(__name__)
 
-# All of it may pass: Redis away, a model of another network that somebody added, a full disk.
+# All of it may pass: Redis away, a model of another network in the pool, a full disk.
 TROUBLE = (redis.RedisError, WarrenError, OSError)
 IDLE = 0.5  # s between checks while every cell is known well enough
 AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
@@ -89,7 +89,7 @@ class EvaluatorRole(RoleProcess):
             lambda slot: self._roster.by_slot[slot],
             self._policy_at,
         )
-        self._cells = len(games.teams) == SEATS and not league.has_roles  # whether frozen players have a mixture
+        self._cells = len(games.teams) == SEATS and not league.has_roles  # frozen players have a mixture
         self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims, recorder)
         self.returns.refresh()  # refused where they are of another source
         self.scores = Scores(league, run_folder(config), seed) if not config.evaluator_id else None

@@ -20,7 +20,7 @@ from workers.evaluation.cells import Claims, Evaluator, Played
 from workers.evaluation.scores import table
 
 PLANS = 64_000_000  # probabilities of realisation plans that are kept, half a GiB: 200 players of liar's dice
-OFFERED = 64  # players whose cells are missing, of which the first that nobody else works at is taken
+OFFERED = 64  # players whose cells are missing: the first that no other evaluator works at is taken
 
 
 class ExactEvaluator(Evaluator):

@@ -34,7 +34,7 @@ class Drawing(Side):
     def met(self, found: np.ndarray, slots: Slots) -> tuple[Met, ...]:
         """Return each member's slot and what the other side got of it in either seat, of `play_deals`' returns."""
         means = []
-        for seat in range(SEATS):  # of the member: the second side, which sits in seat 1 first
+        for seat in range(SEATS):  # the member's seat; it is the second side, which sits in seat 1 first
             got = found[1 - seat]
             places = np.concatenate(self.drawn[1 - seat :: SEATS])[: len(got)]
             games = np.bincount(places, minlength=len(slots))

@@ -57,7 +57,7 @@ class PlainEvaluator(RoleProcess):
         seed = zlib.crc32(f"evaluation {config.seed}".encode()) % (1 << 31)
         self._episodes = Episodes(settings, config.evaluation.episodes, config.env.num_envs, seed)
         self._log: MetricsLog | None = None
-        self._steps = 0  # of the weights that were evaluated last
+        self._steps = 0  # steps of the weights that were evaluated last
         self._version = -1
         self._best = float("-inf")
         self._until = float("inf")

@@ -22,7 +22,7 @@ from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.trained import load, run_in
 
 MIXTURE = "mixture"
-LEAST_SHARE = 1e-4  # of a member: what is played less often changes nothing that can be measured
+LEAST_SHARE = 1e-4  # a member with a smaller share changes nothing that can be measured
 
 
 @dataclass(frozen=True)

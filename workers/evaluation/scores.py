@@ -38,15 +38,15 @@ class Score:
     seconds: float  # since the league's first score
     steps: dict[str, int]  # decisions of each learning player
     frozen: int  # players
-    games: int  # of the evaluator
+    games: int  # the evaluator's
     main_agent: float | None
     mixture: float | None
     references: dict[str, float]  # mean return of the main agent against each, over both seats
     gain_within: tuple[float, float] | None = None  # at least, at most: what members of the mixture gain against it
     uniform: float | None = None  # exploitability of uniform play, to compare with
     frozen_by_kind: dict[str, int] = field(default_factory=dict)  # players
-    shares_by_kind: dict[str, float] = field(default_factory=dict)  # of the mixture, on average over both seats
-    alpha_rank: dict[str, float] = field(default_factory=dict)  # of the mixture's first members
+    shares_by_kind: dict[str, float] = field(default_factory=dict)  # the mixture's, on average over both seats
+    alpha_rank: dict[str, float] = field(default_factory=dict)  # the mixture's first members'
 
     def __str__(self) -> str:
         """Return the score in a line, for logs."""
@@ -83,7 +83,7 @@ class Scores:
                     league.env,
                 )
         form = self._form
-        self.uniform = None if form is None else exploitability.of(form, exploitability.uniform(form))  # of that policy
+        self.uniform = None if form is None else exploitability.of(form, exploitability.uniform(form))  # uniform play's
         self._tables: dict[ModelRef, np.ndarray] = {}  # strategies of the mixture's members, as they are scored
         self._games = envs.make_two_player(league.env, league.reference_games, seed, **league.env_kwargs)
         self._generator = torch.Generator().manual_seed(seed)
@@ -136,7 +136,7 @@ class Scores:
         found = main_agent, mixture, references, gain_within, self.uniform
         score = Score(time.time(), seconds, steps, frozen, games, *found, **composition)
         try:
-            drop_half_line(self._path)  # of a disk that was full the last time
+            drop_half_line(self._path)  # left by a disk that was full the last time
             with self._path.open("a") as file:
                 file.write(json.dumps(asdict(score)) + "\n")
         except OSError as error:

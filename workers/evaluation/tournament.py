@@ -27,7 +27,7 @@ from workers.evaluation.duplicate_deals import Estimate, Side, estimate, play_de
 from workers.evaluation.saved_sides import MIXTURE, league_in, mixture_of, player_of
 from workers.evaluation.scores import UNIFORM
 
-GAMES, CONFIDENCE = 4000, 0.95  # of a pair; of each interval
+GAMES, CONFIDENCE = 4000, 0.95  # games per pair; confidence of each interval
 SLOTS = 512  # games at a time
 OUT = Path("runs/tournament")
 

@@ -67,8 +67,8 @@ class Actor:
 
     observation_space: ClassVar[gymnasium.Space[Any]]
     action_space: ClassVar[gymnasium.Space[Any]]
-    action_masks: ClassVar[bool] = False  # whether `act` is told which actions are legal; for Discrete ones
-    sides: ClassVar[Sequence[str | Sequence[str]]] = ()  # of a league's game: each an agent, or the agents of a team
+    action_masks: ClassVar[bool] = False  # `act` is told which actions are legal; for Discrete ones
+    sides: ClassVar[Sequence[str | Sequence[str]]] = ()  # a league's game's: each an agent, or the agents of a team
 
     _game: Game
 

@@ -22,7 +22,7 @@ class AgentState:
     def __init__(self) -> None:
         self.memory: Mapping[str, Any] = {}  # after its last decision
         self.length = 0  # decisions of which it is known what came
-        self.returns: Any = 0.0  # as given, by channel
+        self.returns: Any = 0.0  # sum of rewards as given, by channel
 
     @classmethod
     def of(cls: type[P], agent: Agent) -> P:

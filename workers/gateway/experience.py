@@ -19,7 +19,7 @@ from workers.gateway.passes import Decide, End, masks
 from workers.gateway.stretches import Line, PendingDecision, Stretches
 from workers.rollout.sampler import load_into
 
-EPISODES = 1000  # finished ones that are remembered, where nobody takes anything
+EPISODES = 1000  # finished episodes that are remembered while none is taken
 
 
 class LearningAgent(AgentState):
@@ -59,7 +59,7 @@ class Experience:
         self._spec = policy.spec(legal_actions, len(rewards.channels), fields)
         self._stretches = Stretches(self._spec, length, max_age)
         self._episodes: list[list[float]] = []
-        self._lock = threading.Lock()  # of the weights
+        self._lock = threading.Lock()  # guards the weights
         self._cleared = 0
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
@@ -190,7 +190,7 @@ class Experience:
                 unknown.append((one, where, player))
             elif "value" in decision.extras:
                 cut["value"] = decision.extras["value"]
-            else:  # of a policy without a memory: one with one is asked for each step's value
+            else:  # a policy without a memory: one with a memory is asked for each step's value
                 unknown.append((one, where, AgentState()))
         if unknown:
             observation = map_tree(lambda *parts: np.stack(parts), *(where for _, where, _ in unknown))

@@ -119,7 +119,7 @@ def _check_port(address: str, port: int, run: str) -> None:
         told = json.loads(reply.read())
         theirs = "another token" if reply.status == 401 else f"run {told.get('run')}"
     except (OSError, http.client.HTTPException, ValueError, AttributeError):
-        return  # nobody, or somebody who does not share it
+        return  # nothing listens, or a program that does not share the port
     finally:
         connection.close()
     if theirs != f"run {run}":

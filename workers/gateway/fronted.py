@@ -24,7 +24,7 @@ class Fronted(ActorProcess):
 
     def stop(self) -> None:
         super().stop()
-        self.front.hurry()  # the run is over: nobody learns any longer
+        self.front.hurry()  # the run is over: no learner is left
 
     def work(self, name: str) -> int:
         try:

@@ -24,7 +24,7 @@ class Agent:
         self.name = name
         self.earned: Any = 0.0  # since its last action was asked for
         self.deciding = False
-        self.by: Any = None  # what decides for it, in a match of a league
+        self.by: Any = None  # decides for it, in a match of a league
         self.state: Any = None
 
 
@@ -121,7 +121,7 @@ class Game:
         if self._masked is None:
             raise ValueError("action_mask: the actor's class has to declare that there are such: action_masks = True")
         given = np.array(action_mask)
-        legal = given.astype(np.bool_) if given.dtype.kind in "biu" else given  # of a message: true or 1
+        legal = given.astype(np.bool_) if given.dtype.kind in "biu" else given  # a message may hold true or 1
         if legal.dtype != np.bool_ or legal.shape != (self._masked,) or not (legal == given).all():
             raise ValueError(f"action_mask must be bool [{self._masked}], is {given.dtype} {list(given.shape)}")
         if not legal.any():
@@ -187,7 +187,7 @@ class Game:
 
     def _end(self, agents: Mapping[str, Agent]) -> None:
         for name, agent in agents.items():
-            if agent.deciding:  # by an action that nobody waited for
+            if agent.deciding:  # the game did not wait for its action
                 self._player.credit(name, agent.earned)
                 self._player.abandon(agent)
             else:
@@ -222,7 +222,7 @@ def _arrays(spec: Spec, value: Any) -> Tree:
             array = np.array(value)  # a copy: who gave it may fill it anew
             # Numbers of any kind from a message are taken as the space has them, unless they would change.
             if array.dtype.name != spec.dtype and array.dtype.kind in "biuf":
-                with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is refused below
+                with np.errstate(over="ignore", invalid="ignore"):  # values that do not fit are refused below
                     converted = array.astype(spec.dtype)
                 if converted.dtype.kind == "f" or (converted == array).all():
                     return converted

@@ -58,7 +58,7 @@ class Endpoint:
             status, said = refusal.status, refusal.body()
             headers = (*echoed, *_explaining(refusal, scope["raw_path"]))
             self._sessions.metrics.answered(status, time.perf_counter() - began)
-        # The rest of a body that nobody wanted is passed over, so that the connection goes on; one that does not come
+        # The rest of an unwanted body is passed over, so that the connection goes on; a rest that does not come
         # in time ends it.
         if not await sent.pass_over() or (status == 503 and self._sessions.draining):
             headers = (*headers, (b"connection", b"close"))
@@ -95,7 +95,7 @@ class _Body:
     async def pass_over(self) -> bool:
         """Read the rest and keep none. False where it has not come in time, or would be too large."""
         if self._whole or self._failed or any(name == b"expect" for name, _ in self._headers):
-            return self._whole  # who expects to be asked for the body has not sent it
+            return self._whole  # a client that expects to be asked for the body has not sent it
         try:
             return await self._take(None)
         except Refusal:
@@ -251,7 +251,7 @@ def server(app: Endpoint, limits: Limits, connections: Connections) -> uvicorn.S
     protocol = type("BoundedProtocol", (_Protocol,), {"limits": limits, "counted": connections})
     config = uvicorn.Config(
         app,
-        proxy_headers=False,  # nobody asks for the address of a game
+        proxy_headers=False,  # games' addresses are not used
         http=protocol,
         ws="none",
         lifespan="off",

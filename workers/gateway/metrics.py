@@ -15,9 +15,9 @@ PREFIX = "warren_gateway_"
 COUNTERS = frozenset(
     ("decisions", "dropped", "episodes", "failed", "passes", "reaped", "refused_versions", "seconds_in_passes")
 )
-OWN = "/metrics/process"  # where one process tells its own alone, as JSON, to those that share its port
+OWN = "/metrics/process"  # one process tells its own here, as JSON, to those that share its port
 
-Snapshot = dict[str, Any]  # of one process, as Metrics.snapshot gives it: JSON
+Snapshot = dict[str, Any]  # one process's, as Metrics.snapshot gives it: JSON
 Gather = Callable[[Snapshot], Awaitable[Mapping[str, Snapshot | None]]]  # those of all, as `text` takes them
 
 

@@ -51,7 +51,7 @@ class Neighbours:
 
     def __init__(self, client: Any, prefix: str, idle: float) -> None:
         """`client`: of redis-py, whose server is asked; `prefix`: of all keys of the run."""
-        self.address = ""  # of this gateway
+        self.address = ""  # this gateway's
         pool = client.connection_pool
         hurried = {**pool.connection_kwargs, "retry": Retry(NoBackoff(), 1), "socket_timeout": ANSWER}  # games wait
         self._redis = redis.Redis(connection_pool=redis.ConnectionPool(pool.connection_class, **hurried))

@@ -144,7 +144,7 @@ class Passes:
                 logger.exception("the ends of %d episodes could not be taken down", len(ends))
             try:
                 actions = self.decide_all(decides) if decides else []
-            except Exception as error:  # of one pass; the next has other agents
+            except Exception as error:  # this pass failed; the next has other agents
                 logger.exception("a forward pass of %d agents failed", len(decides))
                 _tell(decides, error=error)
             else:
@@ -192,5 +192,5 @@ def _tell(asked: Sequence[Decide], actions: Sequence[Any] = (), error: Exception
 
     try:
         loop.call_soon_threadsafe(tell)
-    except RuntimeError:  # the loop has closed: nobody waits
+    except RuntimeError:  # the loop has closed: nothing waits
         return

@@ -48,7 +48,7 @@ class GatewaySampler(Passes):
         super().__init__()
         self.policy, self.version = policy, -1
         self._slots, self._timing, self._patience = slots, timing or Timing(), patience
-        self._changed = threading.Condition()  # of the stretches
+        self._changed = threading.Condition()  # guards the stretches
         generator = torch.Generator().manual_seed(seed)
         self._experience = Experience(policy, length, rewards, generator, self._changed, max_age, legal_actions, fields)
         self._closed = self._dropping = False

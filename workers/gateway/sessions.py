@@ -161,7 +161,7 @@ class Sessions:
                 if self._forget(name, session):
                     session.game.finish()
                 if self._elsewhere is not None:
-                    await self._elsewhere.settled()  # who hears that it is over may begin it anew, at any gateway
+                    await self._elsewhere.settled()  # a game that hears of its end may begin anew, at any gateway
             return reply
         finally:
             session.busy, session.used = False, self._clock()

@@ -59,7 +59,7 @@ class Connection:
                     sizes = await self._reader.readexactly(1)
                 try:
                     reply, goes_on = await self._answer(sizes)
-                except Refusal as refusal:  # where the next frame begins is not known
+                except Refusal as refusal:  # the next frame's beginning is not known
                     reply, goes_on = _refused(refusal), False
                 self._writer.write(reply)
                 async with asyncio.timeout(limits.receive):

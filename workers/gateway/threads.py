@@ -26,7 +26,7 @@ class Threads:
     """Used in one event loop, which alone touches the counts. No thread keeps the process from ending."""
 
     def __init__(self, at_once: int, most_hanging: int) -> None:
-        self.hanging = 0  # functions that nobody waits for any longer
+        self.hanging = 0  # functions that are no longer waited for
         self._most_hanging = most_hanging
         self._turns = asyncio.Semaphore(at_once)
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
@@ -71,7 +71,7 @@ class Threads:
                 error = RuntimeError(f"it raised {error!r}")
             try:
                 call.loop.call_soon_threadsafe(self._ended, call, result, error)
-            except RuntimeError:  # the loop has closed: nobody waits
+            except RuntimeError:  # the loop has closed: nothing waits
                 return
 
     def _ended(self, call: _Call, result: Any, error: Exception | None) -> None:

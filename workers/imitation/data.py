@@ -91,7 +91,7 @@ def _masks(found: Episodes, policy: Policy) -> Tree:
     masks, rows = Masks(policy.action_space), found.action_mask
     if rows is None:
         rows = np.ones((len(found.reward), masks.size), np.bool_)
-    return masks.tree(rows) if rows.shape[1:] == (masks.size,) else rows  # which the spec then refuses
+    return masks.tree(rows) if rows.shape[1:] == (masks.size,) else rows  # the spec refuses rows of another size
 
 
 def _named(leaves: Any, tree: SpaceTree, kind: str) -> Any:

@@ -55,6 +55,6 @@ def _literal(name: str, value: Any) -> str:
 def _text(text: str) -> str:
     if PLAIN.fullmatch(text) and text.lower() not in READ_OTHERWISE:
         return text
-    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)  # as Hydra reads quoted text: a backslash counts before a quote alone
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)  # in Hydra's quoted text a backslash counts before a quote alone
     trailing = len(escaped) - len(escaped.rstrip("\\"))
     return f"'{escaped}{chr(92) * trailing}'"

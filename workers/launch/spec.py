@@ -41,7 +41,7 @@ class ProcessSpec:
     grace: float = GRACE
     longest: float = 0.0
     setting: str | None = None
-    suffix: str = ""  # of the names, to distinguish them from another host's
+    suffix: str = ""  # end of the names, to distinguish them from another host's
     single: bool = False  # the run has one, whose name is the role's
     num: int | None = None  # processes of this kind in the whole run; default: those of `ranks`
     forked: bool = False

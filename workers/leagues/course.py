@@ -86,7 +86,7 @@ class LeagueCourse:
         progress = self._league.progress_in_period(self._state.progress.steps, self._period_end)
         try:
             self._state.algorithm.adjust(self.period.at(progress))
-        except ConfigurationError as error:  # set by hand: a slip there is no reason to stop learning
+        except ConfigurationError as error:  # set by hand: a slip there must not stop learning
             if str(error) != self._refused:
                 self._refused = str(error)
                 logger.error("player %s keeps its earlier hyperparameters: %s", self.player, error)
@@ -196,7 +196,7 @@ class LeagueCourse:
         state = self._state
         if model is not None and model.version == NEWEST:
             try:
-                model = self._pool.freeze(model.player, kept_by=LEAGUE)  # that player learns on meanwhile
+                model = self._pool.freeze(model.player, kept_by=LEAGUE)  # meanwhile that player learns on
             except PoolError as error:
                 raise PlayerUnavailable(f"it is to begin with the newest weights of {model.player}: {error}") from None
         if model is not None and self._pool.info(model) is None:
@@ -239,7 +239,7 @@ class LeagueCourse:
 
     def _number_anew(self) -> None:
         self._state.progress.version += 1
-        self._outlets.checkpoint_soon()  # what a crash would lose is of another generation
+        self._outlets.checkpoint_soon()  # until then a crash would lead back to another generation
 
     def _newest_of(self, generation: int) -> ModelRef | None:
         """Return the newest weights that the pool has of this player, if they are of that generation."""

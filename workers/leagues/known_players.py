@@ -64,8 +64,8 @@ class Learning:
     sampler: MatchSampler | None = None
     matches: InMatches | None = None
     begun: int = 0  # times that its games were made here
-    policies: LeaguePolicies | None = None  # which make its policy anew, where its first weights are of another network
-    waited_for: bool = False  # whether its first weights were waited for in vain
+    policies: LeaguePolicies | None = None  # they make its policy anew, where its first weights are of another network
+    waited_for: bool = False  # its first weights were waited for in vain
 
     def refresh(self) -> None:
         """Load the newest weights that are here; restart the games of a player that was reset."""

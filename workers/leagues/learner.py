@@ -83,7 +83,7 @@ class LeagueLearnerRole(LearnerRole):
         super().keep()
         try:
             status = self.course.keep()
-        except LeagueError as error:  # nobody answers: the lease lasts for a while, and the next call asks again
+        except LeagueError as error:  # no answer: the lease lasts for a while, and the next call asks again
             logger.warning("%s", error)
             return
         if status in STOPPED:

@@ -80,10 +80,10 @@ class LocalLeague:
         self.league = MemoryLeague(Settings(**config.settings), config.seed, on_event)
         self.returns = self.league.state.empirical_game
         self.frozen: dict[str, Policy] = {}  # the models of frozen players
-        self._copies: dict[str, tuple[tuple[int, int], Policy]] = {}  # of learning ones: (version, generation), model
+        self._copies: dict[str, tuple[tuple[int, int], Policy]] = {}  # learning players': (version, generation), model
         games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
         self._spaces = games.single_observation_space, games.single_action_space
-        self.opponents = len(games.teams) - 1  # of a player in a game
+        self.opponents = len(games.teams) - 1  # a player's, in a game
         policies = {name: self._new_policy(name, 0) for name in config.players}
         if problems := list(initial_weights.misfits(config, policies)):
             raise ConfigurationError(problems)
@@ -135,7 +135,7 @@ class LocalLeague:
 
     @property
     def progress(self) -> float:
-        """The part of the run that is over, in [0, 1]: to be set by who calls `round`."""
+        """The part of the run that is over, in [0, 1]: set by the caller of `round`."""
         return self._progress[0]
 
     @progress.setter
@@ -258,7 +258,7 @@ class LocalLeague:
         if decision.snapshot:
             self._freeze(trainee)
         if decision.reset or decision.exploit is not None:
-            if decision.exploit:  # as in the distributed league: schedules continue, Adam's moments do not
+            if decision.exploit:  # like the distributed league: schedules continue, Adam's moments do not
                 source = self.trainees[decision.exploit].policy
             else:
                 source = self._begun(name, self.league.state.players[name].generation)

@@ -42,7 +42,7 @@ class PlayerHost(MatchHost):
         self._home, self._league, self._client = home, league, client
         self._players, self._recorder, self._between_moves = players, recorder, between_moves
         self._opponents = opponents
-        self._models: dict[str, tuple[ModelRef | None, ...]] = {}  # of matches that were issued and have not begun
+        self._models: dict[str, tuple[ModelRef | None, ...]] = {}  # models of matches that were issued but not begun
         self._refused = 0  # games whose result the league refused
 
     def request(self) -> Match:

@@ -213,7 +213,7 @@ def _initial(pool: Pool, league: LeagueConfig, player: str, initial: str) -> Mod
         pool.put(*model, 0, weights_to_bytes(policy, stamp))
     if model.version == NEWEST:
         return model
-    with suppress(PoolError):  # of a model that this league is still to make, the player's learner waits
+    with suppress(PoolError):  # the player's learner waits for a model that this league is still to make
         pool.freeze(*model, kept_by=LEAGUE)
     return model
 
@@ -237,7 +237,7 @@ def keep(keeper: Keeper, stopping: threading.Event) -> None:
             return
         except (redis.RedisError, OSError, WarrenError) as error:
             logger.warning("could not keep the league's folder, trying again: %s", error)
-        except Exception:  # an ended thread would save nothing any more, and nobody would see why
+        except Exception:  # an ended thread would save nothing any more, unseen
             logger.exception("could not keep the league's folder, trying again")
         if stopping.wait(AGAIN_AFTER):
             return

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY = 1.0  # s between requests for the list of learning players
 AGAIN_AFTER = 1.0  # s until a player is played for again that could not be
-IDLE = 0.005  # s between checks while nobody can be played for
+IDLE = 0.005  # s between checks while no player can be played for
 FAILURES = 2  # rollouts in a row that may fail in the user's code before this actor gives up
 
 

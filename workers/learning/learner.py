@@ -92,7 +92,7 @@ def run(config: Config) -> int:
     """
     session = enter(config, roles.LEARNER, torch_threads=config.learner_threads)
     if config.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which a GPU's matrix products need for it
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # a GPU's matrix products need it for that
         torch.use_deterministic_algorithms(True)
     folder = run_folder(config)
     folder.mkdir(parents=True, exist_ok=True)

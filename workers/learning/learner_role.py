@@ -51,7 +51,7 @@ class LearnerRole:
         self.config, self.session, self.trainer, self.player = config, session, trainer, player or PLAYER
         self.failure: str | None = None
         self.failure_kind: type[WarrenError] = ConfigurationError
-        self.by_user = False  # whether the failure is in the user's code or settings
+        self.by_user = False  # the failure is in the user's code or settings
         self._failures = 0  # updates that failed, in a row
         self._report_at = 0.0
         self.ended = threading.Event()
@@ -72,7 +72,7 @@ class LearnerRole:
                 self.say_waiting, self._rank_and_size, config.deterministic, self.is_its_turn,
             )  # fmt: skip
         batch = 1 if self.rounds else config.segments_per_share
-        minimum = 1 if trainer.replaying else batch  # what is only stored need not wait for more
+        minimum = 1 if trainer.replaying else batch  # segments that are only stored need not wait for more
         session.app.task(
             self.learn, base=BatchTask, name="learner.learn", batch=batch, minimum=minimum, ignore_result=True
         )
@@ -136,7 +136,7 @@ class LearnerRole:
         led = self.trainer.leads
         try:
             outcomes = update()
-        except Stopping as error:  # others learn from it, or nobody does
+        except Stopping as error:  # others learn from it, if there are any
             raise Reject(str(error), requeue=True) from None
         except (NotFinite, ConfigurationError, RanksDiffer) as error:  # the next update would begin from the same fault
             self.failure_kind = type(error)
@@ -148,7 +148,7 @@ class LearnerRole:
                 self.give_up(f"{FAILURES} updates in a row failed, the last with {type(error).__name__}: {error}")
             raise
         self._failures = 0
-        if self.trainer.leads and not led:  # of ranks, the one that led before was lost
+        if self.trainer.leads and not led:  # the rank that led before was lost
             self.trainer.outlets.fire_status(always=True)
         attempts = self.trainer.outlets.attempts
         if attempts.troubles >= TROUBLES and attempts.troubled_for >= TROUBLED_FOR:
@@ -245,7 +245,7 @@ class LearnerRole:
                 self.keep()
             except (redis.RedisError, WarrenError) as error:
                 logger.warning("the pool cannot be looked after: %s", error)
-            except Exception:  # an ended thread would keep nothing any more, and nobody would see why
+            except Exception:  # an ended thread would keep nothing any more, unseen
                 logger.exception("what a learner keeps was not looked after; trying again in %g s", KEEP_EVERY)
 
     def keep(self) -> None:
@@ -268,7 +268,7 @@ class LearnerRole:
         if self.reader is not None:
             try:
                 self.reader.leave()
-            except redis.RedisError as error:  # what was announced holds for some seconds more
+            except redis.RedisError as error:  # the announcement holds for some seconds more
                 logger.warning("actors were not told that this learner has ended: %s", error)
 
     def log_end(self) -> None:

@@ -55,7 +55,7 @@ class Outlets:
         self._checkpoint_at = time.monotonic() + self._config.checkpoint_every
         self._status_at = 0.0
         self._replay: ReplaySource | None = None
-        self._sample: ObservationSample | None = None  # of what the policy saw not long before the next checkpoint
+        self._sample: ObservationSample | None = None  # seen by the policy not long before the next checkpoint
         if state.leads:
             self.open_metrics(state.first_version)
 
@@ -213,7 +213,7 @@ class Outlets:
         folder, keep = self._folder / "checkpoints", self._config.checkpoints_kept
 
         def write() -> None:
-            self.settlement.wait()  # as weights do: what they were learned from is not learned from again
+            self.settlement.wait()  # like weights, it waits: what they were learned from is not learned from again
             try:
                 checkpoints.write(folder, name, moment, keep)
             except OSError:

@@ -82,7 +82,7 @@ class PlayerState:
     def rebuild(self) -> None:
         """Begin with fresh weights, a new optimizer and new averages."""
         self.policy, self.algorithm = self.build()
-        self.averages = WeightAverages(self.recipe.averages)  # of the policy's weights
+        self.averages = WeightAverages(self.recipe.averages)  # averages of the policy's weights
         returns = len(self.config.env.reward_channels)
         self.spec = self.policy.spec(self.recipe.legal_actions, returns, self.algorithm.needs.fields)
 

@@ -32,7 +32,7 @@ class Publisher:
 
     def __init__(self, session: Session, player: str, event: str, timing: Timing) -> None:
         self._session, self._player, self._event, self._timing = session, player, event, timing
-        self.version = -1  # of what was published last
+        self.version = -1  # the version that was published last
         self.failing = ""
         self._published: tuple[int, int, bytes] = (-1, 0, b"")  # version, step, safetensors bytes
         self._changed = threading.Condition()

@@ -25,7 +25,7 @@ class RankSync:
 
     def __init__(self, state: PlayerState, outlets: Outlets, course: Course, ranks: Ranks | None) -> None:
         self._state, self._outlets, self._course, self._ranks = state, outlets, course, ranks
-        self._led = False  # whether this rank led the ring before
+        self._led = False  # this rank led the ring before
         if ranks is not None:
             ranks.begin(sum(4 * parameter.numel() for parameter in state.policy.parameters()))
 
@@ -51,7 +51,7 @@ class RankSync:
         if self._state.leads and not self._led:
             self._course.take_lead()
         self._led = self._state.leads
-        if self._state.recipe.has_generations:  # whoever leads may have begun anew
+        if self._state.recipe.has_generations:  # the leader may have begun anew
             self._share()
 
     def run_on_leader(self, action: Callable[[], None]) -> None:

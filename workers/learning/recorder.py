@@ -27,7 +27,7 @@ class Recorder:
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._waiting: queue.Queue[tuple[str, Action] | None] = queue.Queue(MOST)
-        self._failed: dict[str, str] = {}  # what -> why
+        self._failed: dict[str, str] = {}  # the action's name -> its error
         self._may_fail: set[str] = set()
         self._thread: threading.Thread | None = None
 

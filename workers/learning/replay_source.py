@@ -101,7 +101,7 @@ class ReplaySource:
             counts = saving.load(self._file, self.buffer)
         except CheckpointError as error:
             logger.warning("the replay of the last checkpoint is not taken up, this one begins empty: %s", error)
-            self.buffer = self._new_buffer()  # what was damaged may have been taken up in part
+            self.buffer = self._new_buffer()  # a damaged file may have been taken up in part
             return
         self.limiter.inserts, self.limiter.samples = counts["inserts"], counts["samples"]
         self.stored = Count(*counts["stored"])

@@ -48,7 +48,7 @@ class Replaying:
     ) -> None:
         self._state, self._outlets, self._updater, self._source = state, outlets, updater, source
         self._after, self._over = after, over
-        self._turn = threading.Condition()  # who holds it changes the player's state
+        self._turn = threading.Condition()  # its holder changes the player's state
         self._arriving = False  # segments are to be stored next
         self._stopped = False
         self._tell_at = 0.0
@@ -68,7 +68,7 @@ class Replaying:
             self._arriving = False
             if self._thread is not None:
                 while not self._turn.wait_for(lambda: self._may_store(steps), LOOK_EVERY):
-                    pass  # `stop` wakes nobody: it must not wait for the end of an update
+                    pass  # `stop` does not notify: it must not wait for the end of an update
                 if self._stopped:
                     raise Stopping("this learner ends before it had room for more segments in its replay")
             outcomes = self._store(delivery)

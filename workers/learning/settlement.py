@@ -13,7 +13,7 @@ from typing import Any
 from workers.runtime.segment_ledger import Count, Segment, Settled
 from workers.runtime.session import Session
 
-MOST_SEGMENTS = 1 << 32  # of one process: a Redis bitmap ends there
+MOST_SEGMENTS = 1 << 32  # segments of one process: a Redis bitmap ends there
 
 
 class Settlement:

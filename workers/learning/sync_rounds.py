@@ -69,12 +69,12 @@ class Rounds:
         self.current: str | None = None  # the round dispatched last
         self.lost = 0  # rounds that were dispatched once more
         self._open: dict[str, float] = {}  # rounds of this version that may come back, and when they were dispatched
-        self._chord: Any = None  # of the current round
+        self._chord: Any = None  # the current round's
         self._asked = 0  # rollouts of it
         self._usual: float | None = None  # s that a round takes
         self._version = 0
-        self._dispatches = 0  # of this version
-        self._failures: list[str] = []  # of rounds in a row
+        self._dispatches = 0  # dispatches of this version
+        self._failures: list[str] = []  # errors of failed rounds in a row
         self._dispatched_at = self._reported_at = 0.0
         self._waiting = self._withheld = self._unsent = False
         self._awaits_turn = threading.Event()

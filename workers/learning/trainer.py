@@ -46,7 +46,7 @@ class Trainer:
         self._source = source = SOURCES[state.algorithm.needs.source](state)
         self._updater = Updater(state, outlets, course, self._sync, source)
         self.outcome: dict[str, Any] | None = None
-        self.replaying: Replaying | None = None  # where updates draw from a replay
+        self.replaying: Replaying | None = None  # there where updates draw from a replay
         if isinstance(source, ReplaySource):
             outlets.keep_replay(source)
             self.replaying = Replaying(state, outlets, self._updater, source, self._after_update, self._is_over)

@@ -77,7 +77,7 @@ class Updater:
             # The same minibatches, however many actors the environments are divided among.
             batch = Batch([concatenate(batch)])
         progress = state.progress
-        share = None  # of what arrived; what is drawn was counted then
+        share = None  # share of what arrived; what is drawn was counted then
         if data.arrived:
             own = Share.of(data.arrived, batch, progress.version, progress.training_seconds)
             share = self._ranks.total_share(own)
@@ -118,7 +118,7 @@ class Updater:
             raise ConfigurationError(
                 f"algorithm {name!r}: update() gave a {type(update).__name__}; it is to give an agents.Update(metrics)"
             )
-        for term, value in update.metrics.items():  # of an algorithm with an optimizer of its own
+        for term, value in update.metrics.items():  # for an algorithm with an optimizer of its own
             if term.endswith(("loss", "grad_norm")) and not math.isfinite(value):
                 steps = self._state.progress.steps
                 raise NotFinite(f"{name}: {term} of the update after {steps:,} environment steps is {value}")

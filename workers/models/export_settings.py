@@ -12,8 +12,8 @@ class ExportConfig:
     """Settings of an export: a policy, and how its model is made and checked."""
 
     run: str  # a run folder, or a folder of runs, whose newest it is
-    player: str = "main"  # of a league's; or a frozen one: main@1200
-    version: int | None = None  # of the weights, among the run's checkpoints; null: the newest
+    player: str = "main"  # player of a league's run; or a frozen one: main@1200
+    version: int | None = None  # version of the weights, among the run's checkpoints; null: the newest
     int8: bool = False  # weights of a byte each
     agreement: float = AGREEMENT  # share of recorded observations on which the model has to act as PyTorch does
     recorded: str | None = None  # the file of those observations; null: what the run's learner wrote, or a game played

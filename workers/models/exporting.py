@@ -178,7 +178,7 @@ def _silence() -> Iterator[None]:
     """Hide the warnings of exporters, which are about what is theirs to mend."""
     for name, level in CHATTY.items():
         logging.getLogger(name).setLevel(level)
-    root = logging.getLogger()  # which ONNX Runtime writes to itself
+    root = logging.getLogger()  # ONNX Runtime writes to it directly
     root.addFilter(_worse_than_a_warning)
     try:
         with warnings.catch_warnings():

@@ -24,7 +24,7 @@ PLAYED = 1000  # steps of the environment, where nothing was recorded
 ALONE = 1000  # observations that are asked one at a time
 TOGETHER = 4  # copies of a lone slot, so that a pass holds several
 AGREEMENT = 0.995  # share of the actions that have to be the same
-MODES = ("sample", "greedy")  # of deciding
+MODES = ("sample", "greedy")  # modes of deciding
 CLOSE = 0.01  # continuous actions that differ by less, or by less of the action where it is above 1, are the same
 LEGAL = 0.5  # share of the actions that a drawn mask allows
 

@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 DIFFERENT = 1  # exit status where a match does not come to its recorded result
 HEADINGS = ("match", "home", "away", ">games", ">result", "recorded as", "ended")
 PAGE = 500  # matches in a table
-FRAMES_PER_SECOND = 2.0  # of a board game's film; a game that has its own pace says so
+FRAMES_PER_SECOND = 2.0  # a board game's film; a game that has its own pace says so
 
 
 def listed(run: RecordedRun, as_json: bool) -> int:

@@ -30,7 +30,7 @@ from warren.files import write_whole
 
 SUFFIX = ".safetensors"
 HEADER, FORMAT = "warren", 1
-PARTS = ("observation", "action")  # of which each leaf is an array
+PARTS = ("observation", "action")  # each leaf of these is an array
 ARRAYS = {"reward", "ends", "action_mask"}  # beside them; the last is optional
 
 
@@ -146,7 +146,7 @@ def read(path: Path) -> Episodes:
     try:
         with safe_open(path, framework="np") as file:
             header = json.loads(file.metadata()[HEADER])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a dict)
         if header["format"] != FORMAT:
             raise ValueError(f"it is of format {header['format']}, and this version reads {FORMAT}")
         parts: dict[str, dict[str, np.ndarray]] = {part: {} for part in PARTS}

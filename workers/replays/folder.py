@@ -17,7 +17,7 @@ from workers.replays.match_record import RecordedMatch
 
 FOLDER = "replays"  # in a run's folder
 SUFFIX = ".matches"
-FILES = 8  # that a full folder has: the oldest eighth goes at once
+FILES = 8  # files of a full folder: the oldest eighth goes at once
 HEAD = struct.Struct("<II")  # length, CRC-32
 
 

@@ -44,7 +44,7 @@ class RecordedMatch:
     away: str
     away_weights: Weights | None  # None: the home player plays itself
     series: int  # games that make one outcome
-    outcomes: str  # what the league counted, of the home player
+    outcomes: str  # counted by the league, for the home player
     ended_at: float  # Unix time, s
     source: str  # the process that played it
     games: tuple[PlayedGame, ...]

@@ -17,7 +17,7 @@ from workers.replays.episodes import Episodes
 FILES = ("main_data.hdf5", "data/main_data.hdf5")  # within the folder `data` of a dataset, or the dataset's folder
 METADATA = "metadata.json"  # beside it
 EPISODE = re.compile(r"episode_(\d+)")
-PART = re.compile(r"_index_(\d+)")  # how a Tuple's parts are called
+PART = re.compile(r"_index_(\d+)")  # names of a Tuple's parts
 
 
 def file_in(path: Path) -> Path | None:

@@ -30,7 +30,7 @@ class Move(NamedTuple):
     """A move of a game: what its player saw, and what it did."""
 
     number: int  # moves before it
-    turn: Turn  # of the one game
+    turn: Turn  # the one game's
     action: int
 
 
@@ -42,7 +42,7 @@ class Verification:
     problems: list[str] = field(default_factory=list)
     games: int = 0
     decisions: int = 0
-    decided_again: int = 0  # of them, those by weights that still exist
+    decided_again: int = 0  # decisions among them by weights that still exist
 
 
 def moves(games: TwoPlayerVectorEnv, played: PlayedGame) -> Iterator[Move]:
@@ -144,7 +144,7 @@ class _Decisions:
         return self._again, self._otherwise
 
     def _compare(self, probabilities: np.ndarray, noise: np.ndarray, actions: np.ndarray) -> None:
-        with np.errstate(divide="ignore"):  # of illegal actions
+        with np.errstate(divide="ignore"):  # illegal actions
             drawn = np.log(probabilities) - np.log(noise)
         behind = drawn.max(axis=1) - drawn[np.arange(len(actions)), actions]
         self._again += len(actions)

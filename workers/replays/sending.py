@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 LARGEST = 256 << 10  # bytes of one record
 WAITING = 1024  # records in the stream
-AT_ONCE = 64  # that are taken out
-LOOK_EVERY = 0.5  # s between looks while there are none
+AT_ONCE = 64  # records taken out at once
+LOOK_EVERY = 0.5  # s between looks while no record waits
 AGAIN_AFTER = 1.0  # s after which it goes on when Redis was away, or the disk full
 
 

@@ -11,7 +11,7 @@ from warren.errors import ConfigurationError
 from warren.user_code import install
 
 KINDS = (".gif", ".mp4")
-END = b";"  # of a GIF
+END = b";"  # last byte of a GIF
 
 
 class Video:

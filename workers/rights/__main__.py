@@ -36,7 +36,7 @@ from workers.rights import accounts, container_files, keys, on_rabbitmq, on_redi
 from workers.servers import check_broker, kind_of
 
 VERBS = ("apply", "show", "definitions", "acl", "env", "files", "remove")
-OF_ONE = ("env", "show", "files")  # which take another word
+OF_ONE = ("env", "show", "files")  # these take another word
 OF_ONE_RUN = ("apply", "acl", "files")
 
 

@@ -17,8 +17,8 @@ from workers.config import roles
 from workers.rights import accounts, on_rabbitmq, on_redis
 from workers.rights.accounts import Accounts, with_login
 
-MOUNTED = "/run/warren"  # where a container finds the files of its folder
-PASSWORDS = "passwords"  # of all users; no container mounts it but the one that makes it
+MOUNTED = "/run/warren"  # a container's mount point for the files of its folder
+PASSWORDS = "passwords"  # all users'; mounted by no container but the one that makes it
 # The administrator of each server, in that server's own folder alone, and the variable that may give its password.
 ADMINISTRATORS = {"warren": "WARREN_RABBITMQ_PASSWORD", "default": "WARREN_REDIS_PASSWORD"}
 LAUNCHER, SCALER = "launcher", "scaler"

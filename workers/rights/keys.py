@@ -12,7 +12,7 @@ from tasks.topology import Topology, key_prefix
 from workers.config import roles
 
 # No role lists or flushes a database, loads functions for others, or sees other clients. INFO tells the memory that is
-# left. Nobody finds the claim of a message that he was not sent: SCAN lists keys, CLIENT TRACKING tells which change.
+# left. No role may find the claim of a message that it was not sent: SCAN and CLIENT TRACKING would tell its key.
 OF_LAUNCHERS = "+@all -@admin -@dangerous +info +scan -client|tracking"
 COMMANDS = f"{OF_LAUNCHERS} -scan -randomkey -dbsize -function -script|flush -script|kill -pubsub"
 
@@ -23,7 +23,7 @@ READ_BY_ALL = (
 # Leases are found by their index; messages over 1 MiB, results, and how often a call was begun.
 WRITTEN_BY_ALL = ("leases", "events", "claim*", "begun:*", "probe", "celery-task-meta-*", "celery-taskset-meta-*")
 # Keys of the league: returns and cells, and beside its state looks, shares and the score. A script names the league
-# itself, "", where there is no data; each further key that it touches is checked.
+# itself, "", where it has no data; each further key that it touches is checked.
 OF_EVALUATORS = tuple(f"league:{key}" for key in ("", "returns", "returns:*", "cell:*", "looks", "earned", "score"))
 OF_ACTORS = ("lease:actor-*", "lease:gateway-*", "ledger:*", "pool:", "pool:used", "pool:wanted", "replays")
 
@@ -35,7 +35,7 @@ class KeyRights:
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     commands: str = COMMANDS
-    shared: bool = True  # whether it has the keys of all roles, too
+    shared: bool = True  # it has the keys of all roles, too
 
     def rules(self, run: str) -> list[str]:
         """Return Redis's ACL rules, but for the password, for `run`.

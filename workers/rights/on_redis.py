@@ -14,7 +14,7 @@ from workers.rights.accounts import Accounts
 from workers.rights.keys import TABLE
 from workers.servers.checks import check_redis, redact
 
-OLDEST = 7  # which first tells reading from writing
+OLDEST = 7  # first version that tells reading from writing
 
 
 def acl(accounts: Accounts) -> dict[str, list[str]]:
@@ -62,7 +62,7 @@ def remove(redis_url: str, users: list[str]) -> tuple[int, str]:
 def _saved(client: Any) -> bool:
     try:
         client.execute_command("ACL", "SAVE")
-    except redis.ResponseError:  # there is no such file
+    except redis.ResponseError:  # the server has no such file
         return False
     return True
 

@@ -75,7 +75,7 @@ class ActorRole(ActorProcess):
         self._numbered = Numbering(session, self.source)
         self._senders = threading.local()  # each sending thread's own
         self._leaving = Leaving()
-        self._notes = ThreadPoolExecutor(SENDERS, thread_name_prefix="ledger")  # as many threads as are needed
+        self._notes = ThreadPoolExecutor(SENDERS, thread_name_prefix="ledger")  # starts threads as they are needed
         self._bound = SegmentsWaiting(session)
         self.pace = Pace(self._bound.share)
         session.app.task(self.rollout, name="actor.rollout")

@@ -26,7 +26,7 @@ class Sampler(Protocol):
     """
 
     policy: Policy
-    version: int  # of the weights that play now; -1 until some were loaded
+    version: int  # version of the weights that play now; -1 until some were loaded
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
         """Play on with these weights of `version`, which trajectories carry.

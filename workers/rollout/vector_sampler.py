@@ -74,7 +74,7 @@ class VectorSampler:
         """
         env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
         explorer, mask = policy.explorer, self._mask
-        valid, valids = self._valid, []  # of each step, where not all slots always decide
+        valid, valids = self._valid, []  # per step, where not all slots always decide
         spec, writer = self._spec, TrajectoryWriter(self._spec, budget, env.num_envs)
         writer.start(slice(None), {name: part.cpu().numpy() for name, part in memory.items()}, self.version)
         segment = Segment(policy, self._generator, spec.extras)

@@ -41,7 +41,7 @@ POLL_EVERY = 0.2  # s between tries to get one
 SAY_EVERY = 60.0  # s between lines of log about a Redis that is away
 APART = "#"  # between shared work and the token of one that does it
 RELEASED_WITHIN = 3.0  # s that the end of a process waits for Redis
-_TOKENS: set[str] = set()  # of this process's own leases
+_TOKENS: set[str] = set()  # tokens of this process's own leases
 
 # KEYS: lease, index. ARGV: holder, ms, work, a holder that is dead. Sets the lease where it is free, ours or the dead
 # one's, and notes it in the index until it runs out; else returns the holder.
@@ -158,7 +158,7 @@ class Lease:
         def stop(why: str) -> None:
             logger.error("%s; this process stops", why)
             lost.append(why)
-            os.kill(os.getpid(), signal.SIGTERM)  # which every role takes for the order to stop
+            os.kill(os.getpid(), signal.SIGTERM)  # every role takes it for the order to stop
 
         self.hold(ended, stop)
         try:

@@ -25,7 +25,7 @@ from warren.trees import Tree, leaves, map_tree
 from workers.runtime.trained import Trained
 
 FILE = "recorded.safetensors"
-BYTES = 4 << 20  # of observations, in a file that the learner writes
+BYTES = 4 << 20  # bytes of observations, in a file that the learner writes
 
 
 @dataclass(frozen=True)

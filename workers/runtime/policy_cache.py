@@ -29,7 +29,7 @@ class FrozenPolicies:
     ) -> None:
         self._pool, self._make, self._kept, self._kept_bytes = pool, frozen, kept, kept_bytes
         self._policies: OrderedDict[ModelRef, Policy] = OrderedDict()
-        self.bytes = 0  # of those that are loaded
+        self.bytes = 0  # bytes of the policies that are loaded
 
     def __len__(self) -> int:
         return len(self._policies)

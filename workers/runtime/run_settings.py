@@ -25,7 +25,7 @@ LOCAL = (
     "flower_port", "flower_address", "log_level", "log_format", "metrics", "restarts", "fork", "grace", "restore",
     "host", "task_events", "event_rate",
 )  # fmt: skip
-MISSING = "nothing"  # what a setting is that is not there
+MISSING = "nothing"  # value of a setting that is not there
 
 
 def leave(session: Session) -> None:

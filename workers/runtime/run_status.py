@@ -13,7 +13,7 @@ from typing import Any
 from workers.config.schema import Config
 
 CLOSED = "closed"  # the state of a run whose launcher has ended, however it ended; its name is not used again
-OVER = ("solved", "finished", CLOSED)  # states after which nobody plays any more
+OVER = ("solved", "finished", CLOSED)  # states after which nothing plays any more
 REMEMBERED = 24 * 3600  # s
 
 

@@ -28,7 +28,7 @@ from workers.runtime.segment_ledger import Ledger
 
 logger = get_logger(__name__)
 
-EVENT_RATE = 0.01  # of service calls: events of each would cost more than half of their speed
+EVENT_RATE = 0.01  # share of service calls with events: events of each would cost more than half of their speed
 HELD = 2.0  # times round_timeout that an actor may hold a rollout before a Redis broker hands it to another
 PLAYER = "main"  # the one player of a run without a league
 

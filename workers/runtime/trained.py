@@ -47,8 +47,8 @@ class Trained:
     two_player: bool
     source: Path
     memory: Memory | None = None  # after the last `act`, of a policy that has one
-    settings: envs.EnvSettings | None = None  # of an environment for one agent
-    version: int = -1  # of the weights
+    settings: envs.EnvSettings | None = None  # settings of an environment for one agent
+    version: int = -1  # version of the weights
     seen_in: tuple[Path, ...] = ()  # folders where learners of its game record what they saw, its own first
 
     def make(self, **kwargs: Any) -> gymnasium.Env:
@@ -140,7 +140,7 @@ def run_in(folder: Path) -> Path:
     """
     if not (folder / "config.yaml").is_file():
         found = {file.parent for level in ("*", "*/*") for file in folder.glob(f"{level}/config.yaml")}
-        runs = [run for run in found if run.parent not in found]  # a tracker's folder in a run's is no run
+        runs = [run for run in found if run.parent not in found]  # a tracker's folder within a run's is not a run
         folder = max(runs, key=lambda run: (_began(run), run.name), default=folder)
     if not (folder / "config.yaml").is_file():
         raise ConfigurationError(

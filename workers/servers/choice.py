@@ -19,7 +19,7 @@ class FoundServer:
 
     url: str = field(repr=False)
     description: str
-    temporary: bool = False  # whether it was started for this run, and its data ends with it
+    temporary: bool = False  # it was started for this run, and its data ends with it
 
 
 # The slow part of a step, which prints its progress. Raises BrokerError or Unavailable.

@@ -131,7 +131,7 @@ class Forks:
         ours, theirs = socket.socketpair()
         request = {
             "line": [*line],
-            "title": " ".join(python(*line[1:])),  # as exec would start it
+            "title": " ".join(python(*line[1:])),  # the title that exec would give
             "environment": {**environment},
             "folder": str(Path.cwd()),
             "grace": grace,

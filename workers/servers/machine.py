@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-AMQP_PORT, REDIS_PORT = 5672, 6379  # where installed servers listen by default
+AMQP_PORT, REDIS_PORT = 5672, 6379  # default ports of installed servers
 # /usr/sbin is not on every user's PATH; Homebrew's folders are not on a service's.
 PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/opt/homebrew/sbin", "/opt/homebrew/bin")
 SYSTEM_FOLDERS = (Path("/usr/sbin"), Path("/usr/bin"), Path("/sbin"), Path("/bin"))

@@ -64,7 +64,7 @@ class Node:
         }
         return kept | {
             "PATH": self.path,
-            "HOME": str(folder / "home"),  # where Erlang looks for the cookie
+            "HOME": str(folder / "home"),  # Erlang looks for the cookie here
             "LC_ALL": "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8",  # rabbitmqctl warns about any other
             "ERL_EPMD_PORT": str(self.epmd_port),
             "ERL_EPMD_ADDRESS": LOOPBACK,
@@ -98,7 +98,7 @@ class Node:
 class PrivateRabbitMQ:
     """A node that was started, and serves once it is ready; `url` holds its password, which is on no command line."""
 
-    version = "RabbitMQ"  # as it calls itself, once it is ready
+    version = "RabbitMQ"  # its own name and version, once it is ready
 
     def __init__(self, node: Node, epmd: Child, server: Child, url: str, port: int) -> None:
         self.node, self.epmd, self.server, self.url, self.port = node, epmd, server, url, port

@@ -32,7 +32,7 @@ class PrivateRedis:
     `url` holds its password, which is on no command line.
     """
 
-    version = "Redis"  # as it calls itself, once it is ready
+    version = "Redis"  # its own name and version, once it is ready
     note = ""  # about damaged data that it did not load
 
     def __init__(self, child: Child, folder: Path, port: int, password: str) -> None:

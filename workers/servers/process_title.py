@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-ARG_START, ARG_END, ENV_END = 45, 46, 48  # of /proc/PID/stat, counted after the name: see proc_pid_stat(5)
+ARG_START, ARG_END, ENV_END = 45, 46, 48  # fields of /proc/PID/stat, counted after the name: see proc_pid_stat(5)
 
 
 def set_title(title: str) -> None:

@@ -31,7 +31,7 @@ class Record:
     redis_url: str = field(repr=False)
     kind: str
     description: str
-    pid: int  # of the process that acquired the servers; private ones end with it
+    pid: int  # the process that acquired the servers; private ones end with it
     node: dict[str, Any] | None = None
     run: str | None = None  # the run's name on the servers, if known
 

@@ -73,7 +73,7 @@ class Servers:
     folder: Path
     children: list[Child] = field(default_factory=list)
     on_stop: list[Callable[[], object]] = field(default_factory=list)
-    temporary: bool = False  # whether `stop` ends both, with all that they hold
+    temporary: bool = False  # `stop` ends both, with all that they hold
     _revivals: dict[Child, Revival] = field(default_factory=dict, repr=False)
 
     def environment(self) -> dict[str, str]:

@@ -72,7 +72,7 @@ class _Echo:
         self._before: list[Any] | None = None
 
     def off(self) -> None:
-        with contextlib.suppress(termios.error, ValueError, OSError):  # standard input is no terminal
+        with contextlib.suppress(termios.error, ValueError, OSError):  # standard input is not a terminal
             if not _in_foreground():  # `... &`: the system stops a background process that changes the terminal
                 return
             attributes = termios.tcgetattr(sys.stdin)

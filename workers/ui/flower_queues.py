@@ -39,5 +39,5 @@ def lengths(app: Celery, names: Iterable[str]) -> list[dict[str, Any]]:
                 continue
             found.append({"name": name, "messages_ready": told.message_count, "consumers": told.consumer_count})
     for one in found:
-        one["messages"] = one["messages_ready"]  # of those that a worker holds AMQP tells nothing
+        one["messages"] = one["messages_ready"]  # AMQP tells nothing of those that a worker holds
     return found

@@ -22,7 +22,7 @@ class LeagueFigures:
 
     players: dict[str, dict[str, Any]] = field(default_factory=dict)  # player -> newest status of its learner
     score: dict[str, Any] = field(default_factory=dict)  # the evaluator's, see workers/evaluation/scores.py
-    counters: dict[str, int] = field(default_factory=dict)  # of the league: matches issued, counted, ...
+    counters: dict[str, int] = field(default_factory=dict)  # the league's: matches issued, counted, ...
     states: dict[str, str] = field(default_factory=dict)  # player -> learning, paused, frozen, removed, no learner
     kept: dict[str, int] = field(default_factory=dict)  # player -> decisions as the league knows them
 

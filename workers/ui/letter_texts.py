@@ -7,7 +7,7 @@ from typing import Any
 
 SHOWN_VALUES = 16  # an array with more of them is shown as its dtype and shape
 SHOWN_TEXT = 2_000  # characters of a text
-SHOWN_PARTS = 100  # of a list or a table
+SHOWN_PARTS = 100  # parts of a list or a table
 SHOWN_DEPTH = 20  # lists within lists
 
 

@@ -29,7 +29,7 @@ from workers.servers import record
 from workers.ui.run_options import connect
 
 WATCH_EVERY = 2.0  # s between queries; each takes as long as the workers' time to answer
-AWAY = (*GONE, redis.RedisError)  # what a query raises while a server is away
+AWAY = (*GONE, redis.RedisError)  # raised by a query while a server is away
 COLUMNS = (
     *("service", "worker", "host", "pid", "up", "busy", "waiting"),
     *("calls", "failed", "dropped", "refused", "retried", "mean batch"),

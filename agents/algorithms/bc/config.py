@@ -13,8 +13,8 @@ class BCConfig(GradientConfig):
     """Settings of `bc`, beside those of GradientConfig."""
 
     learning_rate: Scheduled = 1e-3
-    likelihood_coefficient: float = 1.0  # of -log pi(a|s) of the data's actions; 0: learn from the teacher alone
-    value_coefficient: float = 0.0  # of the value loss, to the returns of recorded games
+    likelihood_coefficient: float = 1.0  # weight of -log pi(a|s) of the data's actions; 0: learn from the teacher alone
+    value_coefficient: float = 0.0  # weight of the value loss, to the returns of recorded games
     epochs: int = 1  # passes over each batch
     minibatch_size: int = 256  # steps at most; a batch is cut into equal parts
 

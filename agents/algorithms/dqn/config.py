@@ -16,7 +16,7 @@ class DQNConfig(OffPolicyConfig):
     max_grad_norm: float | None = 10.0
     double: bool = True  # the network that learns chooses the next action, its target says what that is worth
     dueling: bool = False  # Q = V + A - mean A, of the network's two heads
-    quantiles: int = 1  # of the return of each action, by quantile regression (QR-DQN); 1: its mean alone
+    quantiles: int = 1  # quantiles that are learned of each action's return (QR-DQN); 1: its mean alone
     huber: float = 1.0  # errors from which on the loss is linear
     target_every: int = 500  # updates after which the target becomes a copy, where target_rate is 1
     target_rate: float = 1.0  # part of the way to the weights that the target goes; below 1 after each update

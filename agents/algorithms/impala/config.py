@@ -16,7 +16,7 @@ class IMPALAConfig(GradientConfig, BurnInConfig, VTraceConfig):
     learning_rate: Scheduled = 6e-4
     max_grad_norm: float = 40.0
     entropy_coefficient: Scheduled = 0.01
-    upgo_coefficient: float = 0.0  # of AlphaStar's UPGO term
+    upgo_coefficient: float = 0.0  # weight of AlphaStar's UPGO term
     normalize_advantage: bool = False
     replay_length: int | None = None  # steps of unrolls drawn from a replay; null: each unroll is learned from once
 

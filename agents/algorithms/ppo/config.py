@@ -13,7 +13,7 @@ from agents.algorithms.settings import Allowed, EpochsConfig
 class PPOConfig(GradientConfig, BurnInConfig, EpochsConfig):
     """Settings of `ppo`, beside those of the classes that it derives from."""
 
-    gae_lambda: float = 0.95  # of generalized advantage estimation
+    gae_lambda: float = 0.95  # lambda of generalized advantage estimation
     clip_range_value: float | None = None  # in units of the reward, hence off
     target_kl: float | None = None  # an update ends when a minibatch's KL exceeds 1.5 times this
 

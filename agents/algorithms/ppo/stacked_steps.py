@@ -21,14 +21,14 @@ from agents.policies.categorical import Categorical
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu, "silu": functional.silu,
 }  # fmt: skip
-LEARNED, ENDED, FAILED = range(3)  # what became of a minibatch: target_kl ended the update before it, or it had a NaN
-LOGITS = Categorical(0)  # of any number of actions: nothing that is asked of it here depends on it
+LEARNED, ENDED, FAILED = range(3)  # a minibatch: learned from; target_kl ended the update before it; it had a NaN
+LOGITS = Categorical(0)  # for any number of actions: nothing used of it here depends on that
 KEPT = 4  # stacks whose tensors and graphs are kept: those of a league's main agents, exploiters, ...
 # Numbers that each player has of its own, beside the coefficients of its anchors.
 NUMBERS = (
     "clip", "clip_value", "value", "entropy", "most_kl", "longest", "rate", "beta1", "beta2", "epsilon", "decay",
 )  # fmt: skip
-Layer = tuple[tuple[int, torch.Size], tuple[int, torch.Size]]  # where weight and bias begin in [n], their shapes
+Layer = tuple[tuple[int, torch.Size], tuple[int, torch.Size]]  # (offset in [n], shape) of the weight, and of the bias
 
 
 class Shape(NamedTuple):
@@ -36,7 +36,7 @@ class Shape(NamedTuple):
 
     device: torch.device
     activation: str
-    policy: tuple[Layer, ...]  # of a value without layers of its own: its head is the last of these
+    policy: tuple[Layer, ...]  # the last is the value's head, where the value has no layers of its own
     value: tuple[Layer, ...]
     masked: bool
     columns: tuple[str, ...]

@@ -119,7 +119,7 @@ class QMIX(ValueLearning[QMIXConfig]):
         masks = drawn.cut_action_mask
         legal = None if masks is None else self._tensor(masks[rows])
         values, target = (self.values(policy.outputs(seen)) for policy in (self.policy, self.target))
-        best[self._tensor(joint.cut)] = 0.0  # of those who had ended
+        best[self._tensor(joint.cut)] = 0.0  # 0 for agents that had ended
         best[step, game, agent] = self.best(values, target, legal).squeeze(-1)
         following[step, game] = self._state_of(seen)
 

@@ -21,7 +21,7 @@ class QMIXConfig(DQNConfig):
     learned: int = 1  # steps of a sequence after them that are learned from
     mixing: str = "monotonic"  # by a network whose weights the state gives (QMIX), or sum, without the state (VDN)
     mixing_size: int = 32  # units of the mixing network's hidden layer
-    return_coefficient: Scheduled = 0.0  # of (value - return)^2 in the loss, where a sequence goes on to its game's end
+    return_coefficient: Scheduled = 0.0  # weight of (value - return)^2, where a sequence reaches its game's end
     reward_offset: float = 0.0  # added to the reward of each step: the mixer's ELUs are flat where values are below 0
 
     name = "qmix"

@@ -15,11 +15,11 @@ from agents.trajectories import Trajectory
 class JointSteps:
     """L steps of B games of P agents, whose slots lie together; the one after each is known too."""
 
-    alive: np.ndarray  # bool [L + 1, B, P]: who decides
+    alive: np.ndarray  # bool [L + 1, B, P]: the agent decides
     reward: np.ndarray  # float32 [L, B]: the mean of those who decide
     over: np.ndarray  # bool [L, B]: the game ended truly
     cut: np.ndarray  # bool [L, B]: it was cut off
-    decided: np.ndarray  # bool [L, B]: somebody decided
+    decided: np.ndarray  # bool [L, B]: an agent decided
 
 
 def joint_steps(policy: Policy, drawn: Trajectory, agents: int, first: int, offset: float = 0.0) -> JointSteps:

@@ -19,7 +19,7 @@ class R2D2Config(DQNConfig):
     burn_in: int = 20  # steps of a sequence that only bring its memory up to date
     learned: int = 40  # steps of a sequence after them that are learned from
     rescaled: bool = True  # values are learned as h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000
-    largest_share: float = 0.9  # of the largest error of a sequence in its priority; the rest is of their mean
+    largest_share: float = 0.9  # weight of a sequence's largest error in its priority; the rest is of their mean
 
     name = "r2d2"
 

@@ -12,10 +12,10 @@ from agents.algorithms.settings import Allowed
 class SACConfig(CriticsConfig):
     """Settings of `sac`, beside those of CriticsConfig."""
 
-    temperature: float = 1.0  # of the entropy in what is maximised; where it is tuned, at the beginning
+    temperature: float = 1.0  # weight of the entropy in what is maximised; where it is tuned, at the beginning
     tuned: bool = True  # by gradient, so that the policy's entropy becomes target_entropy
     target_entropy: float | None = None  # null: -1 an action dimension; of Discrete actions entropy_share
-    entropy_share: float = 0.89  # of Discrete actions, part of the largest entropy that the policy is to have
+    entropy_share: float = 0.89  # Discrete actions: the policy is to have this share of the largest entropy
     temperature_rate: float = 1.0  # the temperature's learning rate is so many times the policy's
 
     name = "sac"

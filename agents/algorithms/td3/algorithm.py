@@ -38,7 +38,7 @@ class TD3(ActorAndCritics[TD3Config]):
         super().__init__(policy, config, seed, config.critics)
         self.target_policy = policy.frozen_copy()
         self.modules["policy_target"] = self.target_policy
-        self._last: dict[str, Tensor] = {}  # of the policy's last step
+        self._last: dict[str, Tensor] = {}  # metrics of the policy's last step
 
     def behaviour(self) -> dict[str, float]:
         """Return an epsilon of 1 for the first `random_steps`, then the noise."""

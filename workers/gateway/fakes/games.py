@@ -27,7 +27,7 @@ class Play:
     start: bytes = b""
     tick: bytes = b""
     end: bytes = b""
-    ticks: int = 50  # of a game
+    ticks: int = 50  # ticks of a game
     delay: float = 0.0  # s between a reply and the next request, at random up to twice as long
     burst: bool = False  # all pause until the same moments
     leave: float = 0.0  # chance that a game leaves for good before a request, its connection with it

@@ -23,7 +23,7 @@ from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
 from workers.runtime.garbage import spare_loaded
 
-LENGTH, SLOTS = 64, 8  # of trajectories that nobody learns from
+LENGTH, SLOTS = 64, 8  # shape of trajectories; they are not learned from
 
 
 @contextmanager

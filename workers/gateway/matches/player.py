@@ -35,7 +35,7 @@ class SeatedGames:
         self._player, self._seating, self._sides = player, seating, sides
         self._side_of = {agent: number for number, side in enumerate(sides) for agent in side}
         self._seat: Seat | None = None
-        self._returns = np.zeros(len(sides))  # of each side, in the game under way
+        self._returns = np.zeros(len(sides))  # each side's, in the game under way
 
     def join(self, agent: Agent) -> None:
         """See Player. Raises ValueError for an agent of no side, Refusal where there is no match."""
@@ -71,7 +71,7 @@ class SeatedGames:
         """See Player: a game that went away has no result."""
         seat, self._seat = self._seat, None
         returns, self._returns = self._returns, np.zeros(len(self._sides))
-        if seat is not None:  # else nobody has decided anything
+        if seat is not None:  # else no decision was made
             a_player = returns / [len(side) for side in self._sides]
             self._seating.leave(seat, a_player if whole else None)
 

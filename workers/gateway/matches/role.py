@@ -58,7 +58,7 @@ class GatewayLeagueRole(Fronted, LeagueActorRole):
         name = league.env.partition(":")[2]
         actor = gamecore_actors.find(name)
         self.sides = sides_of(name, actor)
-        segment = -(-league.lanes // config.segments_per_update)  # as LeagueStream has it
+        segment = -(-league.lanes // config.segments_per_update)  # LeagueStream's rule
         self.seating = Seating(Turns(shares_of(league), CREDIT * segment * league.unroll_length))
         self.deciding = MatchPlayer(self.seating, self.sides, segment, self._seed("actions"), self.timing)
         self.front = Front(

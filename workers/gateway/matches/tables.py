@@ -25,9 +25,9 @@ class Seat:
     tables: SessionTables
     opponent: Opponent
     home: int
-    decisions: int = 0  # of the learning player, so far
-    expected: float = 0.0  # of those, when it began
-    counts: bool = True  # whether its result does: not once its match was given up
+    decisions: int = 0  # the learning player's, so far
+    expected: float = 0.0  # decisions expected of it when the game began
+    counts: bool = True  # its result counts: not once its match was given up
 
     def by(self, side: int) -> Experience | Policy:
         """Return what decides for `side`: the learning player, or one of its opponents."""

@@ -46,7 +46,7 @@ class FailureLog:
 
     def __init__(self, folder: Path, say: Callable[[str], object]) -> None:
         self._path, self._say, self._failing = folder / FILE, say, False
-        self._whole = False  # whether the file is known to end with a whole line
+        self._whole = False  # the file is known to end with a whole line
 
     def add(self, entry: Entry) -> None:
         """Write a failure to the disk; a full one is no reason for the run to end."""

@@ -23,7 +23,7 @@ from warren import wheels
 from warren.errors import ConfigurationError, WarrenError
 
 RELEASE = "0.28.1"
-MENDED = "+warren.1"  # how the version of a Horovod built here ends
+MENDED = "+warren.1"  # end of the version of a Horovod built here
 VERSION = f"{RELEASE}{MENDED}"
 # File of the sources -> text that is in it once, and its replacement.
 MENDS = {

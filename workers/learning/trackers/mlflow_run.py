@@ -23,7 +23,7 @@ class MlflowRun(Tracker):
 
     def begin(self, tracked: Tracked) -> None:
         """Begin the run, or go on with the one whose id the folder holds."""
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # which MLflow asks for from version 3 on
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow asks for it from version 3 on
         from mlflow import MlflowClient
 
         store = tracked.folder.resolve() / STORE

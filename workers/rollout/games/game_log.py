@@ -30,20 +30,20 @@ class Weights(NamedTuple):
 class PlayedGame:
     """One game, from its beginning to its end: with its seed and its actions it is the same game again."""
 
-    seed: int  # of all that chance decided
+    seed: int  # seed of all that chance decided
     drawn_by: int  # the seed of the noise that decisions were drawn by
     home: int  # the seat of the home player
     actions: np.ndarray  # int64 [moves], of both seats in their order
     returns: np.ndarray  # float32 [2], of both seats
-    weights: tuple[tuple[int, Weights], ...]  # of the home player: (from which move on, what played)
+    weights: tuple[tuple[int, Weights], ...]  # the home player's: (from which move on, what played)
 
 
 @dataclass
 class Recording:
     """Games that are played with the home player in seat 0, to be recorded; `games` are those that have ended."""
 
-    weights: Weights  # of the home player
-    seed: int  # of the noise of all decisions
+    weights: Weights  # the home player's
+    seed: int  # seed of the noise of all decisions
     games: list[PlayedGame] = field(default_factory=list)
 
 

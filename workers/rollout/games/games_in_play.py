@@ -73,7 +73,7 @@ class GamesInPlay:
         """
         self.policy = policy
         self.version = -1
-        self.decisions = 0  # of the learning policy, since the start
+        self.decisions = 0  # the learning policy's, since the start
         self.num_tables = tables
         self.seating = SeatMap(num_games, tables, teams)
         self._teams = teams
@@ -84,7 +84,7 @@ class GamesInPlay:
         self._buffer = TrajectoryBuffer(seats, unroll_length, spec, max_age)
         self._memory = SeatMemories(seats)
         self._results: dict[int, list[np.ndarray]] = {}
-        self._games: dict[int, list[PlayedGame]] = {}  # of opponents that are recorded
+        self._games: dict[int, list[PlayedGame]] = {}  # against opponents that are recorded
         self._episodes: list[np.ndarray] = []
         self._turn: Turn | None = None  # None: all games are to begin
         self._action = np.zeros(num_games, np.int64)
@@ -243,6 +243,7 @@ class GamesInPlay:
         self._buffer.end(seats)
         self._memory.begin(seats)
         by_team = team_returns(finished.returns, self._teams)
+        # A game that is cut off counts by what was earned so far: its end cannot be known.
         gained, met = decided_by(by_team, home), self.seating.met[slots]
         for number in np.unique(met):
             self._results.setdefault(int(number), []).append(gained[met == number])

@@ -77,7 +77,7 @@ class MatchTables(Generic[P]):
 
     def __init__(self, play: P, match_games: int, host: MatchHost) -> None:
         self.play, self.host = play, host
-        self.ended = False  # whether games have ended since `prepare`; to be set by who steps them
+        self.ended = False  # games have ended since `prepare`; set by the caller that steps them
         self._match_games = match_games
         self._open: dict[str, tuple[Match, list[MatchResult]]] = {}
         self._tables: list[str] = []  # the match of each, by id

@@ -23,9 +23,9 @@ class Opponent:
 
     tag: Hashable  # comes back with the results
     policy: Policy | None = None
-    recorded: bool = False  # whether results against it hold the games themselves
+    recorded: bool = False  # results against it hold the games themselves
     seat: int | None = None  # the team that `policy` plays; None: each in turn
-    others: tuple[Policy | None, ...] = ()  # of the third team on
+    others: tuple[Policy | None, ...] = ()  # policies of the third team on
 
     @property
     def policies(self) -> tuple[Policy | None, ...]:

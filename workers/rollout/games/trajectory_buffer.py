@@ -128,7 +128,6 @@ class TrajectoryBuffer:
             taken.append(chunk)
             missing -= chunk.num_slots
         self.ready -= count
-        # A game that is cut off counts as decided by what was earned: nobody can say what it would have become.
         return replace(concatenate(taken), episodes=episodes)
 
     def clear(self) -> None:

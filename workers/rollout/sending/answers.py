@@ -24,7 +24,7 @@ def answer(round_id: str, stopping: threading.Event, play: Callable[[], dict[str
     try:
         return {"round": round_id, **play()}
     except Exception as error:
-        if stopping.is_set() and isinstance(error, WarrenError):  # it gave up waiting for somebody: others have time
+        if stopping.is_set() and isinstance(error, WarrenError):  # it gave up a wait, and other actors have time
             raise Reject(str(error), requeue=True) from None
         logger.exception("rollout of round %s failed", round_id)
         return {"round": round_id, "failed": one_line(error), "by_user": isinstance(error, ConfigurationError)}

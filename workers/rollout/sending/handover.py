@@ -41,7 +41,7 @@ class SendingThread:
     ) -> None:
         self._send, self._stopping, self._room, self._timing = send, stopping, room, timing or Timing()
         self._ahead = ahead
-        self._throttled = False  # whether the receiver had no room at the last look
+        self._throttled = False  # the receiver had no room at the last look
         self._free = threading.Event()  # everything is sent, and there is room for more
         self._waiting: queue.Queue[dict[str, Any]] = queue.Queue(WAITING)
         self._turn = threading.Lock()  # to look for room

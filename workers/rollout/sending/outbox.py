@@ -40,7 +40,7 @@ class Outbox:
         self._session, self._far, self._bound = session, far, SegmentsWaiting(session)
         self._connection = session.app.connection_for_write()
         self._queues: dict[str, Any] = {}
-        self._players: frozenset[str] = frozenset()  # that learn, so that their queues are there
+        self._players: frozenset[str] = frozenset()  # players that learn, so their queues are there
         self._ended = threading.Event()
         self._lanes = [] if far else [self._new_lane(self._connection)]
         self._threads: list[threading.Thread] = []
@@ -127,10 +127,10 @@ class Outbox:
 class _Held:
     """A segment that is to be sent."""
 
-    args: tuple[dict[str, Any]]  # as the learn task takes it
+    args: tuple[dict[str, Any]]  # arguments of the learn task
     wait: float = FIRST_WAIT  # s until the next try
     again_at: float = 0.0  # monotonic time of that
-    refused: bool = False  # whether there was no room
+    refused: bool = False  # there was no room
 
 
 class _Lane:

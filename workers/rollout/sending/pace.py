@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 AHEAD = 2.0  # updates whose segments may be under way: the one that is being made, and the next
 LATELY = 3  # versions: a queue that has not been full for so many leaves the learner short of data
-PATIENCE = 0.4  # of the time from one version to the next, for which other actors may take to bring their share
+PATIENCE = 0.4  # share of the time between two versions that other actors may take to bring their share
 
 
 class Pace:

@@ -106,7 +106,7 @@ class ServedSampler:
         self._groups: dict[str, Group] = {}
         self._complete: list[Trajectory] = []
         self._weights = threading.Lock()
-        self._changed = threading.Condition()  # of what is complete, of the version, of whether it is closed
+        self._changed = threading.Condition()  # notified of complete trajectories, a new version, closing
         self._closed = False
 
     # The Sampler's contract.
@@ -172,7 +172,7 @@ class ServedSampler:
         slots, known = self._checked(call), self._groups.get(call["group"])
         outcome = call["outcome"]
         if known is not None and (call["step"] != known.step + 1 or outcome is None or known.trajectory.slots != slots):
-            known = None  # what came between went to another actor: a new trajectory begins
+            known = None  # steps between went to another actor: a new trajectory begins
         given = call["memory"]
         if given is not None:
             memory = {name: torch.tensor(part, device=self.policy.device) for name, part in given.items()}
