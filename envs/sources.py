@@ -105,7 +105,7 @@ def find(env_id: str, parameters: dict[str, Any]) -> tuple[ModuleType, str, dict
     source, colon, name = env_id.partition(":")
     if not colon:
         raise ConfigurationError(
-            f"environment {env_id!r} is no game of two players; their ids start with a source, as in "
+            f"environment {env_id!r} is not a game of two players; their ids start with a source, as in "
             "'openspiel:kuhn_poker', 'pettingzoo:connect_four_v3', 'matrix:rps' or 'my.module:MyGame'"
         )
     if source in SOURCES:

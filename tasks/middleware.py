@@ -186,7 +186,7 @@ def checked_headers(headers: Any) -> dict[str, Any]:
     for name, value in headers.items():
         length = _length(name)
         if not 0 < length <= LONGEST_NAME:
-            problems.append(f"header {name!a:.80}: its name is no text of 1 to {LONGEST_NAME} bytes")
+            problems.append(f"header {name!a:.80}: its name is not text of 1 to {LONGEST_NAME} bytes")
         elif _is_reserved(name):
             problems.append(f"header {name!r}: this name has a meaning in Celery's messages; use another")
         elif not isinstance(value, str | bool | int | float):
@@ -194,7 +194,7 @@ def checked_headers(headers: Any) -> dict[str, Any]:
         elif isinstance(value, int) and not -LARGEST <= value < LARGEST:
             problems.append(f"header {name!r}: whole numbers have 64 bits")
         elif isinstance(value, str) and _length(value) < 0:
-            problems.append(f"header {name!r} is {value!a:.80}, which is no UTF-8")
+            problems.append(f"header {name!r} is {value!a:.80}, which is not UTF-8")
         size += max(length, 0) + (_length(value) if isinstance(value, str) else 8)
     if size > MOST_HEADERS:
         problems.append(f"headers: {size} bytes are more than {MOST_HEADERS}; send them as an argument")

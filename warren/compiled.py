@@ -118,7 +118,7 @@ def compiler() -> list[str]:
         for words in ([name], name.split()):  # CC may hold options as well: "ccache gcc", "gcc -m64"
             if words and (found := shutil.which(words[0])):
                 return [found, *words[1:]]
-    raise Unbuilt(f"there is no C compiler ({', '.join(names)})")
+    raise Unbuilt(f"no C compiler was found ({', '.join(names)})")
 
 
 def _whole(file: Path) -> bool:

@@ -54,7 +54,7 @@ def purge(options: argparse.Namespace) -> int:
     found = runs.find(options.name, runs.places(options))
     if found.gone and not options.yes:
         if not sys.stdin.isatty():
-            raise ConfigurationError(f"purge {found.run}: not confirmed; add --yes where nobody can be asked")
+            raise ConfigurationError(f"purge {found.run}: not confirmed; add --yes where there is no terminal to ask")
         print(found.describe())
         if input(f"remove all that {found.run} left on the servers? [y/N] ").strip().lower() not in ("y", "yes"):
             print("nothing was removed")

@@ -59,7 +59,7 @@ def _invalid(valid: Any, data: Mapping[str, Any], shape: tuple[int, int]) -> Ite
     wrong = problems(ArraySpec((), "bool"), valid, shape, "trajectory field valid")
     yield from wrong
     if not wrong and not valid.any():
-        yield "trajectory field valid says that nobody decided anything"
+        yield "trajectory field valid marks no decision"
     if not wrong and (open_ends := ~(valid | data["terminated"])).any():
         where = np.argwhere(open_ends)[0].tolist()
         yield f"trajectory field terminated must be True at {where}, which is not valid"

@@ -23,7 +23,7 @@ def of_observation(space: gymnasium.Space[Any], observation: Any) -> Iterator[st
         array = np.asarray(observation)
         finite = np.isfinite(array).all()
     except (TypeError, ValueError):
-        yield f"gave the observation {observation!r}, which is no array of numbers"
+        yield f"gave the observation {observation!r}, which is not an array of numbers"
         return
     if array.shape != space.shape:
         yield f"gave an observation of shape {list(array.shape)}; its observation_space has {list(space.shape)}"

@@ -59,7 +59,7 @@ def check(report: Report, make: Callable[[], Play]) -> None:
     else:
         report.note(
             "seeds",
-            f"two seeds play the same over {steps - 1} steps: there is no chance in it, or reset(seed=...) is not used",
+            f"two seeds play the same over {steps - 1} steps: it draws nothing at random, or ignores reset(seed=...)",
         )
 
 

@@ -106,7 +106,7 @@ class _Walk:
         for field, before, now in zip(fields(turn), kept, astuple(turn), strict=True):
             if not np.array_equal(before, now):
                 self._once(
-                    f"step() wrote into {field.name} of the Turn before, which belongs to who has it; make a new array",
+                    f"step() wrote into {field.name} of the Turn before, which is its receiver's; make a new array",
                     "turns", problem=True,
                 )  # fmt: skip
 

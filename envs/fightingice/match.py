@@ -64,7 +64,7 @@ class Match:
                 )
         problems = []
         if rewards not in REWARDS:
-            problems.append(f"fightingice: rewards={rewards!r} is none of {', '.join(REWARDS)}")
+            problems.append(f"fightingice: rewards={rewards!r} is not one of {', '.join(REWARDS)}")
         for setting, value, least in (
             ("frame_skip", frame_skip, FRAMES), ("rounds", rounds, 1), ("frames", frames, 60), ("hp", hp, 1),
             ("memory", memory, 128),

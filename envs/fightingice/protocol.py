@@ -126,7 +126,7 @@ class Line:
         """Read the next message, which is a `name`. Raises Lost."""
         (length,) = struct.unpack("<i", self._bytes(4))
         if not 0 <= length <= MOST:
-            raise Lost(f"a message of {length:,} bytes was announced, which is none of this protocol's")
+            raise Lost(f"a message of {length:,} bytes was announced, which this protocol does not allow")
         heard = _CLASSES[name]()
         try:
             heard.ParseFromString(self._bytes(length))

@@ -47,7 +47,9 @@ class Match:
             ("rewards", rewards, REWARDS),
         ):
             if value not in values:
-                raise ConfigurationError(f"environment {env_id!r}: {setting}={value!r} is none of {', '.join(values)}")
+                raise ConfigurationError(
+                    f"environment {env_id!r}: {setting}={value!r} is not one of {', '.join(values)}"
+                )
         self.level = named.pick("football", name, {scenario: scenario for scenario in known})
         configs: Any = require("gfootball.env.config", "gfootball", env_id)
         known_settings = sorted(configs.Config().get_dictionary())

@@ -112,7 +112,7 @@ class Team(gymnasium.Env):
                 seen.append(self._places.observation(i, observations[agent], state))
             else:
                 if self.valid[i]:
-                    raise ValueError(f"gave no observation of agent {agent!r}, who is to decide")
+                    raise ValueError(f"gave no observation of agent {agent!r}, which is to decide")
                 seen.append(self._absent)
         info: dict[str, Any] = {VALID: self.valid}
         if self.masked:

@@ -32,7 +32,7 @@ class InTurns:
             actions = env.action_space(agent)
             if not isinstance(actions, spaces.Discrete):
                 raise ConfigurationError(
-                    f"environment {env_id!r} is played in turns, where who waits has one action; {agent} acts by "
+                    f"environment {env_id!r} is played in turns, where a waiting agent has one action; {agent} acts by "
                     f"{actions}, of which none can be taken away: make it Discrete, or the game a ParallelEnv"
                 )
             self._masks[agent] = Masks(actions)

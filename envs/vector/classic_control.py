@@ -109,7 +109,7 @@ class ClassicControl(VectorEnv):
         ended = self._library.step_all(self._at, _place(given), ctypes.c_int64(self._actions), *places)
         (observation, last), (terminated, truncated) = observations, ends
         if ended < 0:
-            raise ValueError(f"action {given[-1 - ended]} of copy {-1 - ended} is none of {self.single_action_space}")
+            raise ValueError(f"action {given[-1 - ended]} of copy {-1 - ended} is not in {self.single_action_space}")
         info: dict[str, Any] = {}
         if ended:
             self._draw_starts()

@@ -269,7 +269,7 @@ def weighted(slots: Slots, weights: ArrayLike) -> Candidates:
     """Return candidates in proportion to `weights`, uniform where their sum is 0. Raises MatchmakingError for none."""
     values = np.asarray(weights, dtype=np.float64)
     if len(slots) == 0:
-        raise MatchmakingError("there is nobody to choose from; add a player or wait for the first snapshot")
+        raise MatchmakingError("no player can be chosen; add a player or wait for the first snapshot")
     total = values.sum()
     if total < NEGLIGIBLE:
         return Candidates(slots, np.full(len(slots), 1.0 / len(slots)))
@@ -284,7 +284,7 @@ def only(slot: int) -> Candidates:
 def by_pfsp(view: View, me: Player, slots: Slots, weighting: str) -> Candidates:
     """Return candidates by PFSP among `slots` and the win rates of `me`. Raises MatchmakingError for none."""
     if len(slots) == 0:
-        raise MatchmakingError(f"player {me.name!r} has nobody to play by PFSP; add a frozen player or a snapshot")
+        raise MatchmakingError(f"player {me.name!r} has no opponent for PFSP; add a frozen player or a snapshot")
     return Candidates(slots, pfsp(view.win_rates(me.slot, slots), weighting))
 
 
@@ -295,7 +295,7 @@ def rivals_of(view: View, me: Player) -> Slots:
         if len(others):
             return others
     if me.slot not in view.roster.by_slot:
-        raise MatchmakingError(f"player {me.name!r} has nobody on another side to play; add a player there")
+        raise MatchmakingError(f"player {me.name!r} has no opponent on another side; add a player there")
     return np.array([me.slot], dtype=np.intp)
 
 

@@ -260,7 +260,7 @@ class Pool:
     def _missing(self, info: ModelInfo) -> str:
         if info.place == DISK:
             return (
-                f"model {info.ref} was spilled to disk and nobody brought it back within {self._patience} s; is a "
+                f"model {info.ref} was spilled to disk and was not brought back within {self._patience} s; is a "
                 "keeper running, with the folder that holds it?"
             )
         return (

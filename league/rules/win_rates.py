@@ -93,7 +93,7 @@ class Payoff:
             elif outcome == LOSS:
                 losses += 1.0
             else:
-                raise ValueError(f"outcome {outcome!r} is none of {', '.join(OUTCOMES)}")
+                raise ValueError(f"outcome {outcome!r} is not one of {', '.join(OUTCOMES)}")
         self._cells[home, away] = wins, draws, losses
         if not alone:  # the other's cell has always been the mirror of this one
             self._cells[away, home] = losses, draws, wins

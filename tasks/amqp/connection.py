@@ -80,7 +80,7 @@ class Link:
             self.discard()  # the channel is closed, and with it every consumer
             raise ConfigurationError(
                 f"{entity.name} exists on the broker with other arguments than it has here: {error}; "
-                "stop who uses it and delete it there (or the whole run), or give it the old arguments"
+                "stop the programs that use it and delete it there (or the whole run), or give it the old arguments"
             ) from error
 
     def consume(self, queue: str, tag: str, prefetch: int = 0, no_ack: bool = False) -> None:

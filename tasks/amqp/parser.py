@@ -251,4 +251,4 @@ def _delivery(data: bytes | bytearray, start: int, end: int, properties: bytes, 
     try:
         return Delivery(data[start + 5 : tag_at].decode(), tag, redelivered, properties, body)
     except UnicodeDecodeError as error:
-        raise FrameError(f"a consumer tag is no text: {error}") from error
+        raise FrameError(f"a consumer tag is not text: {error}") from error

@@ -94,7 +94,7 @@ class ReaderHere:
         try:
             said: Any = self._redis.get(self._key)
         except redis.RedisError as error:
-            logger.debug("nobody knows who reads the queue: %s", error)
+            logger.debug("the queue's reader is not known: %s", error)
             return None
         found = _ANNOUNCEMENT.fullmatch(said or b"")
         if found is None:

@@ -67,7 +67,8 @@ def unserved(directory: Directory, name: str, waited: float, served: bool = Fals
         known = {}
     if name in known or not known:
         return NobodyServing(
-            name, f"nobody has served {name} for {waited:.1f} s; start a worker (python -m workers.services lists them)"
+            name,
+            f"no worker has served {name} for {waited:.1f} s; start a worker (python -m workers.services lists them)",
         )
     return NoSuchService(name, unknown_name("service", name, known, "(python -m workers.services lists them)"))
 

@@ -238,7 +238,7 @@ def _locate(value: Any, refusal: Exception) -> str:
             break
         fields = list(_fields(value))
     if isinstance(refusal, UnicodeEncodeError):
-        refusal = _Refused(f"{value!a:.80} holds half a surrogate pair, which is no text; send it as bytes")
+        refusal = _Refused(f"{value!a:.80} holds half a surrogate pair, which is not text; send it as bytes")
     if len(path) > 200:
         path = f"{path[:100]}...{path[-100:]}"
     return f"{path}: {refusal}"

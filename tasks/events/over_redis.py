@@ -98,6 +98,6 @@ class Source:
         self._keep(name, bytes(message.body))
 
     def _refuse(self, message: Any, error: Exception) -> None:
-        """Log a message that is no event; it is gone, and the subscription stays."""
+        """Log a message that is not an event; it is gone, and the subscription stays."""
         if line := self._refused.line(f"a message of an event is refused: {error}"):
             logger.error("%s", line)

@@ -64,7 +64,7 @@ class Retained:
                 pipe.expire(self._names, TTL)
                 pipe.execute()
         except redis.RedisError as error:
-            logger.warning("event %r is fired, but not retained for those who come later: %s", name, error)
+            logger.warning("event %r is fired, but not retained for later subscribers: %s", name, error)
             return False
         return True
 

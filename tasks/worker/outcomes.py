@@ -89,7 +89,7 @@ class Outcomes:
             self._outbox.ack(delivery.tag, delivery.body)
         elif queue.spec.response:  # its queue has no dead letters
             if not call.properties.reply_to:
-                logger.warning("a call of %s failed, and names nobody to be told: it is gone", queue.spec.name)
+                logger.warning("a call of %s failed and named no reply address: it is lost", queue.spec.name)
             self._outbox.ack(delivery.tag, delivery.body)
         elif isinstance(outcome, DeadLetter) or isinstance(outcome.error, DeliveriesExceeded) or tried_before(call):
             reason = outcome.message
@@ -99,7 +99,7 @@ class Outcomes:
             if not self.give_up(queue, call, reason):
                 self._outbox.reject(delivery.tag, requeue=False)
         else:
-            logger.warning("a call of %s failed, and nobody waits for its result: a dead letter", queue.spec.name)
+            logger.warning("a call of %s failed, and its result is not awaited: a dead letter", queue.spec.name)
             claim_check.keep(delivery.body)
             self._outbox.reject(delivery.tag, requeue=False)
 

@@ -259,7 +259,7 @@ def test_settings_that_do_not_fit_are_refused(env_id: str, settings: dict[str, A
 
 
 def test_what_an_environment_forgets_to_give_is_said() -> None:
-    with pytest.raises(ConfigurationError, match=r"gave no observation of agent 'a1', who is to decide"):
+    with pytest.raises(ConfigurationError, match=r"gave no observation of agent 'a1', which is to decide"):
         first_steps._step(EnvSettings(f"{__file__}:Uneven", {"fault": "lost"}))
 
 

@@ -111,7 +111,7 @@ def test_an_action_that_there_is_not_is_refused_and_nothing_moves(name, action):
     vector = envs.make_vector(EnvSettings(name, vectorization="native"), 3, seed=0)
     vector.reset()
     before = vector._state.copy()
-    with pytest.raises(ValueError, match=rf"action {action} of copy 1 is none of Discrete"):
+    with pytest.raises(ValueError, match=rf"action {action} of copy 1 is not in Discrete"):
         vector.step(np.array([0, action, 0]))
     with pytest.raises(ValueError, match="2 actions for 3 environments"):
         vector.step(np.zeros(2, np.int64))
@@ -129,10 +129,10 @@ def test_it_is_taken_where_there_is_a_compiler_and_nothing_else_is_asked_for(mon
         assert chosen(name, kwargs={"max_episode_steps": -1}) is OneAfterAnother
         assert chosen(name, reward_clip=1.0) is ClassicControl  # of what is learned from
     assert chosen("Taxi-v4") is OneAfterAnother
-    monkeypatch.setattr(classic_control.COMPILED, "_found", (None, "there is no C compiler (cc)"))
+    monkeypatch.setattr(classic_control.COMPILED, "_found", (None, "no C compiler was found (cc)"))
     assert chosen("CartPole-v1") is LibraryCartPole
     assert chosen("Pendulum-v1") is OneAfterAnother
-    with pytest.raises(ConfigurationError, match=r"vectorization=native: there is no C compiler \(cc\); use env\.vec"):
+    with pytest.raises(ConfigurationError, match=r"vectorization=native: no C compiler was found \(cc\); use env\.vec"):
         chosen("Pendulum-v1", vectorization="native")
 
 

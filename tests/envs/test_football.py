@@ -103,7 +103,7 @@ def test_what_it_does_not_know_is_named() -> None:
         envs.make("football:acadmy_corner")
     with pytest.raises(UnknownName, match="physics_steps_per_frame"):
         envs.make("football:academy_corner", physics_step_per_frame=5)
-    with pytest.raises(ConfigurationError, match="representation='pixels' is none of simple115, minimap"):
+    with pytest.raises(ConfigurationError, match="representation='pixels' is not one of simple115, minimap"):
         envs.make("football:academy_corner", representation="pixels")
     with pytest.raises(ConfigurationError, match="not zero-sum"):
         envs.make_two_player("football:1_vs_1_easy", 1, 0, rewards="scoring,checkpoints")

@@ -211,7 +211,9 @@ def test_a_game_of_ones_own_may_use_any_name_for_what_it_keeps(game):
 
 
 def test_an_id_of_the_wrong_number_of_players_is_refused_with_the_reason():
-    with pytest.raises(ConfigurationError, match=r"'kuhn_poker' is no game of two players; .* 'openspiel:kuhn_poker'"):
+    with pytest.raises(
+        ConfigurationError, match=r"'kuhn_poker' is not a game of two players; .* 'openspiel:kuhn_poker'"
+    ):
         envs.make_two_player("kuhn_poker", 1, seed=0)
     with pytest.raises(ConfigurationError, match="is a game of two players"):
         envs.make("openspiel:kuhn_poker")
@@ -228,7 +230,7 @@ def test_an_id_of_the_wrong_number_of_players_is_refused_with_the_reason():
     [
         (
             "gamecore:examples/gamecore/actor.py:CartPole",
-            'declare in its class who they are, as in sides = ("red", "blue"), or train',
+            'declare the players in its class, as in sides = ("red", "blue"), or train',
             " sampling=streaming",
         ),
         ("atari:pong", "train", ""),

@@ -265,7 +265,7 @@ def test_a_service_that_nobody_serves_is_an_error_that_says_for_how_long(served)
     served.solver._directory.enter([Spec("critic.judge")])
     time.sleep(1.0)  # for which the solver caches the directory
     solver = solving.Solver(served.app, served.topology, patience=0.6)
-    with pytest.raises(NobodyServing, match=r"nobody has served critic\.judge for 0\.\d s"):
+    with pytest.raises(NobodyServing, match=r"no worker has served critic\.judge for 0\.\d s"):
         solver.call("critic.judge", 1, deadline=20.0)
 
 

@@ -16,6 +16,6 @@ def missing_login(address: str) -> str | None:
     if reached in LOOPBACK or os.environ.get("FLOWER_BASIC_AUTH"):
         return None
     return (
-        f"flower_address: at {reached} everybody who reaches this machine could see the run and end its workers; "
+        f"flower_address: at {reached} every user that reaches this machine could see the run and end its workers; "
         "set FLOWER_BASIC_AUTH=NAME:PASSWORD in the environment, or leave flower_address=127.0.0.1"
     )

@@ -81,7 +81,7 @@ def _of_gateways(league: LeagueConfig) -> Iterator[str]:
         yield f"references={list(league.references)}: evaluators step games against them, and {why}; use references=[]"
     if league.records:
         yield (
-            "replay_every, replay_upsets and replay_evaluations: games are recorded by who steps them, and "
+            "replay_every, replay_upsets and replay_evaluations: the process that steps games records them, and "
             f"{why}; set them to 0 and null"
         )
     for name, player in league.players.items():

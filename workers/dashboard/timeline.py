@@ -110,7 +110,9 @@ class Timeline:
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError) as error:
-            raise LeagueError(f"{self.path}: a line is no event ({error}); restore the file from a backup") from None
+            raise LeagueError(
+                f"{self.path}: a line is not an event ({error}); restore the file from a backup"
+            ) from None
 
     def _new(self, lines: Iterable[bytes]) -> Iterator[tuple[str, Event]]:
         """Yield (id, event) of whole lines that Redis has not told before; a line counts as read once it is folded."""

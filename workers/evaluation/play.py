@@ -187,7 +187,7 @@ def opponent_in(given: argparse.Namespace) -> tuple[Side, TwoPlayerVectorEnv]:
     if not Path(against).is_dir():
         raise ConfigurationError(
             f"--against {against}: for {game}, name a run folder of a league of that game (and with --player which of "
-            f"its players; default: main), or {UNIFORM}, who plays any legal move"
+            f"its players; default: main), or {UNIFORM}, which plays any legal move"
         )
     trained = load(against, given.player)
     if not trained.two_player or trained.env_id != game:

@@ -70,7 +70,7 @@ def mixture_of(folder: Path, league: LeagueConfig) -> SavedSide:
     slots = roster.historical
     if not len(slots):
         raise ConfigurationError(
-            f"{folder}: nobody in its league is frozen yet; use --player main, or another that learns"
+            f"{folder}: its league has no frozen player yet; use --player main, or another that learns"
         )
     games = envs.make_two_player(league.env, 1, 0, **league.env_kwargs)
     policies = LeaguePolicies(league)

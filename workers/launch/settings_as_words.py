@@ -49,7 +49,7 @@ def _literal(name: str, value: Any) -> str:
             return "{" + ",".join(f"{_text(str(key))}:{_literal(name, one)}" for key, one in value.items()) + "}"
         case list() | tuple():
             return "[" + ",".join(_literal(name, one) for one in value) + "]"
-    raise ConfigurationError(f"{name}: {value!r} is no value of a setting; give numbers, text, lists and tables")
+    raise ConfigurationError(f"{name}: {value!r} is not a value of a setting; give numbers, text, lists and tables")
 
 
 def _text(text: str) -> str:

@@ -160,7 +160,7 @@ def read(path: Path) -> Episodes:
     except FileNotFoundError:
         raise ReplayError(f"there is no file {path}") from None
     except (SafetensorError, OSError, LookupError, ValueError, TypeError) as error:
-        raise ReplayError(f"{path} is no file of recorded episodes: {error}") from None
+        raise ReplayError(f"{path} is not a file of recorded episodes: {error}") from None
     _check(found)
     return found
 

@@ -49,7 +49,7 @@ def read(path: Path, games: int | None = None) -> Episodes:
             reward = np.concatenate([np.asarray(group["rewards"], np.float32) for group, _ in kept])
             env = _env(path, file.attrs.get("env_spec"))
     except (OSError, LookupError, ValueError, TypeError, AttributeError) as error:
-        raise ReplayError(f"{path} is no dataset of Minari: {error}") from None
+        raise ReplayError(f"{path} is not a dataset of Minari: {error}") from None
     ends = np.cumsum([length for _, length in kept]).astype(np.int64)
     return Episodes(_joined(seen), _joined(done), reward, ends, None, env, str(path))
 

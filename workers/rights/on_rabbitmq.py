@@ -67,7 +67,9 @@ class ByManagement:
         except urllib.error.HTTPError as error:
             if error.code == passed_over:
                 return False
-            refuses = "refuses this user, who needs the tag administrator: rabbitmqctl set_user_tags USER administrator"
+            refuses = (
+                "refuses this user, which needs the tag administrator: rabbitmqctl set_user_tags USER administrator"
+            )
             why = refuses if error.code in (401, 403) else f"answers {error.code}"
             raise BrokerError(f"RabbitMQ's management API at {self._url} {why}") from None
         except (OSError, ValueError, http.client.HTTPException):

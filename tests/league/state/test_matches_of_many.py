@@ -91,7 +91,7 @@ def test_of_three_roles_each_place_is_taken_by_its_own() -> None:
 
 def test_a_side_without_players_is_named() -> None:
     league = of_roles(("attacker", "random", 0))
-    with pytest.raises(MatchmakingError, match="'attacker' has nobody on another side to play"):
+    with pytest.raises(MatchmakingError, match="'attacker' has no opponent on another side"):
         league.request("attacker")
 
 

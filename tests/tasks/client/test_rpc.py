@@ -47,7 +47,7 @@ def test_a_call_whose_worker_died_is_sent_again_as_often_as_it_may_be(broker):
 
 def test_a_service_that_nobody_serves_is_an_error_when_patience_ends(broker):
     client = client_of(broker, patience=0.3)
-    with pytest.raises(NobodyServing, match=r"nobody has served actor\.add"):
+    with pytest.raises(NobodyServing, match=r"no worker has served actor\.add"):
         client.submit(ADD, (1,), {}, 60.0).result()
 
 

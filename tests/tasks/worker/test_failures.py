@@ -132,9 +132,9 @@ def test_refusals_are_told_at_info_and_are_not_the_newest_failure(
 ) -> None:
     caplog.set_level(logging.INFO)
     noted = Failures("league.request")
-    noted.note([failed(MatchmakingError("player 'main' has nobody to play by PFSP")), boom("x")])
+    noted.note([failed(MatchmakingError("player 'main' has no opponent for PFSP")), boom("x")])
     monkeypatch.setattr(module, "LOG_EVERY", 0.0)
-    noted.note([failed(MatchmakingError("player 'main' has nobody to play by PFSP"))] * 2)
+    noted.note([failed(MatchmakingError("player 'main' has no opponent for PFSP"))] * 2)
     noted.note([failed(PlayerUnavailable("player 'main' is paused"))])
     told = [record for record in caplog.records if record.name == module.__name__]
     assert [record.levelno for record in told] == [logging.INFO, logging.ERROR, *3 * [logging.INFO]]

@@ -252,7 +252,7 @@ def test_a_failed_call_that_names_nobody_is_said_to_be_gone(serving, trouble, ca
     serving.send("trouble.answer", "bad", direct=False)
     settled(serving)
     told = [record.getMessage() for record in caplog.records if record.name == "tasks.worker.outcomes"]
-    assert told == ["a call of trouble.answer failed, and names nobody to be told: it is gone"] and dead(serving) == 0
+    assert told == ["a call of trouble.answer failed and named no reply address: it is lost"] and dead(serving) == 0
 
 
 @pytest.mark.parametrize("why", ["expired", "revoked"])

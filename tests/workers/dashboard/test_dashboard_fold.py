@@ -98,7 +98,7 @@ def test_events_that_a_crash_of_redis_took_back_are_gone(tmp_path: Path) -> None
 @pytest.mark.parametrize("line", ['{"id": "1-0"}', "null", "3", '{"id": "1-0", "fields": []}'])
 def test_a_line_that_is_no_event_is_one_clear_error(tmp_path: Path, line: str) -> None:
     (tmp_path / "league.jsonl").write_text(f"{line}\n")
-    with pytest.raises(LeagueError, match="a line is no event"):
+    with pytest.raises(LeagueError, match="a line is not an event"):
         Timeline(tmp_path).follow()
 
 

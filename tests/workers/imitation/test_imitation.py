@@ -134,7 +134,7 @@ def test_a_file_holds_whole_episodes_and_comes_back_as_it_was(tmp_path: Path) ->
     assert again.env == "CartPole-v1" and len(again.first(2).reward) == episodes.ends[1]
     np.testing.assert_array_equal(again.first(2).returns, episodes.returns[:2])
     path.write_bytes(b"torn" * 10)
-    with pytest.raises(ConfigurationError, match="is no file of recorded episodes"):
+    with pytest.raises(ConfigurationError, match="is not a file of recorded episodes"):
         cloned(config(tmp_path, path))
 
 

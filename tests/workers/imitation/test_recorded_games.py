@@ -126,5 +126,5 @@ def test_a_file_that_is_no_dataset_is_one_error(tmp_path: Path) -> None:
     pytest.importorskip("h5py", reason="h5py is not installed")
     path = tmp_path / "games.hdf5"
     path.write_bytes(b"nothing of the kind")
-    with pytest.raises(ConfigurationError, match=r"imitation.data: .*games\.hdf5 is no dataset of Minari"):
+    with pytest.raises(ConfigurationError, match=r"imitation.data: .*games\.hdf5 is not a dataset of Minari"):
         cloned(config(tmp_path, path))

@@ -76,7 +76,7 @@ def test_tables_are_dotted_names_and_hosts_one_value():
     assert words(["experiment=kuhn"], given) == [
         "experiment=kuhn", "env.id=A-v1", "env.kwargs.size=3", "hosts={box-1:{actors:2}}", "actors=4",
     ]  # fmt: skip
-    with pytest.raises(ConfigurationError, match=r"env.id: <function .*> is no value of a setting"):
+    with pytest.raises(ConfigurationError, match=r"env.id: <function .*> is not a value of a setting"):
         words([], {"env": {"id": words}})
 
 

@@ -154,7 +154,7 @@ def test_the_management_api_is_asked_to_import_and_to_delete(management: Any, pa
         ("DELETE", "/api/users/warren.actor", None),
         ("DELETE", "/api/users/warren.env", None),
     ]
-    with pytest.raises(BrokerError, match="refuses this user, who needs the tag administrator"):
+    with pytest.raises(BrokerError, match="refuses this user, which needs the tag administrator"):
         on_rabbitmq.ByManagement("amqp://box//", url).apply(wanted)
 
 
