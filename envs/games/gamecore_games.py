@@ -67,8 +67,8 @@ def make_two_player(name: str, num_envs: int, seed: int, **kwargs: Any) -> Decla
     if len(sides) < PLAYERS:
         raise ConfigurationError(
             f"environment '{SOURCE}:{name}' is of one agent, and a league trains games of two players; declare the "
-            f'players in its class, as in sides = ("red", "blue"), or train it without a league: env.id={SOURCE}:{name} '
-            "sampling=streaming"
+            f'players in its class, as in sides = ("red", "blue"), or train it without a league: '
+            f"env.id={SOURCE}:{name} sampling=streaming"
         )
     if not isinstance(actor.action_space, Discrete):
         raise ConfigurationError(
