@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod gfootball train league dashboard football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 compose-test images try-wheel try-wheel-python3.13 check compiled lint format site servers compose clean
+.PHONY: help setup horovod gfootball train league dashboard football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 test-arm64 compose-test images try-wheel try-wheel-python3.13 check compiled lint format site servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ try-wheel: $(VENV)/.ready-games servers ## use the wheel as a stranger would: a 
 
 try-wheel-python3.13: ## the same on Python 3.13
 	@TARGET=try-wheel docker/python3.13.sh
+
+test-arm64: $(VENV)/.ready-dev ## tests of numbers on an ARM processor that QEMU emulates: C, gradients, codec
+	@PYTHON=$(PYTHON) docker/arm64.sh $(ARGS)
 
 test-rabbitmq4: $(VENV)/.ready-dev ## all tests that use servers, on RabbitMQ 4 and Redis 8 in containers; QUEUES=quorum
 	@QUEUES=$(QUEUES) docker/test.sh $(PYTHON) -m pytest -m servers $(ARGS)

@@ -24,7 +24,7 @@ TITLES = {
     "dark_hex_3": "Dark hex, 3 by 3",
     "connect_four": "Connect Four",
 }
-GOALS = {"rps": 0.05, "spinning_top": 0.05, "kuhn": 0.02}
+GOALS = {"rps": 0.05, "spinning_top": 0.05, "kuhn": 0.005}
 COLORS = {LEAGUE: "tab:blue", "main_agent": "tab:cyan", CONTROL: "tab:purple", SELF_PLAY: "tab:red"}
 COLORS |= {"nfsp": "tab:orange", "psro": "tab:green", "psro_nash": "tab:olive"}
 LABELS = {

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 DPI = 120
 LONGEST = 24  # characters of a label
 HEIGHT, WIDTH = 4.6, 8.0  # in, of curves
+LETTER, HANDLE = 0.058, 0.5  # in: a letter of a legend; its line with the space around it
 # Those of Okabe and Ito: nearly everybody tells them apart, in print too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 OTHERS = "#9a9a9a"
@@ -78,9 +79,13 @@ def timeline(span: float, ylabel: str) -> tuple[Figure, Axes, float]:
 
 
 def with_legend(figure: Figure, axes: Axes, title: str) -> Figure:
-    rows = -(-len(axes.get_legend_handles_labels()[1]) // 3)
+    """Add a title, and a legend above `axes` with as many columns as the longest label leaves room for."""
+    labels = axes.get_legend_handles_labels()[1]
+    column = LETTER * max(map(len, labels), default=1) + HANDLE
+    columns = max(1, min(3, int((WIDTH - 0.75) / column)))
+    rows = -(-len(labels) // columns)
     axes.set_position(place_of(figure, 0.75, 0.55, WIDTH - 0.95, HEIGHT - 1.05 - 0.18 * rows))
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncol=3, fontsize=8, frameon=False, borderaxespad=0.2)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncol=columns, fontsize=8, frameon=False, borderaxespad=0.2)
     return titled(figure, title)
 
 

@@ -22,13 +22,15 @@ from workers.evaluation.canvas import foot, new_axes, new_figure, place_of, shor
 UNMET = "#c8c8c8"
 BETTER = LinearSegmentedColormap.from_list("better", ["#b3500a", "#e8a066", "#f7f7f7", "#6ba6d6", "#0b4f8a"])
 LABELLED = 100  # players that all have a label; of more, those that learn and a few others
+ROUND = 8.0  # points of a cell that has room for a circle
 WRITTEN = 20  # players up to whom the payoff's cells hold their numbers
 
 
 def payoff(history: History, measured: Returns | None = None) -> Figure | None:
     """Draw win rates of all players against each other, the strongest by Elo first.
 
-    Where two never met in a match and evaluators have `measured` their returns, a circle shows those.
+    Where two never met in a match and evaluators have `measured` their returns, a circle shows those, or a square
+    where cells are small.
     """
     state = history.state
     players = sorted(state.roster.present, key=lambda player: -state.ratings[player.slot])
@@ -45,11 +47,12 @@ def payoff(history: History, measured: Returns | None = None) -> Figure | None:
         axes = figure.axes[0]
         width = axes.get_position().width * figure.get_figwidth() * 72 / len(players)  # points of a cell
         rows, columns = np.nonzero(only_measured)
+        marker, size, shape = ("o", 0.6, "circles") if width >= ROUND else ("s", 1.0, "cells without a match")
         axes.scatter(
-            columns, rows, s=(0.6 * width) ** 2, c=mean[rows, columns], cmap=BETTER, vmin=-largest, vmax=largest,
-            linewidths=0,
+            columns, rows, s=(size * width) ** 2, c=mean[rows, columns], cmap=BETTER, vmin=-largest, vmax=largest,
+            linewidths=0, marker=marker,
         )  # fmt: skip
-        said += f"\ncircles: evaluators' mean return, within {largest:.2g}"
+        said += f"\n{shape}: evaluators' mean return, within {largest:.2g}"
     figure.text(*foot(figure), said, fontsize=6 if only_measured.any() else 7, linespacing=1.0)
     return titled(figure, f"Payoff of {len(players)} players")
 
