@@ -115,3 +115,9 @@ def not_finite(tree: Tree, name: str) -> Iterator[str]:
             where = np.argwhere(~np.isfinite(leaf))[0].tolist()
             place = f"{name}.{path}" if path else name
             yield f"{place} holds {leaf[tuple(where)]} at {where}; all numbers must be finite"
+
+
+def flattened(array: np.ndarray) -> np.ndarray:
+    """Return an array [T, N, ...] as [T * N, ...], a view where that can be."""
+    steps, slots, *rest = array.shape
+    return array.reshape(steps * slots, *rest)  # -1 is ambiguous where an axis of the rest has length 0

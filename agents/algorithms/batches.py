@@ -24,7 +24,9 @@ from agents.operators.unrolls import Unroll
 from agents.policies import Policy
 from agents.policies.policy import Evaluation
 from agents.trajectories import Trajectory
-from warren.trees import Tree, map_tree
+from agents.trajectories.cuts import joined_cuts
+from agents.trees import flattened
+from warren.trees import Tree, map_tree, take
 
 
 @dataclass
@@ -148,13 +150,12 @@ class Batch:
     def unroll(self, policy: Policy, exact_entropy: bool = True) -> tuple[Unroll, Evaluation]:
         """Return the unroll for computing returns and the evaluation of `policy`, which learns, with gradients.
 
-        Values are those of `policy`, the bootstrap value included; only the final values of truncated episodes are
-        those of the policy that acted.
+        Values are those of `policy`, the bootstrap value included. Those of what was cut off are too where the
+        trajectories have its observations; else they are of the policy that acted.
         """
         assert self.begins is not None
-        memory = self.memory if self.head is None else self.head.remembered(policy, self.memory)
         said, memory = policy.unroll(
-            self.observation, memory, self.begins, self.action, self.action_mask, exact_entropy
+            self.observation, self._begun(policy), self.begins, self.action, self.action_mask, exact_entropy
         )
         return self.unroll_of(policy, said.value, memory), said
 
@@ -170,9 +171,41 @@ class Batch:
             value=value,
             terminated=self.column([t.terminated for t in trajectories]),
             truncated=self.column([t.truncated for t in trajectories]),
-            final_value=self.column([t.cut["value"] for t in trajectories]),
+            final_value=self._final_value(policy, value),
             bootstrap_value=bootstrap,
         )
+
+    def _begun(self, policy: Policy) -> Memory:
+        """Return the memory [N, ...] before the first step that is learned from."""
+        return self.memory if self.head is None else self.head.remembered(policy, self.memory)
+
+    @torch.no_grad()
+    def _final_value(self, policy: Policy, value: Tensor) -> Tensor:
+        """Return the values at truncations, shaped as `value`."""
+        trajectories = self._trajectories
+        cuts = [found for t in trajectories if (found := t.cuts) is not None]
+        if not cuts:
+            return self.column([t.cut["value"] for t in trajectories])
+        at, kept = joined_cuts(cuts, [t.num_slots for t in trajectories])
+        final, learned = torch.zeros_like(value), np.flatnonzero(at[:, 0] >= self.burn_in)
+        if len(learned):
+            step, slot = at[learned, 0] - self.burn_in, at[learned, 1]
+            seen = policy.leaves(take(kept["observation"], learned))
+            final[step, slot] = policy.network.value(seen, self._memory_after(policy, step, slot))
+        return final
+
+    def _memory_after(self, policy: Policy, step: np.ndarray, slot: np.ndarray) -> Memory:
+        """Return the memory [K, ...] after these steps, ascending, of these slots, int64 [K]."""
+        if not policy.has_memory:
+            return {}
+        assert self.begins is not None
+        memory, done, found = self._begun(policy), 0, list[Memory]()
+        for last in np.unique(step).tolist():
+            here = slice(done, last + 1)
+            memory = policy.remember(take(self.observation, here), memory, self.begins[here])
+            found.append({name: part[slot[step == last]] for name, part in memory.items()})
+            done = last + 1
+        return {name: torch.cat([part[name] for part in found]) for name in memory}
 
     def __len__(self) -> int:
         """Return how many parts are shuffled: steps, or slots where they are unrolled."""
@@ -222,7 +255,7 @@ class Batch:
         pinned = self.device.type == "cuda"
         if self.unrolled:
             return joined([array[self.burn_in :] for array in arrays] if self.burn_in else arrays, 1, pinned)
-        flat = joined([array.reshape(-1, *array.shape[2:]) for array in arrays], 0, pinned)
+        flat = joined([flattened(array) for array in arrays], 0, pinned)
         return flat if self._rows is None else flat[self._rows]
 
     def _tensor(self, array: np.ndarray) -> Tensor:

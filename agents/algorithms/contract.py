@@ -33,7 +33,8 @@ class Needs:
     "prioritized": a replay, from which each update draws one Trajectory of sequences of `length` steps, any number of
     times (agents/replay). With "prioritized" a Batch has weights, and each Update has to give priorities. "file":
     recorded games (workers/imitation), which a run's own do not replace.
-    `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long.
+    `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long. In a replay they begin at
+    any step, other sequences at those that somebody decided.
     `groups`: a replay draws the sequences of all agents of a game together, which are slots one after another.
     `max_staleness`: by how many weight versions data may be older than the weights that learn; None: any number.
     `burn_in`: steps of each unroll that only bring a memory up to date (agents/algorithms/burn_in.py).

@@ -216,8 +216,8 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         if self.descent.late is not None:
             self.descent.late.look()
         with torch.no_grad():
-            wanted = None if self.policy.value_scale is None else batch.valid(target())
-            self.policy.take_in(batch.valid(batch.observation), wanted)
+            wanted = None if self.policy.value_scale is None else target()
+            self.policy.take_in(batch.valid(batch.observation), None if wanted is None else batch.valid(wanted))
         # Counted last: an update that a lost learner interrupts is made again, and must not count twice.
         self.steps += int(self.peers.total(torch.tensor(batch.steps, dtype=torch.float64)))
         if self.magnet is not None:

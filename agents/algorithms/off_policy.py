@@ -16,8 +16,9 @@ from agents.algorithms.descent import Descent
 from agents.algorithms.optimizers import OptimizerConfig
 from agents.algorithms.settings import Allowed
 from agents.policies import Policy
-from agents.trajectories import CUT_OBSERVATION
+from agents.trajectories import CUT_OBSERVATION, Trajectory
 from warren.errors import NotFinite
+from warren.trees import map_tree
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,12 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
     def rate_of(self, name: str) -> float:
         """Return the factor of the learning rate of a part."""
         return 1.0
+
+    def take_in(self, drawn: Trajectory) -> None:
+        """Add the observations of all steps that somebody decided to the moments of normalisation."""
+        valid = drawn.valid
+        seen = drawn.observation if valid is None else map_tree(lambda leaf: leaf[valid], drawn.observation)
+        self.policy.take_in(self.policy.leaves(seen))
 
     def descend(
         self, name: str, loss: Tensor, terms: Mapping[str, Tensor], inputs: Mapping[str, Tensor], steps: int

@@ -30,14 +30,25 @@ class Transitions:
     legal: Tensor | None  # bool [N, A]: actions at `following`; None: all
     legal_now: Tensor | None  # bool [N, A]: actions at `observation`; None: all
     weights: Tensor  # float32 [N]: of each in the loss
+    decided: np.ndarray  # bool [slots of the batch]: somebody decided there; only of these, N, are there transitions
+
+    def priorities(self, error: Tensor) -> np.ndarray:
+        """Return float32 [slots of the batch]: `error` [N], and 0 where nobody decided."""
+        found = np.zeros(len(self.decided), np.float32)
+        found[self.decided] = error.cpu().numpy()
+        return found
 
 
 def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Transitions:
-    """Return one transition of each slot of `batch`, of all its steps, or until an episode ends.
+    """Return one transition of each slot of `batch` at whose first step somebody decided; it has all steps, or those
+    until an episode ends.
 
     Raises ValueError for episodes that were cut off, where the observations that they were cut off at are not there.
     """
-    drawn = concatenate(list(batch))
+    drawn, weights = concatenate(list(batch)), getattr(batch, "weights", None)
+    decided = np.ones(drawn.num_slots, np.bool_) if drawn.valid is None else drawn.valid[0]
+    if not decided.all():
+        drawn, weights = drawn.slots(np.flatnonzero(decided)), None if weights is None else weights[decided]
     ended = drawn.terminated | drawn.truncated
     goes_on = np.cumprod(np.concatenate([np.ones_like(ended[:1]), ~ended[:-1]]), axis=0).astype(np.bool_)
     reward = drawn.reward @ coefficients_of(policy) if drawn.reward.ndim > 2 else drawn.reward
@@ -48,9 +59,6 @@ def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Tr
         slots, at_cut = kept_at_cuts(drawn, cut)
         put(after, slots, at_cut)
     over = (drawn.terminated & goes_on).any(0)
-    weights = getattr(batch, "weights", None)
-    if drawn.valid is not None:  # steps without a decision count for nothing
-        weights = drawn.valid[0].astype(np.float32) * (1 if weights is None else weights)
     device = policy.device
 
     def tensor(array: np.ndarray) -> Tensor:
@@ -65,6 +73,7 @@ def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Tr
         legal=tensor(after["action_mask"]) if "action_mask" in after else None,
         legal_now=None if drawn.action_mask is None else map_tree(lambda leaf: tensor(leaf[0]), drawn.action_mask),
         weights=torch.ones(drawn.num_slots, device=device) if weights is None else tensor(weights),
+        decided=decided,
     )
 
 

@@ -76,7 +76,7 @@ def orthogonal(layer: nn.Linear, gain: float, generator: torch.Generator) -> nn.
 
 def uniform(layer: nn.Linear, generator: torch.Generator) -> nn.Linear:
     """Draw weights and biases within 1 / sqrt(inputs) of 0, as PyTorch does by default; return `layer`."""
-    bound = layer.in_features**-0.5
+    bound = layer.in_features**-0.5 if layer.in_features else 0.0
     for parameter in (layer.weight, layer.bias):
         nn.init.uniform_(parameter, -bound, bound, generator)
     return layer

@@ -70,8 +70,8 @@ class RunningMoments(nn.Module):
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
         """Add samples [..., *shape] of any dtype and number; an empty tensor changes nothing."""
-        samples = x.reshape(-1, *self.mean.shape).to(self.mean)
-        if len(samples):
+        if x.numel():
+            samples = x.reshape(-1, *self.mean.shape).to(self.mean)
             variance, mean = torch.var_mean(samples, 0, correction=0)
             self.set(merge(self.moments, self._of_all(Moments(self.count.new_tensor(len(samples)), mean, variance))))
 

@@ -130,7 +130,8 @@ class SquashedGaussian(Gaussian):
     def own_action(self, action: np.ndarray) -> np.ndarray:
         own = super().own_action(action)
         low, high = self._low.reshape(-1), self._high.reshape(-1)
-        share = 2 * (own - low) / (high - low) - 1
+        width = np.where(high > low, high - low, 1)
+        share = np.where(high > low, 2 * (own - low) / width - 1, 0)
         undone: np.ndarray = np.arctanh(share.clip(-NEAR_BOUND, NEAR_BOUND)).astype(np.float32)
         return undone
 

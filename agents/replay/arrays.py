@@ -6,10 +6,13 @@ import os
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from warren.errors import ConfigurationError
+
+BLOCK = 1 << 20  # bytes written at once
 
 Shape = tuple[tuple[int, ...], np.dtype]  # shape, dtype
 
@@ -40,7 +43,7 @@ def _in_file(folder: Path | None, name: str, shape: tuple[int, ...], dtype: np.d
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(size, 1))  # now: later a full disk would kill this process
+            _fill(file, size)  # now: later a full disk would kill this process
     except OSError as error:
         path.unlink(missing_ok=True)
         raise ConfigurationError(
@@ -49,3 +52,12 @@ def _in_file(folder: Path | None, name: str, shape: tuple[int, ...], dtype: np.d
     mapped = np.memmap(path, dtype, "r+", shape=shape)
     path.unlink()  # it lasts as long as the mapping, so a killed process leaves nothing behind
     return mapped.view(np.ndarray)
+
+
+def _fill(file: BinaryIO, size: int) -> None:
+    """Take `size` > 0 bytes of the disk. Raises OSError."""
+    if hasattr(os, "posix_fallocate"):  # macOS has none
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    for begin in range(0, size, BLOCK):
+        file.write(bytes(min(BLOCK, size - begin)))

@@ -35,8 +35,9 @@ class Draw:
 class ReplayBuffer:
     """The last `capacity` steps of all streams, and draws of sequences of `length` steps that lie in one stream.
 
-    Sequences may overlap and cross an episode's end. Those of a network with a memory begin where segments do, since
-    the memory of that moment is known: segments shorter than the sequences give overlapping ones.
+    Sequences may overlap and cross an episode's end. They begin at steps that somebody decided. Those of a network with
+    a memory begin where segments do, since the memory of that moment is known: segments shorter than the sequences give
+    overlapping ones.
 
     With `priority_exponent` alpha they are drawn in proportion to priority^alpha (Schaul et al. 2016), new ones at the
     greatest priority that any was given; without, evenly.
@@ -51,10 +52,13 @@ class ReplayBuffer:
         in_memory: int | None = None,
         folder: Path | None = None,
         groups: bool = False,
+        unrolls: bool = False,
     ) -> None:
         """Keep what is more than `in_memory` bytes, if that is given, in files in `folder`. With `groups` the sequences
-        of all slots of a group are drawn together, as one."""
+        of all slots of a group are drawn together, as one. With `unrolls` all steps of a sequence are learned from, and
+        it also begins at one that nobody decided."""
         self.ring = UnrollRing(capacity, length, in_memory, folder, groups)
+        self._unrolls = unrolls
         self.generator = np.random.default_rng(seed)
         self._exponent = priority_exponent
         self.greatest = 1.0  # greatest of all priorities^alpha
@@ -77,26 +81,37 @@ class ReplayBuffer:
         """
         ring = self.ring
         new = (ring.written + np.arange(trajectory.num_slots)) % max(ring.rows, 1)
-        gone = int(ring.startable[new].sum()) if ring.rows else 0
+        gone = self._may_begin(new, ring.startable[new]).sum() if ring.rows else 0
         rows, older, known = ring.add(trajectory, source, number)
-        self.startable += int(ring.startable[rows].sum() + (ring.startable[older] - known).sum()) - gone
+        may = self._may_begin(rows, ring.startable[rows])
+        prolonged = self._may_begin(older, ring.startable[older]) & ~self._may_begin(older, known)
+        self.startable += int(may.sum() + prolonged.sum() - gone)
         if self._exponent is not None:
-            self._enter(rows, older, known)
+            self._enter(rows, may, older, prolonged)
 
-    def _enter(self, rows: np.ndarray, older: np.ndarray, known: np.ndarray) -> None:
-        """Give new items the greatest priority."""
+    @property
+    def _decided(self) -> np.ndarray | None:
+        """Return bool [rows, steps], True where sequences may begin since somebody decided; None: everywhere."""
+        ring = self.ring
+        return None if self._unrolls or ring.starts_only or ring.together > 1 else ring.arrays.get("valid")
+
+    def _may_begin(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return bool [K, per_row], True where sequences may begin among the first `counts` steps of these rows."""
+        may = np.arange(self.per_row) < counts[:, None]
+        return may if (decided := self._decided) is None else may & decided[rows]
+
+    def _enter(self, rows: np.ndarray, may: np.ndarray, older: np.ndarray, prolonged: np.ndarray) -> None:
+        """Give the greatest priority to new items: of `rows` those that `may` begin, of `older` those `prolonged`, bool
+        [K, per_row] each."""
         ring, per_row = self.ring, self.per_row
         if self.tree is None:
             self.tree = SumTree(ring.rows * per_row)
-        may = np.arange(per_row) < ring.startable[rows][:, None]
         priorities = np.where(may, self.greatest, 0.0)
         turn = int(np.argmin(rows))  # rows before the ring's end, of a segment that is written around it; else 0
         for here in (slice(0, turn), slice(turn, None)) if turn else (slice(None),):
             self.tree.set_range(int(rows[here][0]) * per_row, priorities[here].ravel())
         if len(older):
-            step = np.arange(per_row)
-            anew = (step >= known[:, None]) & (step < ring.startable[older][:, None])
-            items = (older[:, None] * per_row + step)[anew]
+            items = (older[:, None] * per_row + np.arange(per_row))[prolonged]
             self.tree.set(items, self.greatest)
 
     def draw(self, count: int, weight_exponent: float = 0.0) -> Draw:
@@ -125,15 +140,16 @@ class ReplayBuffer:
             return self.generator.integers(0, candidates, count)
         tries = int(1.2 * count * candidates / self.startable) + 16
         if tries > MOST_TRIES:  # few may be drawn: count them
-            sums = ring.startable[: ring.filled].cumsum()
-            nth = self.generator.integers(0, self.startable, count)
-            row = sums.searchsorted(nth, side="right")
-            return row * per_row + nth - (sums[row] - ring.startable[row])
+            may = self._may_begin(np.arange(ring.filled), ring.startable[: ring.filled])
+            return np.flatnonzero(may)[self.generator.integers(0, self.startable, count)]
         found = np.zeros(0, np.int64)
         while len(found) < count:
             items = self.generator.integers(0, candidates, tries)
             row, step = (items, 0) if per_row == 1 else np.divmod(items, per_row)
-            found = np.concatenate([found, items[step < ring.startable[row]]])
+            may = step < ring.startable[row]
+            if (decided := self._decided) is not None:
+                may &= decided[row, step]
+            found = np.concatenate([found, items[may]])
         return found[:count]
 
     def set_priorities(self, draw: Draw, priorities: np.ndarray) -> None:

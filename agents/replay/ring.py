@@ -21,6 +21,7 @@ from agents.trajectories import Trajectory
 from agents.trajectories.checks import CUTS
 from agents.trajectories.cuts import places
 from agents.trajectories.specs import OF_SLOTS
+from agents.trees import flattened
 from warren.errors import CheckpointError, ConfigurationError
 from warren.trees import Tree, leaves, map_tree, take
 
@@ -130,7 +131,7 @@ class UnrollRing:
         """Allocate arrays of these shapes and dtypes, and what is known of each row."""
         self.arrays = allocated(shapes, self._in_memory, self._folder)
         self.flat = {
-            path: array if path.partition(".")[0] in OF_SLOTS else array.reshape(-1, *array.shape[2:])
+            path: array if path.partition(".")[0] in OF_SLOTS else flattened(array)
             for path, array in self.arrays.items()
         }
         # For each row: the row that continues it; the one before it, counted since the beginning; the number of its

@@ -92,6 +92,19 @@ def test_steps_are_cut_from_trees_and_each_comes_once():
     assert torch.cat(seen).sort().values.tolist() == sorted(made.extras["value"].ravel().tolist())
 
 
+@pytest.mark.parametrize("core", [{}, {"core": {"name": "gru", "size": 4}}], ids=["steps", "memory"])
+def test_a_part_of_the_observation_may_be_empty(core):
+    space = Dict({"near": OBSERVATIONS, "none": Box(-1, 1, (0,), np.float32)})
+    network = {"hidden_sizes": [8], "normalize_observations": True, **core}
+    made = played(build_policy({"hidden_sizes": [8], **core}, OBSERVATIONS, Discrete(3), seed=1))
+    empty = np.zeros((*made.reward.shape, 0), np.float32)
+    made.observation = {"near": made.observation, "none": empty}
+    made.last["observation"] = {"near": made.last["observation"], "none": empty[0]}
+    policy = build_policy(network, space, Discrete(3), seed=1)
+    metrics = PPO(policy, PPOConfig(epochs=1, minibatch_size=10), seed=1).update([made]).metrics
+    assert np.isfinite(metrics["policy_loss"])
+
+
 def test_unrolls_of_different_lengths_are_refused():
     policy = recurrent(CORES[0])
     with pytest.raises(ValueError, match=r"different lengths T .* \[5, 7\]"):

@@ -40,8 +40,9 @@ class ReplaySource:
         exponent = given.priority_exponent if needs.source == PRIORITIZED else None
         in_memory = int(given.memory * GIB)
         self._new_buffer = partial(
-            ReplayBuffer, given.capacity, needs.length, exponent, config.seed, in_memory, folder / FOLDER, needs.groups
-        )
+            ReplayBuffer, given.capacity, needs.length, exponent, config.seed, in_memory, folder / FOLDER, needs.groups,
+            needs.unrolls,
+        )  # fmt: skip
         self.buffer = self._new_buffer()
         self._gathered = config.sampling is Sampling.gathered
         self.limiter = Limiter(given.samples_per_insert, given.begin_at, given.error_buffer or 0.0)

@@ -110,7 +110,7 @@ class DQN(ValueLearning[DQNConfig]):
         terms = torch.stack([loss.detach(), norm, chosen.detach().mean(), error.mean()]).tolist()
         metrics = dict(zip(("value_loss", "grad_norm", "value", "error"), terms, strict=True))
         metrics |= {"learning_rate": rate, "epsilon": self.config.epsilon_at(self.steps, self.progress)}
-        return Update(metrics, error.cpu().numpy())
+        return Update(metrics, drawn.priorities(error))
 
     @torch.no_grad()
     def targets(self, drawn: Transitions) -> Tensor:

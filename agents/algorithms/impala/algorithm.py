@@ -22,7 +22,7 @@ from agents.native.learning import Loss
 from agents.operators.unrolls import Unroll
 from agents.operators.vtrace import vtrace
 from agents.policies import Policy
-from agents.trajectories import Trajectory
+from agents.trajectories import CUT_OBSERVATION, Trajectory
 
 
 class IMPALA(GradientAlgorithm[IMPALAConfig]):
@@ -32,8 +32,9 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
 
     def __init__(self, policy: Policy, config: IMPALAConfig, seed: int) -> None:
         super().__init__(policy, config, seed)
-        if config.replay_length is not None:
-            self.needs = replace(self.needs, source=UNIFORM, length=config.replay_length)
+        if config.replay_length is not None:  # values of the weights that acted may be very old
+            fields = ("extras.log_prob", "last.observation", CUT_OBSERVATION)
+            self.needs = replace(self.needs, fields=fields, source=UNIFORM, length=config.replay_length)
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
         """Make one step on all trajectories; the metric `rho` is the mean importance weight."""

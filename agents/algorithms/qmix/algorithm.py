@@ -75,7 +75,7 @@ class QMIX(ValueLearning[QMIXConfig]):
         inputs = {"value": mixed, "target": target}
         norm = self.descend("policy", loss, {"value_loss": loss}, inputs, known.numel())
         self.moved()
-        self.policy.take_in(seen)
+        self.take_in(drawn)
         error = known * (mixed.detach() - target).abs()
         terms = [loss.detach(), norm, (known * mixed.detach()).sum() / count, error.sum() / count]
         metrics = dict(zip(("value_loss", "grad_norm", "value", "error"), torch.stack(terms).tolist(), strict=True))

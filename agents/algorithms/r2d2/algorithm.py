@@ -50,17 +50,20 @@ class R2D2(ValueLearning[R2D2Config]):
         first, learned = config.burn_in, config.learned
         values = self.unrolled(self.policy, drawn, first)
         chosen = taken(values[:learned], self._tensor(drawn.action[first : first + learned]))
-        target, valid = self._targets(drawn, values.detach())
-        weights = torch.ones_like(valid) if (given := getattr(batch, "weights", None)) is None else self._tensor(given)
-        losses = value_errors(chosen.flatten(0, 1), target.flatten(0, 1), config.huber).view(valid.shape)
-        loss = (weights * valid * losses).mean()
-        norm = self.descend("policy", loss, {"value_loss": loss}, {"value": chosen, "target": target}, valid.numel())
+        target, known = self._targets(drawn, values.detach())
+        decided = torch.ones_like(known) if drawn.valid is None else self._tensor(drawn.valid[first : first + learned])
+        known, count = known * decided, decided.sum().clamp(min=1)
+        weights = torch.ones_like(known) if (given := getattr(batch, "weights", None)) is None else self._tensor(given)
+        losses = value_errors(chosen.flatten(0, 1), target.flatten(0, 1), config.huber).view(known.shape)
+        loss = (weights * known * losses).sum() / count
+        norm = self.descend("policy", loss, {"value_loss": loss}, {"value": chosen, "target": target}, int(count))
         self.moved()
-        self.policy.take_in(self.policy.leaves(drawn.observation))
-        error = valid * (target.mean(-1) - chosen.detach().mean(-1)).abs()
-        mean = error.sum(0) / valid.sum(0).clamp(min=1)
+        self.take_in(drawn)
+        error = known * (target.mean(-1) - chosen.detach().mean(-1)).abs()
+        mean = error.sum(0) / known.sum(0).clamp(min=1)
         priority = config.largest_share * error.amax(0) + (1 - config.largest_share) * mean
-        terms = torch.stack([loss.detach(), norm, chosen.detach().mean(), mean.mean()]).tolist()
+        value = (decided * chosen.detach().mean(-1)).sum() / count
+        terms = torch.stack([loss.detach(), norm, value, error.sum() / known.sum().clamp(min=1)]).tolist()
         metrics = dict(zip(("value_loss", "grad_norm", "value", "error"), terms, strict=True))
         metrics |= {"learning_rate": rate, "epsilon": config.epsilon_at(self.steps, self.progress)}
         return Update(metrics, priority.cpu().numpy())

@@ -83,7 +83,7 @@ class SAC(ActorAndCritics[SACConfig]):
         self.updates += 1
         self.policy.take_in(drawn.observation)
         metrics = dict(zip(terms, torch.stack([term.reshape(()) for term in terms.values()]).tolist(), strict=True))
-        return Update(metrics | {"temperature": temperature, "learning_rate": rate}, error.cpu().numpy())
+        return Update(metrics | {"temperature": temperature, "learning_rate": rate}, drawn.priorities(error))
 
     def _values(self, drawn: Transitions, seen: Leaves) -> Tensor:
         """Return the critics' values [2, N] of the actions that were taken."""

@@ -67,7 +67,7 @@ class TD3(ActorAndCritics[TD3Config]):
         policy.take_in(drawn.observation)
         terms |= self._last
         metrics = dict(zip(terms, torch.stack([term.reshape(()) for term in terms.values()]).tolist(), strict=True))
-        return Update(metrics | {"learning_rate": rate}, error.cpu().numpy())
+        return Update(metrics | {"learning_rate": rate}, drawn.priorities(error))
 
     @torch.no_grad()
     def _target(self, drawn: Transitions) -> Tensor:

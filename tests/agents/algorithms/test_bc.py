@@ -136,6 +136,15 @@ def test_squashed_actions_come_back_but_for_the_last_thousandth_at_their_bounds(
     np.testing.assert_allclose(policy.env_action(policy.own_action(actions)), actions, atol=0.004)
 
 
+def test_an_action_of_one_value_alone_comes_back_as_the_middle() -> None:
+    space = Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32))
+    policy = build_policy({"box_actions": {"squashed": True}}, OBSERVATIONS, space, 1)
+    actions = np.array([[0.5, 2], [-0.5, 2]], np.float32)
+    own = policy.own_action(actions)
+    assert own[:, 1].tolist() == [0, 0]
+    np.testing.assert_allclose(policy.env_action(own), actions, atol=1e-6)
+
+
 def test_actions_of_parts_are_turned_part_by_part_and_wrong_ones_refused() -> None:
     policy = build_policy({}, OBSERVATIONS, Dict({"a": Discrete(3, start=1), "b": MultiDiscrete([2, 2])}), 1)
     own = policy.own_action({"a": np.array([1, 3]), "b": np.array([[0, 1], [1, 1]])})

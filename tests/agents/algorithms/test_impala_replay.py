@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Discrete
 from support.experience import random_trajectory
 
-from agents import Batch, build_algorithm, build_policy
+from agents import Batch, Trajectory, build_algorithm, build_policy
+from agents.algorithms import batches
 from agents.algorithms.contract import QUEUE, UNIFORM
 from agents.replay import ReplayBuffer
 from warren.errors import ConfigurationError
@@ -19,9 +21,10 @@ def make(**settings: object):  # type: ignore[no-untyped-def]
 
 
 def test_it_asks_for_a_replay_where_a_length_is_given() -> None:
-    assert make().needs.source == QUEUE
+    assert make().needs.source == QUEUE and "cut.value" in make().needs.fields
     drawing = make(replay_length=5, burn_in=2).needs
     assert (drawing.source, drawing.length, drawing.burn_in) == (UNIFORM, 5, 2)
+    assert "cut.observation" in drawing.fields and "cut.value" not in drawing.fields, "which weights long gone said"
     provided = {"extras.log_prob", "extras.value", "last.observation", "last.value", "cut.value", "memory"}
     assert drawing.problems("impala", provided, "streaming", 100) == []
     with pytest.raises(ConfigurationError, match="replay_length=0 of impala must be at least 1 or null"):
@@ -42,3 +45,47 @@ def test_it_learns_what_is_rewarded_from_unrolls_of_older_weights(optimizer: str
     assert metrics[-1]["rho"] < 0.95, "the data of all weights so far are corrected"
     observation = np.random.default_rng(0).uniform(-1, 1, (200, 4)).astype(np.float32)
     assert (algorithm.policy.step(observation, mode="greedy").action == 2).mean() > 0.95
+
+
+def with_cuts(trajectory: Trajectory, seed: int) -> Trajectory:
+    """Give a trajectory what its episodes were cut off at, as a replay does."""
+    at = np.argwhere(trajectory.truncated)
+    seen = np.random.default_rng(seed).normal(size=(len(at), 4)).astype(np.float32)
+    trajectory.cuts, trajectory.cut = (at, {"observation": seen}), {}
+    return trajectory
+
+
+def test_an_episode_that_ran_out_of_time_is_worth_what_the_weights_that_learn_say(one_thread: None) -> None:
+    algorithm = make(replay_length=1, gamma=0.9, learning_rate=0.01)
+    stored = random_trajectory(algorithm.policy, steps=1, envs=8)
+    stored.truncated[:], stored.terminated[:], stored.reward[:] = True, False, 1
+    stored = with_cuts(stored, 0)
+    stored.cut_observation = stored.observation[0]
+    for _ in range(300):
+        algorithm.update(Batch([stored]))
+    assert algorithm.policy.value(stored.observation[0]) == pytest.approx(np.full(8, 10.0), rel=0.1)
+
+
+@pytest.mark.parametrize("core", [None, {"name": "gru", "size": 4}])
+def test_values_at_cuts_are_of_the_memory_that_was_there(core: dict[str, object] | None, one_thread: None) -> None:
+    policy = build_policy({"hidden_sizes": [16], "core": core}, Box(-1, 1, (4,), np.float32), Discrete(3), 3)
+    burn_in, drawn = 3 if core else 0, []
+    for seed in (0, 1):
+        played = random_trajectory(build_policy({}, policy.observation_space, policy.action_space, 0), 12, 3, seed, 0.6)
+        played.memory = {name: np.ones((3, *shape), np.float32) for name, shape in policy.network.memory.items()}
+        drawn.append(with_cuts(played, seed))
+    found = batches.Batch(policy, drawn, True, burn_in).unroll(policy)[0].final_value
+    expected = torch.zeros(12 - burn_in, 6)
+    for number, played in enumerate(drawn):
+        for row, (step, slot) in enumerate(played.cut_at.tolist()):
+            ended = (played.terminated | played.truncated)[:, slot]
+            memory = {name: torch.tensor(part[[slot]]) for name, part in played.memory.items()}
+            for before in range(step + 1):
+                begins = torch.tensor([[bool(before and ended[before - 1])]])
+                seen = torch.tensor(played.observation[before, slot])[None, None]
+                memory = policy.remember(seen, memory, begins) if core else {}
+            if step >= burn_in:
+                value = policy.network.value(torch.tensor(played.cut_observation[[row]]), memory)
+                expected[step - burn_in, 3 * number + slot] = value.item()
+    assert (expected != 0).sum() > 8
+    torch.testing.assert_close(found, expected)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 from agents import Batch, Trajectory, build_algorithm, build_policy
 from agents.algorithms.transitions import transitions
@@ -25,6 +25,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "a2c": {"normalize_advantage": True, "scale_rewards": True},
     "impala": {"upgo_coefficient": 0.5, "scale_rewards": True},
     "appo": {"minibatch_size": 24, "epochs": 2},
+    "bc": {"minibatch_size": 12, "epochs": 2},  # of one slot, with a memory
 }
 
 
@@ -109,13 +110,96 @@ def test_slots_of_nobody_are_as_if_they_were_not_there(name: str, network: str, 
     same(trained(name, network, [whole], policy), trained(name, network, [few], again))
 
 
-def test_a_transition_of_nobody_has_no_weight() -> None:
+BOX = Box(-1, 1, (2,), np.float32)
+GREEDY = {"discrete_actions": {"greedy": True}}
+STATE_AND_AGENT = {
+    "observation": Box(-9, 9, (3,), np.float32),
+    "state": Box(-9, 9, (3,), np.float32),
+    "agent": Discrete(3),
+}
+OFF_POLICY: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+    "dqn": (Discrete(4), GREEDY, {"n_steps": 3}),
+    "sac": (Discrete(4), {}, {"n_steps": 3}),
+    "sac of a box": (BOX, {"box_actions": {"squashed": True, "state_std": True}}, {}),
+    "td3": (BOX, {"box_actions": {"deterministic": True}}, {"policy_every": 1}),
+    "ddpg": (BOX, {"box_actions": {"deterministic": True}}, {}),
+    "r2d2": (Discrete(4), {**GREEDY, "core": {"name": "gru", "size": 4}}, {"burn_in": 1, "learned": 3, "n_steps": 2}),
+    "qmix": (Discrete(4), {**GREEDY, "privileged": ["state"]}, {"learned": 4}),
+}
+
+
+def learner_of(case: str) -> Any:
+    actions, network, settings = OFF_POLICY[case]
+    seen: Any = Dict(STATE_AND_AGENT) if case == "qmix" else STATE_AND_AGENT["observation"]
+    more = {"hidden_sizes": [8], "value": False, "normalize_observations": True}
+    return build_algorithm(case.split()[0], settings, build_policy({**more, **network}, seen, actions, 1), 3)
+
+
+def drawn_of(policy: Any, valid: np.ndarray, garbage: int = 1) -> Trajectory:
+    """The same from a replay, of any of these policies: no numbers of those that acted, but what was cut off."""
+    drawn = trajectory_of(policy, valid, garbage=garbage)
+    at = np.argwhere(drawn.truncated & ~drawn.terminated)
+    generator = np.random.default_rng(7)
+    real, other = generator.normal(size=(*valid.shape, 2)), np.full((*valid.shape, 2), garbage)
+    box = np.where(valid[..., None], real, other).clip(-1, 1).astype(np.float32)
+
+    def seen(observation: np.ndarray) -> Any:
+        agent = np.broadcast_to(np.arange(observation.shape[-2]) % 3, observation.shape[:-1])
+        return {"observation": observation, "state": 2 * observation, "agent": agent.astype(np.int64)}
+
+    at_cuts = generator.normal(size=(len(at), 3)).astype(np.float32)
+    of_team = isinstance(policy.observation_space, Dict)
+    drawn = replace(
+        drawn,
+        action=box if isinstance(policy.action_space, Box) else drawn.action, extras={}, cut={},
+        observation=seen(drawn.observation) if of_team else drawn.observation,
+        last={"observation": seen(drawn.last["observation"]) if of_team else drawn.last["observation"]},
+    )  # fmt: skip
+    drawn.cuts = at, {"observation": seen(at_cuts) | {"agent": at[:, 1] % 3} if of_team else at_cuts}
+    return drawn
+
+
+def learned(algorithm: Any, batch: Batch) -> tuple[tuple[dict[str, Any], Any], np.ndarray]:
+    updates = [algorithm.update(batch) for _ in range(3)]
+    found = algorithm.policy.state_dict() | algorithm.state()[0]
+    return (found, (updates[-1].metrics, algorithm.updates)), updates[-1].priorities
+
+
+@pytest.mark.parametrize("case", OFF_POLICY)
+def test_no_value_is_learned_from_what_stands_in_steps_of_nobody(case: str, one_thread: None) -> None:
+    both, weights = [], np.random.default_rng(1).uniform(0.2, 1, 4 * SLOTS).astype(np.float32)
+    for garbage in (1, 2):
+        algorithm = learner_of(case)
+        length = algorithm.needs.length
+        valid = np.random.default_rng(5).random((length, 4 * SLOTS)) < 0.6
+        valid[:, 3:6] = False
+        both.append(learned(algorithm, Batch([drawn_of(algorithm.policy, valid, garbage)], weights)))
+    same(both[0][0], both[1][0])
+    np.testing.assert_allclose(both[0][1], both[1][1], rtol=1e-4, atol=1e-6)
+    assert (both[0][1][3:6] == 0).all() and both[0][1].any()
+
+
+@pytest.mark.parametrize("case", sorted(OFF_POLICY.keys() - {"qmix"}))
+def test_drawn_slots_of_nobody_are_as_if_they_were_not_there(case: str, one_thread: None) -> None:
+    one, other = learner_of(case), learner_of(case)
+    valid = np.ones((one.needs.length, 2 * SLOTS), bool)
+    valid[:, SLOTS:] = False
+    whole = drawn_of(one.policy, valid)
+    few = replace(whole.slots(slice(SLOTS)), valid=None, group=None)
+    found, expected = learned(one, Batch([whole])), learned(other, Batch([few]))
+    same(found[0], expected[0])
+    np.testing.assert_allclose(found[1], [*expected[1], *[0] * SLOTS], rtol=1e-4, atol=1e-6)
+
+
+def test_there_is_no_transition_of_nobody() -> None:
     policy, valid = policy_of("mlp"), np.ones((1, SLOTS), bool)
     valid[0, 2] = False
     drawn = replace(trajectory_of(policy, valid), truncated=np.zeros((1, SLOTS), bool))
-    assert transitions(policy, [drawn], 0.9).weights.tolist() == [1, 1, 0, 1, 1, 1]
-    weighted = Batch([drawn], np.full(SLOTS, 0.5, np.float32))
-    assert transitions(policy, weighted, 0.9).weights.tolist() == [0.5, 0.5, 0, 0.5, 0.5, 0.5]
+    found = transitions(policy, [drawn], 0.9)
+    assert found.weights.tolist() == [1] * 5
+    assert found.priorities(torch.arange(1.0, 6)).tolist() == [1, 2, 0, 3, 4, 5]
+    weighted = Batch([drawn], np.arange(SLOTS, dtype=np.float32))
+    assert transitions(policy, weighted, 0.9).weights.tolist() == [0, 1, 3, 4, 5]
 
 
 def test_a_trajectory_counts_its_valid_steps_and_keeps_groups_apart_when_joined() -> None:
@@ -136,7 +220,7 @@ def test_a_trajectory_counts_its_valid_steps_and_keeps_groups_apart_when_joined(
     [
         ({"valid": np.ones((STEPS, 2), bool)}, r"valid must be bool \[12, 6\], is bool \[12, 2\]"),
         ({"group": np.zeros(SLOTS, np.int32)}, r"group must be int64 \[6\]"),
-        ({"valid": np.zeros((STEPS, SLOTS), bool), "terminated": np.ones((STEPS, SLOTS), bool)}, "nobody decided"),
+        ({"valid": np.zeros((STEPS, SLOTS), bool), "terminated": np.ones((STEPS, SLOTS), bool)}, "marks no decision"),
         ({"terminated": np.zeros((STEPS, SLOTS), bool)}, r"terminated must be True at \[.*\], which is not valid"),
     ],
 )

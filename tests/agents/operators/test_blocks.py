@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from agents.operators.blocks import tanh_layer, unset
+from agents.operators.blocks import tanh_layer, uniform, unset
 
 NETWORKS = """
 import sys
@@ -39,6 +39,12 @@ def test_an_unset_layer_is_torchs_own_once_its_numbers_are_given() -> None:
         found, expected = (one[0] if isinstance(one, tuple) else one for one in (found, expected))
         torch.testing.assert_close(found, expected)
         assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_layer_without_inputs_begins_at_a_bias_of_zero_as_torchs_own() -> None:
+    layer = uniform(torch.nn.Linear(0, 3), torch.Generator())
+    assert layer.bias.tolist() == torch.nn.Linear(0, 3).bias.tolist() == [0, 0, 0]
 
 
 def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from support.replay_streams import Streams, where
 
-from agents.replay import ReplayBuffer, saving
+from agents.replay import ReplayBuffer, arrays, saving
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
 
@@ -213,6 +214,15 @@ def test_a_tree_of_observations_with_masks_is_drawn_as_it_was() -> None:
     assert np.array_equal(drawn.last["observation"]["b"][0], drawn.action[1] + 1) and drawn.cut_at is None
 
 
+def test_a_part_of_the_observation_that_is_empty_is_drawn_as_it_was() -> None:
+    segment = Streams(2).segment(5)
+    segment.observation = {"a": segment.observation, "b": np.zeros((5, 2, 0), np.float32)}
+    segment.last["observation"] = {"a": segment.last["observation"], "b": np.zeros((2, 0), np.float32)}
+    segment.cut_at = segment.cut_observation = None
+    drawn = filled(segment, length=2).draw(20).trajectory
+    assert drawn.observation["a"].shape == (2, 20, 2) and drawn.observation["b"].shape == (2, 20, 0)
+
+
 def masked_segments(count: int) -> list[Trajectory]:
     """Segments of 4 steps with as many legal actions as the step's number says; where cut off one more than that."""
     source = Streams(2)
@@ -245,7 +255,14 @@ def test_segments_that_do_not_fit_are_refused_with_the_setting() -> None:
         filled(Streams(3).segment(4), Streams(3).segment(5))
 
 
-def test_what_is_more_than_the_memory_lies_in_files_and_is_drawn_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fallocate", [True, False], ids=["linux", "macos"])
+def test_what_is_more_than_the_memory_lies_in_files_and_is_drawn_alike(
+    fallocate: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not fallocate:
+        monkeypatch.delattr(os, "posix_fallocate")
+        monkeypatch.setattr(arrays, "BLOCK", 1000)
+
     def drawn(**options: Any) -> dict[str, Any]:
         source = Streams(2)
         buffer = filled(*(source.segment(4) for _ in range(9)), capacity=40, length=3, seed=4, **options)
@@ -255,3 +272,31 @@ def test_what_is_more_than_the_memory_lies_in_files_and_is_drawn_alike(tmp_path:
     assert list((tmp_path / "replay").iterdir()) == [], "nothing is left behind by a process that is killed"
     with pytest.raises(ConfigurationError, match=r"replay: \S+ of 0\.0 GiB is more than the memory .* raise it"):
         drawn(in_memory=200)
+
+
+@pytest.mark.parametrize("tries", [0, 1 << 16])
+@pytest.mark.parametrize("exponent", [None, 0.6])
+def test_no_sequence_begins_at_a_step_that_nobody_decided(
+    exponent: float | None, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.replay.buffer.MOST_TRIES", tries)
+    source, generator = Streams(2), np.random.default_rng(1)
+    buffer, decided = ReplayBuffer(40, 3, exponent, seed=5), dict[tuple[int, int], bool]()
+    for number in range(8):  # the oldest are overwritten
+        segment = source.segment(4)
+        segment.valid = generator.random((4, 2)) < 0.5
+        buffer.add(segment, "a", number)
+        decided |= {(slot, 4 * number + step): bool(segment.valid[step, slot]) for step in range(4) for slot in (0, 1)}
+    may = [(slot, step) for slot in (0, 1) for step in range(12, 30) if decided[slot, step]]
+    assert buffer.startable == len(may) < 36
+    draws = [buffer.draw(50, 0.4) for _ in range(40)]
+    fair([start for draw in draws for start in where(draw.trajectory)], dict.fromkeys(may, 1 / len(may)))
+    assert exponent is None or all((draw.weights == 1).all() for draw in draws)
+
+
+@pytest.mark.parametrize(("length", "options"), [(2, {"unrolls": True}), (2, {"groups": True}), (2, {"memory": True})])
+def test_sequences_of_several_decisions_begin_anywhere(length: int, options: dict[str, bool]) -> None:
+    segment = Streams(2, memory=options.pop("memory", False)).segment(4)
+    segment.valid, segment.group = np.arange(4)[:, None] > np.zeros(2), np.zeros(2, np.int64)
+    buffer = filled(segment, length=length, **options)
+    assert 0 in buffer.draw(50).trajectory.action[0]
