@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -90,20 +91,20 @@ def write(folder: Path, name: str, moment: Moment, keep: int | None = None) -> P
     newest checkpoints to keep; None: all. Raises OSError when the disk refuses.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    data = to_bytes(moment)
-    path = folder / (name + SUFFIX)
-    write_whole(path, data)
+    path, older = folder / (name + SUFFIX), _times(folder)
+    write_whole(path, to_bytes(moment, after=max(older.values(), default=0)))
     _sync_folder(folder)
     if keep is not None:
-        for old in readable(folder)[max(keep, 1) :]:
+        for old in [one for one in older if one != path][max(keep, 1) - 1 :]:
             old.unlink(missing_ok=True)
     return path
 
 
-def to_bytes(moment: Moment) -> bytes:
-    """Return the bytes of a checkpoint's file."""
+def to_bytes(moment: Moment, after: int = 0) -> bytes:
+    """Return the bytes of a checkpoint's file, whose time is later than `after`, in ns since 1970."""
     tensors = moment.tensors
-    header = {"saved_at": time.time_ns(), "crc32": _checksum(tensors), "scalars": moment.scalars, "meta": moment.meta}
+    saved = max(time.time_ns(), after + 1)  # a clock may be set back, or be another host's
+    header = {"saved_at": saved, "crc32": _checksum(tensors), "scalars": moment.scalars, "meta": moment.meta}
     header[_WRITTEN_BY] = formats.stamp(formats.CHECKPOINT)
     data: bytes = safetensors.torch.save(tensors, {_HEADER: json.dumps(header)})
     return data
@@ -161,9 +162,14 @@ def latest(folder: Path) -> Path | None:
 
 def readable(folder: Path) -> list[Path]:
     """Return the checkpoints in `folder` whose header can be read, the newest first by the time written in it."""
+    return list(_times(folder))
+
+
+def _times(folder: Path) -> dict[Path, int]:
+    """Return the times written in the checkpoints of `folder`, the newest first."""
     saved = {path: saved_at(path) for path in folder.glob("*" + SUFFIX)}
     times = {path: time for path, time in saved.items() if time is not None}
-    return sorted(times, key=times.__getitem__, reverse=True)
+    return dict(sorted(times.items(), key=itemgetter(1), reverse=True))
 
 
 def saved_at(path: Path) -> int | None:

@@ -57,9 +57,10 @@ class ActingPolicy(nn.Module):
         self.learning_space = learning_space or observation_space
         self.action_space = action_space
         self.generator = torch.Generator().manual_seed(seed)
-        self.place = 0, 1  # index of the actor that acts by it, and how many there are
+        self._place = 0, 1
+        self._behaviour: Mapping[str, float] = {}
         self.explorer: Explorer | None = None
-        self.behaviour = {}
+        self.drift: Tensor | None = None  # of the explorer's noise, in the slots that step next
         self._acted_by = self._observations = SpaceTree(observation_space, "observation")
         if self.privileged:
             self._observations = SpaceTree(self.learning_space, "observation")
@@ -72,10 +73,16 @@ class ActingPolicy(nn.Module):
 
     @behaviour.setter
     def behaviour(self, behaviour: Mapping[str, float]) -> None:
-        before = self.explorer
         self._behaviour, self.explorer = behaviour, explorer_of(behaviour, self.place)
-        if before is not None and self.explorer is not None:
-            self.explorer.go_on_from(before)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return the index of the actor that acts by it, and how many there are."""
+        return self._place
+
+    @place.setter
+    def place(self, place: tuple[int, int]) -> None:
+        self._place, self.explorer = place, explorer_of(self.behaviour, place)
 
     @property
     def device(self) -> torch.device:
@@ -204,7 +211,8 @@ class ActingPolicy(nn.Module):
         """Draw the actions, in tensors, for the network's policy output: by the explorer, if there is one."""
         if self.explorer is None:
             return self.distribution.sample(output, generator)
-        return self.explorer.choose(self.distribution, output, generator)
+        action, self.drift = self.explorer.choose(self.distribution, output, generator, self.drift)
+        return action
 
     def _inputs(self, observation: Any, memory: Memory | None, value: bool) -> tuple[Any, Memory]:
         """Return (leaves, memory) for the network, with privileged leaves if `value`, and a fresh memory for None."""

@@ -5,15 +5,17 @@ drawn from the policy's distribution.
 
     epsilon        probability of a legal action drawn uniformly in place of the likeliest one
     epsilon_alpha  spreads epsilons over actors: actor i of n has epsilon^(1 + alpha i / (n - 1)), Ape-X's formula
-                   (Horgan et al. 2018); 0, the same for all, if not given
+                   (Horgan et al. 2018); 0, the same for all, if not given; in deterministic runs over environments
     noise          deviation of gaussian noise on the likeliest action of a Box, in halves of the range of its bounds
     noise_theta    the part of the noise that is forgotten a step: an Ornstein-Uhlenbeck process, whose innovations have
                    the deviation `noise` (Lillicrap et al. 2016); each step's own noise, if not given
+
+The state of that process is its drift, a tensor [N, A] of N slots. None is that of slots at rest, as an episode begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,15 +37,20 @@ class Explorer:
         self.epsilon = behaviour.get("epsilon", 0.0) ** (1 + spread)
         self.noise = behaviour.get("noise", 0.0)
         self.theta = behaviour.get("noise_theta")
-        self._drift: Tensor | None = None  # state of an Ornstein-Uhlenbeck process, [N, A]
 
-    def choose(self, distribution: Distribution, output: Any, generator: torch.Generator) -> Any:
-        """Return an action for each of N outputs [N, ...], masked where actions are illegal."""
+    def choose(
+        self, distribution: Distribution, output: Any, generator: torch.Generator, drift: Tensor | None = None
+    ) -> tuple[Any, Tensor | None]:
+        """Return (an action for each of N outputs [N, ...], masked where actions are illegal; the drift afterwards)."""
         action = distribution.mode(output)
         if self.noise:
-            action = distribution.noisy(action, self._drawn(action, generator))
+            noise = torch.empty(action.shape).normal_(0.0, self.noise, generator=generator).to(action.device)
+            if self.theta is not None:
+                drift = noise if drift is None or drift.shape != noise.shape else (1 - self.theta) * drift + noise
+                noise = drift
+            action = distribution.noisy(action, noise)
         if not self.epsilon:
-            return action
+            return action, drift
         uniform = distribution.uniform(output, generator)
         first = output if isinstance(output, Tensor) else next(iter(output.values()))
         explores = (torch.rand(len(first), generator=generator) < self.epsilon).to(first.device)
@@ -51,30 +58,27 @@ class Explorer:
         def either(one: Tensor, other: Tensor) -> Tensor:
             return torch.where(explores.view(-1, *[1] * (one.dim() - 1)), one, other)
 
-        return map_tree(either, uniform, action)
+        return map_tree(either, uniform, action), drift
 
     def drawn_by(self, distribution: Distribution, output: Tensor, noise: Tensor) -> Any:
         """Return the Discrete actions that exponential `noise` [N, A] draws, as `Distribution.drawn_by`."""
         return distribution.explored_by(output, noise, self.epsilon)
 
-    def go_on_from(self, before: Explorer) -> None:
-        """Keep the noise of an Ornstein-Uhlenbeck process: new weights come within episodes."""
-        self._drift = before._drift
 
-    def begin(self, begins: np.ndarray) -> None:
-        """Forget the noise of slots where `begins` bool [N] says that an episode begins."""
-        if self._drift is not None and len(begins) == len(self._drift):
-            gone = torch.from_numpy(begins).to(self._drift.device)
-            self._drift = self._drift.masked_fill(gone[:, None], 0)
+def at_rest(drift: Tensor | None, begins: np.ndarray) -> Tensor | None:
+    """Return `drift` with none in slots where `begins` bool [N] says that an episode begins."""
+    if drift is None or not begins.any():
+        return drift
+    return drift.masked_fill(torch.from_numpy(begins).to(drift.device)[:, None], 0)
 
-    def _drawn(self, action: Tensor, generator: torch.Generator) -> Tensor:
-        fresh = torch.empty(action.shape).normal_(0.0, self.noise, generator=generator).to(action.device)
-        if self.theta is None:
-            return fresh
-        if self._drift is None or self._drift.shape != fresh.shape:
-            self._drift = torch.zeros_like(fresh)
-        self._drift = (1 - self.theta) * self._drift + fresh
-        return self._drift
+
+def joined(drifts: Sequence[Tensor | None], slots: Sequence[int]) -> Tensor | None:
+    """Return the drifts of groups, each of so many `slots`, as one; None where all are at rest."""
+    known = next((one for one in drifts if one is not None), None)
+    if known is None:
+        return None
+    each = zip(drifts, slots, strict=True)
+    return torch.cat([known.new_zeros(count, known.shape[1]) if one is None else one for one, count in each])
 
 
 def explorer_of(behaviour: Mapping[str, float], place: tuple[int, int]) -> Explorer | None:

@@ -87,6 +87,17 @@ def test_only_the_newest_are_kept(tmp_path: Path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.safetensors", "v3.safetensors", "v4.safetensors"]
 
 
+def test_a_clock_that_is_behind_leaves_the_newest_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    policy, algorithm = make()
+    for version in range(3):
+        checkpoints.save(tmp_path, f"v{version}", policy, algorithm, {}, keep=2)
+    monkeypatch.setattr(checkpoints.time, "time_ns", lambda: 1)
+    for version in (3, 4):
+        path = checkpoints.save(tmp_path, f"v{version}", policy, algorithm, {}, keep=2)
+        assert checkpoints.latest(tmp_path) == path
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["v3.safetensors", "v4.safetensors"]
+
+
 def test_saving_under_a_name_again_replaces_it(tmp_path: Path):
     policy, algorithm = make()
     checkpoints.save(tmp_path, "only", policy, algorithm, {"steps": 1})

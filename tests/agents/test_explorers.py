@@ -6,7 +6,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from agents import build_policy
-from agents.policies.explorers import Explorer
+from agents.policies.explorers import Explorer, at_rest
 from agents.policies.segment import Segment
 from warren.errors import ConfigurationError
 
@@ -100,7 +100,7 @@ def test_noise_of_a_process_is_kept_from_step_to_step_and_forgotten_with_an_epis
     together = np.corrcoef(noises[-1].ravel(), noises[-2].ravel())[0, 1]
     assert together == pytest.approx(0.8, abs=0.03)
     assert noises[-1].std() == pytest.approx(0.01 / np.sqrt(1 - 0.8**2), rel=0.05)
-    policy.explorer.begin(np.arange(MANY) < MANY // 2)
+    policy.drift = at_rest(policy.drift, np.arange(MANY) < MANY // 2)
     after = np.tanh(policy.step(seen()).action) - mode
     assert after[: MANY // 2].std() == pytest.approx(0.01, rel=0.05)
     assert after[MANY // 2 :].std() > 0.015

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from agents.policies import Policy
+from agents.policies.explorers import joined
 from agents.trajectories import Trajectory
 from envs.rewards import Rewards
 from warren.trees import map_tree, take
@@ -25,12 +26,13 @@ EPISODES = 1000  # finished episodes that are remembered while none is taken
 class LearningAgent(AgentState):
     """An agent whose decisions are learned from, until the experience is cleared."""
 
-    __slots__ = ("line", "pending", "since")
+    __slots__ = ("drift", "line", "pending", "since")
 
     def __init__(self) -> None:
         super().__init__()
         self.line = Line()
         self.pending: PendingDecision | None = None  # the last one
+        self.drift: Tensor | None = None
         self.since = 0  # times that the experience was cleared before its first decision
 
 
@@ -121,9 +123,11 @@ class Experience:
         with self._lock:
             version = self.version
             memory = self._memory(players)
+            policy.drift = joined([player.drift for player in players], [1] * len(players))
             acted = policy.step(
                 observation, memory, action_mask=legal, generator=self._generator, value=spec.values_steps
             )
+            drift = policy.drift
         actions = policy.env_action(acted.action)
         before = {name: part.cpu().numpy() for name, part in memory.items()}
         with self._changed:
@@ -141,6 +145,7 @@ class Experience:
                     self._stretches.follow(player.line, player.pending, reward, decision)
                 player.pending = decision
                 player.memory = take(acted.memory, row)
+                player.drift = None if drift is None else drift[row : row + 1]
             self._changed.notify_all()
         self.decisions += len(asked)
         return [take(actions, row) for row in range(len(asked))]

@@ -6,11 +6,13 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
 from agents.trajectories import requested
 from tasks.worker.pool import stop_worker
+from warren.files import write_whole
 from warren.log_fields import tell
 from workers.config import roles
 from workers.config.run_names import run_folder
@@ -85,6 +87,14 @@ def train(config: Config, session: Session, player: str, make: Callable[[Ranks |
     return learner.status(status)
 
 
+def leave_configuration(folder: Path, config: Config) -> None:
+    """Write config.yaml into the run's folder, unless an earlier start has. Raises OSError, leaving none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "config.yaml"
+    if not path.exists():
+        write_whole(path, to_yaml(config))
+
+
 def run(config: Config) -> int:
     """Train until the goal, the last step, or a stop; return the exit status. Raises what `train` raises.
 
@@ -95,9 +105,7 @@ def run(config: Config) -> int:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # a GPU's matrix products need it for that
         torch.use_deterministic_algorithms(True)
     folder = run_folder(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "config.yaml").exists():
-        (folder / "config.yaml").write_text(to_yaml(config))
+    leave_configuration(folder, config)
 
     def make(ranks: Ranks | None) -> PlainLearnerRole:
         return PlainLearnerRole(config, session, plain_trainer(session, folder, stop_worker, ranks))

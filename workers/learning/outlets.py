@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -206,21 +206,22 @@ class Outlets:
         """Write a checkpoint, soon, and drop the oldest over the configured number."""
         self._checkpoint_at = time.monotonic() + self._config.checkpoint_every  # also for one that fails
         if self._replay is not None:
-            with self.timing.stage("write the replay"):
-                self.settlement.wait()  # or what is saved could come again, and be in it twice
-                self._replay.save()
+            with self.timing.stage("write the replay"):  # apart: weights may have room where a replay has none
+                save = partial(self._write, self._replay.save)
+                self.attempts.make("write the replay", partial(self.recorder.do_now, "write the replay", save))
         name, moment = f"{self._state.progress.version:08d}", self._state.moment()
         folder, keep = self._folder / "checkpoints", self._config.checkpoints_kept
-
-        def write() -> None:
-            self.settlement.wait()  # like weights, it waits: what they were learned from is not learned from again
-            try:
-                checkpoints.write(folder, name, moment, keep)
-            except OSError:
-                self._checkpoint_at = min(self._checkpoint_at, time.monotonic() + CHECKPOINT_AGAIN)
-                raise
-
-        self.recorder.do("write a checkpoint", write)
+        write = partial(checkpoints.write, folder, name, moment, keep)
+        self.recorder.do("write a checkpoint", partial(self._write, write))
         if self._sample is not None:
             write_sample = partial(self._sample.write, self._folder / RECORDED, self._state.policy)
             self.recorder.do("write recorded observations", write_sample, may_fail=True)
+
+    def _write(self, write: Callable[[], object]) -> None:
+        """Write a part of a checkpoint, once it is settled what it was learned from: that does not come again then."""
+        self.settlement.wait()
+        try:
+            write()
+        except OSError:
+            self._checkpoint_at = min(self._checkpoint_at, time.monotonic() + CHECKPOINT_AGAIN)
+            raise

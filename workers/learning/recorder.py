@@ -20,8 +20,8 @@ Action = Callable[[], object]
 class Recorder:
     """Runs the actions that it is given in order: at once, or on a thread once `start` was called.
 
-    A failure on the thread is logged once, and stays in `trouble` until the same action has succeeded; also in
-    `failing`, unless the action may fail.
+    A failure stays in `trouble` until the same action has succeeded; also in `failing`, unless the action may fail. One
+    on the thread is logged once.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -50,11 +50,25 @@ class Recorder:
         """Run `action`, called `what` in messages, soon; without a thread now, raising what it raises."""
         if may_fail:
             self._may_fail.add(what)
-        if self._thread is None:
+
+        def timed() -> None:
             with self._timing.stage(f"recorder: {what}"):
                 action()
+
+        if self._thread is None:
+            self.do_now(what, timed)
         else:
-            self._waiting.put((what, action))
+            self._waiting.put((what, timed))
+
+    def do_now(self, what: str, action: Action) -> None:
+        """Run `action`, called `what` in messages, on the caller's thread; raise what it raises."""
+        try:
+            action()
+        except Exception as error:
+            self._failed[what] = f"could not {what}: {type(error).__name__}: {error}"
+            raise
+        if self._failed.pop(what, None) is not None:
+            logger.info("could %s again", what)
 
     def stop(self) -> None:
         """Run what is left and end the thread; later actions run at once."""
@@ -66,14 +80,9 @@ class Recorder:
     def _run(self) -> None:
         while (given := self._waiting.get()) is not None:
             what, action = given
+            before = self._failed.get(what)
             try:
-                with self._timing.stage(f"recorder: {what}"):
-                    action()
-            except Exception as error:
-                why = f"could not {what}: {type(error).__name__}: {error}"
-                if self._failed.get(what) != why:  # not at each update: it may be the disk of the log that is full
-                    logger.error("%s; trying again later", why)
-                self._failed[what] = why
-            else:
-                if self._failed.pop(what, None) is not None:
-                    logger.info("could %s again", what)
+                self.do_now(what, action)
+            except Exception:
+                if self._failed[what] != before:  # not at each update: it may be the disk of the log that is full
+                    logger.error("%s; trying again later", self._failed[what])

@@ -122,8 +122,8 @@ class ActorRole(ActorProcess):
 
         policy = build_policy(self.config.network, *envs.spaces(settings), self.config.seed, settings.value_channels)
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
-        policy.place = self.number, self.config.actors
-        return SeparateSamplers([zlib.crc32(name.encode()) % (1 << 31) for name in names], policy, make)
+        seeds = [zlib.crc32(name.encode()) % (1 << 31) for name in names]
+        return SeparateSamplers(seeds, policy, make, first, self.config.actors * env.num_envs)
 
     def rollout(self, round_id: str, version: int, share: Sequence[int] = (0, 1)) -> dict[str, Any]:
         """Play one segment with weights of `version` or newer: the rollout task.

@@ -18,25 +18,39 @@ from workers.rollout.vector_sampler import VectorSampler
 
 
 class SeparateSamplers:
-    """A Sampler made of one for each of `seeds`, of one environment each, all with `policy`."""
+    """A Sampler made of one for each of `seeds`, of one environment each, all with `policy`.
 
-    def __init__(self, seeds: Sequence[int], policy: Policy, make: Callable[[int, Policy], VectorSampler]) -> None:
+    `first`: index of the first environment among `total`, the run's; the policy explores as if each were an actor's.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        policy: Policy,
+        make: Callable[[int, Policy], VectorSampler],
+        first: int = 0,
+        total: int = 1,
+    ) -> None:
         self.policy = policy
         self.version = -1
-        self._samplers = [make(seed, policy) for seed in seeds]
+        self._samplers = {(first + index, total): make(seed, policy) for index, seed in enumerate(seeds)}
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
         """See Sampler.load."""
         load_into(self.policy, weights, version, behaviour)
         self.version = version
-        for sampler in self._samplers:
+        for sampler in self._samplers.values():
             sampler.version = version
 
     def collect(self, budget: int) -> Trajectory:
         """Return the next `budget` steps of every environment, a slot each in their order."""
-        return concatenate([sampler.collect(budget) for sampler in self._samplers])
+        made = []
+        for place, sampler in self._samplers.items():
+            self.policy.place = place
+            made.append(sampler.collect(budget))
+        return concatenate(made)
 
     def close(self) -> None:
         """Close the environments."""
-        for sampler in self._samplers:
+        for sampler in self._samplers.values():
             sampler.close()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from agents.networks import Memory
 from agents.policies import Policy
+from agents.policies.explorers import at_rest
 from agents.policies.segment import Segment
 from agents.trajectories import Trajectory, TrajectoryWriter
 from agents.trees import cast
@@ -61,6 +62,7 @@ class VectorSampler:
         self._valid = None if vector_env.group is None else info[VALID]
         self._spec = policy.spec(self._mask is not None, fields=fields)
         self._memory = policy.initial_memory(vector_env.num_envs)
+        self._drift: Tensor | None = None
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
         """See Sampler.load."""
@@ -73,7 +75,7 @@ class VectorSampler:
         Of agents that learn together those who are not there take part in the forward pass, and in nothing else.
         """
         env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
-        explorer, mask = policy.explorer, self._mask
+        mask, policy.drift = self._mask, self._drift
         valid, valids = self._valid, []  # per step, where not all slots always decide
         spec, writer = self._spec, TrajectoryWriter(self._spec, budget, env.num_envs)
         writer.start(slice(None), {name: part.cpu().numpy() for name, part in memory.items()}, self.version)
@@ -102,8 +104,8 @@ class VectorSampler:
                     writer.cut_off((step, cut), self._at_cuts(cut, info, memory))
             if memory:
                 memory = policy.begin(memory, terminated | truncated)
-            if explorer is not None:
-                explorer.begin(terminated | truncated)
+            if policy.drift is not None:
+                policy.drift = at_rest(policy.drift, terminated | truncated)
         last = {"observation": cast(spec.observation, observation)}
         self._check("observation", writer.observation, 2)
         self._check("observation", last["observation"], 1)
@@ -116,6 +118,7 @@ class VectorSampler:
         if mask is not None:
             last["action_mask"] = mask
         self._observation, self._memory, self._mask, self._valid = observation, memory, mask, valid
+        self._drift = policy.drift
         self._timing.add("collect/environments", stepping)
         self._timing.add("collect/policy", acting)
         trajectory = writer.trajectory(last, env.pop_episodes())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, Space
 
 from agents import Policy, build_policy
 from agents.trajectories import Trajectory
@@ -25,8 +25,8 @@ OBSERVATIONS, ACTIONS = Box(-np.inf, np.inf, (2,), np.float32), Discrete(3)
 class Played:
     """Games of a sampler whose trajectories are `length` decisions of `slots` slots."""
 
-    def __init__(self, network: dict[str, object], length: int, slots: int = 1) -> None:
-        self.policy = build_policy({"hidden_sizes": [4], **network}, OBSERVATIONS, ACTIONS, 0)
+    def __init__(self, network: dict[str, object], length: int, slots: int = 1, actions: Space = ACTIONS) -> None:
+        self.policy = build_policy({"hidden_sizes": [4], **network}, OBSERVATIONS, actions, 0)
         self.sampler = GatewaySampler(self.policy, length, slots, Rewards(), 0)
         self.sampler.load(self.policy.state_dict(), 3)
 
@@ -73,6 +73,27 @@ def test_a_game_fills_a_trajectory_and_the_next_game_goes_on_with_it(made) -> No
     assert trajectory.last["observation"].tolist() == [[11, 0]]
     assert trajectory.last["value"][0] == pytest.approx(value(played.policy, [11, 0]))
     assert trajectory.episodes.tolist() == [[6, 3]] and trajectory.version.tolist() == [3]
+
+
+def test_noise_of_a_process_is_that_of_each_game(made) -> None:
+    box = {"box_actions": {"deterministic": True}}
+    made.append(played := Played(box, 100, actions=Box(-1, 1, (1,), np.float32)))
+    played.sampler.load(played.policy.state_dict(), 4, {"noise": 0.1, "noise_theta": 0.0})
+    mode = played.policy.step(np.zeros((1, 2), np.float32), mode="greedy").action[0]
+    noises = []
+
+    async def play() -> None:
+        one, other = played.game(), played.game()
+        for version, game in ((5, one), (6, other), (7, one)):
+            noises.append(await game.act([0.0, 0.0], "") - mode)
+            weights = played.policy.state_dict()
+            played.sampler.load(weights, version, {"noise": 1e-9, "noise_theta": 0.0})
+
+    asyncio.run(play())
+    first, other, again = noises
+    assert abs(first) > 1e-3
+    np.testing.assert_allclose(other, 0, atol=1e-6)
+    np.testing.assert_allclose(again, first, atol=1e-6)
 
 
 def test_what_is_cut_off_ends_in_the_value_of_where_it_was_cut_off(made) -> None:

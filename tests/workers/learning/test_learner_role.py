@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +16,10 @@ from support.waiting import until
 
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, NotFinite, PoolError
-from workers.config.schema import Config, EnvConfig, Sampling
+from workers.config.schema import Config, EnvConfig, Sampling, from_yaml
 from workers.learning import learner_role as learner_module
 from workers.learning import sync_rounds as rounds_module
+from workers.learning.learner import leave_configuration
 from workers.learning.learner_role import LearnerRole
 
 
@@ -216,3 +219,20 @@ def test_the_thread_that_keeps_the_weights_survives_any_error(
     learner.ended.set()
     thread.join(20)
     assert not thread.is_alive()
+
+
+def test_a_configuration_that_was_half_written_is_written_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    file = tmp_path / "run" / "config.yaml"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            leave_configuration(file.parent, Config(seed=3))
+    assert not file.exists()
+    leave_configuration(file.parent, Config(seed=3))
+    leave_configuration(file.parent, Config(seed=4))
+    assert from_yaml(file).seed == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,12 +14,14 @@ from support.learner_run import Run
 from support.waiting import until
 
 from agents import Update
+from agents.replay import saving
 from warren.errors import ConfigurationError
 from warren.user_code import find
 from workers.config.replay_settings import ReplayConfig
 from workers.config.schema import Sampling
 from workers.learning.allreduce.ranks import Stopping
 from workers.learning.metrics import read_metrics
+from workers.learning.outlets import CHECKPOINT_AGAIN
 from workers.runtime.segment_ledger import Count
 
 OWN = f"{Path(__file__).parents[2] / 'support' / 'from_replay.py'}:build"
@@ -198,6 +201,30 @@ def test_a_replay_in_the_checkpoint_goes_on_where_it_was(tmp_path: Path) -> None
     assert len(resumed._source.buffer) == 96 and resumed.progress.steps == 96
     resumed.learn([run.payload()])
     assert resumed.progress.updates > trainer._source.limiter.begin_at / 32
+
+
+def test_weights_are_kept_without_room_for_the_replay_and_each_update_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ReplayRun(tmp_path, in_checkpoint=True)
+    trainer = run.trainer()
+    outlets, kept = trainer.outlets, tmp_path / "checkpoints"
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(saving, "save", full)
+        for _ in range(3):
+            outlets.checkpoint_soon()
+            trainer.learn([run.payload()])
+        assert sorted(path.name for path in kept.iterdir())[0].endswith(".safetensors")
+        trainer.learn([run.payload()])
+        assert outlets.attempts.troubles == 4 and "No space left" in outlets.attempts.trouble
+        assert outlets._checkpoint_at < time.monotonic() + CHECKPOINT_AGAIN
+    outlets.checkpoint_soon()
+    trainer.learn([run.payload()])
+    assert (kept / "replay.npz").exists() and outlets.attempts.troubles == 0
 
 
 def test_a_replay_that_is_not_in_the_checkpoint_begins_empty(tmp_path: Path) -> None:

@@ -240,3 +240,25 @@ def test_who_waits_is_told_when_the_actor_ends() -> None:
     for thread in threads:
         thread.join(30)
     assert len(failures) == 2
+
+
+def test_noise_of_a_process_goes_on_in_its_group_whatever_others_ask_with_it() -> None:
+    sampler = ServedSampler(policy_of({"box_actions": {"deterministic": True}}, actions=Box(-1, 1, (1,))), 100, 2, 0)
+
+    def noise(*calls: dict[str, Any]) -> list[np.ndarray]:
+        greedy = [sampler.policy.step(one["observation"], mode="greedy").action for one in calls]
+        answers: list[Any] = sampler.act(calls)
+        return [answer["action"] - best for answer, best in zip(answers, greedy, strict=True)]
+
+    sampler.load(sampler.policy.state_dict(), 5, {"noise": 0.1, "noise_theta": 0.0})
+    first, other = noise(call("a", 0), call("b", 0, slots=3))
+    assert (np.abs(first) > 1e-3).all() and (np.abs(other) > 1e-3).all()
+    sampler.load(sampler.policy.state_dict(), 6, {"noise": 1e-9, "noise_theta": 0.0})
+    np.testing.assert_allclose(noise(call("a", 1)), [first], atol=1e-6)
+    new, again, still = noise(call("c", 0), call("b", 1, slots=3), call("a", 2))
+    np.testing.assert_allclose(again, other, atol=1e-6)
+    np.testing.assert_allclose(still, first, atol=1e-6)
+    np.testing.assert_allclose(new, 0, atol=1e-6)
+    ends = call("a", 3)
+    ends["outcome"]["terminated"] = np.array([True, False])
+    np.testing.assert_allclose(noise(ends), [first * [[0], [1]]], atol=1e-6)

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from agents.networks import Memory
 from agents.policies import Policy
+from agents.policies.explorers import at_rest, joined
 from agents.trajectories import Trajectory, concatenate
 from agents.trees import ArraySpec, problems
 from warren.errors import WireError
@@ -58,6 +59,7 @@ class Group:
 
     trajectory: GroupTrajectory
     memory: Memory
+    drift: Tensor | None  # begins anew with another actor
     step: int
     answer: Answer
     came_at: float  # monotonic, as is the next
@@ -72,6 +74,7 @@ class _Question:
     slots: int
     known: Group | None
     memory: Memory
+    drift: Tensor | None
     cut: tuple[np.ndarray, dict[str, Tree]] | None  # slots, and what is kept of where they were cut off
 
 
@@ -185,9 +188,11 @@ class ServedSampler:
             if self._spec.cut:
                 with self._weights:
                     cut[1]["value"] = self.policy.value(last, {name: part[rows] for name, part in memory.items()})
+        drift = None if known is None else known.drift
         if outcome is not None:
-            memory = self.policy.begin(memory, outcome["terminated"] | outcome["truncated"])
-        return _Question(call, slots, known, memory, cut)
+            begins = outcome["terminated"] | outcome["truncated"]
+            memory, drift = self.policy.begin(memory, begins), at_rest(drift, begins)
+        return _Question(call, slots, known, memory, drift, cut)
 
     def _checked(self, call: Call) -> int:
         """Check a call; return its number of environments. Raises WireError."""
@@ -223,7 +228,9 @@ class ServedSampler:
         with self._weights:
             version = self.version
             values = self._spec.values_steps
+            self.policy.drift = joined([one.drift for one in asked], [one.slots for one in asked])
             acted = self.policy.step(observation, memory, "sample", mask, generator=self._generator, value=values)
+            drift = self.policy.drift
         actions = self.policy.env_action(acted.action)
         completed: list[Trajectory] = []
         first, now = 0, self._clock()
@@ -240,7 +247,9 @@ class ServedSampler:
                 answer["leave"], came_at = "", now  # it may be dealt to this actor again
             if self._travelling or "leave" in answer:
                 answer["memory"] = _numbers(after)
-            self._groups[one.call["group"]] = Group(trajectory, after, one.call["step"], answer, came_at, now)
+            self._groups[one.call["group"]] = Group(
+                trajectory, after, None if drift is None else drift[rows], one.call["step"], answer, came_at, now
+            )
         if completed:
             with self._changed:
                 self._complete += completed
