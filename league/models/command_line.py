@@ -78,7 +78,7 @@ def value_of(given: str) -> Any:
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """Call `run` and return its exit status; print a WarrenError as one message, without a traceback."""
+    """Call `run` and return its exit status; print an error of Warren or of a file as one message, no traceback."""
     try:
         return run()
     except WarrenError as error:
@@ -87,6 +87,10 @@ def guarded(run: Callable[[], int]) -> int:
         return 2
     except redis.RedisError as error:  # it answered at first
         print(f"error: Redis failed ({error}); nothing is half done: try again once it answers", file=sys.stderr)
+        return 2
+    except OSError as error:
+        place = error.filename or "a file"
+        print(f"error: {place}: {error.strerror}; name a place that is there and that you may use", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

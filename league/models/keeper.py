@@ -47,7 +47,7 @@ class Keeper:
         segment: int = SEGMENT,
     ) -> None:
         self.store, self.pool, self.memory_bound, self.every, self.segment = store, pool, memory_bound, every, segment
-        self.snapshots = Snapshots(folder, store, pool, history, segment)
+        self.history, self.snapshots = history, Snapshots(folder, store, pool)
         self.files = self.snapshots.files
         self._last = -float("inf")
 
@@ -55,7 +55,7 @@ class Keeper:
         """Work until `stopping` is set, then take a last snapshot."""
         while not stopping.is_set():
             self.step(WAIT)
-        self.snapshots.save()
+        self.save()
 
     def step(self, wait: float = 0.0) -> None:
         """Wait up to `wait` s for a request and serve it; save, prune and spill what is due."""
@@ -66,12 +66,17 @@ class Keeper:
         # In tenths of a segment: saved only when full, Redis would also hold what arrives meanwhile.
         unsaved = self.store.stream_length() - self.snapshots.stream.events
         if due or unsaved >= self.segment // 10:
-            self.snapshots.save()
+            self.save()
         if due:
             self._last = time.monotonic()
             models = self.pool.models()
             self.prune(self.snapshots.stream.read().state, models)
             self.spill(models)
+
+    def save(self) -> None:
+        """Bring the folder up to now; close a file that is long enough, and trim the stream in Redis behind it."""
+        self.snapshots.save()
+        self.snapshots.stream.rotate(self.store, self.history, self.segment)
 
     def _serve(self, wait: float) -> None:
         # A freeze pushes an empty entry; a reader of a spilled model pushes its name every second until it is back.

@@ -33,11 +33,10 @@ LOST = "lost"
 
 
 class SavedStream:
-    """The stream in `folder`. `kept` is events in segments, None for all; a file is closed at `segment` events."""
+    """The stream in `folder`."""
 
-    def __init__(self, folder: Path, kept: int | None = KEPT, segment: int = SEGMENT) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / STREAM
-        self._kept, self._segment = kept, segment
         self._history: History | None = None  # the file's content, once it was read
         self._events = self._checkpoint_bytes = self._bytes = 0
         self._newest: Event | None = None  # the newest event that was read or appended
@@ -77,17 +76,21 @@ class SavedStream:
             self._history = None  # the file may hold less than was folded: read it again
             raise
 
-    def rotate(self, store: Store) -> bool:
-        """Close a file that is long enough, and let the stream in Redis begin where the new one does."""
+    def rotate(self, store: Store, kept: int | None, segment: int) -> bool:
+        """Close a file of `segment` events, and let the stream in Redis begin where the new one does.
+
+        `kept` is events in segments, None for all. Only the run's own keeper may call it: what it trims is saved in its
+        folder and in no other.
+        """
         history = self.read()
-        if self._events < self._segment or self._bytes < 2 * self._checkpoint_bytes:
+        if self._events < segment or self._bytes < 2 * self._checkpoint_bytes:
             return False
         checkpoint, last = history.checkpoint(), history.last_event
         self._archive()
-        first = to_json({"id": last, "fields": checkpoint}) + "\n"
-        write_whole(self.path, first.encode())
+        first = _lines([(last, checkpoint)])
+        write_whole(self.path, first)
         self._events, self._bytes, self._checkpoint_bytes = 0, len(first), len(first)
-        self._drop_oldest()
+        self._drop_oldest(kept)
         store.trim(last, checkpoint)
         return True
 
@@ -112,13 +115,13 @@ class SavedStream:
             if path.name != f"{first}.{self._events}.jsonl.gz":
                 path.unlink()
 
-    def _drop_oldest(self) -> None:
-        if self._kept is None:
+    def _drop_oldest(self, kept: int | None) -> None:
+        if kept is None:
             return
         events = 0
         for path in reversed(segments(self.folder)):
             events += int(path.name.split(".")[1])
-            if events > self._kept:
+            if events > kept:
                 path.unlink()
 
     # Is it the same league, and does it hold what the file holds?
@@ -143,7 +146,7 @@ class SavedStream:
         if list(later.players)[: len(players)] != players or later.settings != history.state.settings:
             raise LeagueError(self._strange())
         self._archive()
-        self.path.write_bytes(b"")
+        write_whole(self.path, _lines([(entry, checkpoint)]))
         self._history = None
 
     def _set_back(self, store: Store, base: str) -> None:
@@ -167,6 +170,12 @@ class SavedStream:
             f"the league in Redis is not the one saved in {self.folder}, or less of it (it lacks event "
             f"{self.read().last_event}); nothing is written over it. Wipe the one in Redis, or save to another folder"
         )
+
+
+def holds_league(folder: Path) -> bool:
+    """Return True where the stream of `folder` holds an event: a file that a crash left empty holds no league."""
+    path = folder / STREAM
+    return path.exists() and next(read_file(path), None) is not None
 
 
 def _lines(entries: list[tuple[str, Event]]) -> bytes:

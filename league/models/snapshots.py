@@ -4,6 +4,7 @@
     FOLDER/models.json                what the pool knows of each model that is saved
     FOLDER/models/PLAYER@VERSION.safetensors
     FOLDER/returns.json               returns between frozen players: slots of seat 0 and 1, games, sum, sum of squares
+    FOLDER/mixture.json               how a mixture is made of the returns, their source, and the largest of a game
     FOLDER/people.json                rated games of people, by their ids
     FOLDER/format.json                the release that saved it last, and its format
 
@@ -16,17 +17,19 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from league.empirical_game.returns import Cell
+from league.empirical_game.mixture import GAMES, MixtureSettings
+from league.empirical_game.returns import Returns
 from league.matchmaking.view import ModelRef
 from league.models.model import DISK, REDIS, ModelInfo
 from league.models.model_files import ModelFiles
 from league.models.pool import Pool
-from league.models.saved_stream import KEPT, SEGMENT, SavedStream
+from league.models.saved_stream import SavedStream, holds_league
 from league.redis.people import People
 from league.redis.restore import holds_one, restore
 from league.redis.shared_returns import SharedReturns
@@ -44,21 +47,22 @@ logger = logging.getLogger(__name__)
 __all__ = ["INDEX", "MODELS", "PEOPLE", "RETURNS", "STREAM", "Snapshots"]
 
 INDEX, MODELS, RETURNS, PEOPLE = "models.json", "models", "returns.json", "people.json"
+MIXTURE = "mixture.json"
 SAY_EVERY = 2.0  # s between lines that say how far a restore is
 
 
 class Snapshots:
-    """Saves and restores one league under `folder`; `kept` and `segment` as SavedStream takes them."""
+    """Saves and restores one league under `folder`."""
 
-    def __init__(self, folder: Path, store: Store, pool: Pool, kept: int | None = KEPT, segment: int = SEGMENT) -> None:
+    def __init__(self, folder: Path, store: Store, pool: Pool) -> None:
         self.folder, self.store, self.pool = folder, store, pool
         self.files = ModelFiles(folder / MODELS, pool)
-        self.stream = SavedStream(folder, kept, segment)
+        self.stream = SavedStream(folder)
         self.returns = SharedReturns(store.redis, store.prefix)
         self.people = People(store.redis, store.prefix)
         self._saved_people: frozenset[str] = frozenset()  # ids of games in the folder, as far as known
         self._saved_returns: int | None = None  # their version in the folder, once known
-        self._saved_games: float | None = None  # games in the folder, once known
+        self._saved_games: int | None = None  # games in the folder, once known
 
     def save(self) -> None:
         """Bring the folder up to now: frozen models, the newest of each player, the stream, and the returns.
@@ -84,11 +88,10 @@ class Snapshots:
         for path in self.files.folder.glob("*.safetensors"):
             if path.name not in named and self.pool.info(ModelRef.parse(path.stem)) is None:
                 path.unlink()  # was newest once, never frozen; or is needed no more
-        self.stream.rotate(self.store)
 
     def saved(self) -> bool:
         """Return True where the folder holds a league."""
-        return (self.folder / STREAM).exists() and self.stream.read().last_event != "0"
+        return holds_league(self.folder)
 
     def restore(self, ready: bool = True) -> LeagueState:
         """Put the league of the folder into Redis, which holds none; the restored state.
@@ -106,7 +109,7 @@ class Snapshots:
         logger.info("%s: %d players in %d matches", self.folder, len(history.state.players), history.state.counted)
         self._restore_models()
         self.people.put(people_in(self.folder))
-        restore(self.store, history, self._cells(), ready)
+        restore(self.store, history, returns_in(self.folder), ready)
         self.returns.refresh()
         self._saved_returns = None
         logger.info("%s: restored in %.1f s", self.folder, time.monotonic() - started)
@@ -114,18 +117,16 @@ class Snapshots:
 
     # Returns.
 
-    def _cells(self) -> list[Cell]:
-        path = self.folder / RETURNS
-        return [tuple(cell) for cell in json.loads(path.read_text())] if path.exists() else []
-
     def _save_returns(self) -> None:
+        told = {"settings": asdict(self.returns.settings), "largest": self.returns.largest}
+        if self.returns.total_games and read_json(self.folder / MIXTURE) != told:
+            write_whole(self.folder / MIXTURE, to_json(told))
         if self.returns.version == self._saved_returns:
             return
         path = self.folder / RETURNS
         if self._saved_games is None:
-            self._saved_games = sum(cell[2] for cell in self._cells())
-        cells = self.returns.cells()
-        games = sum(cell[2] for cell in cells)
+            self._saved_games = returns_in(self.folder).total_games
+        cells, games = self.returns.cells(), self.returns.total_games
         if games < self._saved_games:  # a crash of Redis took some back
             aside = path.with_name(f"returns.{time.time_ns() // 1_000_000}.json")
             path.rename(aside)
@@ -160,7 +161,7 @@ class Snapshots:
 
     def _restore_models(self) -> None:
         index = self.folder / INDEX
-        entries = json.loads(index.read_text()) if index.exists() else []
+        entries = saved_json(index) or []
         say_at = time.monotonic() + SAY_EVERY
         for number, entry in enumerate(entries, 1):
             data = self.files.read(ModelRef.parse(entry["ref"]), entry["checksum"])
@@ -170,11 +171,31 @@ class Snapshots:
                 say_at = time.monotonic() + SAY_EVERY
 
 
+def returns_in(folder: Path) -> Returns:
+    """Return the returns in a league's folder, with their settings; none where it has none.
+
+    Raises LeagueError for a file that is no JSON; ValueError, TypeError or IndexError for one of something else.
+    """
+    found, cells = Returns(), saved_json(folder / RETURNS) or []
+    found.add_cells([(int(one), int(other), float(n), float(x), float(xx)) for one, other, n, x, xx in cells])
+    told = saved_json(folder / MIXTURE) or {}  # folders of before it are read too
+    found.settings = MixtureSettings(**told.get("settings", {"source": found.found_by() or GAMES}))
+    at_least = max((math.sqrt(squares / games) for *_, games, _, squares in found.cells()), default=0.0)
+    found.largest = told.get("largest", at_least)
+    return found
+
+
 def people_in(folder: Path) -> dict[str, PersonGame]:
     """Return the rated games of people in a league's folder, by their ids."""
-    path = folder / PEOPLE
-    found = json.loads(path.read_text()) if path.exists() else {}
-    return {name: PersonGame(**game) for name, game in found.items()}
+    return {name: PersonGame(**game) for name, game in (saved_json(folder / PEOPLE) or {}).items()}
+
+
+def saved_json(path: Path) -> Any:
+    """Return what a file of a saved league holds; None where it is missing. Raises LeagueError for a damaged one."""
+    try:
+        return json.loads(path.read_text()) if path.exists() else None
+    except ValueError as error:
+        raise LeagueError(f"{path} is not JSON ({error}); restore the file from a backup") from None
 
 
 def _entry(info: ModelInfo) -> dict[str, Any]:

@@ -39,18 +39,38 @@ def load(scripts: Scripts) -> LeagueState:
     return state
 
 
+Change = tuple[str, bytes | None]  # the player, and when; None for that of a release that did not say when
+
+
 class RosterCache:
-    """The roster of this process; a refresh costs one number while nobody joined, and else only those who changed."""
+    """The roster of this process; a refresh costs two values while nobody joined, and else only those who changed.
+
+    All that it knows is in Redis while the newest change that it knows is: a crash that takes changes back takes that
+    one first. Another change of the same player makes it read all anew too.
+    """
 
     def __init__(self, redis: Any, prefix: str) -> None:
         self._redis, self._prefix = redis, prefix
         self._lock = threading.Lock()
         self._players: dict[str, Player] = {}
         self._roster = Roster()
+        self._newest: Change = ("", None)
 
-    def at(self, version: int | None) -> Roster:
-        """Return the roster at `version` or newer; None for the last one seen."""
+    def ask(self, pipeline: Any) -> str:
+        """Ask for the two values that `at` takes; return the player that changed last, as this process knows it."""
+        name, _ = self._newest
+        pipeline.get(f"{self._prefix}roster")
+        pipeline.hget(f"{self._prefix}player:{name}", "changed_at")
+        return name
+
+    def at(self, version: int | None, change: Change | None = None) -> Roster:
+        """Return the roster at `version` or newer; None for the last one seen.
+
+        `change` is what `ask` asked for: the player that it returned, and that player's last change in Redis.
+        """
         with self._lock:
+            if change is not None and change[0] == self._newest[0] and change != self._newest:
+                self._forget()
             if version is None or version == self._roster.version:
                 return self._roster
             if version < self._roster.version:
@@ -59,7 +79,7 @@ class RosterCache:
                 if version == self._roster.version:
                     return self._roster
                 if version < self._roster.version:
-                    self._players, self._roster = {}, Roster()
+                    self._forget()
             changes = self._redis.zrange(
                 f"{self._prefix}changes", f"({self._roster.version}", "+inf", byscore=True, withscores=True
             )
@@ -70,16 +90,23 @@ class RosterCache:
                 found = pipeline.execute()
             for name, fields in zip(names, found, strict=True):
                 self._players[name] = player_from(name, pairs(fields))
+            if names:
+                self._newest = names[-1], found[-1].get(b"changed_at")
             newest = max((int(score) for _, score in changes), default=version)
             self._roster = Roster(self._players.values(), newest)
             return self._roster
+
+    def _forget(self) -> None:
+        self._players, self._roster, self._newest = {}, Roster(), ("", None)
 
 
 class RedisView:
     """A league.matchmaking.view.View over Redis; it reads a payoff row when that is first asked for, and keeps it."""
 
-    def __init__(self, redis: Any, prefix: str, roster: Roster, counted: int, empirical_game: ReturnsAt) -> None:
-        self._redis, self._prefix = redis, prefix
+    def __init__(
+        self, redis: Any, prefix: str, roster: Roster, counted: int, empirical_game: ReturnsAt, looks: SharedLooks
+    ) -> None:
+        self._redis, self._prefix, self._looks = redis, prefix, looks
         self.roster, self.counted, self.empirical_game = roster, counted, empirical_game
         self._rows: dict[int, NDArray[np.float64]] = {}
         self._rates: dict[int, NDArray[np.float64]] = {}
@@ -122,4 +149,4 @@ class RedisView:
     def looks(self, me: Player) -> list[Look]:
         """Return evaluators' looks at a learning player since its last snapshot or reset, oldest first."""
         snapshot = self._redis.hget(f"{self._prefix}player:{me.name}", "snapshot_steps")
-        return since(SharedLooks(self._redis, self._prefix).of(me.name), me.generation, int(snapshot or 0))
+        return since(self._looks.of(me.name), me.generation, int(snapshot or 0))

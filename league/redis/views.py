@@ -7,6 +7,7 @@ from typing import Any
 
 from league.matchmaking.view import Roster
 from league.redis.reader import RedisView, RosterCache
+from league.redis.shared_looks import SharedLooks
 from league.redis.shared_returns import ReturnsCache
 from warren.errors import LeagueAbsent
 
@@ -17,7 +18,7 @@ class Views:
     def __init__(self, redis: Any, prefix: str, age: float) -> None:
         self._redis, self._prefix, self._age = redis, prefix, age
         self._rosters = RosterCache(redis, prefix)
-        self._returns = ReturnsCache(redis, prefix)
+        self._returns, self._looks = ReturnsCache(redis, prefix), SharedLooks(redis, prefix)
         self._recent: dict[str, tuple[float, RedisView]] = {}
 
     @property
@@ -34,16 +35,17 @@ class Views:
         slot = known[home].slot if home is not None and home in known else None
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.exists(f"{self._prefix}ready")
-            pipeline.get(f"{self._prefix}roster")
+            newest = self._rosters.ask(pipeline)
             pipeline.hget(f"{self._prefix}counters", "counted")
             pipeline.get(f"{self._prefix}returns:version")
             if slot is not None:
                 pipeline.get(f"{self._prefix}payoff:{slot}")
-            ready, version, counted, returns, *row = pipeline.execute()
+            ready, version, changed_at, counted, returns, *row = pipeline.execute()
         if home is not None and not ready:
             raise LeagueAbsent(f"Redis holds no league under {self._prefix!r} that is ready; ask again soon")
-        roster, game = self._rosters.at(int(version or 0)), self._returns.at(int(returns or 0))
-        view = RedisView(self._redis, self._prefix, roster, int(counted or 0), game)
+        roster = self._rosters.at(int(version or 0), (newest, changed_at))
+        game = self._returns.at(int(returns or 0))
+        view = RedisView(self._redis, self._prefix, roster, int(counted or 0), game, self._looks)
         if slot is not None:
             view.keep_row(slot, row[0])
         return view

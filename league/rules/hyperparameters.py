@@ -2,7 +2,7 @@
 
     rules = Hyperparameters({"gamma": 0.99, "learning_rate": {"rule": "log_uniform", "low": 1e-5, "high": 1e-3}})
     values = rules.initial(rng)                       # of a new player
-    values = rules.exploited(values_of_parent, rng)   # copied from a stronger player, and mutated
+    values = rules.exploited(its_rules, its_values, rng)    # copied from a stronger player, and mutated
     now = rules.at(values, period=3, progress=0.4)    # what the learner uses at this moment
 
 A field that is no mapping with a `rule` is a constant. Values are JSON: they live in Redis and in the lineage.
@@ -27,6 +27,8 @@ RULES: Registry[type[Rule]] = Registry("hyperparameter rule")
 class Rule:
     """The rule by which one field begins, mutates and moves. Subclasses are frozen dataclasses of their settings."""
 
+    stores_use: ClassVar[bool] = True  # the stored value is the one that the learner uses
+
     def initial(self, rng: np.random.Generator) -> Any:
         """Return the value of a new player."""
         raise NotImplementedError
@@ -34,6 +36,10 @@ class Rule:
     def mutated(self, value: Any, rng: np.random.Generator) -> Any:
         """Return the value of a player that has just copied `value` from a stronger one."""
         return value
+
+    def takes(self, value: Any) -> bool:
+        """Return True where a value that another rule stored, and a learner used, may go on by this one."""
+        return False
 
     def at(self, value: Any, period: int, progress: float) -> Any:
         """Return what the learner uses in its learning period `period` (from 0), `progress` in [0, 1] through it."""
@@ -71,6 +77,9 @@ class Perturb(Rule):
     def initial(self, rng: np.random.Generator) -> float:
         return self.value
 
+    def takes(self, value: Any) -> bool:
+        return _is_number(value)
+
     def mutated(self, value: Any, rng: np.random.Generator) -> float:
         factor = self.factors[int(rng.integers(len(self.factors)))]
         if not isinstance(self.value, int):
@@ -101,6 +110,9 @@ class LogUniform(Rule):
         drawn = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
         return min(max(drawn, self.low), self.high)
 
+    def takes(self, value: Any) -> bool:
+        return _is_number(value)
+
     def mutated(self, value: Any, rng: np.random.Generator) -> float:
         if rng.random() < self.redraw:
             return self.initial(rng)
@@ -124,6 +136,9 @@ class Choice(Rule):
     def initial(self, rng: np.random.Generator) -> Any:
         return self.options[int(rng.integers(len(self.options)))]
 
+    def takes(self, value: Any) -> bool:
+        return value in self.options
+
     def mutated(self, value: Any, rng: np.random.Generator) -> Any:
         others = [option for option in self.options if option != value]
         if not others or rng.random() >= self.redraw:
@@ -145,6 +160,7 @@ class Cyclic(Rule):
     What is stored is the place in the round at period 0.
     """
 
+    stores_use: ClassVar[bool] = False
     values: Sequence[Any]
 
     def initial(self, rng: np.random.Generator) -> int:
@@ -168,6 +184,7 @@ class Schedule(Rule):
     What is stored is a scale on the whole curve, 1 at first; a mutation multiplies it by one of `factors`.
     """
 
+    stores_use: ClassVar[bool] = False
     points: Sequence[Sequence[float]]
     factors: Sequence[float] = (1.0,)
 
@@ -205,6 +222,11 @@ class Hyperparameters:
                 problems += [f"hyperparameter {name!r}: {problem}" for problem in rule.problems()]
             except ConfigurationError as error:
                 problems += [f"hyperparameter {name!r}: {problem}" for problem in error.problems]
+            except TypeError:
+                problems.append(
+                    f"hyperparameter {name!r}: a value in {given} has a wrong type; use numbers, in lists where the "
+                    "rule takes several"
+                )
         if problems:
             raise ConfigurationError(problems)
 
@@ -212,19 +234,31 @@ class Hyperparameters:
         """Return the values of a new player."""
         return {name: rule.initial(rng) for name, rule in self.rules.items()}
 
-    def exploited(self, parent: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Return the values of a player that copies a stronger one whose values are `parent`: each mutated by its rule.
+    def exploited(self, source: Hyperparameters, stored: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        """Return the values of a player that copies a stronger one, `stored` by the rules `source`: each is mutated.
 
-        A field that the parent lacks (it was added to the rules later) begins anew.
+        A field that the other lacks (it was added to the rules later) begins anew, as does one that the other's rule
+        stored in another sense: a place in a cycle is not a learning rate.
         """
+
+        def copied(name: str, rule: Rule) -> bool:
+            if name not in stored or name not in source.rules:
+                return False
+            other = source.rules[name]
+            return rule == other or (other.stores_use and rule.takes(stored[name]))
+
         return {
-            name: rule.mutated(parent[name], rng) if name in parent else rule.initial(rng)
+            name: rule.mutated(stored[name], rng) if copied(name, rule) else rule.initial(rng)
             for name, rule in self.rules.items()
         }
 
     def at(self, values: Mapping[str, Any], period: int, progress: float = 0.0) -> dict[str, Any]:
         """Return what a learner uses in its period number `period` (from 0), `progress` in [0, 1] through it."""
         return {name: rule.at(values[name], period, progress) for name, rule in self.rules.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _rule(given: Any) -> Rule:

@@ -142,7 +142,9 @@ class Periods:
             stronger = view.roster[decision.exploit]
             source_model = str(weights_of(stronger.name) or stronger.model or league.progress_of(stronger.name).start)
             source = stronger.name if source_model else ""
-            mutated = to_json(Hyperparameters(me.rules).exploited(stronger.hyperparameters, rng))
+            by_rule = Hyperparameters(me.rules)
+            copied = by_rule.exploited(Hyperparameters(stronger.rules), stronger.hyperparameters, rng)
+            mutated = to_json(copied)
         snapshots = snapshots or [model]
         for taken in snapshots if decision.snapshot else ():
             keep(taken)

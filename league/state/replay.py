@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -83,7 +84,7 @@ class Comparison:
 def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) -> dict[str, Comparison]:
     """Compare the choices of `kind` at each match of each learning player (or of `players`), by player.
 
-    Raises LeagueError for a kind that chooses by what the stream does not hold.
+    Raises LeagueError for a kind that chooses by what the stream does not hold, PlayerError for an unknown player.
     """
     if kind.needs_returns:
         refused = ", ".join(name for name in KINDS if KINDS[name].needs_returns)
@@ -99,6 +100,8 @@ def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) 
             if wanted is None or home in wanted:
                 _compare(found.setdefault(home, Comparison()), state, kind, home, event["away"])
         state.apply(event)
+    for name in wanted or ():
+        state.roster[name]
     for comparison in found.values():
         comparison.likelihood /= max(1, comparison.matches - comparison.without_opponent)
     return found
@@ -120,12 +123,13 @@ def _compare(comparison: Comparison, state: LeagueState, kind: Kind, home: str, 
 
 def read_folder(folder: Path) -> Iterator[tuple[str, Event]]:
     """Yield (id, event) of all that a league's folder keeps, the oldest first: its segments, then the newest events."""
-    first = True
+    last = ""
     for path in [*segments(folder), folder / STREAM]:
         for entry, event in read_file(path):
-            if first or event["event"] != "checkpoint":  # a later checkpoint repeats what the segment before told
+            # A checkpoint at the last event repeats what was told; a later one stands for events that the folder lacks.
+            if event["event"] != "checkpoint" or entry != last:
                 yield entry, event
-            first = False
+            last = entry
 
 
 def segments(folder: Path) -> list[Path]:
@@ -136,20 +140,29 @@ def segments(folder: Path) -> list[Path]:
 def read_file(path: Path) -> Iterator[tuple[str, Event]]:
     """Yield (id, event) of a saved stream, one JSON object per line; a last line cut off by a crash is left out.
 
-    Raises LeagueError for a line that is not JSON, and in a folder that a newer release wrote.
+    Raises LeagueError for a damaged file or line, and in a folder that a newer release wrote.
     """
     folder = path.parent.parent if path.suffix == ".gz" else path.parent
     if refusal := formats.refusal(f"league {folder}", read_json(folder / FORMAT), formats.LEAGUE):
         raise LeagueError(refusal)
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                if line.endswith("\n"):
-                    raise LeagueError(f"{path}, line {number} is not JSON; restore the file from a backup") from None
-                return
-            yield entry["id"], entry["fields"]
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    entry = json.loads(line)
+                    found: tuple[str, Event] = entry["id"], entry["fields"]
+                    found[1]["event"]
+                except json.JSONDecodeError:
+                    if line.endswith("\n"):
+                        raise LeagueError(
+                            f"{path}, line {number} is not JSON; restore the file from a backup"
+                        ) from None
+                    return
+                except (KeyError, TypeError):
+                    raise LeagueError(f"{path}, line {number} is no event; restore the file from a backup") from None
+                yield found
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        raise LeagueError(f"{path} is damaged ({error}); restore the file from a backup") from None
 
 
 def until_id(text: str) -> str:

@@ -52,10 +52,12 @@ class LeagueClient:
         asked = player, self.holder, lease, secrets.token_hex(8), *([opponents] if opponents > 1 else [])
         return invitation_from_wire(self._ask("league.request", *asked))
 
-    def report(self, match: Match, outcomes: str) -> str:
-        """Report the outcomes of a match; return "counted", "aborted" or "refused"."""
-        status: str = self._ask("league.report", match.id, outcomes, self.holder)[0]
-        return status
+    def report(self, match: Match, outcomes: str) -> tuple[str, str]:
+        """Report the outcomes of a match; return "counted", "aborted" or "refused", and why."""
+        status, reason = self._ask("league.report", match.id, outcomes, self.holder)
+        if reason == "duplicate":  # nobody else reports it: an earlier try was counted, and its answer was late or lost
+            return "counted", ""
+        return status, reason
 
     def abort(self, match: Match) -> None:
         """Give back a match of which no game was finished."""

@@ -83,14 +83,14 @@ class PlayerHost(MatchHost):
             self._client.abort(match)
             return
         outcomes, expected = result.outcomes(self._league.series), self._recorder.expected(match)
-        status = self._client.report(match, outcomes)
+        status, reason = self._client.report(match, outcomes)
         if status == "counted":
             self._recorder.counted(match, result, outcomes, expected)
         if status == "refused":
             self._refused += len(result.returns)
             logger.warning(
-                "the league refused the result of match %s, whose lease had run out; %d games of %s were played for "
-                "nothing so far: raise league.lease, now %g s, if this goes on", match.id, self._refused, self._home,
+                "the league refused the result of match %s as %s; %d games of %s were played for nothing so far: if "
+                "more come late, raise league.lease, now %g s", match.id, reason, self._refused, self._home,
                 self._league.lease,
             )  # fmt: skip
 

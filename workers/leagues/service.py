@@ -21,7 +21,8 @@ from agents.checkpoints import weights_to_bytes
 from league.matchmaking.view import NEWEST, ModelRef
 from league.models.keeper import Keeper
 from league.models.pool import LEAGUE, Pool
-from league.models.snapshots import STREAM, Snapshots
+from league.models.saved_stream import holds_league
+from league.models.snapshots import Snapshots
 from league.models.unsaved import Unsaved
 from league.redis.store import Store, check_outcomes
 from league.rules.settings import Settings
@@ -37,7 +38,7 @@ from workers.config.run_names import run_folder
 from workers.config.schema import Config
 from workers.leagues.wire import Invitation, invitation_to_wire, outcome_to_wire, period_to_wire
 from workers.replays.folder import FOLDER as REPLAYS
-from workers.replays.sending import ReplayKeeper
+from workers.replays.sending import ReplayKeeper, write_the_rest
 from workers.runtime.league_paths import league_folder, league_of, store_of
 from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.role import RoleProcess, enter, live
@@ -224,9 +225,18 @@ def saved_league(config: Config) -> Path | None:
     The run's own comes first, since a resumed run that began with `restore` continues from where it was stopped.
     """
     folder = league_folder(config)
-    if (folder / STREAM).exists():
+    if holds_league(folder):
         return folder
     return None if config.restore is None else Path(config.restore)
+
+
+def take_over_earlier(config: Config, session: Session, league: LeagueConfig) -> None:
+    """Save what earlier runs in the folder, which were killed, left in Redis: records of matches, and the league."""
+    unsaved, own = Unsaved(league_folder(config)), session.topology.key_prefix
+    for earlier in unsaved.prefixes:
+        if earlier != own:
+            write_the_rest(session.redis, earlier, run_folder(config) / REPLAYS, league.replay_bytes)
+    unsaved.begin(session.redis, own)
 
 
 def keep(keeper: Keeper, stopping: threading.Event) -> None:
@@ -265,7 +275,7 @@ class LeagueRole(RoleProcess):
         if config.league_id != 0:
             wait_for_league(self.store)
             return
-        Unsaved(league_folder(config)).begin(session.redis, session.topology.key_prefix)
+        take_over_earlier(config, session, league)
         begin(self.store, session.pool, league, saved_league(config))
         own = Keeper(
             self.store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every, league.history

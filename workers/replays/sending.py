@@ -79,11 +79,17 @@ class ReplayKeeper:
                 logger.warning("records of matches are not written for a moment: %s", error)
                 stopping.wait(AGAIN_AFTER)
         try:
-            while self.step():
-                pass
+            self.write_all()
         except (redis.RedisError, OSError) as error:
             logger.warning("the last records of matches are lost: %s", error)
-        self._writer.close()
+
+    def write_all(self) -> None:
+        """Write all records of the stream, and let go of the file. Raises RedisError and OSError."""
+        try:
+            while self.step():
+                pass
+        finally:
+            self._writer.close()
 
     def step(self) -> int:
         """Write the oldest records of the stream; how many. Raises RedisError and OSError."""
@@ -92,3 +98,9 @@ class ReplayKeeper:
             self._writer.append([fields[b"record"] for _, fields in found])
             self._redis.xdel(self._key, *(number for number, _ in found))
         return len(found)
+
+
+def write_the_rest(client: Any, key_prefix: str, folder: Path, bound: int) -> None:
+    """Write the records that a killed run left in its stream, and remove it. Raises RedisError and OSError."""
+    ReplayKeeper(client, key_prefix, folder, bound).write_all()
+    client.delete(stream_key(key_prefix))

@@ -37,6 +37,8 @@ local function slots() return tonumber(redis.call('ZCARD', P .. 'players')) end
 local function touched(name) -- the roster changed: league workers read this player anew
   local version = redis.call('INCR', P .. 'roster')
   redis.call('ZADD', P .. 'changes', version, name)
+  local time = redis.call('TIME') -- tells this change from another of its version, made after a crash took it back
+  redis.call('HSET', player_key(name), 'changed_at', time[1] .. '.' .. time[2])
 end
 
 local function elo_of(slot) return tonumber(redis.call('ZSCORE', P .. 'elo', slot)) end

@@ -280,6 +280,58 @@ def test_a_second_folder_can_be_saved_to_though_the_stream_is_trimmed_between(
             keeper.step()
 
 
+def test_a_save_by_hand_leaves_the_live_stream_to_the_runs_own_keeper(store: Store, pool: Pool, tmp_path: Path) -> None:
+    keeper = Keeper(store, pool, tmp_path / "kept", every=3600.0, segment=SEGMENT)
+    keeper.step()
+    play(store, 400)
+    Snapshots(tmp_path / "by-hand", store, pool).save()
+    assert store.checkpoint() is None
+    play(store, 10)
+    keeper.step()
+    live = store.load()
+    for folder in ("kept", "by-hand"):
+        Snapshots(tmp_path / folder, store, pool).save()
+        assert live.differences(fold(read_folder(tmp_path / folder))) == []
+    assert len(list(read_folder(tmp_path / "kept"))) == 823
+
+
+def test_a_history_that_lacks_events_goes_on_from_the_checkpoint_behind_them(
+    store: Store, pool: Pool, rotated: tuple[Keeper, Path], tmp_path: Path
+) -> None:
+    keeper, _ = rotated
+    folder = tmp_path / "by-hand"
+    Snapshots(folder, store, pool).save()
+    for _ in range(4):  # the stream is trimmed behind the end of the folder's
+        play(store, 100)
+        keeper.step()
+    Snapshots(folder, store, pool).save()
+    assert store.load().differences(fold(read_folder(folder))) == []
+
+
+def test_a_save_that_dies_behind_a_trimmed_stream_leaves_a_league_in_the_folder(
+    store: Store, pool: Pool, rotated: tuple[Keeper, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, _ = rotated
+    by_hand = Snapshots(tmp_path / "by-hand", store, pool)
+    by_hand.save()
+    for _ in range(4):
+        play(store, 100)
+        keeper.step()
+
+    class Killed(BaseException):
+        pass
+
+    def dies(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Snapshots, "_save_models", dies)
+        by_hand.save()
+    assert by_hand.saved()
+    by_hand.save()
+    assert store.load().differences(fold(read_folder(tmp_path / "by-hand"))) == []
+
+
 def test_models_that_no_player_needs_any_more_are_removed(store: Store, pool: Pool, tmp_path: Path) -> None:
     for version in range(1, 6):
         pool.put("main", version, 0, weights(version))

@@ -144,6 +144,18 @@ def test_a_damaged_file_is_not_restored(
         Snapshots(tmp_path / "saved", there, Pool(own_redis.client, f"{run_name}:")).restore()
 
 
+@pytest.mark.parametrize("name", ["models.json", "returns.json", "people.json"])
+def test_a_damaged_table_of_a_snapshot_is_named(
+    store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path, name: str
+) -> None:
+    play(store, pool)
+    Snapshots(tmp_path, store, pool).save()
+    (tmp_path / name).write_text("[[1,2")
+    there = Store(own_redis.client, f"{run_name}:league:")
+    with pytest.raises(LeagueError, match=f"{name} is not JSON .*; restore the file from a backup"):
+        Snapshots(tmp_path, there, Pool(own_redis.client, f"{run_name}:")).restore()
+
+
 def test_a_killed_server_comes_back_with_everything_that_was_acknowledged(own_redis: OwnRedis, run_name: str) -> None:
     store = Store(own_redis.client, f"{run_name}:league:", seed=0)
     store.create()
@@ -237,7 +249,7 @@ def test_a_spilled_model_comes_back_when_it_is_asked_for(pool: Pool, keeper: Kee
 def test_without_a_keeper_a_reader_is_told_what_is_wrong(pool: Pool, keeper: Keeper, run_name: str) -> None:
     frozen(pool, range(1, 6))
     keeper.spill()
-    with pytest.raises(PoolError, match="main@1 was spilled to disk and nobody brought it back"):
+    with pytest.raises(PoolError, match="main@1 was spilled to disk and was not brought back"):
         Pool(pool.redis, f"{run_name}:", patience=0.05).get("main", 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import redis
 from safetensors.numpy import save
 
 from league.models.pool import Pool
+from league.models.saved_stream import KEPT, SEGMENT
 from league.models.snapshots import Snapshots
 from league.models.unsaved import Unsaved
 from league.redis.shared_returns import SharedReturns
@@ -137,6 +139,19 @@ def test_another_league_is_told_by_its_events_not_their_ids_alone(killed: Run, r
     stream.check(killed.store)
     with pytest.raises(LeagueError):
         stream.check(other.store)
+
+
+def test_what_a_killed_run_left_makes_no_older_events_be_dropped(killed: Run, run_name: str, tmp_path: Path) -> None:
+    (tmp_path / "history").mkdir()
+    older = [tmp_path / "history" / f"{number}-0.{KEPT}.jsonl.gz" for number in range(1, 4)]
+    for path in older:  # of a run with `league.history: null`
+        path.write_bytes(gzip.compress(b""))
+    with killed.client.pipeline(transaction=False) as pipeline:
+        for _ in range(SEGMENT):
+            pipeline.xadd(f"{killed.store.prefix}events", {"event": "refused", "reason": "unknown"})
+        pipeline.execute()
+    Run(killed.client, f"{run_name}-next").begin(tmp_path)
+    assert sorted((tmp_path / "history").iterdir()) == older
 
 
 def test_once_all_is_saved_nothing_is_noted(killed: Run, tmp_path: Path) -> None:

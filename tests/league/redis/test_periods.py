@@ -217,3 +217,19 @@ def test_a_hundred_random_steps_replay_to_the_same_league(redis_url: str, run_na
             assert_replayed(store)
     live = assert_replayed(store)
     assert len(live.players) > 8 and len(live.matches) == 14
+
+
+def test_a_player_that_copies_another_never_trains_with_a_number_of_another_sense(store: Store) -> None:
+    rules = {
+        "weak": {"rule": "perturb", "value": 0.001},
+        "strong": {"rule": "schedule", "points": [[0.0, 0.003], [1.0, 0.0003]]},
+    }
+    for name, rule in rules.items():
+        store.add_player(name, "pbt_elo", rules={"learning_rate": rule})
+    for _ in range(40):
+        store.report(store.issue("weak", "strong", "actor", 60.0).id, "l")
+    periods = Periods(store)
+    ended = periods.close(periods.open("weak", "learner", 60.0), 10, 1, weights_of=lambda name: ModelRef(name, 1))
+    assert ended.status == "exploited"
+    assert periods.open("weak", "learner", 60.0).at() == {"learning_rate": 0.001}
+    assert_replayed(store)

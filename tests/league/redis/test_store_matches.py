@@ -233,6 +233,25 @@ def test_a_worker_follows_a_league_that_was_set_back(store: Store) -> None:
         store.request("main", "actor", 60.0)
 
 
+@pytest.mark.parametrize("later", ["nothing", "another player", "the same player", "two players"])
+def test_a_worker_forgets_a_change_that_a_crash_of_redis_took_back(store: Store, redis_url: str, later: str) -> None:
+    kept = {key: store.redis.dump(key) for key in store.redis.keys(f"{store.prefix}*")}
+    store.change("hunter", config={"patience": 1})
+    worker = Store(redis.Redis.from_url(redis_url), store.prefix, seed=1)
+    assert worker.view().roster["hunter"].config == {"patience": 1}
+    store.redis.delete(*store.redis.keys(f"{store.prefix}*"))
+    for key, value in kept.items():
+        store.redis.restore(key, 0, value)
+    other = Store(redis.Redis.from_url(redis_url), store.prefix, seed=2)
+    if later == "the same player":
+        other.change("hunter", config={"patience": 2})
+    elif later != "nothing":
+        other.snapshot("main", 3)
+    if later == "two players":
+        other.pause("main")
+    assert list(worker.view().roster) == list(Store(other.redis, store.prefix).view().roster)
+
+
 def test_many_matches_at_once_meet_no_opponent_that_was_removed_meanwhile(store: Store, redis_url: str) -> None:
     lagging = Store(redis.Redis.from_url(redis_url), store.prefix, seed=1, view_age=3600.0)
     lagging.request("main", "actor", 60.0)

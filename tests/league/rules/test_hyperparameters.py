@@ -37,25 +37,25 @@ def test_whatever_is_mutated_stays_within_its_bounds_and_is_json(seed: int) -> N
     rules, rng = Hyperparameters(ALL), np.random.default_rng(seed)
     values = rules.initial(rng)
     for _ in range(30):
-        values = rules.exploited(json.loads(json.dumps(values)), rng)
+        values = rules.exploited(rules, json.loads(json.dumps(values)), rng)
         assert 0.005 <= values["entropy"] <= 0.02 and 1e-5 <= values["learning_rate"] <= 1e-2
         assert values["gamma"] == 0.99 and values["clip"] == 0.2 and values["unroll"] in (16, 32, 64)
 
 
 def test_perturbing_multiplies_by_one_of_the_factors() -> None:
     rules, rng = Hyperparameters({"lr": {"rule": "perturb", "value": 1.0}}), np.random.default_rng(1)
-    assert {rules.exploited({"lr": 1.0}, rng)["lr"] for _ in range(50)} == {0.8, 1.2}
+    assert {rules.exploited(rules, {"lr": 1.0}, rng)["lr"] for _ in range(50)} == {0.8, 1.2}
 
 
 def test_a_choice_changes_to_another_option() -> None:
     rules, rng = Hyperparameters({"n": {"rule": "choice", "options": [1, 2, 3]}}), np.random.default_rng(1)
-    assert {rules.exploited({"n": 2}, rng)["n"] for _ in range(50)} == {1, 3}
+    assert {rules.exploited(rules, {"n": 2}, rng)["n"] for _ in range(50)} == {1, 3}
 
 
 def test_a_log_uniform_field_is_drawn_anew_as_often_as_configured() -> None:
     rules = Hyperparameters({"lr": {"rule": "log_uniform", "low": 1e-6, "high": 1.0, "redraw": 0.3}})
     rng = np.random.default_rng(5)
-    mutated = [rules.exploited({"lr": 1e-3}, rng)["lr"] for _ in range(2000)]
+    mutated = [rules.exploited(rules, {"lr": 1e-3}, rng)["lr"] for _ in range(2000)]
     kept_near = np.mean(np.isclose(mutated, 8e-4) | np.isclose(mutated, 1.2e-3))
     assert kept_near == pytest.approx(0.7, abs=0.035)
 
@@ -77,14 +77,53 @@ def test_a_schedule_is_interpolated_over_the_period() -> None:
 
 def test_a_mutated_schedule_is_scaled_as_a_whole() -> None:
     rules, rng = Hyperparameters(ALL), np.random.default_rng(2)
-    scale = rules.exploited(rules.initial(rng), rng)["temperature"]
+    scale = rules.exploited(rules, rules.initial(rng), rng)["temperature"]
     assert scale in (0.8, 1.25)
     assert rules.at({**rules.initial(rng), "temperature": scale}, 0, 0.5)["temperature"] == pytest.approx(0.2 * scale)
 
 
 def test_a_field_that_the_parent_lacked_begins_anew() -> None:
     rules = Hyperparameters({"old": 1, "new": {"rule": "perturb", "value": 3.0}})
-    assert rules.exploited({"old": 1}, np.random.default_rng(0)) == {"old": 1, "new": 3.0}
+    assert rules.exploited(rules, {"old": 1}, np.random.default_rng(0)) == {"old": 1, "new": 3.0}
+
+
+PERTURB = {"rule": "perturb", "value": 1e-3, "factors": [2.0], "high": 0.01}
+CYCLIC, SCHEDULE = (
+    {"rule": "cyclic", "values": [3e-3, 1e-3]},
+    {"rule": "schedule", "points": [[0.0, 3e-3], [1.0, 3e-4]]},
+)
+RATES = [1e-3, 5e-3]
+OPTIONS = {"rule": "choice", "options": RATES, "redraw": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "source", "value", "expected"),
+    [
+        (PERTURB, PERTURB, 3e-3, 6e-3),
+        (PERTURB, {**PERTURB, "value": 2e-3}, 3e-3, 6e-3),
+        (PERTURB, {"rule": "log_uniform", "low": 1e-5, "high": 1.0}, 0.5, 0.01),
+        (PERTURB, 3e-3, 3e-3, 6e-3),
+        (PERTURB, SCHEDULE, 1.0, 1e-3),
+        (PERTURB, CYCLIC, 0, 1e-3),
+        (PERTURB, "linear", "linear", 1e-3),
+        (SCHEDULE, SCHEDULE, 0.5, 0.5),
+        (SCHEDULE, PERTURB, 3e-3, 1.0),
+        (CYCLIC, PERTURB, 3e-3, 0),
+        (OPTIONS, PERTURB, 5e-3, 5e-3),
+        (4e-3, PERTURB, 3e-3, 4e-3),
+    ],
+)
+def test_a_value_is_copied_only_where_it_means_the_same_by_both_rules(
+    rule: object, source: object, value: object, expected: float
+) -> None:
+    by_rule, by_source = Hyperparameters({"lr": rule}), Hyperparameters({"lr": source})
+    copied = by_rule.exploited(by_source, {"lr": value}, np.random.default_rng(0))
+    assert copied == {"lr": pytest.approx(expected)}
+
+
+def test_a_choice_begins_anew_where_the_value_is_none_of_its_options() -> None:
+    by_rule, by_source = Hyperparameters({"lr": OPTIONS}), Hyperparameters({"lr": PERTURB})
+    assert by_rule.exploited(by_source, {"lr": 3e-3}, np.random.default_rng(0))["lr"] in RATES
 
 
 def test_the_same_seed_gives_the_same_lineage() -> None:
@@ -94,7 +133,7 @@ def test_the_same_seed_gives_the_same_lineage() -> None:
         rng = np.random.default_rng(seed)
         values = [rules.initial(rng)]
         for _ in range(5):
-            values.append(rules.exploited(values[-1], rng))
+            values.append(rules.exploited(rules, values[-1], rng))
         return values
 
     assert line(4) == line(4) != line(5)
@@ -132,7 +171,7 @@ def test_a_perturbed_whole_number_stays_one_and_keeps_moving_within_its_bounds()
     rules = Hyperparameters({"epochs": {"rule": "perturb", "value": 2, "low": 1, "high": 9.5}})
     values, seen = rules.initial(rng), set()
     for _ in range(300):
-        values = rules.exploited(values, rng)
+        values = rules.exploited(rules, values, rng)
         assert isinstance(values["epochs"], int) and 1 <= values["epochs"] <= 9
         seen.add(values["epochs"])
     assert seen == set(range(1, 10))

@@ -173,6 +173,25 @@ def test_the_command_reads_a_folder_with_its_history(
     assert "the history that is kept begins with" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("damage", ["cut", "garbage", "no id", "no event"])
+def test_a_damaged_saved_league_is_named_in_one_line(
+    played: tuple[Store, list[tuple[str, LeagueState]]],
+    tmp_path: Path,
+    damage: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = [json.dumps({"id": entry, "fields": event}) + "\n" for entry, event in played[0].events()]
+    segment = tmp_path / "history" / f"{json.loads(lines[0])['id']}.{len(lines)}.jsonl.gz"
+    segment.parent.mkdir()
+    (tmp_path / "league.jsonl").write_text("")
+    added = {"no id": '{"a": 1}\n', "no event": '{"id": "9-0", "fields": {}}\n'}.get(damage, "")
+    whole = gzip.compress("".join([*lines, added]).encode())
+    segment.write_bytes({"cut": whole[:-50], "garbage": b"garbage" + whole}.get(damage, whole))
+    assert replay_command.main(["--file", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {segment}") and "restore the file from a backup" in line
+
+
 def test_the_command_says_how_far_it_is_where_that_takes_long(
     played: tuple[Store, list[tuple[str, LeagueState]]],
     redis_url: str,
@@ -200,6 +219,10 @@ def test_the_command_compares_with_another_kind_and_explains_a_wrong_one(
     assert row["would_meet"]["main"] == pytest.approx(40 / 3, abs=0.1)  # half of the decisions
     assert replay_command.main([*source, "--through", "pfps"]) == 2
     assert "did you mean pfsp" in capsys.readouterr().err
+    assert replay_command.main([*source, "--through", "pfsp", "--player", "main", "--player", "mian"]) == 2
+    assert "player 'mian' does not exist; did you mean main" in capsys.readouterr().err
+    assert replay_command.main(["--redis", redis_url, "--run", f"{run_name}x"]) == 2
+    assert f"run with a league '{run_name}x' does not exist; did you mean" in capsys.readouterr().err
     assert replay_command.main(["--redis", "redis://127.0.0.1:1", "--run", "x"]) == 2
     assert "Redis does not answer" in capsys.readouterr().err
 

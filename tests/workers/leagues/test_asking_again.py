@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import logging
 import threading
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from league.state.league_state import Match
 from warren.errors import DeadlinePassed, LeagueError
 from workers.leagues import client as module
 from workers.leagues.client import DEADLINE, LeagueClient
+from workers.leagues.player_host import PlayerHost
+from workers.rollout.games.match_result import MatchResult
 
 
 class Workers:
     """Stands for the league's workers, of which the first `stopped` that are asked do not answer."""
 
-    def __init__(self, stopped: int) -> None:
-        self.stopped, self.asked = stopped, list[tuple[tuple[Any, ...], float]]()
+    def __init__(self, stopped: int, answer: Any = None) -> None:
+        self.stopped, self.answer, self.asked = stopped, answer, list[tuple[tuple[Any, ...], float]]()
 
-    def call(self, service: str, *arguments: Any, deadline: float) -> str:
+    def call(self, service: str, *arguments: Any, deadline: float) -> Any:
         self.asked.append((arguments, deadline))
         if len(self.asked) <= self.stopped:
             raise DeadlinePassed(service, f"no answer within {deadline:g} s")
-        return f"{service} was answered"
+        return self.answer or f"{service} was answered"
 
 
 def client_of(workers: Workers, monkeypatch: pytest.MonkeyPatch, **more: float) -> LeagueClient:
@@ -56,3 +61,19 @@ def test_workers_that_all_stay_silent_are_asked_with_growing_patience(
 def test_a_league_that_never_answers_is_given_up_with_what_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LeagueError, match=r"did not answer league\.request .* is python -m workers\.league up\?"):
         client_of(Workers(stopped=9), monkeypatch, patience=-1.0)._ask("league.request")
+
+
+@pytest.mark.parametrize(("reason", "counts"), [("duplicate", True), ("late", False), ("unknown", False)])
+def test_a_result_that_was_counted_at_the_first_try_is_recorded_at_the_second(
+    reason: str, counts: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorded: list[Any] = []
+    recorder: Any = SimpleNamespace(expected=lambda match: None, counted=lambda *given: recorded.append(given))
+    settings: Any = SimpleNamespace(series=1, lease=60.0)
+    client = client_of(Workers(stopped=1, answer=["refused", reason]), monkeypatch)
+    players: Any = None
+    host = PlayerHost("main", settings, client, players, recorder, lambda: None)
+    match = Match("m", "main", "main", "self", "actor-0", 0, 0, False, False, 0)
+    host.report(match, MatchResult("m", np.ones(4, np.float32)))
+    assert bool(recorded) is counts
+    assert (f"refused the result of match m as {reason}" in caplog.text) is not counts

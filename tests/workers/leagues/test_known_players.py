@@ -182,7 +182,7 @@ def test_a_player_who_meets_nobody_with_weights_waits(pool: Pool) -> None:
 def test_watched_weights_that_change_within_a_match_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
     policy, result = build(1), MatchResult("m", np.ones(1, np.float32))
-    client = SimpleNamespace(report=lambda match, outcomes: "counted")
+    client = SimpleNamespace(report=lambda match, outcomes: ("counted", ""))
     players = SimpleNamespace(opponents=lambda match, models: (policy,))
     recorder = SimpleNamespace(
         begins=lambda match, away: None, wants=lambda match: False, expected=lambda match: None,

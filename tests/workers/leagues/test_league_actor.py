@@ -30,11 +30,11 @@ class Client:
     def request(self, player: str, lease: float, opponents: int = 1) -> Any:
         return Invitation(self.league.request(player, opponents), None)
 
-    def report(self, match: Any, outcomes: str) -> str:
+    def report(self, match: Any, outcomes: str) -> tuple[str, str]:
         self._answer()
         self.given_back += 1
         self.league.report(match, outcomes)
-        return "counted"
+        return "counted", ""
 
     def abort(self, match: Any) -> None:
         self._answer()

@@ -439,6 +439,20 @@ def test_all_wrong_settings_are_named():
         assert part in text
 
 
+@pytest.mark.parametrize(("kind", "option"), [("fixed", "opponent"), ("anytime_psro", "strategy")])
+def test_players_that_another_ones_options_name_have_to_be_in_the_league(kind, option):
+    def players(name):
+        return {"main": {"kind": "pfsp"}, "other": {"kind": kind, "config": {option: name}}}
+
+    for name in ("main", "main@5", "main.average-0.1@5"):
+        config(players=players(name))
+    for name in ("mian", "mian@5", "main.average-0.1"):
+        with pytest.raises(
+            ConfigurationError, match=f"player 'other': player '{name}' does not exist; (did you mean|known:)"
+        ):
+            config(players=players(name))
+
+
 def test_schedules_may_follow_the_progress_of_a_run_in_one_process():
     rate = {"name": "linear", "start": 0.05, "end": 0.0, "over": "progress"}
     league = LocalLeague(config(algorithm={**PPO, "learning_rate": rate}))

@@ -53,9 +53,9 @@ class Client:
             raise LeagueError("the league did not answer")
         return Invitation(self.league.request(player, opponents), None)
 
-    def report(self, match: Any, outcomes: str) -> str:
+    def report(self, match: Any, outcomes: str) -> tuple[str, str]:
         self.league.report(match, outcomes)
-        return "counted"
+        return "counted", ""
 
     def abort(self, match: Any) -> None:
         self.league.abort(match)

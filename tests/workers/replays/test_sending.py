@@ -6,15 +6,23 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
 from support.played import play_match
 
+from league.models.unsaved import Unsaved
+from tasks.topology import Topology
+from workers.config.league import LeagueConfig
+from workers.config.run_names import run_folder
+from workers.config.schema import Config
+from workers.leagues.service import take_over_earlier
 from workers.replays import sending
-from workers.replays.folder import ReplayWriter, read
+from workers.replays.folder import FOLDER, ReplayWriter, read
 from workers.replays.sending import ReplayKeeper, ReplaySender, stream_key
+from workers.runtime.league_paths import league_folder
 
 
 @pytest.fixture
@@ -71,3 +79,21 @@ def test_a_stream_that_nobody_reads_is_bounded_and_so_is_a_record(
     monkeypatch.setattr(sending, "LARGEST", 10)
     sender.send(replace(record, match="large"))
     assert "match large is not recorded" in caplog.text and client.xlen(stream_key(prefix)) == 5
+
+
+def test_records_that_a_killed_run_left_are_written_before_the_next_begins(
+    client: Any, run_name: str, tmp_path: Path
+) -> None:
+    record, killed = play_match("matrix:rps")[0], f"warren.{run_name}:"
+    config = Config(folder=str(tmp_path), project="p", trial="t")
+    unsaved = Unsaved(league_folder(config))
+    unsaved.begin(client, killed)
+    for number in range(100):
+        ReplaySender(client, killed).send(replace(record, match=f"m{number}"))
+    session: Any = SimpleNamespace(redis=client, topology=Topology(f"{run_name}-next"))
+    take_over_earlier(
+        config, session, LeagueConfig.from_dict({"env": "matrix:rps", "players": {"a": {"kind": "pfsp"}}})
+    )
+    assert [match.match for match in read(run_folder(config) / FOLDER)] == [f"m{number}" for number in range(100)]
+    assert list(client.scan_iter(f"{killed}*")) == []
+    assert unsaved.prefixes == [session.topology.key_prefix]
