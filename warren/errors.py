@@ -166,7 +166,7 @@ class PoolError(LeagueError):
 def unknown_name(kind: str, name: str, known: Iterable[str], remedy: str = "") -> str:
     """Return a sentence that says that no `kind` is called `name`, with near names, or with all if none is near."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     elif names and len(names) <= 20:

@@ -32,7 +32,7 @@ class Registry(Generic[T]):
         """Return the object called `name`. Raises UnknownName, which lists near names."""
         try:
             return self._entries[name]
-        except KeyError:
+        except (KeyError, TypeError):  # a list from a file cannot be hashed
             raise UnknownName(self.kind, name, self._entries) from None
 
     def __contains__(self, name: object) -> bool:

@@ -225,17 +225,26 @@ class TurnVectorEnv(ABC):
 
     def __finish(self, ended: np.ndarray) -> None:
         returns = self.__returns[ended]
+        if not (finite := np.isfinite(returns)).all():
+            raise ConfigurationError(
+                f"environment {self.name!r}: a game ended with returns {_told(returns[~finite.all(axis=1)][0])}; give "
+                "finite rewards (python -m envs.check finds the step that does not)"
+            )
         surplus = returns.sum(axis=1) if self.zero_sum else np.zeros(1)
         if surplus.any() and (np.abs(surplus) > ZERO_SUM_TOLERANCE * np.maximum(1, np.abs(returns).max(axis=1))).any():
             worst = returns[np.abs(surplus).argmax()]
             raise ConfigurationError(
                 f"environment {self.name!r} is not zero-sum: a game ended with returns "
-                f"{' and '.join(f'{one:g}' for one in worst)}; leagues of two players need a game in which one's gain "
+                f"{_told(worst)}; leagues of two players need a game in which one's gain "
                 "is the other's loss, and a game of more says zero_sum=False to its base class"
             )
         self.__finished.append(FinishedGames(ended, returns, self.__steps - self.__began[ended]))
         self.__returns[ended] = 0
         self.__began[ended] = self.__steps
+
+
+def _told(returns: np.ndarray) -> str:
+    return " and ".join(f"{one:g}" for one in returns)
 
 
 def team_returns(returns: np.ndarray, teams: Sequence[Sequence[int]]) -> np.ndarray:

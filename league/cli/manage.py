@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from league.cli.overview import standing_of
-from league.matchmaking import KINDS, Fixed, kind_of
+from league.matchmaking import KINDS, kind_of
 from league.matchmaking.view import NEWEST, ModelRef, Player
 from league.models.command_line import add_source, existing, guarded, value_of
 from league.models.pool import Pool
@@ -157,9 +157,9 @@ def _values(
 
 
 def _check_kind(store: Store, name: str, config: Mapping[str, Any]) -> None:
-    kind = kind_of(name, config)
-    if isinstance(kind, Fixed):
-        store.player(kind.opponent)
+    for other in kind_of(name, config).named:
+        if store.player(other).removed:
+            raise PlayerError(f"player {other!r} was removed from the league for good; name another")
 
 
 def kinds() -> str:

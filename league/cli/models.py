@@ -18,7 +18,7 @@ from typing import Any
 from safetensors import SafetensorError, deserialize
 
 from league.matchmaking.view import ModelRef
-from league.models.command_line import add_source, client, guarded, run_prefix, value_of
+from league.models.command_line import add_source, client, existing, guarded, run_prefix, value_of
 from league.models.model import ModelInfo
 from league.models.pool import Pool
 from league.models.snapshots import Snapshots
@@ -106,8 +106,11 @@ def parser() -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace) -> int:
     """Do what the command line asks."""
-    connection, prefix = client(given), run_prefix(given)
-    pool = Pool(connection, prefix)
+    if given.command == "restore":  # into a run that has no league yet
+        connection, prefix = client(given), run_prefix(given)
+        store, pool = Store(connection, f"{prefix}league:"), Pool(connection, prefix)
+    else:
+        store, pool = existing(given)
 
     def say(row: dict[str, Any]) -> None:
         print(json.dumps(row) if given.json else "  ".join(f"{key} {value}" for key, value in row.items()))
@@ -135,7 +138,7 @@ def run(given: argparse.Namespace) -> int:
         case "remove":
             pool.remove(given.ref, frozen=given.frozen)
         case "save" | "restore":
-            snapshots = Snapshots(given.folder, Store(connection, f"{prefix}league:"), pool)
+            snapshots = Snapshots(given.folder, store, pool)
             snapshots.save() if given.command == "save" else snapshots.restore()
     return 0
 

@@ -21,9 +21,8 @@ from rich.table import Table
 from league.cli import overview
 from league.cli.tables import output, table
 from league.matchmaking import kind_of
-from league.models.command_line import add_source, connected, guarded, value_of
+from league.models.command_line import add_source, existing, guarded, value_of
 from league.models.snapshots import STREAM
-from league.redis.store import Store
 from league.rules.ratings import Skills
 from league.state.league_state import LeagueState
 from league.state.replay import Comparison, Entries, before, fold, read_file, read_folder, through, until_id
@@ -65,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(given: argparse.Namespace) -> int:
     """Do what the command line asks."""
-    store = None if given.file else Store(*connected(given))
+    store = None if given.file else existing(given)[0]
     # Compared is the league of one moment with the stream up to that moment: the league may go on meanwhile.
     live = None if store is None or given.until or given.through else store.load()
     last = live.last_event if live is not None else until_id(given.until) if given.until else None

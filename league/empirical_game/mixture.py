@@ -68,6 +68,7 @@ class Mixture(NamedTuple):
     playing: Places  # those members that are not only met
     undecided: Places  # outside, and cells are missing to say whether they gain
     wanted: list[tuple[int, int]]  # those cells, the ones to play first first; a place in seat 0, one in seat 1
+    known: NDArray[np.bool_]  # (n, n): cells that count, between players that may have shares
 
 
 def mixture_of(
@@ -101,7 +102,7 @@ def mixture_of(
                 shares[seat, playing] = quantal_response(payoff, temperature)[0]
     if settings.least_temperature > 0.0:
         shares = _with_newest(shares, np.flatnonzero(ours), found.undecided)
-    return Mixture(shares, members, playing, found.undecided, found.wanted)
+    return Mixture(shares, members, playing, found.undecided, found.wanted, known & ours[:, None] & ours)
 
 
 def _with_newest(shares: NDArray[np.float64], ours: Places, undecided: Places) -> NDArray[np.float64]:

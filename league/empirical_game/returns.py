@@ -11,6 +11,7 @@ add up in any order, from any number of evaluators.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from league.empirical_game.confidence import confidence_sequence
 from league.empirical_game.mixture import EXACT, GAMES, PAIRS, Mixture, MixtureSettings, mixture_of
 from league.rules.win_rates import Slots
+from warren.errors import ConfigurationError
 
 Cell = tuple[int, int, float, float, float]  # slot in seat 0, slot in seat 1, games, sum of returns, and of squares
 
@@ -27,12 +29,14 @@ FIELDS = 3  # float64 a cell: games, sum of returns, sum of their squares; all o
 class Returns:
     """All cells: row is the slot of the player in seat 0, column that of the player in seat 1.
 
-    `settings` say how a mixture is made of them (`mixture`); who plays the games sets them.
+    `settings` say how a mixture is made of them (`mixture`); who plays the games sets them. `largest`: the largest
+    return of a game that was recorded or `saw`, by size. An exact cell is added once: to a known one nothing is added.
     """
 
     def __init__(self) -> None:
         self._cells = np.zeros((0, 0, FIELDS))
         self.settings = MixtureSettings()
+        self.largest = 0.0
         self.total_games = 0
         self.version = 0  # goes up with every addition
 
@@ -42,6 +46,8 @@ class Returns:
         By pairs, `returns` are the means of pairs, and `second` has as much less in its own cell.
         """
         values = np.asarray(returns, dtype=np.float64)
+        check_finite(first, second, values)
+        self.saw(float(np.abs(values).max(initial=0.0)))
         count, total, squares = len(values), float(values.sum()), float(np.square(values).sum())
         cells: list[Cell] = [(first, second, count, total, squares)]
         if self.settings.source == PAIRS:
@@ -55,13 +61,37 @@ class Returns:
     def add_cells(self, cells: Sequence[Cell]) -> None:
         """Add games of several cells that were summed elsewhere, all in one step."""
         for first, second, *sums in cells:
+            check_finite(first, second, sums)
+        for first, second, *sums in cells:
             self._grow(max(first, second) + 1)
+            if self.settings.source == EXACT and self._cells[first, second, 0]:
+                continue
             self._cells[first, second] += sums
             self.total_games += int(sums[0])
         self.version += 1
 
+    def saw(self, largest: float) -> None:
+        """Raise `largest` to that of returns that were seen."""
+        self.largest = max(self.largest, largest)
+
+    @property
+    def bound(self) -> float:
+        """The bound of a game's returns that intervals are computed for: that of `settings`, or `largest`."""
+        return max(self.settings.bound, self.largest)
+
+    def cells(self) -> list[Cell]:
+        """Return all cells with games."""
+        found = []
+        for first, second in np.argwhere(self._cells[..., 0] > 0.0):
+            games, total, squares = map(float, self._cells[first, second])
+            found.append((int(first), int(second), games, total, squares))
+        return found
+
     def found_by(self) -> str | None:
-        """Return the source that the cells show themselves to be of; None without any."""
+        """Return the source that the cells show themselves to be of; None without any.
+
+        For leagues that were saved before their source was: counts of games can mislead.
+        """
         games, total = self._cells[..., 0], self._cells[..., 1]
         if not games.any():
             return None
@@ -111,7 +141,7 @@ class Returns:
 
     def mixture(self, slots: Slots, played: NDArray[np.bool_] | None = None) -> Mixture:
         """Return the equilibrium of the players at `slots` by these returns and `settings`: see mixture_of."""
-        return mixture_of(self, slots, self.settings, played)
+        return mixture_of(self, slots, replace(self.settings, bound=self.bound), played)
 
     def _of(self, slots: Slots) -> NDArray[np.float64]:
         self._grow(int(slots.max(initial=-1)) + 1)
@@ -126,3 +156,14 @@ class Returns:
             cells = np.zeros((max(slots, 2 * have, 8),) * 2 + (FIELDS,))
             cells[:have, :have] = self._cells
             self._cells = cells
+
+
+def check_finite(first: int, second: int, values: ArrayLike) -> None:
+    """Raise ConfigurationError where one of `values` is not finite: it would stay in the cell for good."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        worst = float(np.asarray(values)[~finite][0])
+        raise ConfigurationError(
+            f"returns of the players at slots {first} and {second}: {worst} is not finite; let the game give finite "
+            "rewards (python -m envs.check finds the step that does not)"
+        )

@@ -18,7 +18,6 @@ from league.matchmaking.base import (
     choose_all,
     distribution,
     in_seat,
-    kind_of,
     names_of,
     only,
     rivals_of,
@@ -26,6 +25,7 @@ from league.matchmaking.base import (
     weighted,
 )
 from league.matchmaking.best_response import BestResponse
+from league.matchmaking.configured import kind_of
 from league.matchmaking.mixture_members import played
 from league.matchmaking.pbt import PbtElo, PbtPsro
 from league.matchmaking.psro import Psro

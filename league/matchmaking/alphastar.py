@@ -15,7 +15,18 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from league.matchmaking.base import KINDS, Branch, Candidates, Decision, Kind, Target, by_pfsp, names_of, only
+from league.matchmaking.base import (
+    KINDS,
+    Branch,
+    Candidates,
+    Decision,
+    Kind,
+    Target,
+    by_pfsp,
+    names_of,
+    only,
+    unheeded_snapshots,
+)
 from league.matchmaking.mixture_members import played
 from league.matchmaking.view import Player, View
 from league.rules.plateau import has_stopped_rising
@@ -83,11 +94,7 @@ class AlphaStar(Kind):
             for name, value in vars(self).items()
             if name.endswith(("_win_rate", "_probability", "_share")) and not 0.0 <= value <= 1.0
         ]
-        if self.snapshot_every != 0:
-            wrong.append(
-                f"snapshot_every={self.snapshot_every} is not heeded by this kind; set checkpoint_min_steps and "
-                "checkpoint_max_steps instead"
-            )
+        wrong += unheeded_snapshots(self, "checkpoint_min_steps and checkpoint_max_steps")
         least, most = self.checkpoint_min_steps, self.checkpoint_max_steps
         given = f"checkpoint_min_steps={least}, checkpoint_max_steps={most}"
         if isinstance(least, RunShare) != isinstance(most, RunShare):

@@ -13,7 +13,7 @@ their code, github.com/indylab/sp-psro, grl/rl_apps/psro (separate_reward_measur
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, nan
@@ -34,10 +34,13 @@ from league.matchmaking.base import (
     only,
     rivals_of,
     share_problems,
+    slot_named,
 )
-from league.matchmaking.best_response import when_spent
+from league.matchmaking.best_response import budget_problems, when_spent
+from league.matchmaking.remembered import remembered
 from league.matchmaking.view import Player, View
-from league.rules.run_share import Steps, amount
+from league.rules.plateau import Look
+from league.rules.run_share import Steps
 from league.rules.win_rates import Slots
 
 
@@ -65,7 +68,7 @@ class AnytimePsro(Kind):
         rivals, share = rivals_of(view, me), 1.0
         if self.strategy:
             share -= self.strategy_share
-            slot = view.roster[self.strategy].slot
+            slot = slot_named(view, me, self.strategy)
             yield Branch("strategy", self.strategy_share, lambda: only(slot))
         for seat, mixed in enumerate(self.mixture(view, me, rivals)):
             yield Branch(in_seat("meta", seat), share / 2.0, partial(Candidates, rivals, mixed))
@@ -73,6 +76,11 @@ class AnytimePsro(Kind):
     def mixture(self, view: View, me: Player, slots: Slots) -> NDArray[np.float64]:
         """Return the shares of `slots` in each seat (2, n) after the looks at `me` since it began."""
         looks = view.looks(me)
+        key = ("looks", me.name, self.rate, slots.tobytes())
+        newest = (len(looks), looks[-1]) if looks else None
+        return remembered(view.roster, key, newest, lambda: self._after(looks, slots))
+
+    def _after(self, looks: Sequence[Look], slots: Slots) -> NDArray[np.float64]:
         gains = np.full((2, len(looks), len(slots)), nan)  # per seat, look and slot
         for number, look in enumerate(looks):
             of_me = {slot: means for slot, *means in look.members}
@@ -80,6 +88,10 @@ class AnytimePsro(Kind):
                 if slot in of_me:
                     gains[:, number, place] = [nan if mean is None else -mean for mean in of_me[slot]]
         return np.stack([multiplicative_weights(of_seat, self.rate)[-1] for of_seat in gains])
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return (self.strategy,) if self.strategy else ()
 
     @property
     def wants_looks(self) -> bool:
@@ -99,4 +111,4 @@ class AnytimePsro(Kind):
             wrong.append(f"rate={self.rate} must be above 0, and finite")
         if self.look_games < 2:
             wrong.append(f"look_games={self.look_games} must be at least 2")
-        return wrong + ([] if amount(self.budget) > 0 else [f"budget={self.budget} must be at least 1 step"])
+        return wrong + budget_problems(self, self.budget)

@@ -17,9 +17,9 @@ will do is known exactly (`distribution`), not only sampled (`choose`): tests an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,9 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 from league.matchmaking.sides import facing, side_of
 from league.matchmaking.view import Player, View
 from league.rules.pfsp import NEGLIGIBLE, pfsp
-from league.rules.run_share import RunShare, Steps, parse_steps, reached
+from league.rules.run_share import RunShare, Steps, reached
 from league.rules.win_rates import Slots
-from warren.errors import ConfigurationError, MatchmakingError, unknown_name
+from warren.errors import MatchmakingError
 from warren.registry import Registry
 
 
@@ -139,6 +139,11 @@ class Kind:
         return Decision(snapshot=True, reason="end of the learning period")
 
     @property
+    def named(self) -> tuple[str, ...]:
+        """Return the players that its options name: they have to be in the league."""
+        return ()
+
+    @property
     def wants_looks(self) -> bool:
         """True where evaluators are to play its players against `to_beat` while they learn, for `period_end`."""
         return False
@@ -159,50 +164,6 @@ class Kind:
 
 
 KINDS: Registry[type[Kind]] = Registry("kind of player")
-K = TypeVar("K", bound=Kind)
-
-
-def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
-    """Return the kind called `name` with its configuration. Raises ConfigurationError naming all that is wrong."""
-    kind, config = KINDS[name], dict(config or {})
-    known = [field.name for field in fields(kind)]
-    problems = [unknown_name(f"option of {name}", option, known) for option in config if option not in known]
-    for option in kind.counted_in_steps:
-        if (value := config.get(option)) is not None:
-            config[option] = parse_steps(value)
-            if config[option] is None:
-                problems.append(
-                    f"{name}: {option}={value!r} is not a number of steps; use a whole one, or a share of the run, "
-                    "above 0% and up to 100%, as 2%"
-                )
-    if problems:
-        raise ConfigurationError(problems)
-    try:
-        made = kind(**config)
-    except TypeError as error:  # a field without a default is missing
-        raise ConfigurationError(f"{name}: {str(error).split('__init__() ')[-1]}") from None
-    problems = made.problems()
-    if made.shares not in (DECISIONS, MATCHES):
-        problems.append(f"shares={made.shares!r} is not {DECISIONS!r} or {MATCHES!r}")
-    problems += _side_problems(made)
-    if problems:
-        raise ConfigurationError([f"{name}: {problem}" for problem in problems])
-    return made
-
-
-def _side_problems(kind: Kind) -> list[str]:
-    """Return why players of `kind` cannot take one side alone, as its option `side` says."""
-    if kind.side is None:
-        return []
-    found = [] if type(kind.side) is int and kind.side >= 0 else [f"side={kind.side!r} is not the number of a team"]
-    if not kind.takes_a_side or kind.needs_returns or kind.wants_looks:
-        found.append(
-            f"side={kind.side} is for kinds that choose by win rates, as main_agent does; a player of this one, or "
-            "with freeze: returns, takes every side"
-        )
-    if getattr(kind, "self_share", 0.0):
-        found.append(f"side={kind.side}: a player of one side cannot meet itself; leave self_share at 0")
-    return found
 
 
 def names_of(kind: type[Kind]) -> frozenset[str]:
@@ -297,6 +258,20 @@ def rivals_of(view: View, me: Player) -> Slots:
     if me.slot not in view.roster.by_slot:
         raise MatchmakingError(f"player {me.name!r} has no opponent on another side; add a player there")
     return np.array([me.slot], dtype=np.intp)
+
+
+def slot_named(view: View, me: Player, name: str) -> int:
+    """Return the slot of the player `name`, which `me` plays. Raises MatchmakingError where it was removed."""
+    other = view.roster[name]
+    if other.removed:
+        raise MatchmakingError(f"player {me.name!r} plays {name!r}, which was removed; name another in its options")
+    return other.slot
+
+
+def unheeded_snapshots(kind: Kind, instead: str) -> list[str]:
+    """Return what is wrong with `snapshot_every` of a kind whose snapshots other options decide."""
+    given = kind.snapshot_every
+    return [f"snapshot_every={given} is not heeded by this kind; set {instead} instead"] if given != 0 else []
 
 
 def share_problems(name: str, value: float) -> list[str]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from league.matchmaking.base import KINDS, Branch, Decision
+from league.matchmaking.base import KINDS, Branch, Decision, Kind, unheeded_snapshots
 from league.matchmaking.psro import Psro
 from league.matchmaking.simple import Fixed
 from league.matchmaking.view import Player, View
@@ -20,6 +20,12 @@ def when_spent(steps: int, budget: Steps) -> Decision:
     if not reached(steps, budget):
         return Decision(reason=f"{steps} of {budget} steps of the budget")
     return Decision(snapshot=True, reset=True, reason="the budget is spent")
+
+
+def budget_problems(kind: Kind, budget: Steps) -> list[str]:
+    """Return what is wrong with the options of `kind` that say when an answer is frozen."""
+    wrong = [] if amount(budget) > 0 else [f"budget={budget} must be at least 1 step"]
+    return wrong + unheeded_snapshots(kind, "budget")
 
 
 @KINDS.register("best_response")
@@ -44,10 +50,12 @@ class BestResponse(Psro):
         else:
             yield from super().branches(view, me)
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        return (self.opponent,) if self.opponent else ()
+
     def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
         return when_spent(steps, self.budget)
 
     def problems(self) -> list[str]:
-        return super().problems() + (
-            [] if amount(self.budget) > 0 else [f"budget={self.budget} must be at least 1 step"]
-        )
+        return super().problems() + budget_problems(self, self.budget)

@@ -11,7 +11,7 @@ from league.rules.win_rates import Slots
 
 
 def played(roster: Roster, slots: Slots) -> NDArray[np.bool_]:
-    """Return which of the players at `slots` (n,) are no exploiters' snapshots, (n,) bool; all, where all are."""
+    """Return which of the players at `slots` (n,) are no frozen exploiters, (n,) bool; all, where all are."""
     exploiting = frozenset(name for name in KINDS if KINDS[name].exploits)
-    found = ~np.isin(slots, roster.snapshots_of_kinds(exploiting))
+    found = ~np.isin(slots, roster.frozen_of_kinds(exploiting))
     return found if found.any() else ~found

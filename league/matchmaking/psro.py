@@ -19,6 +19,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from league.empirical_game.mixture import Mixture
+from league.empirical_game.restricted_game import Places
 from league.empirical_game.solvers import META_SOLVERS
 from league.matchmaking.base import KINDS, Branch, Candidates, Kind, in_seat, only, rivals_of, weighted
 from league.matchmaking.mixture_members import played
@@ -48,22 +50,40 @@ def solve(
 
     `playing` (n,): those that are no exploiters, who alone have shares where the league's mixture plays none.
     A player that has not met the support of the equilibrium has a share of 1 / n, as under a uniform mixture; the
-    rest is the solver's. So before any game the shares are uniform.
+    rest is the solver's. So before any game the shares are uniform. Solvers other than Nash's are of all players
+    that have met each other.
     """
-    n, found = len(slots), game.mixture(slots, playing)
+    n = len(slots)
+    if solver == "uniform":
+        return np.full((2, n), 1.0 / n)
+    found = game.mixture(slots, playing)
+    met = _met(found) if solver != "nash" else found.playing[:0]
+    undecided = np.setdiff1d(found.undecided, met)
     shares = np.zeros((2, n))
-    shares[:, found.undecided] = 1.0 / n
-    rest = 1.0 - len(found.undecided) / n
+    shares[:, undecided] = 1.0 / n
+    rest = 1.0 - len(undecided) / n
     if rest <= 0.0:
         return shares
     if solver == "nash":
         shares += rest * found.shares
     else:
-        among = game.matrix(slots)[np.ix_(found.playing, found.playing)]
+        among = game.matrix(slots)[np.ix_(met, met)]
         payoff = (among - among.T) / 2.0
         scale = np.abs(payoff).max()  # these solvers depend on it: points of a game are no unit
-        shares[:, found.playing] += rest * META_SOLVERS[solver](payoff / scale if scale else payoff)
+        shares[:, met] += rest * META_SOLVERS[solver](payoff / scale if scale else payoff)
     return shares
+
+
+def _met(found: Mixture) -> Places:
+    """Return players between whom all cells are known: those that the equilibrium plays, then the newest first."""
+    both = found.known & found.known.T
+    fitting, met = both.diagonal().copy(), []
+    for place in (*found.playing, *np.flatnonzero(fitting)[::-1]):
+        if fitting[place]:
+            met.append(place)
+            fitting &= both[place]
+            fitting[place] = False
+    return np.array(sorted(met), dtype=np.intp)
 
 
 @KINDS.register("psro")

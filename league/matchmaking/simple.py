@@ -7,12 +7,25 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from league.matchmaking.base import KINDS, Branch, Candidates, Kind, by_pfsp, only, rivals_of, share_problems, weighted
+from league.matchmaking.base import (
+    KINDS,
+    Branch,
+    Candidates,
+    Kind,
+    by_pfsp,
+    only,
+    rivals_of,
+    share_problems,
+    slot_named,
+    weighted,
+)
+from league.matchmaking.remembered import remembered
 from league.matchmaking.view import Player, View
 from league.rules.pfsp import WEIGHTINGS
 from league.rules.win_rates import Slots
-from warren.errors import MatchmakingError, unknown_name
+from warren.errors import unknown_name
 
 
 @KINDS.register("self_play")
@@ -50,10 +63,12 @@ class Fixed(Kind):
     opponent: str = ""
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
-        opponent = view.roster[self.opponent]
-        if opponent.removed:
-            raise MatchmakingError(f"player {me.name!r} plays only {opponent.name!r}, which was removed; add it again")
-        yield Branch("fixed", 1.0, lambda: only(opponent.slot))
+        slot = slot_named(view, me, self.opponent)
+        yield Branch("fixed", 1.0, lambda: only(slot))
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return (self.opponent,)
 
     def problems(self) -> list[str]:
         return [] if self.opponent else ["opponent is not given; name a player"]
@@ -116,15 +131,29 @@ def knockout(view: View, slots: Slots) -> int:
 
     Frozen players meet in the games of evaluators alone; what those say of a pair goes before its win rate.
     """
-    seeds = slots[np.argsort(-view.elo(slots), kind="stable")]
-    standing = list(range(len(seeds)))
-    played, mean = view.empirical_game.games(seeds) > 0.0, view.empirical_game.matrix(seeds)
-    edge = np.where(played & played.T, mean - mean.T, view.matrix(seeds) - 0.5)
+    edge = _edges(view, slots)
+    standing = list(range(len(slots)))  # by seed
+    seeds = np.argsort(-view.elo(slots), kind="stable")
     while len(standing) > 1:
         half = (len(standing) + 1) // 2
         better, worse = standing[:half], standing[half:][::-1]
         byes = half - len(worse)  # an odd field: the first seed rests
         winners = better[:byes]
-        winners += [one if edge[one, other] >= 0.0 else other for one, other in zip(better[byes:], worse, strict=True)]
+        for one, other in zip(better[byes:], worse, strict=True):
+            winners.append(one if edge[seeds[one], seeds[other]] >= 0.0 else other)
         standing = sorted(winners)
-    return int(seeds[standing[0]])
+    return int(slots[seeds[standing[0]]])
+
+
+def _edges(view: View, slots: Slots) -> NDArray[np.float64]:
+    """Return how much each of `slots` (rows) is ahead of each (columns), (n, n), by returns, else by win rates."""
+    frozen = bool(np.isin(slots, view.roster.historical).all())
+    counted = None if frozen else view.counted  # no match changes the win rates between frozen players
+    key, game = slots.tobytes(), view.empirical_game
+
+    def edges() -> NDArray[np.float64]:
+        rates = remembered(view.roster, ("rates", key), counted, lambda: view.matrix(slots))
+        played, mean = game.games(slots) > 0.0, game.matrix(slots)
+        return np.where(played & played.T, mean - mean.T, rates - 0.5)
+
+    return remembered(view.roster, ("edges", key), (counted, game.version), edges)

@@ -147,6 +147,10 @@ class Roster:
             lambda player: player.frozen and player.parent is not None and player.kind in kinds,
         )
 
+    def frozen_of_kinds(self, kinds: Collection[str]) -> Slots:
+        """Slots of the frozen players of these kinds, oldest first: snapshots, and those frozen or added by hand."""
+        return self._group(("frozen of kinds", frozenset(kinds)), lambda player: player.frozen and player.kind in kinds)
+
     def _group(self, key: Any, belongs: Any) -> Slots:
         if key not in self._groups:
             self._groups[key] = np.array([player.slot for player in self.present if belongs(player)], dtype=np.intp)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
 
 from redis.exceptions import WatchError
 
-from league.empirical_game.returns import Cell
+from league.empirical_game.returns import Returns
 from league.redis.event_stream import RESTORED
 from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store
@@ -15,13 +15,13 @@ from league.state.records import match_fields, player_fields, progress_fields
 from warren.errors import LeagueError
 
 
-def restore(store: Store, history: History, returns: Iterable[Cell], ready: bool = True) -> None:
+def restore(store: Store, history: History, returns: Returns, ready: bool = True) -> None:
     """Write the league that `history` was folded to, and the returns between its players, where there is none.
 
     The stream begins behind a checkpoint. `ready=False` leaves it to `Store.open_up` to say that others may use it.
     Raises LeagueError where Redis holds a league.
     """
-    prefix, state = store.prefix, history.state
+    prefix, state, restored_at = store.prefix, history.state, str(time.time())
     with store.redis.pipeline(transaction=True) as pipeline:
         pipeline.watch(f"{prefix}settings")
         if pipeline.exists(f"{prefix}settings", f"{prefix}events"):
@@ -32,7 +32,7 @@ def restore(store: Store, history: History, returns: Iterable[Cell], ready: bool
             pipeline.hset(f"{prefix}counters", mapping=dict(state.counters))
         pipeline.set(f"{prefix}roster", state.roster_version)
         for version, (name, player) in enumerate(state.players.items(), 1):
-            fields = {**player_fields(player), **progress_fields(state.progress[name])}
+            fields = {**player_fields(player), **progress_fields(state.progress[name]), "changed_at": restored_at}
             pipeline.hset(f"{prefix}player:{name}", mapping=fields)
             pipeline.zadd(f"{prefix}players", {name: player.slot})
             pipeline.zadd(f"{prefix}elo", {str(player.slot): state.ratings[player.slot]})

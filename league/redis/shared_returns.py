@@ -1,7 +1,7 @@
 """Mean returns between frozen players, kept in Redis: several evaluators add to them, and one that restarts goes on.
 
     returns = SharedReturns(redis, store.prefix)
-    returns.refresh()                      # what the others added since; one number is read where that is nothing
+    returns.refresh()                      # what the others added since; a version and settings where that is nothing
     returns.record(3, 7, games)            # counted once, in Redis and here
     returns.matrix(slots)                  # read as league.empirical_game.returns.Returns is, from this process's copy
 
@@ -14,15 +14,15 @@ import json
 import secrets
 import struct
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from league.empirical_game.mixture import Mixture, MixtureSettings
-from league.empirical_game.returns import FIELDS, Cell, Returns
+from league.empirical_game.mixture import EXACT, Mixture, MixtureSettings
+from league.empirical_game.returns import FIELDS, Cell, Returns, check_finite
 from league.redis.scripts import Scripts
 from league.redis.texts import text
 from league.rules.win_rates import Slots
@@ -30,6 +30,7 @@ from warren.errors import ConfigurationError
 
 BATCH = 2000  # cells sent or asked for at once
 PACKED = struct.Struct("<ddd")  # games, sum of returns, sum of their squares
+LARGEST = "largest"  # the only member of a sorted set: Redis raises a score in one step
 
 T = TypeVar("T")
 
@@ -39,16 +40,17 @@ class SharedReturns(Returns):
 
     What is read is what this process knows: its own games at once, those of others from the next `refresh` on.
     `version` is that of the cells in Redis that were taken in; every addition of anybody is one more. `settings` that
-    were set here are told to the others; where none were, they are those that an evaluator told.
+    were set here are told to the others, again where Redis lost them; where none were, they are those that an evaluator
+    told.
     """
 
     def __init__(self, redis: Any, prefix: str) -> None:
         super().__init__()
         self._own: MixtureSettings | None = None
-        self._told = MixtureSettings()
-        self._sent: MixtureSettings | None = None
+        self._told: MixtureSettings | None = None  # in Redis
         self.redis, self.prefix = redis, prefix
         self._scripts = Scripts(redis, prefix)
+        self._settings_key, self._largest_key = f"{prefix}returns:settings", f"{prefix}returns:largest"
         self._writer, self._calls = secrets.token_hex(8), 0
 
     def add_cells(self, cells: Sequence[Cell]) -> None:
@@ -56,26 +58,30 @@ class SharedReturns(Returns):
 
         More than BATCH cells are added in several steps.
         """
-        self._tell()
+        for first, second, *sums in cells:
+            check_finite(first, second, sums)
+        if self._own not in (None, self._told):
+            self._settle(self.redis.get(self._settings_key))
+        adding = "once" if self.settings.source == EXACT else "always"
         for begin in range(0, len(cells), BATCH):
             self._calls += 1
             places = [(int(first), int(second)) for first, second, *_ in cells[begin : begin + BATCH]]
             added = [PACKED.pack(*sums) for _, _, *sums in cells[begin : begin + BATCH]]
             given = [part for place, sums in zip(places, added, strict=True) for part in (*place, sums)]
-            raws = self._scripts("returns_add", self._writer, self._calls, *given)
+            raws = self._scripts("returns_add", self._writer, self._calls, adding, *given)
             for place, raw in zip(places, raws, strict=True):
                 self._take(*place, raw)
 
     def refresh(self) -> int:
         """Take in what changed in Redis since the last time; how many cells."""
-        self._tell()
-        version = int(self.redis.get(f"{self.prefix}returns:version") or 0)
-        if version == self.version:
+        found, told = self.redis.mget(f"{self.prefix}returns:version", self._settings_key)
+        self._settle(told)
+        if (version := int(found or 0)) == self.version:
             return 0
-        if self._own is None and (told := self.redis.get(f"{self.prefix}returns:settings")):
-            self._told = MixtureSettings(**json.loads(told))
         if version < self.version:  # another league, or one that a crash of Redis set back
             self._cells, self.total_games, self.version = np.zeros((0, 0, FIELDS)), 0, 0
+            self.largest = 0.0
+        self.largest = max(self.largest, self.redis.zscore(self._largest_key, LARGEST) or 0.0)
         changes = self.redis.zrange(
             f"{self.prefix}returns:changes", f"({self.version}", "+inf", byscore=True, withscores=True
         )
@@ -88,18 +94,16 @@ class SharedReturns(Returns):
         self.version = max((int(score) for _, score in changes), default=version)
         return len(fields)
 
-    def cells(self) -> list[Cell]:
-        """All cells with games, as this process knows them."""
-        found = []
-        for first, second in np.argwhere(self._cells[..., 0] > 0.0):
-            games, total, squares = map(float, self._cells[first, second])
-            found.append((int(first), int(second), games, total, squares))
-        return found
+    def saw(self, largest: float) -> None:
+        """Raise `largest` here and in Redis, where it is the largest that anybody saw."""
+        if largest > self.largest:
+            self.redis.zadd(self._largest_key, {LARGEST: largest}, gt=True)
+            super().saw(largest)
 
-    def write(self, pipeline: Any, cells: Iterable[Cell]) -> None:
-        """Queue the commands that put the cells of a snapshot into Redis, in place of any."""
-        pipeline.delete(*(f"{self.prefix}returns{part}" for part in ("", ":changes", ":version")))
-        given = {f"{first}:{second}": PACKED.pack(*sums) for first, second, *sums in cells}
+    def write(self, pipeline: Any, saved: Returns) -> None:
+        """Queue the commands that put the returns of a snapshot into Redis, in place of any."""
+        pipeline.delete(*(f"{self.prefix}returns{part}" for part in ("", ":changes", ":version", ":largest")))
+        given = {f"{first}:{second}": PACKED.pack(*sums) for first, second, *sums in saved.cells()}
         fields = list(given)
         for begin in range(0, len(fields), BATCH):
             batch = fields[begin : begin + BATCH]
@@ -107,30 +111,31 @@ class SharedReturns(Returns):
             pipeline.zadd(f"{self.prefix}returns:changes", dict.fromkeys(batch, 1))
         if fields:
             pipeline.set(f"{self.prefix}returns:version", 1)
+            pipeline.set(self._settings_key, json.dumps(asdict(saved.settings)))
+            pipeline.zadd(self._largest_key, {LARGEST: saved.largest})
 
     @property
     def settings(self) -> MixtureSettings:
         """Return how a mixture is made of the returns."""
-        return self._own or self._told
+        return self._own or self._told or MixtureSettings()
 
     @settings.setter
     def settings(self, settings: MixtureSettings) -> None:
         self._own = settings
 
-    def _tell(self) -> None:
-        if self._own is not None and self._own != self._sent:
-            if (found := self._found_in_redis()) not in (None, self._own.source):
-                raise ConfigurationError(
-                    f"league.evaluation: the returns of this league are of {found!r}, not of {self._own.source!r}; "
-                    f"go on with league.evaluation={found}, or begin a new league"
-                )
-            self.redis.set(f"{self.prefix}returns:settings", json.dumps(asdict(self._own)))
-            self._sent = self._own
-
-    def _found_in_redis(self) -> str | None:
-        known = SharedReturns(self.redis, self.prefix)
-        known.refresh()
-        return known.found_by()
+    def _settle(self, told: bytes | None) -> None:
+        """Take in the settings that Redis holds; put those that were set here in their place where they differ."""
+        self._told = None if told is None else MixtureSettings(**json.loads(told))
+        if self._own in (None, self._told):
+            return
+        found = self._told.source if self._told is not None else self._own.source
+        if found != self._own.source and self.redis.exists(f"{self.prefix}returns"):
+            raise ConfigurationError(
+                f"league.evaluation: the returns of this league are of {found!r}, not of {self._own.source!r}; "
+                f"go on with league.evaluation={found}, or begin a new league"
+            )
+        self.redis.set(self._settings_key, json.dumps(asdict(self._own)))
+        self._told = self._own
 
     def _take(self, first: int, second: int, raw: bytes) -> None:
         self._grow(max(first, second) + 1)

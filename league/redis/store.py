@@ -20,7 +20,6 @@ import numpy as np
 from league.matchmaking import choose_all, kind_of
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.event_stream import EventStream
-from league.redis.issued import issued
 from league.redis.reader import RedisView, load
 from league.redis.scripts import Scripts, texts
 from league.redis.texts import pairs, text
@@ -32,6 +31,7 @@ from league.rules.settings import Settings
 from league.rules.win_rates import OUTCOMES
 from league.state.commands import Abort, Add, Change, Command, Count, Expire, Extend, Issue, TakeSnapshot
 from league.state.fields import milliseconds, to_field, to_json
+from league.state.issued import issued
 from league.state.league_state import LeagueState, Match
 from league.state.records import Progress, match_from, progress_from
 from warren.errors import (

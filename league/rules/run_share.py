@@ -44,9 +44,9 @@ def amount(threshold: Steps) -> float:
 
 
 def parse_steps(value: object) -> Steps | None:
-    """Return the threshold that a setting's `value` is; None for what is neither whole steps nor a share."""
+    """Return the threshold that a setting's `value` is; None for what is neither whole steps from 0 on nor a share."""
     if isinstance(value, str):
         return RunShare.parse(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:  # NaN and infinity too
         return None
-    return int(value)
+    return int(value) if value >= 0 else None

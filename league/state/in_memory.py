@@ -24,9 +24,11 @@ from league.rules.settings import Settings
 from league.state.commands import Abort, Add, Command, Count, Issue, TakeSnapshot
 from league.state.decide import decide
 from league.state.fields import to_json
+from league.state.issued import issued
 from league.state.league_state import Event, LeagueState, Match
 from league.state.periods import LearningPeriod, Periods
 from league.state.records import Progress
+from warren.errors import MatchmakingError
 
 HERE = "local"  # holder of matches and periods
 NEVER = 2**53  # ms; matches in one process are not leased
@@ -84,14 +86,19 @@ class MemoryLeague:
         return self.state.roster[model]
 
     def request(self, home: str, opponents: int = 1) -> Match:
-        """Issue the next match of `home`: its kind chooses the opponents. Raises MatchmakingError for none."""
+        """Issue the next match of `home`: its kind chooses the opponents. Raises MatchmakingError for none, else as
+        `issued` does.
+        """
         me = self.state.roster[home]
         first, *others = choose_all(kind_of(me.kind, me.config), self.state, me, self.rng, opponents)
         self._matches += 1
         match = f"{self._matches:x}"
         rest = tuple(choice.opponent.name for choice in others)
-        self.execute(Issue(match, home, first.opponent.name, first.branch, HERE, NEVER, rest))
-        return self.state.matches[match]
+        answer = self.execute(Issue(match, home, first.opponent.name, first.branch, HERE, NEVER, rest))
+        made = issued(match, home, HERE, answer)
+        if made is None:
+            raise MatchmakingError(f"player {home!r}: its kind {me.kind} chose {answer[1]!r}, which was removed")
+        return made
 
     def report(self, match: Match, outcomes: str) -> str:
         """Count the outcomes of a match, as commands.Count has them: "counted", or "aborted" by a rule."""

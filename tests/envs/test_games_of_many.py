@@ -121,6 +121,22 @@ def test_only_games_that_are_zero_sum_are_checked_for_it():
         games.step(np.zeros(2, int))
 
 
+@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
+@pytest.mark.parametrize("zero_sum", [True, False])
+def test_a_game_whose_returns_are_not_finite_is_refused_when_it_ends(reward, zero_sum):
+    class Broken(Unequal):
+        def _step(self, action):
+            turn = super()._step(action)
+            turn.reward[1] = [reward, 1, -1]
+            turn.reward[0] = 0
+            return turn
+
+    games = Broken(2, 0, zero_sum=zero_sum)
+    games.reset()
+    with pytest.raises(ConfigurationError, match=rf"'unequal': a game ended with returns {reward} and 1 and -1; give"):
+        games.step(np.zeros(2, int))
+
+
 @pytest.mark.parametrize("teams", [[[0, 1]], [[0], [1]], [[0, 1], [1, 2]], [[0, 1, 2]], [[0, 1, 2], []]])
 def test_teams_that_do_not_hold_each_player_once_are_refused(teams):
     with pytest.raises(ConfigurationError, match="each player from 0 to 2 once"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any
@@ -291,12 +291,19 @@ def _wrong_player(name: str, player: PlayerConfig, players: Mapping[str, PlayerC
     if player.learners is not None and player.learners < 1:
         yield f"learners={player.learners} of player {name!r} must be at least 1, or null"
     try:
-        kind_of(player.kind, player.config)
+        named = kind_of(player.kind, player.config).named
+        for one in named:
+            if not _may_be(one, players):
+                yield f"player {name!r}: {unknown_name('player', one, players)}"
         Hyperparameters(player.hyperparameters)
     except ConfigurationError as error:
         yield from (f"player {name!r}: {problem}" for problem in error.problems)
-    except TypeError as error:  # an option's value has another type
-        yield f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}"
+
+
+def _may_be(name: str, players: Container[str]) -> bool:
+    """Return whether a player of that name can be in a league of `players`, as a snapshot of one too."""
+    maker, snapshot, _ = name.partition("@")
+    return (averaged(maker) if snapshot else maker) in players
 
 
 def _unknown_choices(league: LeagueConfig) -> Iterator[str]:

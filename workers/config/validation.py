@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,8 @@ from envs.check import check
 from envs.many_agents.team import Team
 from envs.sources import OfALeague
 from league.empirical_game.mixture import GAMES
-from league.empirical_game.returns import Returns
-from league.models.snapshots import RETURNS, STREAM
+from league.models.saved_stream import holds_league
+from league.models.snapshots import STREAM, returns_in
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
@@ -199,7 +198,7 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         yield f"league: {error}"
     if not NAME.fullmatch(config.player):
         yield f"player: {config.player!r} cannot name a player; use {ALLOWED}"
-    kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
+    kept = config.trial is not None and holds_league(run_folder(config) / "league")  # goes first
     if config.restore is not None and not elsewhere and not kept:
         yield from _restored(Path(config.restore), str((config.league or {}).get("evaluation", GAMES)))
 
@@ -207,10 +206,9 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
 def _restored(folder: Path, evaluation: str) -> Iterator[str]:
     if not (folder / STREAM).exists():
         yield f"restore: {folder} holds no league ({STREAM} is missing); name the folder `league` of a run"
-    elif (folder / RETURNS).exists():
-        known = Returns()
-        known.add_cells(json.loads((folder / RETURNS).read_text()))
-        if (found := known.found_by()) not in (None, evaluation):
+    else:
+        known = returns_in(folder)
+        if known.total_games and (found := known.settings.source) != evaluation:
             yield f"league.evaluation: returns of {folder} are of {found!r}, not of {evaluation!r}; give {found}"
 
 

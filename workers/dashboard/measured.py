@@ -5,7 +5,6 @@ Frozen players do not change, so what was measured later holds at every moment a
 
 from __future__ import annotations
 
-import json
 import math
 from base64 import b64encode
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 from league.empirical_game.confidence import confidence_sequence
 from league.empirical_game.mixture import EXACT, GAMES
 from league.empirical_game.returns import Returns
-from league.models.snapshots import RETURNS
-from warren.errors import WarrenError
+from league.models.snapshots import returns_in
+from warren.errors import LeagueError, WarrenError
 
 CONFIDENCE = 0.95  # confidence of intervals, where a run's configuration does not say
 
@@ -38,7 +37,7 @@ class Table:
         cells = returns.sums(slots)
         cells[slots, slots] = 0.0  # a player's with itself say nothing
         games = cells[..., 0]
-        self.found_by, self.confidence = returns.found_by() or GAMES, confidence
+        self.found_by, self.confidence = returns.settings.source, confidence
         known = (games > 0.0) & (games.T > 0.0)
         mean = cells[..., 1] / np.maximum(games, 1.0)
         if self.found_by == EXACT:
@@ -84,13 +83,10 @@ def _within(
 
 def saved(league: Path) -> Returns:
     """Return the returns in the folder of a league; none where it holds none that can be read."""
-    found = Returns()
     try:
-        cells = json.loads((league / RETURNS).read_text())
-        found.add_cells([(int(one), int(other), float(n), float(x), float(xx)) for one, other, n, x, xx in cells])
-    except (OSError, ValueError, TypeError, IndexError):
+        return returns_in(league)
+    except (LeagueError, OSError, ValueError, TypeError, IndexError):
         return Returns()
-    return found
 
 
 def terms(settings: Mapping[str, Any]) -> tuple[float | None, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from league.empirical_game.returns import Returns
 from league.rules.win_rates import Slots
 from warren.errors import ConfigurationError
 from workers.evaluation.cell_games import play, play_pairs
+from workers.evaluation.passed_over import UNLOADABLE, PassingOver
 from workers.rollout.games.game_log import Recording
 
 logger = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Evaluator:
         recorder: Recorder | None = None,
     ) -> None:
         self.games, self.returns = games, returns
-        self.policy_of, self._claims, self._recorder = policy_of, claims or NoClaims(), recorder
+        self.policy_of, self._claims, self._recorder = PassingOver(policy_of), claims or NoClaims(), recorder
         self.generator, self.alpha = torch.Generator().manual_seed(seed), alpha
         if source == PAIRS:  # an observation is of two games
             least, most = (least + 1) // 2, (most + 1) // 2
@@ -142,7 +143,18 @@ class Evaluator:
         return self._refined(plan)
 
     def step(self, slots: Slots, played: Played = None) -> bool:
-        """Play one batch of games of the most useful cell that nobody else plays; False when there is none."""
+        """Play one batch of games of the most useful cell that nobody else plays; False when there is none.
+
+        Players whose weights could not be loaded are passed over for some minutes.
+        """
+        able = self.policy_of.able(slots)
+        ours = None if played is None else played[able] if played[able].any() else ~played[able]
+        try:
+            return self._step(slots[able], ours)
+        except UNLOADABLE:  # it was said
+            return True
+
+    def _step(self, slots: Slots, played: Played) -> bool:
         cell = self._claims.claim(self._offered(slots, played)) if len(slots) else None
         if cell is None:
             return False
@@ -163,8 +175,13 @@ class Evaluator:
     def hold_within(self, found: np.ndarray) -> float:
         """Return the bound that intervals of returns like those `found` are computed for, raised to hold them.
 
-        Raises ConfigurationError where they are beyond the one that was given.
+        Raises ConfigurationError where they are not finite, or beyond the one that was given.
         """
+        if not (finite := np.isfinite(found)).all():
+            raise ConfigurationError(
+                f"a game of {self.games.name!r} returned {found[~finite][0]}; give finite rewards (python -m "
+                "envs.check finds the step that does not)"
+            )
         if (largest := float(np.abs(found).max())) > self._bound * (1.0 + 1e-6):
             problem = (
                 f"a game of {self.games.name!r} returned {largest:g}, beyond the {self._bound:g} that intervals are "
@@ -173,7 +190,7 @@ class Evaluator:
             if self._bound_is_given:
                 raise ConfigurationError(problem)
             logger.warning("%s; taking that", problem)
-            self.returns.settings = replace(self.returns.settings, bound=largest)
+            self.returns.saw(largest)
         return self._bound
 
     def _offered(self, slots: Slots, played: Played = None) -> list[Cell]:
@@ -224,7 +241,7 @@ class Evaluator:
 
     @property
     def _bound(self) -> float:
-        return self.returns.settings.bound
+        return self.returns.bound
 
     def _games(self, first: int, second: int) -> float:
         return float(self.returns.games(np.array([first, second]))[0, 1])

@@ -138,11 +138,12 @@ class EvaluatorRole(RoleProcess):
         if self.scores is not None and self.league.earned_share and len(slots):
             self._share_out(slots)
         if self.scores is not None and time.monotonic() >= self._score_at:
+            self._score_at = time.monotonic() + self.league.evaluation_every  # also where it fails: games go on
             self.score()
-            self._score_at = time.monotonic() + self.league.evaluation_every
         if self.league.evaluation_share <= 0.0:
             return False
-        self._looked = self.scores is not None and not self._looked and self._looking.look(self._view, self._steps)
+        self._looked = self.scores is not None and not self._looked  # also where it fails
+        self._looked = self._looked and self._looking.look(self._view, self._steps)
         return self._looked or self.evaluator.step(slots, played(self._roster, slots))
 
     def score(self) -> Score:

@@ -64,7 +64,7 @@ class ExactEvaluator(Evaluator):
         payoff = self.returns.matrix(slots[members])
         return gain_interval(mixture[:, members], payoff, payoff)
 
-    def step(self, slots: Slots, played: Played = None) -> bool:
+    def _step(self, slots: Slots, played: Played) -> bool:
         """Compute the missing cells of one player with those known; False when there are none, or others do."""
         missing = self.returns.games(slots) == 0.0
         known = np.flatnonzero(~missing.diagonal())  # all of their cells, but for what another evaluator computes now

@@ -90,7 +90,7 @@ class Looking:
             if player.paused or not kind.wants_looks or steps(player) < self._due_at(player, 0):
                 continue
             newest, target = self._newest(player), kind.to_beat(view)
-            if newest is None or target is None:
+            if newest is None or target is None or not self._evaluator.policy_of.able(target.slots).all():
                 continue
             policy, stamp = newest
             generation, made = int(stamp.get("generation", 0)), int(stamp["step"])

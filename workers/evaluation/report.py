@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 import envs.exploitability
 from league.empirical_game.returns import Returns
 from league.models.command_line import guarded
-from league.models.snapshots import RETURNS, STREAM
+from league.models.snapshots import RETURNS, STREAM, saved_json
 from league.state.history import History
 from league.state.replay import read_file
 from warren.errors import ConfigurationError, LeagueError
@@ -153,9 +153,8 @@ def saved(folder: Path) -> tuple[History, Returns]:
         if (league / STREAM).exists():
             history, returns = History(), Returns()
             history.take(read_file(league / STREAM))
-            if (league / RETURNS).exists():
-                for first, second, *sums in json.loads((league / RETURNS).read_text()):
-                    returns.add(first, second, *sums)
+            for first, second, *sums in saved_json(league / RETURNS) or ():
+                returns.add(first, second, *sums)
             return history, returns
     raise LeagueError(f"{folder} holds no saved league (league/{STREAM} is missing); name the folder of a league run")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -126,13 +127,26 @@ def entrants_of(words: Sequence[str]) -> tuple[list[Entrant], str]:
     names = [entrant.name for entrant in found]
     if len(names) < 2:
         raise ConfigurationError(f"{', '.join(names)}: a tournament needs two players; name another, or {UNIFORM}")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    sides = [(entrant.run and entrant.run.resolve(), entrant.player) for entrant in found]
+    if twice := sorted({name for name, side in zip(names, sides, strict=True) if sides.count(side) > 1}):
         raise ConfigurationError(f"{', '.join(twice)} is named twice; name each player once")
     games = {entrant.game for entrant in found if entrant.game is not None}
     if len(games) != 1:
         played = "; ".join(f"{entrant.name}: {entrant.game}" for entrant in found if entrant.game)
         raise ConfigurationError(f"players of one game can meet, these are of {len(games)}: {played or 'none'}")
-    return found, games.pop()
+    return told_apart(found), games.pop()
+
+
+def told_apart(entrants: Sequence[Entrant]) -> list[Entrant]:
+    """Return the entrants, with as much of the folder's path in a name as tells it from the others: PROJECT/TRIAL."""
+    found, depth = list(entrants), 2
+    while len(counts := Counter(entrant.name for entrant in found)) < len(found):
+        for place, entrant in enumerate(found):
+            if entrant.run is not None and counts[entrant.name] > 1:
+                folder = "/".join(entrant.run.resolve().parts[-depth:])
+                found[place] = replace(entrant, name=f"{folder}:{entrant.player}")
+        depth += 1
+    return found
 
 
 def people_among(entrants: Sequence[Entrant]) -> dict[str, dict[int, np.ndarray]]:

@@ -124,6 +124,8 @@ def test_a_new_rule_draws_its_value_and_others_keep_theirs(command, store: Store
 
 
 def test_what_is_wrong_is_said_in_one_line_and_changes_nothing(command, store: Store) -> None:  # type: ignore[no-untyped-def]
+    store.add_player("gone", "random")
+    store.remove("gone")
     before = list(store.events())
     for arguments, message in (
         (("pause", "main", "rivl"), "'rivl' does not exist; did you mean rival?"),
@@ -146,6 +148,23 @@ def test_what_is_wrong_is_said_in_one_line_and_changes_nothing(command, store: S
         (("set", "main", "frozen=true"), "`freeze` and `remove` are commands"),
         (("set", "main", "paused=yes"), "paused=yes is neither true nor false"),
         (("set", "main", "config=linear"), "config=linear is not a JSON object"),
+        (("add", "new", "pfsp", "self_share=abc"), "pfsp: self_share='abc' has another type than its default, 0.0"),
+        (("add", "new", "pfsp", "weighting=[1]"), "weighting=[1] has another type than its default, 'squared'"),
+        (("add", "new", "main_agent", "checkpoint_min_steps=null"), "checkpoint_min_steps=None is not a number of"),
+        (("add", "new", "best_response", "budget=null"), "budget=None is not a number of steps; use a whole one"),
+        (
+            ("add", "new", "pfsp", "--rule", 'lr={"rule": "log_uniform", "low": "a", "high": 1}'),
+            "hyperparameter 'lr': a value in {'rule': 'log_uniform', 'low': 'a', 'high': 1} has a wrong type; use",
+        ),
+        (("add", "new", "pfsp", "--rule", 'lr={"rule": 5}'), "hyperparameter rule 5 does not exist; known: choice"),
+        (("set", "main", "kind=5"), "kind of player 5 does not exist; known: anytime_psro"),
+        (("set", "main", "kind=[5]"), "kind of player [5] does not exist; known: anytime_psro"),
+        (("set", "main", "config.self_share=abc"), "self_share='abc' has another type than its default, 0.0"),
+        (("add", "new", "best_response", "opponent=mian"), "player 'mian' does not exist; did you mean main?"),
+        (("add", "new", "anytime_psro", "strategy=mian"), "player 'mian' does not exist; did you mean main?"),
+        (("add", "new", "best_response", "opponent=5"), "opponent=5 has another type than its default, ''"),
+        (("add", "new", "fixed", "opponent=gone"), "player 'gone' was removed from the league for good; name another"),
+        (("set", "main", "kind=fixed", 'config={"opponent": "rivl"}'), "'rivl' does not exist; did you mean rival?"),
         (("set", "main", "kind.x=1"), "'kind' of a player has no entries such as 'x'"),
         (("set", "main", "kind=main_agent"), "option of main_agent 'weighting' does not exist"),
         (("--import", "no_such_module", "kinds"), "--import no_such_module: No module named"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import redis
 from safetensors.numpy import save
+from support.store_fixtures import store_on
 
 from league.cli import models
 from league.matchmaking.view import ModelRef
@@ -17,11 +17,11 @@ from league.models.pool import Pool
 
 @pytest.fixture
 def pool(redis_url: str, run_name: str) -> Pool:
-    return Pool(redis.Redis.from_url(redis_url), f"warren.{run_name}:")
+    return Pool(store_on(redis_url, f"warren.{run_name}").redis, f"warren.{run_name}:")
 
 
 @pytest.fixture
-def command(redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+def command(pool: Pool, redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     """Runs a command; (exit status, what it printed, what it complained of)."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
@@ -78,6 +78,30 @@ def test_what_is_wrong_is_said_in_one_line(command, file: Path, tmp_path: Path) 
         assert status == 2 and message in error and error.startswith("error: ") and "Traceback" not in error
     command("add", "main", file, "--version", 5)
     assert "versions only go up" in command("add", "main", file, "--version", 5)[2]
+
+
+def test_a_place_that_cannot_be_written_is_named_in_one_line(command, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    command("add", "main", file)
+    for arguments in (("export", "main@1", tmp_path / "absent" / "out"), ("save", file / "league")):
+        status, _, error = command(*arguments)
+        assert status == 2 and error.startswith(f"error: {arguments[-1].parent}") and error.count("\n") == 1, error
+        assert "name a place that is there and that you may use" in error
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "main@1"), ("save", "folder"), ("add", "main", "file")])
+def test_a_run_without_a_league_is_refused(
+    words: tuple[str, ...],
+    pool: Pool,
+    redis_url: str,
+    run_name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert models.main(["--redis", redis_url, "--run", f"{run_name}x", *words]) == 2
+    assert f"run with a league '{run_name}x' does not exist; did you mean" in capsys.readouterr().err
+    assert not Path("folder").exists()
 
 
 def test_a_league_is_saved_from_the_command_line(command, pool: Pool, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -114,6 +114,13 @@ def test_a_mixture_plays_no_exploiter_but_withstands_it(temperature: float) -> N
     assert state.empirical_game.mixture(frozen, mine).shares[:, 3].min() > 0.1, "by default they are played"
 
 
+def test_an_exploiter_frozen_by_hand_is_an_exploiter_of_the_mixture_too() -> None:
+    state = league()
+    for name, kind in (("main", "main_agent"), ("main@1", "main_agent"), ("hunter", "main_exploiter")):
+        add(state, name, kind, frozen=name == "hunter")
+    assert played(state.roster, state.roster.historical).tolist() == [True, False]
+
+
 @pytest.mark.parametrize(("branch", "seat"), [("meta_in_seat_0", 0), ("meta_in_seat_1", 1), ("meta", None)])
 def test_the_name_of_a_branch_tells_the_seat_that_opponents_take(branch: str, seat: int | None) -> None:
     assert seat_of(branch) == seat

@@ -7,7 +7,7 @@ import pytest
 from support.league_in_memory import add, league, named
 
 from league.empirical_game.multiplicative_weights import multiplicative_weights
-from league.matchmaking import distribution, kind_of, seat_of
+from league.matchmaking import anytime, distribution, kind_of, seat_of
 from league.rules.plateau import Look
 from league.state.league_state import LeagueState
 from warren.errors import ConfigurationError
@@ -52,6 +52,18 @@ def test_each_seats_mixture_moves_by_what_its_members_earned_since_the_answer_be
     add(state, "answer@3", "anytime_psro")
     newest = named(state, distribution(kind, state, me))
     assert newest["answer@3"] > newest["answer@1"], "who came later was not measured yet, and lost nothing"
+
+
+def test_a_mixture_is_computed_anew_only_after_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, computed = begun(), []
+    weights = anytime.multiplicative_weights
+    monkeypatch.setattr(anytime, "multiplicative_weights", lambda *given: computed.append(1) or weights(*given))
+    kind, me = kind_of("anytime_psro", {"rate": 0.5}), state.players["answer"]
+    state.looked["answer"] = [look(10, (1, 1.0, 0.0), (2, 0.0, None))]
+    first = [distribution(kind, state, me) for _ in range(3)]
+    assert len(computed) == 2 and (first[0] == first[2]).all()
+    state.looked["answer"].append(look(20, (1, 1.0, 2.0), (2, -1.0, 0.0)))
+    assert (distribution(kind, state, me) != first[0]).any() and len(computed) == 4
 
 
 def test_an_answer_ends_with_its_budget_and_meets_the_strategy_that_learns_with_it() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.league_in_memory import add, league, named, set_return, set_win_rate
 
+from league.empirical_game.returns import Returns
 from league.matchmaking import KINDS, Branch, Kind, choose, distribution, kind_of, weighted
 from league.matchmaking.simple import knockout
 from league.matchmaking.view import Player, View
@@ -83,6 +84,25 @@ def test_the_champion_of_a_knockout_is_who_beats_the_others() -> None:
     for loser in (1, 2, 3, 5):
         set_return(state, "main@4", f"main@{loser}", 0.8)
     assert play(state, "champion") == {"main@4": 1.0}
+
+
+def test_a_champion_is_found_anew_by_what_changed_since_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, read = league(), []
+    add(state, "main", "champion")
+    for version, elo in ((1, 1500.0), (2, 1400.0), (3, 1300.0)):
+        add(state, f"main@{version}", "champion", elo=elo)
+    matrix, games = LeagueState.matrix, Returns.games
+    monkeypatch.setattr(LeagueState, "matrix", lambda *given: read.append("payoff") or matrix(*given))
+    monkeypatch.setattr(Returns, "games", lambda *given: read.append("returns") or games(*given))
+    for _ in range(3):
+        assert play(state, "champion") == {"main@1": 1.0}
+    assert read == ["payoff", "returns"]
+    for other in (1, 2):
+        set_return(state, "main@3", f"main@{other}", 0.8)
+    assert play(state, "champion") == {"main@3": 1.0}
+    assert read == ["payoff", "returns", "returns"], "frozen players have no new win rates"
+    state.ratings[1:4] = [1200.0, 1500.0, 1100.0]
+    assert play(state, "champion") == {"main@3": 1.0} and len(read) == 3, "seeds are by the ratings of the moment"
 
 
 def test_a_knockout_without_results_goes_to_the_first_seed() -> None:
@@ -178,6 +198,9 @@ def test_a_wrong_name_lists_the_right_ones() -> None:
         ("best_response", {"budget": 0}, "budget=0 must be at least 1 step"),
         ("best_response", {"budget": "1/2"}, "budget='1/2' is not a number of steps; use a whole one, or a share"),
         ("pfsp", {"snapshot_every": 0.02}, "snapshot_every=0.02 is not a number of steps; use a whole one, or a share"),
+        ("pfsp", {"snapshot_every": -5}, "snapshot_every=-5 is not a number of steps; use a whole one, or a share"),
+        ("best_response", {"snapshot_every": 500}, "snapshot_every=500 is not heeded by this kind; set budget instead"),
+        ("anytime_psro", {"snapshot_every": None}, "snapshot_every=None is not heeded by this kind; set budget"),
         ("main_agent", {"checkpoint_max_steps": "2%"}, "give both as steps, or both as shares of the run"),
         (
             "main_exploiter",

@@ -53,6 +53,33 @@ def test_psro_leaves_out_who_is_dominated(solver: str) -> None:
     assert play(state, "main", "psro", solver=solver).get("main@4", 0.0) < 0.01
 
 
+@pytest.mark.parametrize(
+    ("solver", "shares"),
+    [("uniform", (1 / 3, 1 / 3, 1 / 3)), ("alpha_rank", (1 / 2, 1 / 2, 0.0)), ("replicator", (1 / 2, 1 / 2, 0.0))],
+)
+def test_other_solvers_are_of_all_who_met_and_not_of_nashs_support_alone(
+    solver: str, shares: tuple[float, ...]
+) -> None:
+    state = league()
+    for name in ("main", "main@1", "main@2", "main@3"):
+        add(state, name, "psro")
+    set_return(state, "main@1", "main@2", 0.0)  # equals, of whom Nash's mixture needs one
+    for version in (1, 2):
+        set_return(state, f"main@{version}", "main@3", 1.0)
+    assert play(state, "main", "psro") == frozen(1.0)
+    found = play(state, "main", "psro", solver=solver)
+    assert [found.get(f"main@{version}", 0.0) for version in (1, 2, 3)] == pytest.approx(shares, abs=0.01)
+
+
+@pytest.mark.parametrize("solver", ["alpha_rank", "replicator"])
+def test_other_solvers_give_a_player_that_has_not_met_the_rest_a_uniform_share(solver: str) -> None:
+    state = rock_paper_scissors("psro")
+    add(state, "main@4", "psro")
+    set_return(state, "main@4", "main@1", -2.0)
+    found = play(state, "main", "psro", solver=solver)
+    assert found == {f"main@{version}": pytest.approx(1 / 4, abs=0.01) for version in (1, 2, 3, 4)}
+
+
 def test_psro_is_about_returns_and_not_about_who_wins_more_often() -> None:
     # main@1 wins nine small pots of ten from main@2, and loses more in the tenth.
     state = league()

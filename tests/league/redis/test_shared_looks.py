@@ -20,3 +20,18 @@ def test_looks_are_read_as_they_were_left_and_those_of_earlier_weights_are_gone(
     for one in (first, second):
         looks.add("answer", one)
     assert looks.of("answer") == [first, second]
+
+
+def test_looks_are_read_again_only_after_another_was_added(redis_url: str, run_name: str) -> None:
+    client = redis.Redis.from_url(redis_url)
+    evaluator, reader = SharedLooks(client, run_name), SharedLooks(client, run_name)
+    first, second = Look(0, 10, 64, 0.1, -0.2, 0.3), Look(0, 20, 64, 0.2, -0.1, 0.4)
+    evaluator.add("answer", first)
+    assert reader.of("answer") == [first]
+    client.hset(f"{run_name}looks", "answer", "not read")
+    assert reader.of("answer") == [first]
+    client.hset(f"{run_name}looks", "answer", "[]")
+    evaluator.add("answer", second)
+    assert reader.of("answer") == [second]
+    client.delete(*client.keys(f"{run_name}*"))
+    assert reader.of("answer") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from support.store_fixtures import store_on
 from league.empirical_game.mixture import MixtureSettings
 from league.empirical_game.returns import Returns
 from league.models.pool import Pool
-from league.models.snapshots import Snapshots
+from league.models.snapshots import Snapshots, returns_in
 from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store
 from warren.errors import ConfigurationError
@@ -93,7 +94,7 @@ def test_an_addition_that_is_sent_again_counts_once(client: redis.Redis, run_nam
     assert returns.total_games == 3 and returns.matrix(np.arange(2))[0, 1] == 3.0
 
 
-def test_a_refresh_asks_for_one_number_while_nothing_changed_and_then_for_what_did(
+def test_a_refresh_asks_for_two_values_while_nothing_changed_and_then_for_what_did(
     client: redis.Redis, run_name: str
 ) -> None:
     one, other = SharedReturns(client, run_name), SharedReturns(client, run_name)
@@ -111,7 +112,7 @@ def test_a_refresh_asks_for_one_number_while_nothing_changed_and_then_for_what_d
                 break
             if run_name in command["command"]:
                 sent.append(command["command"])
-    assert sent == [f"GET {run_name}returns:version"]
+    assert sent == [f"MGET {run_name}returns:version {run_name}returns:settings"]
 
 
 def test_pairs_are_of_both_cells_in_one_step_and_are_not_mixed_with_games(client: redis.Redis, run_name: str) -> None:
@@ -129,6 +130,59 @@ def test_pairs_are_of_both_cells_in_one_step_and_are_not_mixed_with_games(client
         third.settings = MixtureSettings(source=source)
         with pytest.raises(ConfigurationError, match=f"are of 'pairs', not of '{source}'; go on with .*=pairs"):
             third.refresh()
+
+
+def test_exact_cells_that_two_evaluators_add_count_once_and_stay_exact(client: redis.Redis, run_name: str) -> None:
+    one, other, alone = SharedReturns(client, run_name), SharedReturns(client, run_name), Returns()
+    for returns in (one, other, alone):
+        returns.settings = MixtureSettings(source="exact")
+    for returns in (one, other, alone, alone):  # both found the same cells missing
+        returns.add_cells([(0, 1, 1.0, 0.5, 0.25), (1, 0, 1.0, -0.5, 0.25)])
+    other.add_cells([(0, 1, 1.0, 0.5, 0.25), (2, 1, 1.0, 1.0, 1.0)])
+    alone.add_cells([(2, 1, 1.0, 1.0, 1.0)])
+    for returns in (one, other):
+        returns.refresh()
+        assert_equal(returns, alone)
+    assert alone.total_games == 3
+    # Nothing is guessed from counts: two games in a cell do not make them "games".
+    client.hset(f"{run_name}returns", "0:1", struct.pack("<ddd", 2.0, 1.0, 0.5))
+    restarted = SharedReturns(client, run_name)
+    restarted.settings = MixtureSettings(source="exact")
+    restarted.refresh()
+    assert restarted.total_games == 4
+
+
+def test_the_largest_return_is_kept_as_a_maximum_for_all_evaluators(client: redis.Redis, run_name: str) -> None:
+    one, other = SharedReturns(client, run_name), SharedReturns(client, run_name)
+    one.record(0, 1, [10.0, -3.0])
+    other.record(1, 0, [4.0])
+    other.refresh()
+    restarted = SharedReturns(client, run_name)
+    restarted.refresh()
+    assert [returns.bound for returns in (one, other, restarted)] == [10.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_returns_that_are_not_finite_are_refused_and_nothing_is_added(
+    value: float, client: redis.Redis, run_name: str
+) -> None:
+    for returns in (SharedReturns(client, run_name), Returns()):
+        with pytest.raises(ConfigurationError, match=rf"returns of the players at slots 0 and 1: {value} .*finite"):
+            returns.record(0, 1, [1.0, value])
+        with pytest.raises(ConfigurationError, match="finite"):
+            returns.add_cells([(0, 1, 1.0, 1.0, 1.0), (1, 0, 1.0, value, value)])
+        assert returns.cells() == [] and returns.bound == 1.0
+    assert not client.keys(f"{run_name}*")
+
+
+def test_settings_are_told_again_after_redis_came_back_without_them(client: redis.Redis, run_name: str) -> None:
+    evaluator, reader = SharedReturns(client, run_name), SharedReturns(client, run_name)
+    evaluator.settings = MixtureSettings(least=1000, exploiters=False)
+    evaluator.record(0, 1, [1.0])
+    client.delete(*client.keys(f"{run_name}*"))
+    evaluator.refresh()
+    reader.refresh()
+    assert reader.settings == evaluator.settings
 
 
 def test_after_a_crash_that_forgot_something_it_is_forgotten_here_too(client: redis.Redis, run_name: str) -> None:
@@ -157,6 +211,7 @@ def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on
     for name in "abcdef":
         store.add_player(name, "self_play")
     pool, returns = Pool(store.redis, f"{run_name}:"), SharedReturns(store.redis, store.prefix)
+    returns.settings = MixtureSettings(least=1000, temperature=0.25, exploiters=False)
     snapshots = Snapshots(tmp_path / "saved", store, pool)
     for size in (3, 500):
         for _ in range(20):
@@ -176,10 +231,17 @@ def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on
     for each in (evaluator, restored.returns):
         assert each.cells() == returns.cells()
         assert_equal(each, expected)
+        assert (each.settings, each.bound) == (returns.settings, returns.bound)
     for each in (evaluator, expected):
         each.record(1, 2, [0.1, 0.2])
     restored.returns.refresh()
     assert_equal(restored.returns, expected)
+
+    # Of a folder that an older release saved, the source and the largest return are taken from the cells.
+    (tmp_path / "saved" / "mixture.json").unlink()
+    older = returns_in(tmp_path / "saved")
+    assert older.cells() == returns.cells() and older.settings == MixtureSettings(source="games")
+    assert 1.0 < older.bound <= returns.bound
 
     # Saved returns replace those that evaluators added to a Redis that came back empty.
     own_redis.client.delete(*(key for key in own_redis.client.keys("*") if b"returns" not in key))

@@ -15,7 +15,9 @@ def test_a_share_is_written_as_a_percentage_and_a_number_is_steps() -> None:
     assert parse_steps(30_000) == parse_steps(3.0e4) == 30_000
 
 
-@pytest.mark.parametrize("value", ["2", "0%", "101%", "-2%", "2 percent", 0.02, math.nan, math.inf, True, [2], None])
+@pytest.mark.parametrize(
+    "value", ["2", "0%", "101%", "-2%", "2 percent", 0.02, math.nan, math.inf, True, [2], -5, None]
+)
 def test_anything_else_is_no_threshold(value: object) -> None:
     assert parse_steps(value) is None
 

@@ -3,10 +3,11 @@ import pytest
 
 from league.rules.ratings import Skill, Skills
 from league.rules.settings import Settings
+from league.state.commands import Change
 from league.state.in_memory import MemoryLeague
 from league.state.league_state import LeagueState
 from league.state.replay import fold
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, MatchmakingError, PlayerError, PlayerUnavailable
 
 NOW = {"checkpoint_min_steps": 0, "checkpoint_max_steps": 0}  # a snapshot at the end of every period
 
@@ -115,6 +116,26 @@ def test_wrong_players_are_refused():
     with pytest.raises(ConfigurationError, match="main_agnt"):
         league_.add_player("main", "main_agnt")
     assert not league_.state.players
+
+
+def test_a_match_of_a_player_that_is_paused_or_gone_is_refused_as_on_redis():
+    league_, _ = league()
+    league_.add_player("main", "self_play")
+    league_.execute(Change("main", "test", ("paused", "1")))
+    with pytest.raises(PlayerUnavailable, match="player 'main' is paused; ask again once it is resumed"):
+        league_.request("main")
+    league_.execute(Change("main", "test", ("removed", "1")))
+    with pytest.raises(PlayerError, match="player 'main' does not exist or was removed"):
+        league_.request("main")
+
+
+def test_a_request_for_a_match_against_a_removed_strategy_says_so():
+    league_, _ = league()
+    league_.add_player("strategy", "self_play")
+    league_.add_player("answer", "anytime_psro", {"strategy": "strategy", "strategy_share": 1.0})
+    league_.execute(Change("strategy", "test", ("removed", "1")))
+    with pytest.raises(MatchmakingError, match="player 'answer' plays 'strategy', which was removed; name another"):
+        league_.request("answer")
 
 
 def test_skills_follow_the_weights_as_elo_does():

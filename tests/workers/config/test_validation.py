@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -196,13 +197,15 @@ def test_exact_payoffs_are_refused_for_a_game_without_a_sequence_form(problems: 
 
 
 def test_a_league_is_restored_only_to_go_on_with_returns_of_the_same_kind(problems: Problems, tmp_path: Path) -> None:
-    (tmp_path / "league.jsonl").write_text("")
+    (tmp_path / "league.jsonl").write_text('{"id": "1-0", "fields": {"event": "restored"}}\n')
     given = ("league=rps", "trial=some-trial", f"restore={tmp_path}")
     assert problems(*given) == []
     (tmp_path / "returns.json").write_text("[[0, 1, 64, 3.0, 64.0], [1, 0, 64, -3.0, 64.0]]")
     (line,) = problems(*given)
     assert line == f"league.evaluation: returns of {tmp_path} are of 'pairs', not of 'games'; give pairs"
     assert problems(*given, "league.evaluation=pairs") == []
+    (tmp_path / "mixture.json").write_text('{"settings": {"source": "games"}, "largest": 1.0}')  # said, not guessed
+    assert problems(*given) == []
 
 
 def test_a_goal_of_a_game_that_is_small_enough_is_taken(problems: Problems) -> None:
@@ -222,9 +225,22 @@ def test_a_resumed_league_goes_on_from_its_own_folder_not_from_restore(
     config = configure(*given)
     assert saved_league(config) == tmp_path / "first"
     league_folder(config).mkdir(parents=True)
-    (league_folder(config) / STREAM).touch()
+    (league_folder(config) / STREAM).write_text(json.dumps({"id": "1-0", "fields": {"event": "created"}}) + "\n")
     assert saved_league(config) == league_folder(config)
     assert problems(*given) == []
+
+
+@pytest.mark.parametrize("content", ["", '{"id": "1-0", "fie'])
+def test_a_stream_that_a_crash_left_empty_is_no_league_to_resume(
+    content: str, configure: Callable[..., Config], problems: Problems, tmp_path: Path
+) -> None:
+    given = ("league=rps", "trial=some-trial", f"restore={tmp_path / 'first'}")
+    config = configure(*given)
+    league_folder(config).mkdir(parents=True)
+    (league_folder(config) / STREAM).write_text(content)
+    assert saved_league(config) == tmp_path / "first"
+    (line,) = problems(*given)
+    assert line.startswith("restore: ")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -330,7 +346,7 @@ def test_a_league_of_a_game_that_drives_itself_is_right(problems: Problems) -> N
         (["sampling=served"], "sampling: served asks actors to play, and league.env=gamecore:"),
         (["league.evaluation_share=0.2"], "league: evaluation=games, evaluation_share=0.2: evaluators step the games"),
         (["league.references=[uniform]"], "league: references=['uniform']: evaluators step games against them, and "),
-        (["league.replay_every=1"], "league: replay_every, replay_upsets and replay_evaluations: games are recorded"),
+        (["league.replay_every=1"], "league: replay_every, replay_upsets and replay_evaluations: the process that steps games"),
         (["+league.players.main.minimax=0.1"], "league: minimax=0.1 of player 'main' is of games that actors step"),
         (["league.goal=0.1"], "league: goal=0.1 is an exploitability, and cannot be reached: environment 'gamecore:"),
         (["+league.players.a.kind=psro"], "league: player 'a': kind psro goes by returns of games that evaluators"),

@@ -62,6 +62,7 @@ def test_pairs_of_games_count_once_and_exact_cells_have_no_width() -> None:
     table = Table(pairs, 1.0, 0.95)
     assert (table.found_by, table.games[0, 1], table.mean[0, 1]) == (PAIRS, 4, 0.375)
     exact = Returns()
+    exact.settings = MixtureSettings(source=EXACT)
     exact.add_cells([(0, 1, 1.0, 0.25, 0.0625), (1, 0, 1.0, -0.75, 0.5625)])
     table = Table(exact, None, 0.95)
     assert table.found_by == EXACT and table.lower[0, 1] == table.mean[0, 1] == table.upper[0, 1] == 0.5

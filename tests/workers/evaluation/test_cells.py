@@ -7,7 +7,7 @@ from agents import build_policy
 from envs import exploitability
 from league.empirical_game.confidence import confidence_sequence
 from league.empirical_game.returns import Returns
-from warren.errors import ConfigurationError
+from warren.errors import CheckpointError, ConfigurationError
 from workers.config.league import LeagueConfig, PlayerConfig
 from workers.evaluation.by_settings import evaluator_of as evaluator_by_settings
 from workers.evaluation.cell_games import play, play_pairs
@@ -211,6 +211,32 @@ def test_a_player_that_cannot_gain_is_not_met_by_those_that_are_not_in_the_mixtu
     assert met[7].all() and met[:, 7].all() and met.sum() < 30
 
 
+@pytest.mark.parametrize("source", ["games", "exact"])
+def test_a_player_that_cannot_be_loaded_is_passed_over_and_named_once(source, caplog):
+    league = LeagueConfig(
+        "matrix:rps", {"main": PlayerConfig("main_agent")}, evaluation=source, cell_least=256, cell_most=256
+    )
+    games = envs.make_two_player(league.env, 64, 3)
+    players, returns, damaged, slots = policies(games, 4), Returns(), {3}, np.arange(4)
+
+    def policy_of(slot):
+        if slot in damaged:
+            raise CheckpointError(f"hand@{slot} is of another network")
+        return players[slot]
+
+    evaluator = evaluator_by_settings(league, games, returns, policy_of, 1)
+    while evaluator.step(slots, np.array([False, False, False, True])):
+        pass
+    met = returns.games(slots) > 0
+    assert met[:3, :3].any() and not met[3].any() and not met[:, 3].any()
+    assert caplog.text.count("hand@3 is of another network") == 1
+    damaged.clear()
+    evaluator.policy_of._until[3] = 0.0  # some minutes later
+    while evaluator.step(slots):
+        pass
+    assert returns.games(slots)[3].any()
+
+
 def test_only_cells_that_nobody_else_plays_are_played():
     games = envs.make_two_player("matrix:rps", 16, 3)
     offered = []
@@ -325,7 +351,29 @@ def test_returns_above_the_stated_bound_are_refused_and_above_a_guess_learned(ca
         strict.step(np.arange(1))
     guessing, returns = evaluator_of(policies(games, 1), games, bound=None)
     assert guessing.step(np.arange(1)) and "returned 2" in caplog.text
-    assert returns.total_games == 128
+    assert returns.total_games == 128 and returns.bound == 2.0
+
+
+@pytest.mark.parametrize("bound", [2.0, None])
+def test_returns_that_are_not_finite_are_refused_with_the_games_name(bound):
+    games = envs.make_two_player("openspiel:kuhn_poker", 2, 3)
+    evaluator, _ = evaluator_of([], games, bound=bound)
+    with pytest.raises(ConfigurationError, match=r"a game of 'openspiel:kuhn_poker' returned nan"):
+        evaluator.hold_within(np.array([1.0, np.nan], np.float32))
+
+
+def test_an_evaluator_that_starts_again_takes_the_largest_return_seen_before_it():
+    games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
+    players, returns = policies(games, 2), Returns()
+
+    def started():
+        return Evaluator(games, returns, players.__getitem__, seed=1, rounds=1, least=64, most=64, bound=None)
+
+    evaluator, slots, mixture = started(), np.arange(2), np.full((2, 2), 0.5)
+    while evaluator.step(slots):
+        pass
+    before = evaluator.gain_within(slots, mixture)
+    assert started().gain_within(slots, mixture) == before
 
 
 def test_the_hotter_the_mixture_the_nearer_to_uniform():

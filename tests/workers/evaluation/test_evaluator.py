@@ -188,3 +188,17 @@ def test_a_model_that_cannot_be_loaded_does_not_end_the_evaluator(
     monkeypatch.setattr(role, "score", step)
     assert role.work("evaluator-0") == 0
     assert len(tries) == 4  # the last of them as the last act
+
+
+@pytest.mark.parametrize("name", ["score", "look"])
+def test_games_are_played_on_where_a_score_or_a_look_fails(
+    name: str, role: EvaluatorRole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: Any) -> None:
+        raise CheckpointError("of another network")
+
+    monkeypatch.setattr(role if name == "score" else role._looking, name, fails)
+    with pytest.raises(CheckpointError):
+        role.step()
+    before = role.returns.total_games
+    assert role.step() and role.returns.total_games > before

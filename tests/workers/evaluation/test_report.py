@@ -359,6 +359,9 @@ def test_the_command_draws_from_a_saved_league_alone(tmp_path: Path, capsys: pyt
     (tmp_path / "empty").mkdir()
     assert report.main([str(tmp_path / "empty")]) == 2
     assert "holds no saved league" in capsys.readouterr().err
+    (tmp_path / "run" / "league" / "returns.json").write_text("[[1,2")
+    assert report.main([str(tmp_path / "run")]) == 2
+    assert "returns.json is not JSON" in capsys.readouterr().err
 
 
 def test_uniform_play_is_known_where_a_game_can_be_solved() -> None:

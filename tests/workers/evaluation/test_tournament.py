@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import matplotlib.image
@@ -11,6 +12,7 @@ import pytest
 from support.saved_league import save_league
 
 from envs import exploitability
+from warren.errors import ConfigurationError
 from workers.evaluation import tournament
 from workers.evaluation.saved_sides import player_of
 from workers.evaluation.scores import table
@@ -80,6 +82,16 @@ def test_wrong_players_are_named_before_a_game_is_played(
         assert main([*words, "--out", str(tmp_path / "none")]) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+def test_runs_of_one_name_in_two_projects_are_told_apart(runs: list[Path], tmp_path: Path) -> None:
+    other = shutil.copytree(runs[0], tmp_path / "other" / "one")
+    here = runs[0].parent.name
+    entrants, _ = tournament.entrants_of([f"{runs[0]}:main", f"{other}:main", f"{other}:main@0", f"{runs[1]}:main"])
+    names = [entrant.name for entrant in entrants]
+    assert names == [f"{here}/one:main", "other/one:main", "one:main@0", "two:main"]
+    with pytest.raises(ConfigurationError, match="one:main is named twice; name each player once"):
+        tournament.entrants_of([f"{other}:main", f"{tmp_path}/other/../other/one:main"])
 
 
 def test_ctrl_c_reports_the_rounds_that_are_whole(

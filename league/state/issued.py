@@ -1,4 +1,4 @@
-"""The match that the script `issue` tells of."""
+"""The match that the answer to an `Issue` tells of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from warren.errors import LeagueError, PlayerError, PlayerUnavailable
 
 
 def issued(match: str, home: str, holder: str, answer: list[str]) -> Match | None:
-    """Return the match that a script's answer tells of; None when the opponent is gone and another may be chosen.
+    """Return the match that the answer tells of; None when the opponent is gone and another may be chosen.
 
     Raises PlayerUnavailable while `home` is paused, PlayerError when it is gone, LeagueError for a match that ended.
     """

@@ -1,0 +1,71 @@
+"""A kind of player with its configuration, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from league.matchmaking.base import DECISIONS, KINDS, MATCHES, Kind
+from league.rules.run_share import RunShare, parse_steps
+from warren.errors import ConfigurationError, unknown_name
+
+NUMBERS = (int, float, RunShare)
+
+
+def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
+    """Return the kind called `name` with its configuration. Raises ConfigurationError naming all that is wrong."""
+    kind, config = KINDS[name], dict(config or {})
+    known = [field.name for field in fields(kind)]
+    problems = [unknown_name(f"option of {name}", option, known) for option in config if option not in known]
+    for option in kind.counted_in_steps:
+        value = config.get(option)
+        if option in config and (value is not None or option != "snapshot_every"):
+            config[option] = parse_steps(value)
+            if config[option] is None:
+                problems.append(
+                    f"{name}: {option}={value!r} is not a number of steps; use a whole one, or a share of the run, "
+                    "above 0% and up to 100%, as 2%"
+                )
+    if problems:
+        raise ConfigurationError(problems)
+    try:
+        made = kind(**config)
+    except TypeError as error:  # a field without a default is missing
+        raise ConfigurationError(f"{name}: {str(error).split('__init__() ')[-1]}") from None
+    try:
+        problems = made.problems()
+    except TypeError as error:
+        problems = list(_mistyped(made, config)) or [str(error)]
+    if not all(isinstance(other, str) for other in made.named):
+        problems += _mistyped(made, config)
+    if made.shares not in (DECISIONS, MATCHES):
+        problems.append(f"shares={made.shares!r} is not {DECISIONS!r} or {MATCHES!r}")
+    problems += _side_problems(made)
+    if problems:
+        raise ConfigurationError([f"{name}: {problem}" for problem in problems])
+    return made
+
+
+def _mistyped(kind: Kind, config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of `kind` in `config` that have another type than their defaults."""
+    for field in fields(kind):
+        value, default = config.get(field.name, field.default), field.default
+        alike = NUMBERS if isinstance(default, NUMBERS) else str if isinstance(default, str) else object
+        if not isinstance(value, alike):
+            yield f"{field.name}={value!r} has another type than its default, {default!r}; use one of that"
+
+
+def _side_problems(kind: Kind) -> list[str]:
+    """Return why players of `kind` cannot take one side alone, as its option `side` says."""
+    if kind.side is None:
+        return []
+    found = [] if type(kind.side) is int and kind.side >= 0 else [f"side={kind.side!r} is not the number of a team"]
+    if not kind.takes_a_side or kind.needs_returns or kind.wants_looks:
+        found.append(
+            f"side={kind.side} is for kinds that choose by win rates, as main_agent does; a player of this one, or "
+            "with freeze: returns, takes every side"
+        )
+    if getattr(kind, "self_share", 0.0):
+        found.append(f"side={kind.side}: a player of one side cannot meet itself; leave self_share at 0")
+    return found
