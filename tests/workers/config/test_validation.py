@@ -346,7 +346,7 @@ def test_a_league_of_a_game_that_drives_itself_is_right(problems: Problems) -> N
         (["sampling=served"], "sampling: served asks actors to play, and league.env=gamecore:"),
         (["league.evaluation_share=0.2"], "league: evaluation=games, evaluation_share=0.2: evaluators step the games"),
         (["league.references=[uniform]"], "league: references=['uniform']: evaluators step games against them, and "),
-        (["league.replay_every=1"], "league: replay_every, replay_upsets and replay_evaluations: the process that steps"),
+        (["league.replay_every=1"], "league: replay_every, replay_upsets and replay_evaluations: the process"),
         (["+league.players.main.minimax=0.1"], "league: minimax=0.1 of player 'main' is of games that actors step"),
         (["league.goal=0.1"], "league: goal=0.1 is an exploitability, and cannot be reached: environment 'gamecore:"),
         (["+league.players.a.kind=psro"], "league: player 'a': kind psro goes by returns of games that evaluators"),
