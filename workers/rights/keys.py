@@ -24,7 +24,9 @@ READ_BY_ALL = (
 WRITTEN_BY_ALL = ("leases", "events", "claim*", "begun:*", "probe", "celery-task-meta-*", "celery-taskset-meta-*")
 # Keys of the league: returns and cells, and beside its state looks, shares and the score. A script names the league
 # itself, "", where it has no data; each further key that it touches is checked.
-OF_EVALUATORS = tuple(f"league:{key}" for key in ("", "returns", "returns:*", "cell:*", "looks", "earned", "score"))
+OF_EVALUATORS = tuple(
+    f"league:{key}" for key in ("", "returns", "returns:*", "cell:*", "looks", "looks:*", "earned", "score")
+)
 OF_ACTORS = ("lease:actor-*", "lease:gateway-*", "ledger:*", "pool:", "pool:used", "pool:wanted", "replays")
 
 
