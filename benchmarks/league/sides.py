@@ -87,25 +87,6 @@ def earned_learning(config: LeagueConfig) -> LeagueConfig:
     return replace(config, earned_share=0.5)
 
 
-def schedules_by_progress(config: LeagueConfig) -> LeagueConfig:
-    """Let learning rates and entropy bonuses fall over the run as they would in `anneal_steps`."""
-    players = {}
-    for name, player in config.players.items():
-        known = {**config.algorithm_of(name), **player.hyperparameters}
-        settings: dict[str, Any] = {}
-        if (whole := known.get("anneal_steps")) is not None:
-            rate = known["learning_rate"]
-            settings["learning_rate"] = _over_run("linear", rate, 1.0, end=rate * known.get("anneal_to", 0.0))
-            settings["anneal_steps"] = None
-        if (decay := known.get("entropy_decay_steps")) is not None:
-            part = decay / whole if whole else 1.0
-            settings["entropy_coefficient"] = _over_run("inverse_square_root", known["entropy_coefficient"], part)
-            settings["entropy_decay_steps"] = None
-        kept = {key: rule for key, rule in player.hyperparameters.items() if key not in settings}
-        players[name] = replace(player, hyperparameters=kept, algorithm={**player.algorithm, **settings})
-    return replace(config, players=players)
-
-
 def mirror_descent(config: LeagueConfig) -> LeagueConfig:
     """Let the main agent learn by magnetic mirror descent: an entropy bonus and a tie to its last policy."""
     main = config.players["main"]
@@ -150,7 +131,6 @@ PARTS: dict[str, Change] = {
     "without PFSP": without_pfsp,
     "without verification": without_verification,
     "early exploiters": early_exploiters,
-    "schedules by progress": schedules_by_progress,
     "warm start": warm_start,
     "MMD": mirror_descent,
     "PSRO exploiter": psro_exploiter,
@@ -168,13 +148,12 @@ SIDES: dict[str, tuple[str, ...]] = {
     "no_pfsp": ("without exploiters", "without PFSP"),
     "no_verification": ("without verification",),
     "early": ("early exploiters",),
-    "budgeted": ("early exploiters", "schedules by progress"),
-    "warm": ("early exploiters", "schedules by progress", "warm start"),
-    "psro_exploiter": ("early exploiters", "schedules by progress", "warm start", "PSRO exploiter"),
-    "mmd": ("early exploiters", "schedules by progress", "warm start", "PSRO exploiter", "MMD"),
+    "warm": ("early exploiters", "warm start"),
+    "psro_exploiter": ("early exploiters", "warm start", "PSRO exploiter"),
+    "mmd": ("early exploiters", "warm start", "PSRO exploiter", "MMD"),
     "early_psro": ("early exploiters", "PSRO exploiter"),
-    "early_mmd": ("early exploiters", "schedules by progress", "PSRO exploiter", "MMD"),
-    "control_mmd": ("without exploiters", "without PFSP", "without verification", "schedules by progress", "MMD"),
+    "early_mmd": ("early exploiters", "PSRO exploiter", "MMD"),
+    "control_mmd": ("without exploiters", "without PFSP", "without verification", "MMD"),
     "averages": ("averages",),
     "returns": ("freeze by returns",),
     "returns_earned": ("freeze by returns", "earned learning"),

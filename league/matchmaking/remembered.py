@@ -1,4 +1,4 @@
-"""What matchmakers computed of a view, kept until that on which it depends has changed."""
+"""Results that matchmakers computed of a view, kept until the version that they depend on changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _found: weakref.WeakKeyDictionary[Roster, dict[Hashable, tuple[Any, Any]]] = wea
 
 
 def remembered(roster: Roster, key: Hashable, version: Any, compute: Callable[[], T]) -> T:
-    """Return what `compute` gave last for `key`, while the roster and `version` are those of then; else compute it."""
+    """Return the last result of `compute` for `key`; compute it anew where the roster or `version` is another."""
     known = _found.setdefault(roster, {})
     if key not in known or known[key][0] != version:
         known[key] = version, compute()

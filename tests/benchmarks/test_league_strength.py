@@ -142,7 +142,7 @@ def test_a_control_has_all_settings_of_the_league_but_its_other_players(game):
 
 def test_a_control_plays_itself_alone_and_is_scored_by_the_mixture_of_its_snapshots():
     schedule = [f"players.main.config.checkpoint_{name}_steps=2000" for name in ("min", "max")]
-    small = ["games=64", "lanes=64", "match_games=64", "period_steps=1000", "evaluation_games=64", *schedule]
+    small = ["games=64", "lanes=64", "match_games=64", "period_steps=1000", "players.main.averages=[]", *schedule]
     control = LocalLeague(settings("kuhn", 1, "control", small))
     matches, out, request = [], io.StringIO(), control.league.request
 
@@ -223,15 +223,6 @@ def test_sides_differ_from_the_league_by_their_parts_alone(side):
     league, found = settings("leduc", 3, "league"), settings("leduc", 3, side)
     parts = sides.SIDES[side]
     assert (found.algorithm, found.network, found.seed) == (league.algorithm, league.network, 3)
-    # By progress every schedule ends as in the league after `anneal_steps`, and begins as there.
-    if "schedules by progress" in parts:
-        who = "main_exploiter" if "main_exploiter" in found.players else "main"
-        before, after = (algorithm_of(settings("kuhn", 3, which), who) for which in ("league", side))
-        whole = before.config.anneal_steps
-        for steps, progress in ((0, 0.0), (whole // 2, 0.5), (whole, 1.0)):
-            assert after.config.learning_rate_at(0, progress) == pytest.approx(before.config.learning_rate_at(steps))
-            if not {"MMD", "warm start"} & set(parts):
-                assert after.config.entropy_at(0, progress) == pytest.approx(before.config.entropy_at(steps), rel=1e-3)
     if "MMD" in parts:
         main = algorithm_of(found, "main").config
         assert main.schedules["proximal_coefficient"].at(0) == 0.05
@@ -256,14 +247,14 @@ def test_sides_differ_from_the_league_by_their_parts_alone(side):
         initial = {player.initial for name, player in found.players.items() if name != "main"}
         tied = algorithm_of(found, "main_exploiter").config.schedules["magnet_coefficient"]
         assert initial == {"main"} and (tied.at(0), tied.at(40_000)) == (0.2, 0.0)
-        assert found.players["main"] == settings("leduc", 3, "mmd" if "MMD" in parts else "budgeted").players["main"]
+        assert found.players["main"] == settings("leduc", 3, "mmd" if "MMD" in parts else "early").players["main"]
     if "PSRO exploiter" in parts:
         assert [player.kind for player in found.players.values()].count("psro") == 1
 
 
 def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path, monkeypatch):
     assert sides.there() == list(sides.SIDES)
-    assert strength.problems(Plan(["kuhn"], 1, tmp_path, sides=sides.there())) == []
+    assert strength.problems(Plan(["rps"], 1, tmp_path, sides=sides.there())) == []
     monkeypatch.delitem(sides.PARTS, "MMD")
     assert strength.problems(Plan(["kuhn"], 1, tmp_path, sides=["league", "mmd"])) == [
         "side mmd: this version has no MMD"
@@ -271,10 +262,10 @@ def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path, mon
 
 
 def test_sides_that_are_the_same_league_are_refused_before_any_run(tmp_path):
-    asked = ["no_exploiters", "no_pfsp", "budgeted", "early", "warm", "returns", "mmd"]
+    asked = ["no_exploiters", "no_pfsp", "early", "warm", "returns", "mmd"]
     assert strength.problems(Plan(["leduc"], 1, tmp_path, sides=asked)) == [
-        f"side {side} of leduc: the same league as side {other}, whose parts the game's settings have; leave it out"
-        for side, other in (("no_pfsp", "no_exploiters"), ("budgeted", "early"))
+        "side no_pfsp of leduc: the same league as side no_exploiters, whose parts the game's settings have; "
+        "leave it out"
     ]
     for game in ("kuhn", "leduc", "liars_dice"):
         run = [side for side in sides.there() if sides.twin(game, side) is None]

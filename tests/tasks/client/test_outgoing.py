@@ -138,7 +138,7 @@ def test_options_of_a_view_are_those_of_all_its_calls_and_views_of_it_add_theirs
         ({"a": [1]}, "header 'a' is list"),
         ({"a": None}, "header 'a' is NoneType"),
         ({"a": LARGEST}, "64 bits"),
-        ({"a": "\ud800"}, "no UTF-8"),
+        ({"a": "\ud800"}, "not UTF-8"),
         ({"a": "x" * MOST_HEADERS}, "send them as an argument"),
         (7, "headers=7"),
     ],

@@ -136,7 +136,13 @@ def test_setting_without_effect_is_refused_with_its_value_and_the_remedy(overrid
     "overrides",
     [
         ["league=kuhn", "restore=x", "evaluators=2", "league_workers=2", "seconds=60", "max_staleness=2"],
-        ["league=kuhn", "algorithm.anneal_to=0.2", "league.replay_every=5", "league.replay_bytes=1048576"],
+        [
+            "league=kuhn",
+            "algorithm.anneal_steps=9",
+            "algorithm.anneal_to=0.2",
+            "league.replay_every=5",
+            "league.replay_bytes=1048576",
+        ],
         ["league=kuhn", "sampling=served", "actor_device=cpu", "env_runners=2"],
         ["sampling=served", "env_runners=4", "served_memory=travelling", "publish_every=1", "batch_segments=2"],
         ["learners=2", "compression=topk", "top_k=0.1", "allreduce=torch", "on_rank_loss=continue"],

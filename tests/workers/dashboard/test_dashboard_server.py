@@ -234,7 +234,7 @@ def test_a_damaged_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad/league").mkdir(parents=True)
     (tmp_path / "bad/league/league.jsonl").write_text('{"id": "1-0"}\n')
     state = told(Dashboard(Catalogue(tmp_path)).app(TOKEN), "/api/state?run=bad")
-    assert "no event" in state["problem"] and state["players"] == []
+    assert "not an event" in state["problem"] and state["players"] == []
 
 
 @pytest.mark.parametrize(
