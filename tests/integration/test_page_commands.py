@@ -42,9 +42,13 @@ VERIFIED = [
 # Settings of the runs that are made here under the pages' names, all at once: short, and on one actor each.
 SHORT = ("trial=TRIAL", "actors=1", "env.goal=null", "total_steps=6000")
 LEAGUE = ("trial=TRIAL", "actors=1", "evaluators=1", "league.goal=null")
+FEW_SNAPSHOTS = (
+    *(f"league.players.main.config.checkpoint_{which}_steps=10%" for which in ("min", "max")),
+    "league.players.main.averages=[]",
+)
 MADE = {
     "cartpole": SHORT,
-    "kuhn": (*LEAGUE, "experiment=kuhn", "seconds=10"),
+    "kuhn": (*LEAGUE, "experiment=kuhn", "seconds=10", *FEW_SNAPSHOTS),
     "connect_four": (*LEAGUE, "experiment=connect_four", "seconds=10", "league.replay_every=1"),
     "nim": (*LEAGUE, "league=mine", "league.env=examples/nim/vectorised.py:Nim", "project=nim", "seconds=5"),
 }

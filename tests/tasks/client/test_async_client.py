@@ -154,7 +154,7 @@ def test_a_call_that_is_sent_while_tending_ends_is_tended_afterwards(broker, mon
 
     def tend(client: Client) -> None:
         real(client)
-        # The tending is done, and has not returned yet. Where the write noticed the cut, answers are read only after it.
+        # The tending is done, and has not returned yet. Where the write noticed the cut, answers are read only then.
         second.wait(1.0)
 
     async def main() -> list[Any]:
