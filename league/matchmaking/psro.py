@@ -48,7 +48,7 @@ def solve(
 ) -> NDArray[np.float64]:
     """Return the shares of `slots` in each seat (2, n) that `solver` finds on mean returns; all but Nash's over both.
 
-    `playing` (n,): those that are no exploiters, who alone have shares where the league's mixture plays none.
+    `playing` (n,): those that are not exploiters; only these have shares where the league's mixture plays no exploiter.
     A player that has not met the support of the equilibrium has a share of 1 / n, as under a uniform mixture; the
     rest is the solver's. So before any game the shares are uniform. Solvers other than Nash's are of all players
     that have met each other.

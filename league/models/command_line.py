@@ -53,11 +53,6 @@ def client(given: argparse.Namespace) -> Any:
     return found
 
 
-def connected(given: argparse.Namespace) -> tuple[Any, str]:
-    """Return (connection, prefix of the league's keys) of the league that the options name."""
-    return client(given), f"{run_prefix(given)}league:"
-
-
 def existing(given: argparse.Namespace) -> tuple[Store, Pool]:
     """Return the league and the pool of the run that the options name. Raises UnknownName if it has no league."""
     connection, prefix = client(given), run_prefix(given)

@@ -150,24 +150,25 @@ def test_a_new_connection_is_watched_though_its_descriptor_may_be_the_old_ones(b
 
 def test_a_call_that_is_sent_while_tending_ends_is_tended_afterwards(broker, monkeypatch):
     monkeypatch.setattr(Client, "poll_every", 1000.0)
-    second, real = threading.Event(), Client.tend
+    done, third_sent, real = threading.Event(), threading.Event(), Client.tend
 
     def tend(client: Client) -> None:
         real(client)
-        # The tending is done, and has not returned yet. Where the write noticed the cut, answers are read only then.
-        second.wait(1.0)
+        done.set()
+        assert third_sent.wait(60.0)  # the tending is done, and has not returned yet
 
     async def main() -> list[Any]:
         solver = solver_of(broker)
         solver._find("actor.add")
-        answers = [await solver.asend("actor.add", 1)]
+        first = await solver.asend("actor.add", 1)
         monkeypatch.setattr(Client, "tend", tend)
         broker.cut()
-        answers.append(await solver.asend("actor.add", 2))
+        second = solver.asend("actor.add", 2)  # its answer may be read only after the tending
+        assert await asyncio.to_thread(done.wait, 60.0)
         broker.cut()
         third = solver.asend("actor.add", 3)
-        second.set()
-        return [*answers, await third]
+        third_sent.set()
+        return [first, await second, await third]
 
     with Service(broker, ADD, add):
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [2, 3, 4]
