@@ -27,7 +27,11 @@ class Roles:
 
     def ended(self, started: Launched) -> str:
         """Wait until a process has ended by itself and well; return its log."""
-        assert started.wait(PATIENCE) == 0, started.output
+        try:
+            assert started.wait(PATIENCE) == 0, started.output
+        except AssertionError as error:
+            error.add_note("all logs:\n" + "\n".join(f"{one.log.name}:\n{one.output}" for one in self._started))
+            raise
         return started.output
 
     def outcome(self) -> dict[str, object]:

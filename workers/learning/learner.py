@@ -70,7 +70,7 @@ def train(config: Config, session: Session, player: str, make: Callable[[Ranks |
     lease = lease_of(session, player)
     lease.take(threading.Event(), "a player has one learner")
     publish_run_facts(session)
-    run_settings.leave(session)
+    run_settings.leave(session, lease)
     learner = make(ranks_of(config, session, player))
     publish_run_facts(session, requested(learner.trainer.algorithm.needs.fields))
     lease.hold(learner.ended, learner.give_up)

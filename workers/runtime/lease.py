@@ -76,6 +76,7 @@ class Lease:
         self._redis, self._index, self._work = client, _index(prefix), f"{work}{APART}{token}" if shared else work
         self._key = _key(prefix, self._work)
         self._milliseconds = int(1000 * seconds)
+        self.work, self.token = work, token
         me = {"host": socket.gethostname(), "pid": os.getpid(), "space": _space(), "token": token}
         self._me = json.dumps(me | {"release": __version__})
 
@@ -212,10 +213,11 @@ def held(client: Any, prefix: str, work: str) -> bool:
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds a lease: its work in the run, and where it runs, for a person."""
+    """A process that holds a lease: its work in the run, where it runs, for a person, and the token of the lease."""
 
     work: str
     where: str
+    token: str = ""
 
     def __str__(self) -> str:
         return f"{self.work} ({self.where})"
@@ -226,7 +228,7 @@ def living(client: Any, prefix: str) -> list[Holder]:
     works = client.zrange(_index(prefix), 0, -1)
     stored = client.mget([_key(prefix, "").encode() + work for work in works]) if works else []
     found = [
-        Holder(work.decode(errors="replace").partition(APART)[0], _described(holder))
+        Holder(work.decode(errors="replace").partition(APART)[0], _described(holder), _read(holder).get("token", ""))
         for work, holder in zip(works, stored, strict=True)
         if holder is not None and not _dead(holder)
     ]

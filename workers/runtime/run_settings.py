@@ -16,6 +16,7 @@ from workers.config.schema import Config, from_hydra, to_tree, to_yaml
 from workers.config.written_by import check_messages
 from workers.runtime import lease
 from workers.runtime.connect import connect, given_urls
+from workers.runtime.lease import Lease
 from workers.runtime.session import Session
 
 # Settings that each process has for itself: always (OWN), and if its command line names them (LOCAL).
@@ -28,9 +29,13 @@ LOCAL = (
 MISSING = "nothing"  # value of a setting that is not there
 
 
-def leave(session: Session) -> None:
-    """Leave in Redis how this process is configured, as a learner does that starts: so is its run."""
-    session.redis.set(_key(session.topology.key_prefix), to_yaml(session.config))
+def leave(session: Session, held: Lease) -> None:
+    """Leave in Redis how this process is configured, as a learner does that starts: so is its run.
+
+    `held`: the learner's lease. The settings hold for as long as it does: those of an earlier learner may be others.
+    """
+    left = {"by": held.token, "settings": to_yaml(session.config)}
+    session.redis.hset(_key(session.topology.key_prefix), held.work, json.dumps(left))
 
 
 def card_key(prefix: str) -> str:
@@ -87,10 +92,11 @@ def _settings(client: redis.Redis, prefix: str, role: str) -> str | None:
     if client.exists(lease.leader_key(prefix)):
         config = read_card(client.get(card_key(prefix))).get("config")  # a file of services has none
         return config if isinstance(config, str) else None
-    if role == "learner" or not any(one.work.startswith("learner") for one in lease.living(client, prefix)):
+    if role == "learner":
         return None
-    stored: Any = client.get(_key(prefix))
-    return None if stored is None else stored.decode()
+    stored: Any = client.hgetall(_key(prefix))
+    by_token = {left["by"]: left["settings"] for left in map(read_card, stored.values())}
+    return next((by_token[one.token] for one in lease.living(client, prefix) if one.token in by_token), None)
 
 
 def _contradictions(ours: DictConfig, theirs: DictConfig, said: Collection[str], run: str) -> Iterator[str]:
@@ -101,4 +107,4 @@ def _contradictions(ours: DictConfig, theirs: DictConfig, said: Collection[str],
 
 
 def _key(prefix: str) -> str:
-    return f"{prefix}settings"
+    return f"{prefix}settings:learners"

@@ -98,12 +98,16 @@ def test_without_a_launcher_the_settings_are_those_of_the_learner_that_lives(
     learner, _ = composed(f"run={run}", "seed=3", name="learner")
     given = composed(f"run={run}", "seed=4", name="actor")
     assert joined("actor", *given).seed == 4, "no learner yet"
-    leave(Session(learner, embedded.broker_url, embedded.redis_url))
-    held_by_the_dead(client, f"warren.{run}:", "learner of player main")
+    session, work = Session(learner, embedded.broker_url, embedded.redis_url), "learner of player main"
+    leave(session, Lease(client, f"warren.{run}:", work))
+    held_by_the_dead(client, f"warren.{run}:", work)
     assert joined("actor", *given).seed == 4, "one that is dead may come back with others"
-    client.delete(f"warren.{run}:lease:learner of player main")
-    lease = Lease(client, f"warren.{run}:", "learner of player main")
+    client.delete(f"warren.{run}:lease:{work}")
+    lease = Lease(client, f"warren.{run}:", work)
     lease.take(threading.Event())
+    assert joined("actor", *given).seed == 4, "it has come back, and has not said yet with which"
+    leave(session, lease)
+    leave(session, Lease(client, f"warren.{run}:", "learner of player exploiter"))  # it has died since
     with pytest.raises(ConfigurationError, match="seed: 4 here"):
         joined("actor", *given)
     assert joined("learner", *composed(f"run={run}", "seed=4", name="learner")).seed == 4, "it says how the run is"
