@@ -26,10 +26,10 @@ import torch
 
 import envs
 from agents.checkpoints import weights_to_bytes
-from benchmarks.league.sides import GAMES, LEAGUE, settings, there
+from benchmarks.league.sides import EXPLOITERS, GAMES, LEAGUE, settings, there
 from envs import exploitability
 from envs.sequence_form import SequenceForm
-from league.empirical_game.mixture import mixture_of
+from league.empirical_game.mixture import BEST_RESPONSES, mixture_of
 from league.matchmaking import played
 from warren.errors import ConfigurationError
 from workers.evaluation.duplicate_deals import Side, play_deals
@@ -66,8 +66,9 @@ class Meter:
         """In the game's points a game, how large the league has become, and what part of the mixture is exploiters'."""
         league = self._league
         slots, shares = league.mixture()
-        players = [league.league.state.roster.by_slot[int(slot)] for slot in slots]
-        theirs = np.array([player.parent != "main" for player in players], np.bool_)
+        roster = league.league.state.roster
+        theirs = np.isin(slots, roster.frozen_of_kinds(frozenset(EXPLOITERS)))
+        others = np.array([roster.by_slot[int(slot)].parent != "main" for slot in slots], np.bool_) & ~theirs
         return {
             "nash_mixture": self._of_mixture(slots, shares, last),
             "main_agent": self._of_main(last),
@@ -75,11 +76,17 @@ class Meter:
             "in_mixture": int((shares.max(axis=0) > 0.01).sum()),
             "exploiters": int(theirs.sum()),
             "exploiters_share": round(float(shares[:, theirs].sum() / 2.0), 4),
+            "others_share": round(float(shares[:, others].sum() / 2.0), 4),
             "steps": sum(trainee.steps for trainee in league.trainees.values()),
             "main_steps": league.trainees["main"].steps,
             "evaluation_games": int(league.returns.total_games),
-            **(self.other_rule() if last and theirs.any() and self.exact else {}),
+            **(self.other_rule() if last and theirs.any() and self.exact and not self._is_found else {}),
         }
+
+    @property
+    def _is_found(self) -> bool:
+        """Return whether the mixture is that which best responses exploit least, whoever it plays."""
+        return self._league.returns.settings.against == BEST_RESPONSES
 
     def other_rule(self) -> dict[str, float | None]:
         """Return the figure of the mixture that plays exploiters where the league's does not, or the other way round.

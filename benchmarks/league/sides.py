@@ -19,9 +19,14 @@ from workers.config.league import LeagueConfig, PlayerConfig
 CONF = Path(__file__).resolve().parents[2] / "conf" / "league"
 TUNED = ("rps", "spinning_top", "kuhn", "leduc")  # games that settings may be chosen on: conf/league/GAME.yaml
 BASE = "leduc"  # whose settings all other games have, but for what follows
-# In place of BASE's: returns lie within 1, not 13.
-OF_HELD_OUT: dict[str, Any] = {"reward_scale": 1.0, "mixture_least_temperature": 0.0015}
-BY_PAIRS = {"evaluation": "pairs"}  # for games whose exact payoffs would take too long
+OF_HELD_OUT: dict[str, Any] = {"reward_scale": 1.0}  # in place of BASE's: returns lie within 1, not 13
+# For games whose best responses would take too long. Nobody trains against exploiters: a mixture of them is beaten.
+BY_PAIRS = {
+    "evaluation": "pairs",
+    "mixture_against": "players",
+    "mixture_exploiters": False,
+    "mixture_least_temperature": 0.0015,
+}
 BIDDING = {"returns_type": "win_loss", "points_order": "descending"}
 HELD_OUT: dict[str, dict[str, Any]] = {
     "liars_dice": {"env": "openspiel:liars_dice"},
@@ -33,7 +38,7 @@ HELD_OUT: dict[str, dict[str, Any]] = {
     "connect_four": {"env": "openspiel:connect_four", **BY_PAIRS},
 }
 GAMES = (*TUNED, *HELD_OUT)
-EXPLOITERS = ("main_exploiter", "league_exploiter")
+EXPLOITERS, UNREGULARIZED = ("main_exploiter", "league_exploiter"), "unregularized"
 EARLY = {"checkpoint_min_steps": 30_000, "checkpoint_max_steps": 60_000}
 EARLY_PERIOD = 10_000  # decisions: a period has to end before a threshold is looked at
 
@@ -58,8 +63,9 @@ Change = Callable[[LeagueConfig], LeagueConfig]
 
 
 def without_exploiters(config: LeagueConfig) -> LeagueConfig:
-    """Leave the main agent alone, with PFSP over its own past."""
-    return replace(config, players={"main": config.players["main"]})
+    """Leave out those who learn to beat others."""
+    others = {name: player for name, player in config.players.items() if player.kind not in EXPLOITERS}
+    return replace(config, players=others)
 
 
 def without_pfsp(config: LeagueConfig) -> LeagueConfig:
@@ -120,6 +126,17 @@ def averages(config: LeagueConfig) -> LeagueConfig:
     return replace(config, players={**config.players, "main": main})
 
 
+def without_unregularized(config: LeagueConfig) -> LeagueConfig:
+    """Leave out the player that goes round, whose snapshots the mixture plays."""
+    return replace(config, players={name: one for name, one in config.players.items() if name != UNREGULARIZED})
+
+
+def unregularized_alone(config: LeagueConfig) -> LeagueConfig:
+    """Let the main agent learn as the player that goes round does, by the league's PPO, and nobody else."""
+    main = replace(config.players["main"], algorithm={}, averages=())
+    return replace(config, players={"main": main})
+
+
 def self_play_alone(config: LeagueConfig) -> LeagueConfig:
     """Let the main agent play itself without ever being frozen."""
     main = PlayerConfig("self_play", {"snapshot_every": None}, config.players["main"].hyperparameters)
@@ -136,16 +153,21 @@ PARTS: dict[str, Change] = {
     "PSRO exploiter": psro_exploiter,
     "averages": averages,
     "freeze by returns": freeze_by_returns,
+    "without unregularized": without_unregularized,
+    "unregularized alone": unregularized_alone,
     "earned learning": earned_learning,
     "self-play alone": self_play_alone,
 }
 LEAGUE, CONTROL, SELF_PLAY = "league", "control", "selfplay"
+ALONE = ("without exploiters", "without unregularized")
 # Each side's parts, in the order in which they are put in.
 SIDES: dict[str, tuple[str, ...]] = {
-    CONTROL: ("without exploiters", "without PFSP", "without verification"),
+    CONTROL: (*ALONE, "without PFSP", "without verification"),
     LEAGUE: (),
+    "unregularized": ("unregularized alone", "without PFSP", "without verification"),
+    "no_unregularized": ("without unregularized",),
     "no_exploiters": ("without exploiters",),
-    "no_pfsp": ("without exploiters", "without PFSP"),
+    "no_pfsp": (*ALONE, "without PFSP"),
     "no_verification": ("without verification",),
     "early": ("early exploiters",),
     "warm": ("early exploiters", "warm start"),
@@ -153,11 +175,11 @@ SIDES: dict[str, tuple[str, ...]] = {
     "mmd": ("early exploiters", "warm start", "PSRO exploiter", "MMD"),
     "early_psro": ("early exploiters", "PSRO exploiter"),
     "early_mmd": ("early exploiters", "PSRO exploiter", "MMD"),
-    "control_mmd": ("without exploiters", "without PFSP", "without verification", "MMD"),
+    "control_mmd": (*ALONE, "without PFSP", "without verification", "MMD"),
     "averages": ("averages",),
     "returns": ("freeze by returns",),
     "returns_earned": ("freeze by returns", "earned learning"),
-    "control_averages": ("without exploiters", "without PFSP", "without verification", "averages"),
+    "control_averages": (*ALONE, "without PFSP", "without verification", "averages"),
     SELF_PLAY: ("self-play alone",),
 }
 

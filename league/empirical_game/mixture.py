@@ -9,12 +9,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.quantal_response import quantal_response
-from league.empirical_game.restricted_game import Places, restricted_game
+from league.empirical_game.restricted_game import PLAYED, Places, restricted_game
 from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 
 GAMES, PAIRS, EXACT = SOURCES = ("games", "pairs", "exact")
+PLAYERS, BEST_RESPONSES = OPPONENTS = ("players", "best_responses")  # that a mixture has to withstand
 NEWEST = 4  # one in so many is among the newest players
 REACH = 8.0  # least temperatures that a player may lose to be a member: its share is e^-8 of the best's
 
@@ -31,7 +33,8 @@ class MixtureSettings:
     is averaged then before it is known: see `_with_newest`. `source`: what
     returns are of. By PAIRS each is the mean of a deal in both seatings: it is of both players' cells, and the mixture
     is alike in both seats. EXACT ones were computed. Without `exploiters` their snapshots are what the mixture has to
-    withstand, and none is played.
+    withstand, and none is played. `against`: the PLAYERS, or the whole game's BEST_RESPONSES, once an evaluator has
+    found the mixture that they exploit least; temperatures do not count then.
     """
 
     least: int = 1
@@ -42,6 +45,7 @@ class MixtureSettings:
     source: str = GAMES
     least_temperature: float = 0.0
     exploiters: bool = True
+    against: str = PLAYERS
 
     def playing(self, n: int, played: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         """Return which of n players may have shares, (n,): `played`, who are no exploiters, or all (None: all)."""
@@ -50,6 +54,9 @@ class MixtureSettings:
 
 class MeanReturns(Protocol):
     """Mean returns of slots in seat 0 (rows) against slots in seat 1 (columns): league.empirical_game.returns."""
+
+    @property
+    def least_exploitable(self) -> LeastExploitable | None: ...
 
     def games(self, slots: Slots) -> NDArray[np.float64]: ...
 
@@ -80,6 +87,10 @@ def mixture_of(
     any cell is known, the newest that may be played has all.
     """
     ours = settings.playing(len(slots), played)
+    if settings.against == BEST_RESPONSES and (best := returns.least_exploitable) is not None:
+        shares = best.of(slots) * ours
+        if (shares.sum(axis=1) > 0.0).all():
+            return _as_found(shares / shares.sum(axis=1, keepdims=True), best, returns, slots, ours)
     matrix, known = returns.matrix(slots), returns.games(slots) >= settings.least
     slack = np.zeros_like(matrix)
     if settings.alpha is not None:
@@ -103,6 +114,15 @@ def mixture_of(
     if settings.least_temperature > 0.0:
         shares = _with_newest(shares, np.flatnonzero(ours), found.undecided)
     return Mixture(shares, members, playing, found.undecided, found.wanted, known & ours[:, None] & ours)
+
+
+def _as_found(
+    shares: NDArray[np.float64], best: LeastExploitable, returns: MeanReturns, slots: Slots, ours: NDArray[np.bool_]
+) -> Mixture:
+    """Return the mixture that an evaluator found, with players that joined since as undecided."""
+    members = np.flatnonzero(shares.max(axis=0) > PLAYED)
+    known = (returns.games(slots) > 0.0) & ours[:, None] & ours
+    return Mixture(shares, members, members, np.flatnonzero(ours & ~np.isin(slots, best.slots)), [], known)
 
 
 def _with_newest(shares: NDArray[np.float64], ours: Places, undecided: Places) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from league.empirical_game.confidence import confidence_sequence
+from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.mixture import EXACT, GAMES, PAIRS, Mixture, MixtureSettings, mixture_of
 from league.rules.win_rates import Slots
 from warren.errors import ConfigurationError
@@ -31,7 +32,10 @@ class Returns:
 
     `settings` say how a mixture is made of them (`mixture`); who plays the games sets them. `largest`: the largest
     return of a game that was recorded or `saw`, by size. An exact cell is added once: to a known one nothing is added.
+    `least_exploitable`: the mixture that the whole game's best responses exploit least, where an evaluator finds it.
     """
+
+    least_exploitable: LeastExploitable | None = None
 
     def __init__(self) -> None:
         self._cells = np.zeros((0, 0, FIELDS))
@@ -68,6 +72,11 @@ class Returns:
                 continue
             self._cells[first, second] += sums
             self.total_games += int(sums[0])
+        self.version += 1
+
+    def found(self, mixture: LeastExploitable) -> None:
+        """Take `mixture` as the one that best responses exploit least, in place of an earlier one."""
+        self.least_exploitable = mixture
         self.version += 1
 
     def saw(self, largest: float) -> None:

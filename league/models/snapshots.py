@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.mixture import GAMES, MixtureSettings
 from league.empirical_game.returns import Returns
 from league.matchmaking.view import ModelRef
@@ -118,7 +119,9 @@ class Snapshots:
     # Returns.
 
     def _save_returns(self) -> None:
-        told = {"settings": asdict(self.returns.settings), "largest": self.returns.largest}
+        told: dict[str, Any] = {"settings": asdict(self.returns.settings), "largest": self.returns.largest}
+        if self.returns.least_exploitable is not None:
+            told["least_exploitable"] = self.returns.least_exploitable.to_dict()
         if self.returns.total_games and read_json(self.folder / MIXTURE) != told:
             write_whole(self.folder / MIXTURE, to_json(told))
         if self.returns.version == self._saved_returns:
@@ -182,6 +185,8 @@ def returns_in(folder: Path) -> Returns:
     found.settings = MixtureSettings(**told.get("settings", {"source": found.found_by() or GAMES}))
     at_least = max((math.sqrt(squares / games) for *_, games, _, squares in found.cells()), default=0.0)
     found.largest = told.get("largest", at_least)
+    if "least_exploitable" in told:
+        found.least_exploitable = LeastExploitable.from_dict(told["least_exploitable"])
     return found
 
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.mixture import EXACT, Mixture, MixtureSettings
 from league.empirical_game.returns import FIELDS, Cell, Returns, check_finite
 from league.redis.scripts import Scripts
@@ -51,6 +52,7 @@ class SharedReturns(Returns):
         self.redis, self.prefix = redis, prefix
         self._scripts = Scripts(redis, prefix)
         self._settings_key, self._largest_key = f"{prefix}returns:settings", f"{prefix}returns:largest"
+        self._least_key, self._least = f"{prefix}returns:least_exploitable", b""  # as it was read last
         self._writer, self._calls = secrets.token_hex(8), 0
 
     def add_cells(self, cells: Sequence[Cell]) -> None:
@@ -91,8 +93,22 @@ class SharedReturns(Returns):
             for field, raw in zip(batch, self.redis.hmget(f"{self.prefix}returns", batch), strict=True):
                 first, _, second = field.partition(":")
                 self._take(int(first), int(second), raw)
-        self.version = max((int(score) for _, score in changes), default=version)
+        self._read_least()  # last: it may be of an addition between the changes
+        self.version = max([version, *(int(score) for _, score in changes)])
         return len(fields)
+
+    def found(self, mixture: LeastExploitable) -> None:
+        """Take `mixture` as the one that best responses exploit least, here and in Redis."""
+        self.least_exploitable, self._least = mixture, json.dumps(mixture.to_dict()).encode()
+        with self.redis.pipeline(transaction=True) as pipeline:
+            pipeline.set(self._least_key, self._least)
+            pipeline.incr(f"{self.prefix}returns:version")
+            pipeline.execute()
+
+    def _read_least(self) -> None:
+        if (stored := self.redis.get(self._least_key) or b"") != self._least:
+            self._least = stored
+            self.least_exploitable = LeastExploitable.from_dict(json.loads(stored)) if stored else None
 
     def saw(self, largest: float) -> None:
         """Raise `largest` here and in Redis, where it is the largest that anybody saw."""
@@ -102,7 +118,8 @@ class SharedReturns(Returns):
 
     def write(self, pipeline: Any, saved: Returns) -> None:
         """Queue the commands that put the returns of a snapshot into Redis, in place of any."""
-        pipeline.delete(*(f"{self.prefix}returns{part}" for part in ("", ":changes", ":version", ":largest")))
+        parts = ("", ":changes", ":version", ":largest", ":least_exploitable")
+        pipeline.delete(*(f"{self.prefix}returns{part}" for part in parts))
         given = {f"{first}:{second}": PACKED.pack(*sums) for first, second, *sums in saved.cells()}
         fields = list(given)
         for begin in range(0, len(fields), BATCH):
@@ -113,6 +130,8 @@ class SharedReturns(Returns):
             pipeline.set(f"{self.prefix}returns:version", 1)
             pipeline.set(self._settings_key, json.dumps(asdict(saved.settings)))
             pipeline.zadd(self._largest_key, {LARGEST: saved.largest})
+        if saved.least_exploitable is not None:
+            pipeline.set(self._least_key, json.dumps(saved.least_exploitable.to_dict()))
 
     @property
     def settings(self) -> MixtureSettings:

@@ -72,6 +72,26 @@ def test_run_ends_after_its_seconds_and_can_be_resumed(tmp_path: Path, servers: 
     assert again.metrics()[-1]["steps"] > outcome["steps"]
 
 
+def shows_its_topology(run: TrainingRun, rabbitmqctl: Callable[..., list[str]]) -> None:
+    """Assert that the broker shows the exchanges, queues, bounds and bindings of a run that lasts."""
+    prefix = f"warren.{run.name}"
+    exchanges = dict(line.split("\t")[:2] for line in rabbitmqctl("list_exchanges", "name", "type"))
+    queues = {line.split("\t")[0]: line for line in rabbitmqctl("list_queues", "name", "arguments")}
+    bindings = [line.split("\t") for line in rabbitmqctl("list_bindings", "source_name", "destination_name")]
+    assert exchanges[f"{prefix}.actor"] == exchanges[f"{prefix}.learner"] == "direct"
+    assert exchanges[f"{prefix}.event.weights"] == exchanges[f"{prefix}.event.status"] == "fanout"
+    assert exchanges[f"{prefix}.dead"] == "topic"
+    assert "reject-publish" in queues[f"{prefix}.learner.main"]
+    weights = [name for name in queues if name.startswith(f"{prefix}.event.weights.actor-")]
+    assert len(weights) == 2
+    for name in weights:
+        assert "drop-head" in queues[name]
+        assert f'{{"x-max-length",{EVENT_LENGTH}}}' in queues[name]
+        assert [f"{prefix}.event.weights", name] in bindings
+    for source, destination in (("actor", "actor.main"), ("learner", "learner.main"), ("dead", "dead.learner")):
+        assert [f"{prefix}.{source}", f"{prefix}.{destination}"] in bindings
+
+
 @pytest.mark.slow
 def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
     tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
@@ -84,6 +104,7 @@ def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
             told = reply.read().decode()
         assert 'warren_process_answers{process="actor-1"} 1.0' in told and "warren_dead_letters 0.0" in told
         assert re.search(r'warren_learner_updates_total{player="main",process="learner"} [1-9]', told)
+        shows_its_topology(run, rabbitmqctl)
         name, processes = run.name, [run.role(role) for role in ("learner", "actor-0", "actor-1")]
         run.process.send_signal(signal.SIGINT)
         assert run.wait(30) == 130
@@ -139,30 +160,3 @@ def test_two_runs_on_the_same_servers_never_see_each_other(tmp_path: Path, serve
         steps = [update["steps"] for update in run.metrics()]
         assert steps == sorted(steps)
         assert "error" not in "".join(path.read_text() for path in (run.folder / "logs").iterdir()).lower()
-
-
-def test_the_servers_show_the_topology_while_a_run_lasts(
-    tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
-) -> None:
-    with TrainingRun(
-        tmp_path, *ENDLESS, "sampling=streaming", broker_url=servers.broker_url, redis_url=servers.redis_url
-    ) as run:
-        run.after_updates(2)
-        prefix = f"warren.{run.name}"
-        exchanges = dict(line.split("\t")[:2] for line in rabbitmqctl("list_exchanges", "name", "type"))
-        queues = {line.split("\t")[0]: line for line in rabbitmqctl("list_queues", "name", "arguments")}
-        bindings = [line.split("\t") for line in rabbitmqctl("list_bindings", "source_name", "destination_name")]
-        run.process.send_signal(signal.SIGINT)
-        run.wait(30)
-    assert exchanges[f"{prefix}.actor"] == exchanges[f"{prefix}.learner"] == "direct"
-    assert exchanges[f"{prefix}.event.weights"] == exchanges[f"{prefix}.event.status"] == "fanout"
-    assert exchanges[f"{prefix}.dead"] == "topic"
-    assert "reject-publish" in queues[f"{prefix}.learner.main"]
-    weights = [name for name in queues if name.startswith(f"{prefix}.event.weights.actor-")]
-    assert len(weights) == 2
-    for name in weights:
-        assert "drop-head" in queues[name]
-        assert f'{{"x-max-length",{EVENT_LENGTH}}}' in queues[name]
-        assert [f"{prefix}.event.weights", name] in bindings
-    for source, destination in (("actor", "actor.main"), ("learner", "learner.main"), ("dead", "dead.learner")):
-        assert [f"{prefix}.{source}", f"{prefix}.{destination}"] in bindings

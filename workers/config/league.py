@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from agents.configuration import parse
-from league.empirical_game.mixture import SOURCES
+from league.empirical_game.mixture import BEST_RESPONSES, EXACT, OPPONENTS, SOURCES
 from league.matchmaking import kind_of
 from league.matchmaking.sides import SIDE
 from league.matchmaking.view import ModelRef
@@ -78,6 +78,7 @@ class LeagueConfig:
     max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
     mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
     mixture_least_temperature: float = 0.0  # in points of a game; above 0 players that are nearly equal are averaged
+    mixture_against: str = "players"  # best_responses: with exact cells, the whole game's, whose gain is then least
     mixture_exploiters: bool = True  # false: the mixture only meets exploiters' snapshots, and does not play them
 
     # In services
@@ -155,6 +156,11 @@ class LeagueConfig:
         for name in ("evaluation_share", "earned_share"):
             if not 0 <= getattr(self, name) < 1:
                 yield f"{name}={getattr(self, name)} of the league must be within 0 and below 1"
+        if self.mixture_against == BEST_RESPONSES and self.evaluation != EXACT:
+            yield (
+                f"mixture_against={BEST_RESPONSES} of the league needs evaluation={EXACT}, which computes them; "
+                f"evaluation is {self.evaluation}"
+            )
         if self.earned_share > 0 and not self.evaluation_share > 0:
             yield f"earned_share={self.earned_share} of the league: give evaluation_share too, whose games measure it"
         for name in ("lease", "snapshot_every", "evaluation_every"):
@@ -307,6 +313,6 @@ def _may_be(name: str, players: Container[str]) -> bool:
 
 
 def _unknown_choices(league: LeagueConfig) -> Iterator[str]:
-    for name, known in (("evaluation", SOURCES), ("updating", UPDATING)):
+    for name, known in (("evaluation", SOURCES), ("mixture_against", OPPONENTS), ("updating", UPDATING)):
         if (chosen := getattr(league, name)) not in known:
             yield unknown_name(f"{name} of the league", chosen, known)

@@ -46,6 +46,9 @@ def evaluator_of(
             recorder=recorder,
         )
     returns.settings = replace(
-        returns.settings, least_temperature=league.mixture_least_temperature, exploiters=league.mixture_exploiters
+        returns.settings,
+        least_temperature=league.mixture_least_temperature,
+        exploiters=league.mixture_exploiters,
+        against=league.mixture_against,
     )
     return evaluator

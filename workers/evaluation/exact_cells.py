@@ -11,24 +11,29 @@ import numpy as np
 from agents.policies import Policy
 from envs import TwoPlayerVectorEnv, exploitability
 from envs.sequence_form import SequenceForm
-from league.empirical_game.mixture import EXACT, MixtureSettings
+from league.empirical_game.mixture import BEST_RESPONSES, EXACT, MixtureSettings
 from league.empirical_game.restricted_game import gain_interval
 from league.empirical_game.returns import Cell, Returns
 from league.rules.win_rates import Slots
 from workers.config.league import LeagueConfig
+from workers.evaluation.best_response_search import BestResponseSearch
 from workers.evaluation.cells import Claims, Evaluator, Played
 from workers.evaluation.scores import table
 
 PLANS = 64_000_000  # probabilities of realisation plans that are kept, half a GiB: 200 players of liar's dice
 OFFERED = 64  # players whose cells are missing: the first that no other evaluator works at is taken
+RESPONDING = (-1, -1)  # a cell of nobody's: its lease lets one evaluator compute best responses
+JOINING, ANSWERS = 8, 8  # players that join the search in one step at most, and best responses of each seat
+NEAR, FINE = 0.01, 1e-4  # of exploitability, of the largest return: a mixture so near to the best one is found
 
 
 class ExactEvaluator(Evaluator):
     """Computes the cells of one player with all known ones at a time, in each seat; the mixture is then Nash's.
 
     The newest that is not known comes first: the table of each player is computed once, and of an evaluator that is
-    behind the oldest wait, who matter least. A cell counts as one game; `games` are for looks. Raises
-    ConfigurationError for a game without a sequence form.
+    behind the oldest wait, who matter least. A cell counts as one game; `games` are for looks. Where the mixture has to
+    withstand best responses, it searches for that
+    mixture in between. Raises ConfigurationError for a game without a sequence form.
     """
 
     def __init__(
@@ -46,6 +51,8 @@ class ExactEvaluator(Evaluator):
         super().__init__(games, returns, policy_of, seed, bound=bound, alpha=alpha, claims=claims)
         returns.settings = MixtureSettings(bound=bound or 1.0, source=EXACT)
         self._league = league
+        self._cells_first = True
+        self._settled = False  # the least exploitable mixture of all players that were added to the search is found
         self._plans: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()  # by slot, the last used last
 
     @cached_property
@@ -58,6 +65,9 @@ class ExactEvaluator(Evaluator):
 
         None for one opponent.
         """
+        if self.returns.settings.against == BEST_RESPONSES:
+            best = self.returns.least_exploitable
+            return None if best is None else (best.exploitability, best.exploitability)
         members = self._opponents(slots, mixture, played)
         if len(members) < 2:
             return None
@@ -65,6 +75,14 @@ class ExactEvaluator(Evaluator):
         return gain_interval(mixture[:, members], payoff, payoff)
 
     def _step(self, slots: Slots, played: Played) -> bool:
+        """Compute cells and search for the mixture in turn, or either where the other is done; False where both are."""
+        ours = slots[self.returns.settings.playing(len(slots), played)]
+        self._cells_first = not self._cells_first
+        if self._cells_first:
+            return self._compute_cells(slots) or self._respond(ours)
+        return self._respond(ours) or self._compute_cells(slots)
+
+    def _compute_cells(self, slots: Slots) -> bool:
         """Compute the missing cells of one player with those known; False when there are none, or others do."""
         missing = self.returns.games(slots) == 0.0
         known = np.flatnonzero(~missing.diagonal())  # all of their cells, but for what another evaluator computes now
@@ -89,10 +107,44 @@ class ExactEvaluator(Evaluator):
         self.returns.add_cells(cells)
         return True
 
+    @cached_property
+    def _search(self) -> BestResponseSearch:
+        return BestResponseSearch(self.form)
+
+    def _respond(self, slots: Slots) -> bool:
+        """Search on for the least exploitable mixture; False where it is found, or another evaluator searches."""
+        told, search = self.returns.least_exploitable, self._search
+        joining = [int(slot) for slot in slots[::-1] if slot not in search][:JOINING]
+        if self.returns.settings.against != BEST_RESPONSES:
+            return False
+        if told is not None:
+            if len(search) and self._settled and not joining:
+                return False
+            if not len(search) and np.isin(slots, told.slots).all():  # another evaluator is as far
+                return False
+        if self._claims.claim([RESPONDING]) is None:
+            return False
+        for slot in joining:
+            search.add(slot, self._plans_of(slot))
+        search.keep(self._most_plans)
+        for _ in range(ANSWERS):
+            search.step()
+            best = search.best
+            if found := search.gap <= max(NEAR * best.exploitability, FINE * self.returns.bound):
+                break
+        self._settled = found and not joining
+        if told is None or best.exploitability <= told.exploitability * (1.0 if self._settled else 1.0 - NEAR):
+            self.returns.found(best)
+        return True
+
+    @property
+    def _most_plans(self) -> int:
+        return 1 + PLANS // int(sum(self.form.num_sequences))
+
     def _plans_of(self, slot: int) -> tuple[np.ndarray, np.ndarray]:
         if slot not in self._plans:
             self._plans[slot] = self.form.plans(table(self.form, self.policy_of(slot)))
-            while len(self._plans) > 1 + PLANS // sum(self.form.num_sequences):
+            while len(self._plans) > self._most_plans:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(slot)
         return self._plans[slot]

@@ -128,7 +128,7 @@ class LocalLeague:
     def mixture(self) -> tuple[Slots, np.ndarray]:
         """Return (slots of all frozen players (n,), their shares in the mixture on returns so far (2, n), per seat)."""
         slots = self.league.state.roster.historical
-        key = (len(slots), self.returns.total_games)
+        key = (len(slots), self.returns.version)
         if self._solved is None or self._solved[:2] != key:
             self._solved = (*key, self.evaluator.mixture(slots, played(self.league.state.roster, slots)))
         return slots, self._solved[2]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.league_in_memory import add, league
 
+from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.mixture import MixtureSettings, mixture_of
 from league.empirical_game.returns import Returns
 from league.matchmaking import choose, distribution, kind_of, played, seat_of
@@ -124,3 +127,18 @@ def test_an_exploiter_frozen_by_hand_is_an_exploiter_of_the_mixture_too() -> Non
 @pytest.mark.parametrize(("branch", "seat"), [("meta_in_seat_0", 0), ("meta_in_seat_1", 1), ("meta", None)])
 def test_the_name_of_a_branch_tells_the_seat_that_opponents_take(branch: str, seat: int | None) -> None:
     assert seat_of(branch) == seat
+
+
+def test_the_mixture_that_best_responses_exploit_least_is_taken_as_it_was_found() -> None:
+    returns, slots = Returns(), np.array([2, 5, 7, 9])
+    settings = MixtureSettings(source="exact", against="best_responses")
+    assert mixture_of(returns, slots, settings).shares[:, 3].tolist() == [1.0, 1.0], "not found yet: the newest"
+    shares = np.array([[0.25, 0.75, 0.0], [0.5, 0.0, 0.5]])
+    returns.found(LeastExploitable(np.array([7, 2, 5]), shares, 0.1))
+    found = mixture_of(returns, slots, settings)
+    np.testing.assert_array_equal(found.shares, [[0.75, 0.0, 0.25, 0.0], [0.0, 0.5, 0.5, 0.0]])
+    assert (found.members.tolist(), found.undecided.tolist(), found.wanted) == ([0, 1, 2], [3], [])
+    assert mixture_of(returns, slots, MixtureSettings(source="exact")).shares[0, 3] == 1.0, "by other settings"
+    without = mixture_of(returns, slots, replace(settings, exploiters=False), np.array([True, False, True, True]))
+    np.testing.assert_array_equal(without.shares, [[0.75, 0.0, 0.25, 0.0], [0.0, 0.0, 1.0, 0.0]])
+    assert returns.version == 1

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from support.own_redis import OwnRedis
 from support.store_fixtures import store_on
 
+from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.mixture import MixtureSettings
 from league.empirical_game.returns import Returns
 from league.models.pool import Pool
@@ -197,6 +198,25 @@ def test_after_a_crash_that_forgot_something_it_is_forgotten_here_too(client: re
     assert returns.cells() == [(3, 1, 1.0, 1.0, 1.0)]
 
 
+def test_the_least_exploitable_mixture_that_one_evaluator_finds_is_all_evaluators(
+    client: redis.Redis, run_name: str
+) -> None:
+    one, other = SharedReturns(client, run_name), SharedReturns(client, run_name)
+    one.record(0, 1, [1.0])
+    assert other.refresh() == 1 and other.least_exploitable is None
+    for share in (0.25, 1 / 3):
+        one.found(LeastExploitable(np.array([1, 0]), np.full((2, 2), share), share / 7))
+        assert other.refresh() == 0 and other.least_exploitable is not None
+        assert other.least_exploitable.to_dict() == one.least_exploitable.to_dict()  # type: ignore[union-attr]
+        one.refresh()
+        assert other.version == one.version
+    one.record(2, 1, [1.0])
+    assert other.refresh() == 1 and other.games(SLOTS)[2, 1] == 1
+    client.delete(*client.keys(f"{run_name}*"))  # a Redis that came back empty
+    other.refresh()
+    assert other.least_exploitable is None
+
+
 @pytest.fixture
 def own_redis(tmp_path: Path, servers: object) -> Iterator[OwnRedis]:
     made = OwnRedis(tmp_path / "redis")
@@ -210,6 +230,7 @@ def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on
     store, rng, expected = store_on(redis_url, run_name), np.random.default_rng(0), Returns()
     for name in "abcdef":
         store.add_player(name, "self_play")
+    best = LeastExploitable(np.array([2, 0]), np.array([[0.5, 0.5], [1 / 3, 2 / 3]]), 0.1)
     pool, returns = Pool(store.redis, f"{run_name}:"), SharedReturns(store.redis, store.prefix)
     returns.settings = MixtureSettings(least=1000, temperature=0.25, exploiters=False)
     snapshots = Snapshots(tmp_path / "saved", store, pool)
@@ -218,6 +239,7 @@ def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on
             cell, values = rng.integers(6, size=2), rng.normal(0.1, 3.0, size)
             for each in (returns, expected):
                 each.record(*cell, values)
+        returns.found(best)
         snapshots.save()
     before = (tmp_path / "saved" / "returns.json").stat()
     snapshots.save()
@@ -232,6 +254,7 @@ def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on
         assert each.cells() == returns.cells()
         assert_equal(each, expected)
         assert (each.settings, each.bound) == (returns.settings, returns.bound)
+        assert each.least_exploitable is not None and each.least_exploitable.to_dict() == best.to_dict()
     for each in (evaluator, expected):
         each.record(1, 2, [0.1, 0.2])
     restored.returns.refresh()

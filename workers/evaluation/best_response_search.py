@@ -1,0 +1,109 @@
+"""The search for the mixture of players that the whole game's best responses exploit least: cutting planes.
+
+The best response to a mixture is one more thing that the next has to withstand (Kelley 1960). The loss to all responses
+so far bounds every mixture's exploitability from below. Answered is not the mixture that loses least to those, which
+jumps from corner to corner, but one half way to it from the best so far (Ben-Ameur and Neto 2007: in-out).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.sequence_form import SequenceForm
+from league.empirical_game.least_exploitable import LeastExploitable
+from league.empirical_game.solvers import solve_zero_sum
+
+Plans = tuple[np.ndarray, np.ndarray]
+CUTS = 160  # responses of a seat that are kept: those that the mixture withstands with the least to spare
+HALF_WAY = 0.5
+
+
+class Seat:
+    """One seat: what the players lose there to best responses in the other, and their best mixture so far."""
+
+    def __init__(self, form: SequenceForm, seat: int) -> None:
+        self._form, self._seat = form, seat
+        self._plans: list[np.ndarray] = []  # by player
+        self._responses: list[np.ndarray] = []  # plans of the other seat
+        self._gains = np.zeros((0, 0))  # of the players (n,), in rows, against the responses
+        self.shares = np.zeros(0)  # (n,), the best so far
+        self.loss, self.bound = np.inf, -np.inf  # of the best so far, and of any, to a best response
+
+    def add(self, plan: np.ndarray) -> None:
+        """Add a player, without a share."""
+        gains = [float(self._form.worth(self._seat, response) @ plan) for response in self._responses]
+        self._gains = np.vstack([self._gains, np.reshape(gains, (1, -1))])
+        self._plans.append(plan)
+        self.shares, self.bound = np.append(self.shares, 0.0), -np.inf
+        if len(self._plans) == 1:
+            self.shares[0] = 1.0
+            self.loss = self._answer(self.shares)
+
+    def forget(self, place: int) -> None:
+        """Leave out a player without a share."""
+        del self._plans[place]
+        self._gains, self.shares = np.delete(self._gains, place, axis=0), np.delete(self.shares, place)
+
+    def step(self) -> None:
+        """Answer a mixture that is half way to the one that loses least to all responses so far."""
+        least, value = solve_zero_sum(self._gains)
+        self.bound = -value
+        tried = (1.0 - HALF_WAY) * self.shares + HALF_WAY * least
+        if (loss := self._answer(tried)) < self.loss:
+            self.shares, self.loss = tried, loss
+        if (spare := len(self._responses) - CUTS) > 0:
+            kept = np.sort(np.argsort(self.shares @ self._gains)[:-spare])
+            self._responses, self._gains = [self._responses[place] for place in kept], self._gains[:, kept]
+
+    def _answer(self, shares: np.ndarray) -> float:
+        """Add the best response to a mixture; return what that loses to it."""
+        held = np.flatnonzero(shares)
+        loss, response = self._form.best_response(1 - self._seat, sum(shares[k] * self._plans[k] for k in held))
+        worth = self._form.worth(self._seat, response)
+        self._responses.append(response)
+        self._gains = np.column_stack([self._gains, [worth @ plan for plan in self._plans]])
+        return float(loss)
+
+
+class BestResponseSearch:
+    """The players of one game that take part, by slot, and their `best` mixture so far."""
+
+    def __init__(self, form: SequenceForm) -> None:
+        self.slots: list[int] = []
+        self._seats = Seat(form, 0), Seat(form, 1)
+
+    def __contains__(self, slot: int) -> bool:
+        return slot in self.slots
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def add(self, slot: int, plans: Plans) -> None:
+        """Add a player by its realisation plans in both seats."""
+        self.slots.append(slot)
+        for seat, plan in zip(self._seats, plans, strict=True):
+            seat.add(plan)
+
+    def keep(self, most: int) -> None:
+        """Leave out the oldest players without a share, where there are more than `most`."""
+        for slot in sorted(self.slots)[: max(0, len(self) - most)]:
+            if not any(seat.shares[self.slots.index(slot)] for seat in self._seats):
+                for seat in self._seats:
+                    seat.forget(self.slots.index(slot))
+                self.slots.remove(slot)
+
+    def step(self) -> None:
+        """Make the mixture better, or learn that it is the best."""
+        for seat in self._seats:
+            seat.step()
+
+    @property
+    def gap(self) -> float:
+        """How much less exploitable the best mixture of these players may be, at most, in points a game."""
+        return sum(seat.loss - seat.bound for seat in self._seats) / 2.0
+
+    @property
+    def best(self) -> LeastExploitable:
+        """The best mixture so far."""
+        shares, loss = np.stack([seat.shares for seat in self._seats]), sum(seat.loss for seat in self._seats)
+        return LeastExploitable(np.array(self.slots, np.intp), shares, loss / 2.0)
