@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -362,11 +363,40 @@ def test_the_mixture_of_a_league_becomes_hard_to_exploit(env, rounds, goal):
     assert of_mixture() < goal
 
 
-def test_psro_players_meet_the_mixture_that_the_evaluators_games_have():
-    players = {name: {"kind": "psro", "config": {"refresh": 1}} for name in ("one", "two")}
+def of_the_mixture(league, shares):
+    form, slots = exploitability.load(league.config.env), league.league.state.roster.historical
+    tables = [exploitability.tabulate(form, league.policy_of(int(slot)).probabilities) for slot in slots]
+    return exploitability.of(form, exploitability.mixture(form, tables, shares))
+
+
+def test_the_mixture_against_best_responses_is_exploited_less_than_the_players_equilibrium():
     league = LocalLeague(
-        config("matrix:rps", players=players, network={"hidden_sizes": [], "policy_gain": 3.0}, evaluation_share=0.0)
+        config(
+            players={"main": {"kind": "self_play"}},
+            algorithm={**PPO, "learning_rate": 0.02},
+            evaluation="exact",
+            evaluation_share=0.0,
+            mixture_against="best_responses",
+        )
     )
+    for _ in range(30):
+        league.round()
+    before = of_the_mixture(league, league.mixture()[1])  # the newest
+    while league.evaluator.step(league.league.state.roster.historical):
+        pass
+    slots, shares = league.mixture()
+    league.returns.settings = replace(league.returns.settings, against="players")
+    equilibrium = league.returns.mixture(slots).shares
+    found = of_the_mixture(league, shares)
+    assert found < 0.9 * of_the_mixture(league, equilibrium) and found < before
+    assert (shares > 0.05).any(axis=0).sum() > 1
+
+
+@pytest.mark.parametrize("against", [{}, {"evaluation": "exact", "mixture_against": "best_responses"}])
+def test_psro_players_meet_the_mixture_that_the_evaluators_games_have(against):
+    players = {name: {"kind": "psro", "config": {"refresh": 1}} for name in ("one", "two")}
+    favourite = {"hidden_sizes": [], "policy_gain": 3.0}
+    league = LocalLeague(config("matrix:rps", players=players, network=favourite, evaluation_share=0.0, **against))
     state, me = league.league.state, league.league.state.players["one"]
     for _ in range(6):
         league.round()
