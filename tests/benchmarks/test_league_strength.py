@@ -227,7 +227,11 @@ def test_sides_differ_from_the_league_by_their_parts_alone(side):
         main = algorithm_of(found, "main").config
         assert main.schedules["proximal_coefficient"].at(0) == 0.05
         assert main.entropy_at(0, 1.0) < 0.006 < main.entropy_at(0, 0.0)
-    assert (len(found.players) == 1) == bool({"without exploiters", "self-play alone"} & set(parts))
+    alone = {*sides.ALONE} <= {*parts} or {"unregularized alone", "self-play alone"} & {*parts}
+    assert (len(found.players) == 1) == bool(alone)
+    kinds_left = {player.kind for player in found.players.values()} & {*sides.EXPLOITERS}
+    assert bool(kinds_left) == (not alone and "without exploiters" not in parts)
+    assert (sides.UNREGULARIZED in found.players) == (not alone and "without unregularized" not in parts)
     if "without PFSP" in parts:
         assert found.players["main"].config["pfsp_share"] == 0.0
     if "early exploiters" in parts:
@@ -239,12 +243,14 @@ def test_sides_differ_from_the_league_by_their_parts_alone(side):
         assert kept == {60_000} and found.period_steps <= 30_000
         assert found.players["main"].config == league.players["main"].config
     if "freeze by returns" in parts:
-        kinds = [kind_of(player.kind, player.config) for name, player in found.players.items() if name != "main"]
+        exploiting = [player for player in found.players.values() if player.kind in sides.EXPLOITERS]
+        kinds = [kind_of(player.kind, player.config) for player in exploiting]
         assert [kind.wants_looks for kind in kinds] == [True] * 3 and found.period_steps <= 30_000
         assert found.players["main"] == league.players["main"]
     assert found.earned_share == (0.5 if "earned learning" in parts else 0.0)
     if "warm start" in parts:
-        initial = {player.initial for name, player in found.players.items() if name != "main"}
+        learning = {name: one for name, one in found.players.items() if name not in ("main", sides.UNREGULARIZED)}
+        initial = {player.initial for player in learning.values()}
         tied = algorithm_of(found, "main_exploiter").config.schedules["magnet_coefficient"]
         assert initial == {"main"} and (tied.at(0), tied.at(40_000)) == (0.2, 0.0)
         assert found.players["main"] == settings("leduc", 3, "mmd" if "MMD" in parts else "early").players["main"]
@@ -254,7 +260,8 @@ def test_sides_differ_from_the_league_by_their_parts_alone(side):
 
 def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path, monkeypatch):
     assert sides.there() == list(sides.SIDES)
-    assert strength.problems(Plan(["rps"], 1, tmp_path, sides=sides.there())) == []
+    own = [side for side in sides.there() if sides.twin("rps", side) is None]
+    assert "control" in own and strength.problems(Plan(["rps"], 1, tmp_path, sides=own)) == []
     monkeypatch.delitem(sides.PARTS, "MMD")
     assert strength.problems(Plan(["kuhn"], 1, tmp_path, sides=["league", "mmd"])) == [
         "side mmd: this version has no MMD"
@@ -262,10 +269,11 @@ def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path, mon
 
 
 def test_sides_that_are_the_same_league_are_refused_before_any_run(tmp_path):
-    asked = ["no_exploiters", "no_pfsp", "early", "warm", "returns", "mmd"]
-    assert strength.problems(Plan(["leduc"], 1, tmp_path, sides=asked)) == [
-        "side no_pfsp of leduc: the same league as side no_exploiters, whose parts the game's settings have; "
-        "leave it out"
+    asked = ["no_exploiters", "no_unregularized", "no_pfsp", "early", "warm", "returns", "mmd"]
+    known = "whose parts the game's settings have; leave it out"
+    assert strength.problems(Plan(["kuhn", "leduc"], 1, tmp_path, sides=asked)) == [
+        f"side no_unregularized of kuhn: the same league as side league, {known}",
+        f"side no_pfsp of kuhn: the same league as side no_exploiters, {known}",
     ]
     for game in ("kuhn", "leduc", "liars_dice"):
         run = [side for side in sides.there() if sides.twin(game, side) is None]

@@ -14,7 +14,7 @@ from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.solvers import solve_zero_sum
 
 Plans = tuple[np.ndarray, np.ndarray]
-CUTS = 160  # responses of a seat that are kept: those that the mixture withstands with the least to spare
+CUTS = 160  # responses of a seat that are kept, and the last: those that bind a mixture the most
 HALF_WAY = 0.5
 
 
@@ -48,12 +48,13 @@ class Seat:
         """Answer a mixture that is half way to the one that loses least to all responses so far."""
         least, value = solve_zero_sum(self._gains)
         self.bound = -value
+        # What binds this mixture is kept: without it, and the answer to come, the next would be this one again.
+        if (spare := len(self._responses) - CUTS) > 0:
+            kept = np.sort(np.argsort(least @ self._gains, kind="stable")[:-spare])
+            self._responses, self._gains = [self._responses[place] for place in kept], self._gains[:, kept]
         tried = (1.0 - HALF_WAY) * self.shares + HALF_WAY * least
         if (loss := self._answer(tried)) < self.loss:
             self.shares, self.loss = tried, loss
-        if (spare := len(self._responses) - CUTS) > 0:
-            kept = np.sort(np.argsort(self.shares @ self._gains)[:-spare])
-            self._responses, self._gains = [self._responses[place] for place in kept], self._gains[:, kept]
 
     def _answer(self, shares: np.ndarray) -> float:
         """Add the best response to a mixture; return what that loses to it."""
@@ -99,11 +100,11 @@ class BestResponseSearch:
 
     @property
     def gap(self) -> float:
-        """How much less exploitable the best mixture of these players may be, at most, in points a game."""
+        """Return the points a game by which another mixture of these players may be less exploitable, at most."""
         return sum(seat.loss - seat.bound for seat in self._seats) / 2.0
 
     @property
     def best(self) -> LeastExploitable:
-        """The best mixture so far."""
+        """Return the best mixture so far."""
         shares, loss = np.stack([seat.shares for seat in self._seats]), sum(seat.loss for seat in self._seats)
         return LeastExploitable(np.array(self.slots, np.intp), shares, loss / 2.0)
