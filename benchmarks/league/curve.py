@@ -29,7 +29,7 @@ from agents.checkpoints import weights_to_bytes
 from benchmarks.league.sides import EXPLOITERS, GAMES, LEAGUE, settings, there
 from envs import exploitability
 from envs.sequence_form import SequenceForm
-from league.empirical_game.mixture import BEST_RESPONSES, mixture_of
+from league.empirical_game.mixture import BEST_RESPONSES, PLAYERS, mixture_of
 from league.matchmaking import played
 from warren.errors import ConfigurationError
 from workers.evaluation.duplicate_deals import Side, play_deals
@@ -80,24 +80,25 @@ class Meter:
             "steps": sum(trainee.steps for trainee in league.trainees.values()),
             "main_steps": league.trainees["main"].steps,
             "evaluation_games": int(league.returns.total_games),
-            **(self.other_rule() if last and theirs.any() and self.exact and not self._is_found else {}),
+            **(self.other_rule() if last and self.exact else {}),
         }
 
-    @property
-    def _is_found(self) -> bool:
-        """Return whether the mixture is that which best responses exploit least, whoever it plays."""
-        return self._league.returns.settings.against == BEST_RESPONSES
-
     def other_rule(self) -> dict[str, float | None]:
-        """Return the figure of the mixture that plays exploiters where the league's does not, or the other way round.
+        """Return the figures of mixtures by other rules than the league's, of the same players.
 
-        Both are of the same run, which its mixture has no part in: a look at what the rule itself is worth.
+        Players' equilibrium where it has to withstand best responses; else the mixture that plays exploiters where the
+        league's does not, or the other way round. A run has no part in either.
         """
         league, settings = self._league, self._league.returns.settings
         slots = league.league.state.roster.historical
-        other = replace(settings, exploiters=not settings.exploiters)
+        if settings.against == BEST_RESPONSES:
+            name, other = "mixture_of_players", replace(settings, against=PLAYERS)
+        elif len(league.league.state.roster.frozen_of_kinds(frozenset(EXPLOITERS))):
+            name = "mixture_without_exploiters" if settings.exploiters else "mixture_with_exploiters"
+            other = replace(settings, exploiters=not settings.exploiters)
+        else:
+            return {}
         shares = mixture_of(league.returns, slots, other, played(league.league.state.roster, slots)).shares
-        name = "mixture_with_exploiters" if other.exploiters else "mixture_without_exploiters"
         return {name: self._of_mixture(slots, shares, True)}
 
     def cycles(self) -> float | None:

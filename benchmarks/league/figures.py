@@ -105,9 +105,11 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
             add(f"{own}least_win_rate", side, lambda curve: curve[-1].get("least_win_rate"))
             add(f"{own}response", side, lambda curve: curve[-1].get("response"))
             add(f"{own}cycles", side, lambda curve: curve[-1].get("cycles"))
-            add(f"{own}exploiters_share", side, lambda curve: curve[-1].get("exploiters_share"))
-            for rule in ("mixture_with_exploiters", "mixture_without_exploiters"):
-                add(f"{own}{rule}", side, lambda curve, rule=rule: curve[-1].get(rule))
+            for name in (
+                "exploiters_share", "others_share",
+                "mixture_with_exploiters", "mixture_without_exploiters", "mixture_of_players",
+            ):  # fmt: skip
+                add(f"{own}{name}", side, lambda curve, name=name: curve[-1].get(name))
     for name, of in (("interval", worth), ("main_agent_interval", lambda line: line.get("main_agent"))):
         differences = [league - control for league, control in pairs(lines, of)]
         if (interval := paired_interval(differences)) is not None:
