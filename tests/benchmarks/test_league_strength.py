@@ -157,7 +157,7 @@ def test_a_control_plays_itself_alone_and_is_scored_by_the_mixture_of_its_snapsh
     # Frozen at its beginning, and then by the main agent's rule: no sooner than 2,000 decisions after the last time.
     assert 3 <= lines[-1]["frozen"] <= 1 + lines[-1]["steps"] // 2000
     assert lines[-1]["in_mixture"] >= 1 and lines[-1]["evaluation_games"] > 0
-    assert lines[-1]["nash_mixture"] > 0.0
+    assert lines[-1]["nash_mixture"] > 0.0 and lines[-1]["mixture_of_players"] > 0.0
 
 
 def test_self_play_has_the_settings_of_the_main_agent_but_nobody_else_to_play():

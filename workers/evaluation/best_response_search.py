@@ -7,6 +7,8 @@ jumps from corner to corner, but one half way to it from the best so far (Ben-Am
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from envs.sequence_form import SequenceForm
@@ -29,13 +31,17 @@ class Seat:
         self.shares = np.zeros(0)  # (n,), the best so far
         self.loss, self.bound = np.inf, -np.inf  # of the best so far, and of any, to a best response
 
-    def add(self, plan: np.ndarray) -> None:
-        """Add a player, without a share."""
-        gains = [float(self._form.worth(self._seat, response) @ plan) for response in self._responses]
-        self._gains = np.vstack([self._gains, np.reshape(gains, (1, -1))])
-        self._plans.append(plan)
-        self.shares, self.bound = np.append(self.shares, 0.0), -np.inf
-        if len(self._plans) == 1:
+    def add(self, plans: Sequence[np.ndarray]) -> None:
+        """Add players, without a share."""
+        gains = np.zeros((len(plans), len(self._responses)))
+        for place, response in enumerate(self._responses):
+            worth = self._form.worth(self._seat, response)  # computed once for all of them: it is most of the work
+            gains[:, place] = [worth @ plan for plan in plans]
+        first = not self._plans
+        self._gains = np.vstack([self._gains, gains]) if self._responses else gains
+        self._plans += plans
+        self.shares, self.bound = np.append(self.shares, np.zeros(len(plans))), -np.inf
+        if first:
             self.shares[0] = 1.0
             self.loss = self._answer(self.shares)
 
@@ -79,11 +85,12 @@ class BestResponseSearch:
     def __len__(self) -> int:
         return len(self.slots)
 
-    def add(self, slot: int, plans: Plans) -> None:
-        """Add a player by its realisation plans in both seats."""
-        self.slots.append(slot)
-        for seat, plan in zip(self._seats, plans, strict=True):
-            seat.add(plan)
+    def add(self, players: Mapping[int, Plans]) -> None:
+        """Add players: slot -> realisation plans in both seats."""
+        if players:
+            self.slots += players
+            for seat, plans in zip(self._seats, zip(*players.values(), strict=True), strict=True):
+                seat.add(plans)
 
     def keep(self, most: int) -> None:
         """Leave out the oldest players without a share, where there are more than `most`."""

@@ -23,7 +23,7 @@ from workers.evaluation.scores import table
 PLANS = 64_000_000  # probabilities of realisation plans that are kept, half a GiB: 200 players of liar's dice
 OFFERED = 64  # players whose cells are missing: the first that no other evaluator works at is taken
 RESPONDING = (-1, -1)  # a cell of nobody's: its lease lets one evaluator compute best responses
-JOINING, ANSWERS = 8, 8  # players that join the search in one step at most, and best responses of each seat
+JOINING, ANSWERS = 32, 8  # players that join the search in one step at most, and best responses of each seat
 NEAR, FINE = 0.01, 1e-4  # of exploitability, of the largest return: a mixture so near to the best one is found
 
 
@@ -124,8 +124,7 @@ class ExactEvaluator(Evaluator):
                 return False
         if self._claims.claim([RESPONDING]) is None:
             return False
-        for slot in joining:
-            search.add(slot, self._plans_of(slot))
+        search.add({slot: self._plans_of(slot) for slot in joining})
         search.keep(self._most_plans)
         for _ in range(ANSWERS):
             search.step()

@@ -32,8 +32,7 @@ def random_policies(form: SequenceForm, count: int, seed: int) -> list[np.ndarra
 
 def found(form: SequenceForm, policies: list[np.ndarray], steps: int = 80) -> BestResponseSearch:
     search = BestResponseSearch(form)
-    for slot, policy in enumerate(policies):
-        search.add(slot, form.plans(policy))
+    search.add({slot: form.plans(policy) for slot, policy in enumerate(policies)})
     for _ in range(steps):
         search.step()
     return search
@@ -95,7 +94,7 @@ def test_players_that_join_later_count_as_those_that_were_there() -> None:
     search = found(KUHN, policies[:4], 20)
     before = search.best.exploitability
     for slot, policy in enumerate(policies[4:], 4):
-        search.add(slot, KUHN.plans(policy))
+        search.add({slot: KUHN.plans(policy)})
     for _ in range(80):
         search.step()
     assert search.best.exploitability == pytest.approx(found(KUHN, policies).best.exploitability, abs=1e-6)
