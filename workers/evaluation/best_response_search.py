@@ -7,7 +7,7 @@ jumps from corner to corner, but one half way to it from the best so far (Ben-Am
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -92,13 +92,14 @@ class BestResponseSearch:
             for seat, plans in zip(self._seats, zip(*players.values(), strict=True), strict=True):
                 seat.add(plans)
 
-    def keep(self, most: int) -> None:
-        """Leave out the oldest players without a share, where there are more than `most`."""
-        for slot in sorted(self.slots)[: max(0, len(self) - most)]:
-            if not any(seat.shares[self.slots.index(slot)] for seat in self._seats):
+    def keep(self, slots: Collection[int]) -> None:
+        """Leave out the players that are neither at `slots` nor have a share."""
+        for slot in [slot for slot in self.slots if slot not in slots]:
+            place = self.slots.index(slot)
+            if not any(seat.shares[place] for seat in self._seats):
                 for seat in self._seats:
-                    seat.forget(self.slots.index(slot))
-                self.slots.remove(slot)
+                    seat.forget(place)
+                del self.slots[place]
 
     def step(self) -> None:
         """Make the mixture better, or learn that it is the best."""

@@ -32,8 +32,8 @@ class ExactEvaluator(Evaluator):
 
     The newest that is not known comes first: the table of each player is computed once, and of an evaluator that is
     behind the oldest wait, who matter least. A cell counts as one game; `games` are for looks. Where the mixture has to
-    withstand best responses, it searches for that
-    mixture in between. Raises ConfigurationError for a game without a sequence form.
+    withstand best responses, it searches for that mixture in between. Raises ConfigurationError for a game without a
+    sequence form.
     """
 
     def __init__(
@@ -54,6 +54,10 @@ class ExactEvaluator(Evaluator):
         self._cells_first = True
         self._settled = False  # the least exploitable mixture of all players that were added to the search is found
         self._plans: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()  # by slot, the last used last
+
+    @cached_property
+    def _search(self) -> BestResponseSearch:
+        return BestResponseSearch(self.form)
 
     @cached_property
     def form(self) -> SequenceForm:
@@ -107,16 +111,17 @@ class ExactEvaluator(Evaluator):
         self.returns.add_cells(cells)
         return True
 
-    @cached_property
-    def _search(self) -> BestResponseSearch:
-        return BestResponseSearch(self.form)
-
     def _respond(self, slots: Slots) -> bool:
         """Search on for the least exploitable mixture; False where it is found, or another evaluator searches."""
-        told, search = self.returns.least_exploitable, self._search
-        joining = [int(slot) for slot in slots[::-1] if slot not in search][:JOINING]
         if self.returns.settings.against != BEST_RESPONSES:
             return False
+        told = self.returns.least_exploitable
+        if told is not None and not np.isin(told.slots, slots).all():
+            told = None  # a player was removed
+        if not np.isin(self._search.slots, slots).all():
+            self._search = BestResponseSearch(self.form)
+        search, newest = self._search, [int(slot) for slot in slots[::-1][: self._most_plans]]
+        joining = [slot for slot in newest if slot not in search][:JOINING]
         if told is not None:
             if len(search) and self._settled and not joining:
                 return False
@@ -125,7 +130,7 @@ class ExactEvaluator(Evaluator):
         if self._claims.claim([RESPONDING]) is None:
             return False
         search.add({slot: self._plans_of(slot) for slot in joining})
-        search.keep(self._most_plans)
+        search.keep(newest)
         for _ in range(ANSWERS):
             search.step()
             best = search.best

@@ -101,12 +101,13 @@ def test_players_that_join_later_count_as_those_that_were_there() -> None:
     assert search.best.exploitability <= before and search.best.slots.tolist() == list(range(8))
 
 
-def test_the_oldest_without_a_share_are_left_out() -> None:
+def test_players_without_a_share_can_be_left_out() -> None:
     policies = random_policies(KUHN, 8, 6)
     search = found(KUHN, policies)
-    best, held = search.best, np.flatnonzero(search.best.shares.max(axis=0))
-    search.keep(len(held))
-    assert len(search) < 8 and set(held) <= set(search.slots)
+    best = search.best
+    held = np.flatnonzero(best.shares.max(axis=0)).tolist()
+    search.keep(held[:1])
+    assert search.slots == held and len(held) < 8
     assert search.best.exploitability == best.exploitability
     search.step()
     np.testing.assert_allclose(search.best.of(best.slots).sum(axis=1), 1.0)
@@ -118,6 +119,21 @@ def test_few_responses_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     search = found(KUHN, policies)
     assert all(len(seat._responses) <= 13 < CUTS for seat in search._seats)
     assert search.best.exploitability == pytest.approx(least_by_enumeration(KUHN, policies), abs=1e-6)
+
+
+def test_an_evaluator_without_memory_for_all_searches_among_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, slots = league(), np.arange(8)
+    games = envs.make_two_player(config.env, 2, 1)
+    spaces = games.single_observation_space, games.single_action_space
+    policies = [build_policy(SMALL, *spaces, seed) for seed in range(8)]
+    evaluator = evaluator_of(config, games, returns := Returns(), policies.__getitem__, 1)
+    monkeypatch.setattr("workers.evaluation.exact_cells.PLANS", 2 * sum(KUHN.num_sequences))
+    for count in range(1, 9):
+        while evaluator.step(slots[:count]):
+            pass
+    best = returns.least_exploitable
+    assert best is not None and {5, 6, 7} <= {*best.slots.tolist()}
+    assert len(best.slots) <= 3 + np.count_nonzero(best.shares.max(axis=0))
 
 
 class OnlyOne:
@@ -159,6 +175,14 @@ def test_an_evaluator_finds_it_beside_the_cells_and_two_share_the_work() -> None
     assert not second.step(slots), "another is as far"
     returns.least_exploitable = None  # a Redis that came back empty
     assert evaluator.step(slots) and returns.least_exploitable is not None
+    while evaluator.step(slots):
+        pass
+    left = np.delete(slots, int(best.shares.sum(axis=0).argmax()))  # the one that is played most is removed
+    while evaluator.step(left):
+        pass
+    without = returns.least_exploitable
+    assert without is not None and sorted(without.slots) == left.tolist()
+    assert without.exploitability >= best.exploitability
 
     beside = evaluator_of(config, games, alone := Returns(), policies.__getitem__, 3, claims=OnlyOne())
     while beside.step(slots):
