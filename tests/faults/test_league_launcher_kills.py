@@ -35,7 +35,8 @@ KUHN = (
     *("league=kuhn", "actors=1", "league_workers=2", "total_steps=1000000000", "league.snapshot_every=30"),
     *("league.games=64", "league.tables=2", "league.lanes=64", "league.match_games=32", "league.period_steps=2000"),
     *("league.algorithm.minibatch_size=256", "~league.players.league_exploiter_1"),
-    *("league.evaluation=games", "league.cell_least=256", "league.evaluation_games=128", "league.reference_games=128"),
+    *("league.evaluation=games", "league.mixture_against=players", "league.cell_least=256"),
+    *("league.evaluation_games=128", "league.reference_games=128"),
     *(
         f"league.players.{player}.config={{checkpoint_min_steps: 2000, checkpoint_max_steps: 4000}}"
         for player in PLAYERS
