@@ -17,7 +17,7 @@ OF_LAUNCHERS = "+@all -@admin -@dangerous +info +scan -client|tracking"
 COMMANDS = f"{OF_LAUNCHERS} -scan -randomkey -dbsize -function -script|flush -script|kill -pubsub"
 
 READ_BY_ALL = (
-    *("settings", "card", "facts*", "ending", "leader", "host*", "lease:*", "services", "delays", "event:*"),
+    *("settings*", "card", "facts*", "ending", "leader", "host*", "lease:*", "services", "delays", "event:*"),
     *("shared", "reader:*", "clocks", *roles.counts()),
 )
 # Leases are found by their index; messages over 1 MiB, results, and how often a call was begun.
@@ -60,7 +60,7 @@ TABLE = {
     "env": KeyRights(("lease:env-*",), ("pool:*", "league:*")),
     "learner": KeyRights(
         (
-            *("lease:learner*", "ledger:*", "pool:*", "turns", "ranks:*", "ending", "facts*", "settings"),
+            *("lease:learner*", "ledger:*", "pool:*", "turns", "ranks:*", "ending", "facts*", "settings*"),
             *("shared", "reader:*", "event:*"),
         ),
         ("league:*",),
