@@ -78,7 +78,7 @@ class LeagueConfig:
     max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
     mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
     mixture_least_temperature: float = 0.0  # in points of a game; above 0 players that are nearly equal are averaged
-    mixture_against: str = "players"  # best_responses: with exact cells, the whole game's, whose gain is then least
+    mixture_against: str = "players"  # whom it has to withstand; best_responses: the whole game's (evaluation: exact)
     mixture_exploiters: bool = True  # false: the mixture only meets exploiters' snapshots, and does not play them
 
     # In services

@@ -1,8 +1,8 @@
 """The search for the mixture of players that the whole game's best responses exploit least: cutting planes.
 
-The best response to a mixture is one more thing that the next has to withstand (Kelley 1960). The loss to all responses
-so far bounds every mixture's exploitability from below. Answered is not the mixture that loses least to those, which
-jumps from corner to corner, but one half way to it from the best so far (Ben-Ameur and Neto 2007: in-out).
+Each next mixture has to withstand one more best response: that to the last one (Kelley 1960). The least loss to all
+responses so far bounds every mixture's exploitability from below. The mixture with that loss jumps from corner to
+corner, so the search answers one half way to it from the best so far (Ben-Ameur and Neto 2007: in-out).
 """
 
 from __future__ import annotations
@@ -78,9 +78,6 @@ class BestResponseSearch:
     def __init__(self, form: SequenceForm) -> None:
         self.slots: list[int] = []
         self._seats = Seat(form, 0), Seat(form, 1)
-
-    def __contains__(self, slot: int) -> bool:
-        return slot in self.slots
 
     def __len__(self) -> int:
         return len(self.slots)

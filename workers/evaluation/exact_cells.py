@@ -31,7 +31,7 @@ class ExactEvaluator(Evaluator):
     """Computes the cells of one player with all known ones at a time, in each seat; the mixture is then Nash's.
 
     The newest that is not known comes first: the table of each player is computed once, and of an evaluator that is
-    behind the oldest wait, who matter least. A cell counts as one game; `games` are for looks. Where the mixture has to
+    behind the oldest wait, who matter least. A cell counts as one game; `games` are for looks. If the mixture has to
     withstand best responses, it searches for that mixture in between. Raises ConfigurationError for a game without a
     sequence form.
     """
@@ -120,8 +120,8 @@ class ExactEvaluator(Evaluator):
             told = None  # a player was removed
         if not np.isin(self._search.slots, slots).all():
             self._search = BestResponseSearch(self.form)
-        search, newest = self._search, [int(slot) for slot in slots[::-1][: self._most_plans]]
-        joining = [slot for slot in newest if slot not in search][:JOINING]
+        search, newest = self._search, slots[::-1][: self._most_plans]
+        joining = newest[~np.isin(newest, search.slots)][:JOINING].tolist()
         if told is not None:
             if len(search) and self._settled and not joining:
                 return False
@@ -130,7 +130,7 @@ class ExactEvaluator(Evaluator):
         if self._claims.claim([RESPONDING]) is None:
             return False
         search.add({slot: self._plans_of(slot) for slot in joining})
-        search.keep(newest)
+        search.keep({*newest.tolist()})
         for _ in range(ANSWERS):
             search.step()
             best = search.best

@@ -95,7 +95,7 @@ def _settings(client: redis.Redis, prefix: str, role: str) -> str | None:
     if role == "learner":
         return None
     stored: Any = client.hgetall(_key(prefix))
-    by_token = {left["by"]: left["settings"] for left in map(read_card, stored.values())}
+    by_token = {left.get("by"): left.get("settings") for left in map(read_card, stored.values())}
     return next((by_token[one.token] for one in lease.living(client, prefix) if one.token in by_token), None)
 
 
