@@ -86,8 +86,8 @@ class Meter:
     def other_rule(self) -> dict[str, float | None]:
         """Return the figures of mixtures by other rules than the league's, of the same players.
 
-        If the league's mixture withstands best responses, the other is the players' equilibrium. Else it is the one with
-        exploiters if the league's is without, or the other way round. Neither has a part in the run.
+        If the league's mixture withstands best responses, the other is the players' equilibrium. Else it is the one
+        with exploiters if the league's is without, or the other way round. Neither has a part in the run.
         """
         league, settings = self._league, self._league.returns.settings
         slots = league.league.state.roster.historical
