@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.python_source import nodes
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("warren", "tasks", "league", "agents", "envs", "workers", "benchmarks")
@@ -26,10 +27,6 @@ def tracked(*places: str) -> list[Path]:
     if listed.returncode:
         pytest.skip("no checkout: git lists no files")
     return [path for name in listed.stdout.split("\0") if name.endswith(".py") and (path := ROOT / name).exists()]
-
-
-def nodes(path: Path) -> Iterator[ast.AST]:
-    return ast.walk(ast.parse(path.read_text()))
 
 
 def documented(path: Path) -> Iterator[str]:

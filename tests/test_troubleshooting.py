@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.python_source import nodes
 
 from warren.errors import ConfigurationError
 from workers.config.overrides import compose, settings_of
@@ -38,7 +39,7 @@ def messages() -> str:
     """Every text of the code, a line each."""
     found = set()
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.JoinedStr | ast.Constant) and (one := text(node)) and len(one) > 10:
                 found.add(one.replace("\n", " "))
     return "\n".join(sorted(found))
@@ -61,7 +62,7 @@ def refused() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         family = "/".join(path.relative_to(ROOT).parent.parts[:2])
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "ConfigurationError" and node.args):
                 continue
             if (one := text(node.args[0])) and len(one.replace(VALUE, "")) > 15:

@@ -9,7 +9,7 @@ import json
 import secrets
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +29,7 @@ from celery.worker.request import Request as CeleryRequest
 from kombu import Connection
 from kombu.message import Message
 from kombu.pidbox import Mailbox, Node
+from support.python_source import nodes
 from support.waiting import until
 
 from tasks import compat
@@ -393,7 +394,7 @@ def test_celery_apply_target_reports_acceptance_and_result_and_propagates():
 def test_what_other_modules_import_is_documented_or_in_the_table():
     unknown = []
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom):
                 where = node.module or ""
                 found = [(where, f"{where}:{alias.name}") for alias in node.names]
@@ -408,16 +409,16 @@ def test_what_other_modules_import_is_documented_or_in_the_table():
     assert unknown == []
 
 
-def touched_of_others(source: str) -> list[ast.Attribute]:
+def touched_of_others(nodes: Iterable[ast.AST]) -> list[ast.Attribute]:
     """Return the private attributes that a module touches on anything but self, cls and super()."""
-    names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute))
+    names = (node for node in nodes if isinstance(node, ast.Attribute))
     private = (one for one in names if one.attr.startswith("_") and not one.attr.endswith("__"))
     return [one for one in private if ast.unparse(one.value) not in ("self", "cls", "super()")]
 
 
 def test_a_private_name_is_another_modules_though_this_one_has_such_a_name() -> None:
     source = "class Own:\n    def make(self, other):\n        self._lock = other._lock\n        super()._lock\n"
-    assert [ast.unparse(one) for one in touched_of_others(source)] == ["other._lock"]
+    assert [ast.unparse(one) for one in touched_of_others(ast.walk(ast.parse(source)))] == ["other._lock"]
 
 
 # The private attributes, as written, that modules not called compat touch: of objects of the same file's classes, ...
@@ -438,9 +439,7 @@ OF_OTHERS = {
 
 def test_no_other_module_touches_what_another_module_keeps_private():
     touched = {
-        (str(path.relative_to(ROOT)), ast.unparse(one))
-        for path in SOURCES
-        for one in touched_of_others(path.read_text())
+        (str(path.relative_to(ROOT)), ast.unparse(one)) for path in SOURCES for one in touched_of_others(nodes(path))
     }
     known = {(file, one) for file, names in OF_THE_SAME_FILE.items() for one in names}
     assert {(file, one) for file, one in touched - known if OF_OTHERS.get(one) not in ("*", file)} == set()

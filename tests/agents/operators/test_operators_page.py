@@ -5,6 +5,8 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+from support.python_source import parsed
+
 from agents.operators.schedules import SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,7 +20,7 @@ def test_every_operator_is_on_the_page_with_its_file():
     for path in (ROOT / "agents/operators").glob("*.py"):
         if path.name in NOT_LISTED:
             continue
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 listed = any(f"`{node.name}`" in row and f"`{path.name}`" in row for row in rows)
                 assert listed or node.name in HELPERS, f"{path.name}: {node.name}"

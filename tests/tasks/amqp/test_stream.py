@@ -175,6 +175,8 @@ def test_a_connection_over_tls_delivers_while_its_heartbeats_are_sent(pair):
         for tag in range(1, 501):
             far.recv(1 << 16)
             far.sendall(delivery(tag, PIECE))
+        while far.recv(1 << 16):
+            pass
 
     threads = [threading.Thread(target=target, daemon=True) for target in (beat, answer)]
     for thread in threads:
@@ -185,6 +187,9 @@ def test_a_connection_over_tls_delivers_while_its_heartbeats_are_sent(pair):
             assert one.body == PIECE
             tags.append(one.tag)
     stop.set()
+    threads[0].join()
+    near.close()
+    threads[1].join()
     assert tags == list(range(1, 501))
 
 

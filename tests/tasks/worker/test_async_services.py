@@ -37,6 +37,7 @@ class Waiter(Worker):
         self.released = set[Any]()
         self.total, self.batches = 0, list[list[int]]()
         self.stubborn = False
+        self.left: asyncio.Task[None] | None = None
 
     async def wait_for(self, key: Any) -> None:
         self.began.append(key)
@@ -227,12 +228,13 @@ def test_a_call_that_asks_for_it_runs_again_and_one_that_cancels_itself_fails(se
 
 
 @pytest.mark.parametrize("name", ["waiter.leave", "waiter.leave_in_a_task"])
-def test_system_exit_ends_the_worker_and_the_call_is_not_acknowledged(serving, name):
+def test_system_exit_ends_the_worker_and_the_call_is_not_acknowledged(serving, waiter, name):
     serving.start()
     serving.send(name, 3)
     until(lambda: worker_state.should_stop == 1)
     until(lambda: not serving.loop._thread.is_alive())
     assert isinstance(serving.loop.failure, SystemExit)
+    assert waiter.left is None or isinstance(waiter.left.exception(), SystemExit)
     assert [message.redelivered for message in serving.waiting(name)] == [True]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.game_clients import Http, Tcp
+from support.python_source import nodes
 
 from workers.config.schema import GatewayConfig
 from workers.gateway import protocol, sessions
@@ -54,7 +55,7 @@ def refusals() -> set[tuple[int, str]]:
     found = set()
     for path in GATEWAY.rglob("*.py"):
         name = ".".join(path.relative_to(GATEWAY.parents[1]).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Refusal":
                 status, said = node.args[:2]
                 assert isinstance(status, ast.Constant) and isinstance(status.value, int)
