@@ -1,4 +1,4 @@
-"""Shares of learning by what players bring to the league's mixture: exponential weights over what it loses without.
+"""Shares of learning by what players bring to the league's mixture.
 
 earned = Earned({"main": 8, "exploiter": 1}, part=0.5)
 earned.follow(slots, parents, returns)      # once players were frozen
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from league.empirical_game.mixture import BEST_RESPONSES
 from league.empirical_game.returns import Returns
 from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
@@ -48,21 +49,23 @@ def losses(
 class Earned:
     """The shares of learning of some players: `updates` (in relation to each other), but for the `part` that is earned.
 
-    Whenever players were frozen, each player's merit is multiplied by 0.8, and grows by what the mixture loses without
-    its snapshots, in relation to the player that it loses most without. The earned part is shared out by
-    updates * exp(merit / 2).
+    If the mixture has to withstand best responses, the earned part is shared out as the mixture is played. Else by
+    updates * exp(merit / 2): whenever players were frozen, each player's merit is multiplied by 0.8, and grows by what
+    the mixture loses without its snapshots, in relation to the player that it loses most without.
     """
 
     def __init__(self, updates: Mapping[str, float], part: float) -> None:
         self._updates, self._part = dict(updates), part
+        self._earned = self._updates  # in relation to each other
         self._merits, self._frozen = dict.fromkeys(updates, 0.0), 0
 
     @property
     def shares(self) -> dict[str, float]:
         """Return player -> its share, in relation to the others'; they sum to what `updates` do."""
-        earned = {name: update * float(np.exp(RATE * self._merits[name])) for name, update in self._updates.items()}
-        scale = self._part * sum(self._updates.values()) / sum(earned.values())
-        return {name: (1.0 - self._part) * update + scale * earned[name] for name, update in self._updates.items()}
+        scale = self._part * sum(self._updates.values()) / sum(self._earned.values())
+        return {
+            name: (1.0 - self._part) * update + scale * self._earned[name] for name, update in self._updates.items()
+        }
 
     def follow(
         self,
@@ -71,15 +74,36 @@ class Earned:
         returns: Returns,
         played: NDArray[np.bool_] | None = None,
     ) -> bool:
-        """Take in the frozen players at `slots` (n,); False where none has joined since the last time.
+        """Take in the frozen players at `slots` (n,), of `parents` (n,); return whether that may have changed `shares`.
 
         Those that a mixture may play (`played`: see mixture_of) are left out until they have met all members of the
         equilibrium often enough.
         """
+        if returns.settings.against == BEST_RESPONSES:
+            if returns.least_exploitable is None:
+                return False
+            before, shares = self._earned, returns.mixture(slots, played).shares.mean(axis=0)
+            self._earned = self._as_played(shares, parents)
+            return self._earned != before
         if len(slots) == self._frozen:
             return False
         self._frozen = len(slots)
-        ours = returns.settings.playing(len(slots), played)
+        self._take_in(slots, parents, returns, returns.settings.playing(len(slots), played))
+        self._earned = {
+            name: update * float(np.exp(RATE * self._merits[name])) for name, update in self._updates.items()
+        }
+        return True
+
+    def _as_played(self, shares: NDArray[np.float64], parents: Sequence[str | None]) -> dict[str, float]:
+        """Return player -> how often the mixture plays its snapshots; those of no player earn nothing."""
+        found = dict.fromkeys(self._updates, 0.0)
+        for parent, share in zip(parents, shares.tolist(), strict=True):
+            if parent in found:
+                found[parent] += share
+        return found if sum(found.values()) > 0.0 else self._updates
+
+    def _take_in(self, slots: Slots, parents: Sequence[str | None], returns: Returns, ours: NDArray[np.bool_]) -> None:
+        """Let merits grow by what an equilibrium between players loses without each."""
         members = returns.mixture(slots, ours).members
         games, matrix = returns.games(slots), returns.matrix(slots)
         gains = (matrix - matrix.T)[members] / 2.0  # over both seats
@@ -91,4 +115,3 @@ class Earned:
         most = max(lost.values(), default=0.0)
         for name in self._merits:
             self._merits[name] = KEPT * self._merits[name] + (lost.get(name, 0.0) / most if most > 0.0 else 0.0)
-        return True

@@ -19,9 +19,10 @@ import json
 import logging
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.mixture import GAMES, MixtureSettings
@@ -49,6 +50,7 @@ __all__ = ["INDEX", "MODELS", "PEOPLE", "RETURNS", "STREAM", "Snapshots"]
 
 INDEX, MODELS, RETURNS, PEOPLE = "models.json", "models", "returns.json", "people.json"
 MIXTURE = "mixture.json"
+Saved = TypeVar("Saved")
 SAY_EVERY = 2.0  # s between lines that say how far a restore is
 
 
@@ -163,44 +165,56 @@ class Snapshots:
         return {name.decode(): int(version) for name, version in found.items()}
 
     def _restore_models(self) -> None:
-        index = self.folder / INDEX
-        entries = saved_json(index) or []
+        found: list[ModelInfo] = _saved(self.folder / INDEX, lambda entries: [_info(entry) for entry in entries], [])
         say_at = time.monotonic() + SAY_EVERY
-        for number, entry in enumerate(entries, 1):
-            data = self.files.read(ModelRef.parse(entry["ref"]), entry["checksum"])
-            self.pool.restore(_info(entry), data)
+        for number, info in enumerate(found, 1):
+            self.pool.restore(info, self.files.read(info.ref, info.checksum))
             if time.monotonic() > say_at:
-                logger.info("%s: %d of %d models restored", self.folder, number, len(entries))
+                logger.info("%s: %d of %d models restored", self.folder, number, len(found))
                 say_at = time.monotonic() + SAY_EVERY
 
 
 def returns_in(folder: Path) -> Returns:
     """Return the returns in a league's folder, with their settings; none where it has none.
 
-    Raises LeagueError for a file that is no JSON; ValueError, TypeError or IndexError for one of something else.
+    Raises LeagueError for a damaged file.
     """
-    found, cells = Returns(), saved_json(folder / RETURNS) or []
-    found.add_cells([(int(one), int(other), float(n), float(x), float(xx)) for one, other, n, x, xx in cells])
-    told = saved_json(folder / MIXTURE) or {}  # folders of before it are read too
-    found.settings = MixtureSettings(**told.get("settings", {"source": found.found_by() or GAMES}))
-    at_least = max((math.sqrt(squares / games) for *_, games, _, squares in found.cells()), default=0.0)
-    found.largest = told.get("largest", at_least)
-    if "least_exploitable" in told:
-        found.least_exploitable = LeastExploitable.from_dict(told["least_exploitable"])
-    return found
+
+    def made(cells: Any) -> Returns:
+        found = Returns()
+        found.add_cells([(int(one), int(other), float(n), float(x), float(xx)) for one, other, n, x, xx in cells])
+        return found
+
+    found = _saved(folder / RETURNS, made, Returns())
+    found.settings = MixtureSettings(source=found.found_by() or GAMES)  # folders of before MIXTURE are read too
+    found.largest = max((math.sqrt(squares / games) for *_, games, _, squares in found.cells()), default=0.0)
+
+    def settle(told: Any) -> Returns:
+        found.settings, found.largest = MixtureSettings(**told["settings"]), float(told["largest"])
+        if "least_exploitable" in told:
+            found.least_exploitable = LeastExploitable.from_dict(told["least_exploitable"])
+        return found
+
+    return _saved(folder / MIXTURE, settle, found)
 
 
 def people_in(folder: Path) -> dict[str, PersonGame]:
-    """Return the rated games of people in a league's folder, by their ids."""
-    return {name: PersonGame(**game) for name, game in (saved_json(folder / PEOPLE) or {}).items()}
+    """Return the rated games of people in a league's folder, by their ids. Raises LeagueError for a damaged file."""
+
+    def made(games: Any) -> dict[str, PersonGame]:
+        return {name: PersonGame(**game) for name, game in games.items()}
+
+    return _saved(folder / PEOPLE, made, {})
 
 
-def saved_json(path: Path) -> Any:
-    """Return what a file of a saved league holds; None where it is missing. Raises LeagueError for a damaged one."""
+def _saved(path: Path, made: Callable[[Any], Saved], missing: Saved) -> Saved:
+    """Return what is `made` of a file of a saved league; `missing` where there is none."""
     try:
-        return json.loads(path.read_text()) if path.exists() else None
-    except ValueError as error:
+        return made(json.loads(path.read_text())) if path.exists() else missing
+    except json.JSONDecodeError as error:
         raise LeagueError(f"{path} is not JSON ({error}); restore the file from a backup") from None
+    except (KeyError, TypeError, ValueError, AttributeError, LeagueError) as error:
+        raise LeagueError(f"{path} holds something else ({error!r}); restore the file from a backup") from None
 
 
 def _entry(info: ModelInfo) -> dict[str, Any]:

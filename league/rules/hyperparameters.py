@@ -92,7 +92,7 @@ class Perturb(Rule):
         return min(max(moved, low), high)
 
     def problems(self) -> list[str]:
-        wrong = [] if self.factors else ["factors is empty; give at least one"]
+        wrong = _lacking("factors", self.factors)
         return wrong + ([] if self.low <= self.value <= self.high else [f"value {self.value} is outside [low, high]"])
 
 
@@ -122,7 +122,7 @@ class LogUniform(Rule):
     def problems(self) -> list[str]:
         wrong = [] if 0.0 < self.low <= self.high else [f"low={self.low}, high={self.high}: need 0 < low <= high"]
         wrong += [] if 0.0 <= self.redraw <= 1.0 else [f"redraw={self.redraw} is not a probability within 0 and 1"]
-        return wrong + ([] if self.factors else ["factors is empty; give at least one"])
+        return wrong + _lacking("factors", self.factors)
 
 
 @RULES.register("choice")
@@ -146,7 +146,7 @@ class Choice(Rule):
         return others[int(rng.integers(len(others)))]
 
     def problems(self) -> list[str]:
-        wrong = [] if self.options else ["options is empty; give at least one"]
+        wrong = _lacking("options", self.options)
         return wrong + (
             [] if 0.0 <= self.redraw <= 1.0 else [f"redraw={self.redraw} is not a probability within 0 and 1"]
         )
@@ -173,7 +173,7 @@ class Cyclic(Rule):
         return self.values[(int(value) + period) % len(self.values)]
 
     def problems(self) -> list[str]:
-        return [] if self.values else ["values is empty; give at least one"]
+        return _lacking("values", self.values)
 
 
 @RULES.register("schedule")
@@ -199,7 +199,7 @@ class Schedule(Rule):
         return float(value * np.interp(progress, at, values))
 
     def problems(self) -> list[str]:
-        wrong = [] if self.factors else ["factors is empty; give at least one"]
+        wrong = _lacking("factors", self.factors)
         if not self.points or any(len(point) != 2 for point in self.points):
             return [*wrong, "points must be pairs (progress, value), at least one"]
         at = [point[0] for point in self.points]
@@ -255,6 +255,13 @@ class Hyperparameters:
     def at(self, values: Mapping[str, Any], period: int, progress: float = 0.0) -> dict[str, Any]:
         """Return what a learner uses in its period number `period` (from 0), `progress` in [0, 1] through it."""
         return {name: rule.at(values[name], period, progress) for name, rule in self.rules.items()}
+
+
+def _lacking(name: str, given: Any) -> list[str]:
+    """Return what is wrong with an option that has to be a list of at least one."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return [f"{name} is {given!r}; give a list of at least one"]
+    return [] if given else [f"{name} is empty; give at least one"]
 
 
 def _is_number(value: Any) -> bool:

@@ -85,7 +85,7 @@ def saved(league: Path) -> Returns:
     """Return the returns in the folder of a league; none where it holds none that can be read."""
     try:
         return returns_in(league)
-    except (LeagueError, OSError, ValueError, TypeError, IndexError):
+    except (LeagueError, OSError):
         return Returns()
 
 

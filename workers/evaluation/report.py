@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 import envs.exploitability
 from league.empirical_game.returns import Returns
 from league.models.command_line import guarded
-from league.models.snapshots import RETURNS, STREAM, saved_json
+from league.models.snapshots import STREAM, returns_in
 from league.state.history import History
 from league.state.replay import read_file
 from warren.errors import ConfigurationError, LeagueError
@@ -151,11 +151,9 @@ def saved(folder: Path) -> tuple[History, Returns]:
     """Read the league that was saved in a run folder. Raises LeagueError when there is none."""
     for league in (folder / "league", folder):
         if (league / STREAM).exists():
-            history, returns = History(), Returns()
+            history = History()
             history.take(read_file(league / STREAM))
-            for first, second, *sums in saved_json(league / RETURNS) or ():
-                returns.add(first, second, *sums)
-            return history, returns
+            return history, returns_in(league)
     raise LeagueError(f"{folder} holds no saved league (league/{STREAM} is missing); name the folder of a league run")
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from league.empirical_game.earned import Earned, losses
+from league.empirical_game.least_exploitable import LeastExploitable
+from league.empirical_game.mixture import BEST_RESPONSES
 from league.empirical_game.returns import Returns
 
 RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
@@ -81,6 +85,22 @@ def test_players_that_have_not_met_the_mixture_count_for_nothing() -> None:
     assert earned.shares == alone.shares
     nobody = Earned({"main": 1.0}, 0.5)
     assert nobody.follow(np.arange(2), ["main", "main"], Returns()) and nobody.shares == {"main": 1.0}
+
+
+def test_where_best_responses_count_learning_goes_to_who_is_played() -> None:
+    earned, returns, slots = Earned({"main": 4.0, "hunter": 1.0, "other": 1.0}, 0.5), Returns(), np.arange(4)
+    returns.settings = replace(returns.settings, against=BEST_RESPONSES)
+    parents = ["main", "hunter", "main", None]
+    assert not earned.follow(slots, parents, returns), "no mixture has been found"
+    returns.found(LeastExploitable(slots, np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.5, 0.0, 0.2]]), 1.0))
+    assert earned.follow(slots, parents, returns)
+    assert earned.shares == pytest.approx(
+        {"main": 2.0 + 3.0 * 0.3 / 0.8, "hunter": 0.5 + 3.0 * 0.5 / 0.8, "other": 0.5}
+    )
+    assert not earned.follow(slots, parents, returns)
+    returns.found(LeastExploitable(slots, np.array([[0.0, 0.0, 0.0, 1.0]] * 2), 1.0))
+    assert earned.follow(slots, parents, returns), "one put in by hand is all there is"
+    assert earned.shares == {"main": 4.0, "hunter": 1.0, "other": 1.0}
 
 
 def test_where_nothing_is_earned_shares_are_those_of_the_updates_to_the_last_bit() -> None:

@@ -144,16 +144,18 @@ def test_a_damaged_file_is_not_restored(
         Snapshots(tmp_path / "saved", there, Pool(own_redis.client, f"{run_name}:")).restore()
 
 
-@pytest.mark.parametrize("name", ["models.json", "returns.json", "people.json"])
+@pytest.mark.parametrize("name", ["models.json", "returns.json", "mixture.json", "people.json"])
 def test_a_damaged_table_of_a_snapshot_is_named(
     store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path, name: str
 ) -> None:
     play(store, pool)
     Snapshots(tmp_path, store, pool).save()
-    (tmp_path / name).write_text("[[1,2")
-    there = Store(own_redis.client, f"{run_name}:league:")
-    with pytest.raises(LeagueError, match=f"{name} is not JSON .*; restore the file from a backup"):
-        Snapshots(tmp_path, there, Pool(own_redis.client, f"{run_name}:")).restore()
+    there = Snapshots(tmp_path, Store(own_redis.client, f"{run_name}:league:"), Pool(own_redis.client, f"{run_name}:"))
+    damages = {"[[1,2": "is not JSON", '[{"a": "b"}]': "holds something else", "7": "holds something else"}
+    for damage, found in damages.items():
+        (tmp_path / name).write_text(damage)
+        with pytest.raises(LeagueError, match=f"{name} {found} .*; restore the file from a backup"):
+            there.restore()
 
 
 def test_a_killed_server_comes_back_with_everything_that_was_acknowledged(own_redis: OwnRedis, run_name: str) -> None:

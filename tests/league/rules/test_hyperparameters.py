@@ -149,11 +149,14 @@ def test_all_wrong_fields_are_reported_at_once() -> None:
                 "d": {"rule": "schedule", "points": [[0.5, 1.0], [0.2, 1.0]]},
                 "e": {"rule": "perturb"},
                 "f": {"rule": "perturb", "value": 5.0, "high": 1.0},
+                "g": {"rule": "choice", "options": 3},
+                "h": {"rule": "cyclic", "values": "abc"},
+                "i": {"rule": "log_uniform", "low": 0.1, "high": 1.0, "factors": 0.8},
                 "fine": 3,
             }
         )
     report = str(caught.value)
-    assert len(caught.value.problems) == 6
+    assert len(caught.value.problems) == 9
     for part in (
         "'a'",
         "did you mean perturb",
@@ -162,6 +165,9 @@ def test_all_wrong_fields_are_reported_at_once() -> None:
         "ascend",
         "'value'",
         "outside",
+        "options is 3; give a list of at least one",
+        "values is 'abc'",
+        "factors is 0.8",
     ):
         assert part in report
 
