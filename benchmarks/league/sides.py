@@ -20,12 +20,9 @@ from workers.config.league import LeagueConfig, PlayerConfig
 CONF = Path(__file__).resolve().parents[2] / "conf" / "league"
 TUNED = ("rps", "spinning_top", "kuhn", "leduc")  # games that settings may be chosen on: conf/league/GAME.yaml
 BASE = "leduc"  # whose settings all other games have, but for what follows
-OF_HELD_OUT: dict[str, Any] = {  # in place of BASE's
-    "reward_scale": 1.0,  # returns lie within 1, not 13
-    # The shorter a run, the less the main agent's snapshots bring to the mixture. Chosen on Leduc's first 45 s.
-    "players": {"main": {"updates": 24}, "unregularized": {"updates": 24}},
-    "earned_share": 0.8,
-}
+OF_HELD_OUT: dict[str, Any] = {"reward_scale": 1.0}  # in place of BASE's: returns lie within 1, not 13
+# The shorter a run, the less the main agent's snapshots bring to the mixture. Chosen on Leduc's first 45 s.
+EARNED: dict[str, Any] = {"players": {"main": {"updates": 24}, "unregularized": {"updates": 24}}, "earned_share": 0.8}
 # For games whose best responses would take too long. Nobody trains against exploiters: a mixture of them is beaten.
 BY_PAIRS = {
     "evaluation": "pairs",
@@ -146,7 +143,7 @@ def unregularized_alone(config: LeagueConfig) -> LeagueConfig:
 def self_play_alone(config: LeagueConfig) -> LeagueConfig:
     """Let the main agent play itself without ever being frozen."""
     main = PlayerConfig("self_play", {"snapshot_every": None}, config.players["main"].hyperparameters)
-    return replace(config, players={"main": main}, evaluation_share=0.0)
+    return replace(config, players={"main": main}, evaluation_share=0.0, earned_share=0.0)
 
 
 PARTS: dict[str, Change] = {
@@ -213,13 +210,15 @@ def _as_it_is(game: str, side: str) -> LeagueConfig:
 
 def settings(game: str, seed: int, side: str, changes: list[str] | None = None) -> LeagueConfig:
     """Return the league of `game` with `changes` (Hydra's NAME=VALUE) and the parts of `side`."""
+    own = HELD_OUT.get(game, {})
+    by_pairs = own.get("evaluation") == PAIRS
     given = OmegaConf.merge(
-        OmegaConf.load(CONF / f"{BASE if game in HELD_OUT else game}.yaml"),
-        {**OF_HELD_OUT, **HELD_OUT[game]} if game in HELD_OUT else {},
+        OmegaConf.load(CONF / f"{BASE if own else game}.yaml"),
+        {**OF_HELD_OUT, **({} if by_pairs else EARNED), **own} if own else {},
         OmegaConf.from_dotlist(changes or []),
     )
     found: Any = OmegaConf.to_container(given)
-    if HELD_OUT.get(game, {}).get("evaluation") == PAIRS:  # best responses alone tell what is wrong with its snapshots
+    if by_pairs:  # best responses alone tell what is wrong with its snapshots
         del found["players"][UNREGULARIZED]
     config = LeagueConfig.from_dict({**found, "seed": seed})
     for part in SIDES[side]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
 import envs
 from agents import build_algorithm, build_policy
@@ -20,6 +21,7 @@ from envs import exploitability
 from envs.large.phantom import dark_hex
 from league.empirical_game.mixture import EXACT
 from league.matchmaking import kind_of
+from workers.config.league import LeagueConfig
 from workers.evaluation.exact_cells import PLANS
 from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
@@ -292,6 +294,11 @@ def test_games_that_are_held_out_are_played_by_the_settings_of_leduc(game):
     assert (found.players, found.algorithm) == (same, tuned.algorithm) and found.reward_scale == 1.0
     games = envs.make_two_player(found.env, 2, 1, **found.env_kwargs)
     assert games.reset().action_mask.any(axis=1).all() and games.max_return == 1.0
+
+
+def test_the_league_of_liars_dice_is_the_one_that_is_held_out():
+    loaded = OmegaConf.to_container(OmegaConf.load(sides.CONF / "liars_dice.yaml"))
+    assert LeagueConfig.from_dict({**loaded, "seed": 1}) == settings("liars_dice", 1, "league")
 
 
 @pytest.mark.parametrize("game", [game for game in sides.HELD_OUT if settings(game, 1, "league").evaluation == EXACT])
