@@ -29,6 +29,7 @@ BY_PAIRS = {
     "mixture_against": "players",
     "mixture_exploiters": False,
     "mixture_least_temperature": 0.0015,
+    "players": {"main": {"updates": 48}},  # for exploiters that enter early in short runs
 }
 BIDDING = {"returns_type": "win_loss", "points_order": "descending"}
 HELD_OUT: dict[str, dict[str, Any]] = {

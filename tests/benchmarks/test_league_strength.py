@@ -291,6 +291,7 @@ def test_games_that_are_held_out_are_played_by_the_settings_of_leduc(game):
         same |= {name: replace(same[name], updates=24) for name in ("main", "unregularized")}
     else:
         del same["unregularized"]
+        same["main"] = replace(same["main"], updates=48)
     assert (found.players, found.algorithm) == (same, tuned.algorithm) and found.reward_scale == 1.0
     games = envs.make_two_player(found.env, 2, 1, **found.env_kwargs)
     assert games.reset().action_mask.any(axis=1).all() and games.max_return == 1.0
