@@ -167,3 +167,24 @@ def test_a_league_in_one_process_learns_by_what_its_players_earn() -> None:
     assert local._shares()["hunter"] == pytest.approx(0.1 + 1.8 / (1.0 + exp(-0.5)))
     assert hunter / (main + hunter) == pytest.approx(local._shares()["hunter"] / 2.0, abs=0.1)
     assert hunter > main
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_learning_goes_to_the_players_that_a_mixture_against_best_responses_plays() -> None:
+    player = {"kind": "self_play", "config": {"snapshot_every": 32}}
+    given = {
+        "env": "matrix:rps",
+        "players": {"main": player, "hunter": {**player, "algorithm": {"learning_rate": 0.1}}},
+        **{"network": {"hidden_sizes": []}, "algorithm": {"minibatch_size": 32}, "evaluation_games": 8},
+        **{"games": 8, "lanes": 8, "unroll_length": 4, "tables": 1, "period_steps": 32, "earned_share": 0.9},
+        **{"evaluation": "exact", "mixture_against": "best_responses"},
+    }
+    local = LocalLeague(LeagueConfig.from_dict(given))
+    for _ in range(20):
+        local.round()
+    local.evaluate(60.0)  # until nothing is left to do
+    slots, mixture = local.mixture()
+    of_hunter = [local.league.state.roster.by_slot[slot].parent == "hunter" for slot in slots.tolist()]
+    part = float(mixture[:, of_hunter].sum()) / 2.0
+    assert local.returns.least_exploitable is not None and part > 0.0
+    assert local._shares() == pytest.approx({"main": 0.1 + 1.8 * (1.0 - part), "hunter": 0.1 + 1.8 * part})
