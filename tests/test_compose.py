@@ -71,7 +71,7 @@ def read(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     for name, service in file.get("services", {}).items():
         base = service.pop("extends", None)
         if base is not None:
-            assert not {"command", "volumes"} & set(service)  # of which Compose would add up the second
+            assert not {"command", "volumes"} & set(service)  # Compose would add up the volumes
             service = {**read(path.parent / base["file"], environment)[base["service"]], **service}
         assert name not in found
         found[name] = service
@@ -378,7 +378,7 @@ def test_users_are_those_of_the_run_that_the_roles_join() -> None:
 
 
 def test_roles_run_without_privileges() -> None:
-    assert re.findall(r"^USER (\S+)$", dockerfile(), re.MULTILINE) == ["warren", "warren"]  # of both images
+    assert re.findall(r"^USER (\S+)$", dockerfile(), re.MULTILINE) == ["warren", "warren"]  # both images'
     for service in roles(EXPERIMENT="kuhn").values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
 PACKAGES = ("agents", "benchmarks", "envs", "league", "tasks", "warren", "workers")
 COMMANDS = ("train", *(role.name for role in ROLES))
-PLACEHOLDER = re.compile(r"\b(NAME|TRIAL|RUN|YOURS|local)\b")  # of what a reader puts in
+PLACEHOLDER = re.compile(r"\b(NAME|TRIAL|RUN|YOURS|local)\b")  # a reader replaces these
 names = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -77,7 +77,7 @@ def test_every_setting_of_a_role_is_one(page: Path) -> None:
         settings = [in_full(one) for one in given]
         if any(one.startswith("NAME=") for one in settings):
             continue  # a reader puts it in
-        if any(one.startswith("resume=") for one in settings):  # of a folder that is not here, maybe a league's
+        if any(one.startswith("resume=") for one in settings):  # the folder is not here, and may be a league's
             settings = ["experiment=kuhn", *(one for one in settings if not one.startswith("resume="))]
             fixed = [one for one in settings[1:] if is_fixed(one.lstrip("+").partition("=")[0])]
             assert fixed == [], f"{role} {' '.join(given)}"

@@ -29,11 +29,11 @@ FOLDER = DOCKER / "kubernetes"
 OVERLAYS = sorted(path.name for path in (FOLDER / "overlays").iterdir())
 BUILT = {overlay: kustomize.build(FOLDER / "overlays" / overlay) for overlay in OVERLAYS}
 SERVERS = ("rabbitmq", "redis")
-OLDEST = "1.28"  # which labels the pods of a StatefulSet by their numbers
+OLDEST = "1.28"  # the first to label a StatefulSet's pods by their numbers
 DEPLOYMENT = kustomize.build(FOLDER / "deployment")
 overlays = pytest.mark.parametrize("overlay", OVERLAYS)
 Resource = dict[str, Any]
-FIELD = re.compile(r"\$\([A-Z_]+\)")  # of the pod, in a command
+FIELD = re.compile(r"\$\([A-Z_]+\)")  # a field of the pod, in a command
 
 # The fields used here, as KEDA 2.12's resource definitions have them: no package has its schemas.
 KEDA: dict[str, Resource] = {
@@ -60,7 +60,7 @@ KEDA: dict[str, Resource] = {
             {
                 "type": str,
                 "name": str,
-                "metadata": {  # of the scaler for RabbitMQ; KEDA takes texts alone
+                "metadata": {  # settings of the scaler for RabbitMQ; KEDA takes texts alone
                     "protocol": str,
                     "vhostName": str,
                     "queueName": str,
@@ -188,7 +188,7 @@ def test_each_role_has_a_doctor_that_needs_no_run_folder(
 ) -> None:
     monkeypatch.setattr(overrides, "CONF", conf_of(overlay))
     (tmp_path / Config().folder).touch()  # in this place no run folder can be made
-    (tmp_path / "examples").symlink_to(ROOT / "examples")  # of which the image has the one Actor
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # the image has only the Actor of these
     monkeypatch.chdir(tmp_path)
     roles = {name: role for name, role, _ in commands(overlay)}
     for name, role in roles.items():

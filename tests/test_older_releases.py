@@ -32,7 +32,7 @@ from workers.runtime.trained import load
 from workers.servers import Servers
 
 RELEASE = Path(__file__).parent / "releases" / "0.1.0"
-STEPS, VERSION = 4096, 4  # of the checkpoint
+STEPS, VERSION = 4096, 4  # the checkpoint's
 
 
 @pytest.fixture

@@ -161,5 +161,5 @@ def test_python_p_finds_modules_of_warren_behind_packages_of_the_same_names(bin_
     python = bin_folder / "python"
     status, said = printed(folder, python, "-P", "-m", "workers.train", "experiment=mine", "--help")
     assert status == 0, said
-    status, said = printed(folder, python, "-m", "workers.train", "--help")  # as the pages say of Python's own rule
+    status, said = printed(folder, python, "-m", "workers.train", "--help")  # Python's own rule, which the pages tell
     assert (status, "a package of the user's" in said) == (1, True), said

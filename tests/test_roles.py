@@ -194,7 +194,7 @@ def test_what_is_made_from_the_table_has_a_new_role_by_its_row_alone(
 ) -> None:
     watcher = dataclasses.replace(
         MADE_UP, count="evaluators", id="evaluator_id", device=None, grace=77.0, longest=99.0, answers=True
-    )  # of settings that there are
+    )  # both settings exist
     before = Config(run="a-run", trial="t", evaluators=3, algorithm={"name": "ppo"})
     assert machine.processes_of(before) == 3 and roles.find("watcher") is None
     monkeypatch.setattr(roles, "ROLES", (*roles.ROLES, watcher))

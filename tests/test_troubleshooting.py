@@ -18,7 +18,7 @@ from workers.config.validation import verify
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "troubleshooting.md"
 PACKAGES = ("warren", "tasks", "workers", "league", "agents", "envs")
-VALUE = "\0"  # of a message, where the code puts a name or a number
+VALUE = "\0"  # stands in a message where the code puts a name or a number
 
 
 def rows() -> list[str]:

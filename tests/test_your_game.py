@@ -37,7 +37,7 @@ def test_both_forms_are_one_game() -> None:
 def test_the_starter_settings_learn_to_leave_a_multiple_of_four() -> None:
     config = LeagueConfig.from_dict(yaml.safe_load((CONF / "league/mine.yaml").read_text()))
     league = LocalLeague(config)
-    left = np.array([left for left in range(1, 16) if left % 4])  # where there is a move that wins
+    left = np.array([left for left in range(1, 16) if left % 4])  # positions with a move that wins
     observation, action_mask = np.eye(16, dtype=np.float32)[left], np.arange(1, 4) <= left[:, None]
     found = 0.0
     for _ in range(60):

@@ -1,6 +1,6 @@
 """`python -m workers.dead`: show the messages of a run that failed for good, send them again, drop them.
 
-python -m workers.dead --run NAME                            # how many, by service and reason
+python -m workers.dead --run NAME                            # counts by service and reason
 python -m workers.dead --run NAME list --each                # one by one, with their ids
 python -m workers.dead --run NAME show ID                    # one whole: headers, arguments, reason
 python -m workers.dead --run NAME replay SERVICE             # send again what died of a service; or ID...; or --all

@@ -1,8 +1,8 @@
 """`python -m workers.failures [FOLDER]`: show why processes of a run failed or were restarted, also after its end.
 
-python -m workers.failures                         # of the newest run below runs/
+python -m workers.failures                         # the newest run below runs/
 python -m workers.failures runs/kuhn/TRIAL --said  # with the last lines that each process printed
-python -m workers.failures runs/kuhn --of actor-   # of actors alone; --json: for programs
+python -m workers.failures runs/kuhn --of actor-   # actors alone; --json: for programs
 
 The run's folder keeps them in failures.jsonl. Each host of a run keeps those of its own processes.
 """

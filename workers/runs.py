@@ -1,8 +1,8 @@
 """`python -m workers.runs`: list live runs and leftovers of killed ones on the servers; stop and remove them.
 
 python -m workers.runs                    # the runs below runs/ with servers of their own, and those on named servers
-python -m workers.runs stop NAME          # as Ctrl-C in its launcher: checkpoints are written, nothing is left
-python -m workers.runs purge NAME         # of a run no process of which lives: its queues, exchanges and Redis keys
+python -m workers.runs stop NAME          # stop like Ctrl-C in its launcher: checkpoints are written, nothing is left
+python -m workers.runs purge NAME         # remove the queues, exchanges and Redis keys of a dead run
 
 Servers that several runs share are named by options, or by WARREN_BROKER_URL and WARREN_REDIS_URL.
 """

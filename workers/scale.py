@@ -2,7 +2,7 @@
 
 python -m workers.scale --run NAME actors=4      # four actors
 python -m workers.scale --run NAME actors=+1     # one more; actors=-1: one less, which finishes what it holds
-python -m workers.scale --run NAME               # how many there are
+python -m workers.scale --run NAME               # show how many there are
 
 In a run on several hosts it changes the processes of the leading host, and gives the numbers of the others.
 

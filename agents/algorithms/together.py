@@ -1,6 +1,6 @@
 """Several players' updates at once: those of one algorithm whose policies are alike, each from a batch of its own.
 
-    updates = update_together(algorithms, batches)      # what each algorithm.update(batch) would have returned
+    updates = update_together(algorithms, batches)      # the result of each algorithm.update(batch)
 
 Nothing is shared: each player keeps its weights, its optimizer's moments, its generator and its settings, so players
 may join, be reset or leave between two calls, and each ends as its own `update` would have left it, but for rounding.

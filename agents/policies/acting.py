@@ -60,7 +60,7 @@ class ActingPolicy(nn.Module):
         self._place = 0, 1
         self._behaviour: Mapping[str, float] = {}
         self.explorer: Explorer | None = None
-        self.drift: Tensor | None = None  # of the explorer's noise, in the slots that step next
+        self.drift: Tensor | None = None  # the explorer's noise, in the slots that step next
         self._acted_by = self._observations = SpaceTree(observation_space, "observation")
         if self.privileged:
             self._observations = SpaceTree(self.learning_space, "observation")

@@ -6,7 +6,7 @@ itself, and of two simultaneous moves the second is taken without seeing the fir
     turn = games.reset()
     while True:
         action = ...                  # int64 [N]: game i's for player turn.to_move[i], where turn.action_mask[i] allows
-        turn = games.step(action)     # where turn.done, the rest of `turn` already belongs to the next game
+        turn = games.step(action)     # the rest of `turn` already belongs to the next game where turn.done
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ options = parser.parse_args()
 class Gateway:
     """One connection, kept; a session may have to be looked for at another gateway (status 307)."""
 
-    answered = False  # whether one has been there, for any of the games
+    answered = False  # True once a gateway has answered any of the games
 
     def __init__(self, url):
         self.url = url

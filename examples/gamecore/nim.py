@@ -21,7 +21,7 @@ PLAYERS = ("first", "second")
 class Gateway:
     """One connection, kept; a session may have to be looked for at another gateway (status 307)."""
 
-    answered = False  # whether one has been there, for any of the games
+    answered = False  # True once a gateway has answered any of the games
 
     def __init__(self, url):
         self.url, self.connection = url, self.connect(url)

@@ -8,7 +8,7 @@ import numpy as np
 import envs
 
 SIZE, MOST_MOVES = 5, 24
-STEPS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0], [0, 0]])  # of the catcher the first four
+STEPS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0], [0, 0]])  # the catcher has the first four
 
 
 class Chase(envs.TurnVectorEnv):

@@ -1,7 +1,7 @@
 """The league rebuilt from its stream to any moment, and its history asked what another matchmaker would have done.
 
     python -m league.replay --redis URL --run NAME                      # standings, and equal to the live league or not
-    python -m league.replay --run NAME --until 2026-05-04T12:00         # as it was then; also an event id, or ms
+    python -m league.replay --run NAME --until 2026-05-04T12:00         # the league then; also an event id, or ms
     python -m league.replay --file runs/kuhn/TRIAL --through pfsp --set weighting=squared --player main
 
 Through another matchmaker: at every match of the history, the other kind sees the league as it was at that moment and

@@ -16,7 +16,7 @@ from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 
 GAMES, PAIRS, EXACT = SOURCES = ("games", "pairs", "exact")
-PLAYERS, BEST_RESPONSES = OPPONENTS = ("players", "best_responses")  # that a mixture has to withstand
+PLAYERS, BEST_RESPONSES = OPPONENTS = ("players", "best_responses")  # opponents that a mixture has to withstand
 NEWEST = 4  # one in so many is among the newest players
 REACH = 8.0  # least temperatures that a player may lose to be a member: its share is e^-8 of the best's
 

@@ -1,7 +1,7 @@
 """Mean returns between frozen players, kept in Redis: several evaluators add to them, and one that restarts goes on.
 
     returns = SharedReturns(redis, store.prefix)
-    returns.refresh()                      # what the others added since; a version and settings where that is nothing
+    returns.refresh()                      # reads what the others added; only two values if that is nothing
     returns.record(3, 7, games)            # counted once, in Redis and here
     returns.matrix(slots)                  # read as league.empirical_game.returns.Returns is, from this process's copy
 
@@ -52,7 +52,7 @@ class SharedReturns(Returns):
         self.redis, self.prefix = redis, prefix
         self._scripts = Scripts(redis, prefix)
         self._settings_key, self._largest_key = f"{prefix}returns:settings", f"{prefix}returns:largest"
-        self._least_key, self._least = f"{prefix}returns:least_exploitable", b""  # as it was read last
+        self._least_key, self._least = f"{prefix}returns:least_exploitable", b""  # the text last read or written
         self._writer, self._calls = secrets.token_hex(8), 0
 
     def add_cells(self, cells: Sequence[Cell]) -> None:

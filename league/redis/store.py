@@ -3,7 +3,7 @@
     store = Store(redis, "warren.my-run:league:")
     store.create(Settings())
     store.add_player("main", "main_agent")
-    match = store.request("main", holder="actor-3", lease=60.0)   # who plays whom; leased
+    match = store.request("main", holder="actor-3", lease=60.0)   # says who plays whom; leased
     store.report(match.id, "w", by="actor-3")                  # counted once, however often it comes
 
 Every change is one script (league/redis/lua), and writes what happened into the stream `PREFIXevents`.

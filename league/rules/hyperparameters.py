@@ -1,9 +1,9 @@
 """Mutable hyperparameters for population-based training (Jaderberg et al. 2017), one rule a field.
 
     rules = Hyperparameters({"gamma": 0.99, "learning_rate": {"rule": "log_uniform", "low": 1e-5, "high": 1e-3}})
-    values = rules.initial(rng)                       # of a new player
+    values = rules.initial(rng)                       # a new player's values
     values = rules.exploited(its_rules, its_values, rng)    # copied from a stronger player, and mutated
-    now = rules.at(values, period=3, progress=0.4)    # what the learner uses at this moment
+    now = rules.at(values, period=3, progress=0.4)    # values that the learner uses at this moment
 
 A field that is no mapping with a `rule` is a constant. Values are JSON: they live in Redis and in the lineage.
 """

@@ -22,8 +22,8 @@ class Settings:
     on_reset: str = DROP  # a result of a player that was reset since: it is about other weights
     on_frozen: str = COUNT  # a result of a player that was frozen since: its last weights, or nearly
     snapshots_inherit: bool = False  # a snapshot begins with its parent's payoff instead of none
-    # s that an ended match is known, to tell a late result from one that was not asked for: always while it is one
-    # of the newest 100,000, and never when it is older than the newest 200,000.
+    # s that an ended match is known, to tell a late result from one that was not asked for. The newest 100,000 always
+    # are, those older than the newest 200,000 never.
     memory: float = 600.0
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
     league = MemoryLeague(Settings(), seed=1)
     league.add_player("main", "main_agent")
-    match = league.request("main")                # who plays whom
+    match = league.request("main")                # says who plays whom
     league.report(match, "wld")
     period = league.open_period("main"); ...; decision = league.close_period("main", steps, version)
 

@@ -49,7 +49,7 @@ def read_body(content_type: str, body: bytes) -> Any:
     if content_type == JSON_TYPE:
         try:
             return serialization.loads(body, JSON_TYPE, "utf-8")
-        except Exception as error:  # of many kinds: not UTF-8, not JSON, an impossible date, too deep
+        except Exception as error:  # many kinds: not UTF-8, not JSON, an impossible date, too deep
             raise CodecError(f"its body is not JSON: {error}") from error
     try:
         return codec.decode(body)

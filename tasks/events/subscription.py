@@ -95,7 +95,7 @@ class Subscription:
                 source = self._source(self._app, self._topology, self._marks, self._subscriber, self._keep)
                 with contextlib.closing(source):
                     self._listen(source)
-            except Exception as error:  # of any kind: a thread that ended would do so unseen
+            except Exception as error:  # a thread that ended would do so unseen
                 logger.warning(
                     "events: connection lost, subscribing anew (%s: %s)",
                     *(type(error).__name__, error),

@@ -40,7 +40,7 @@ def test_epsilon_draws_uniformly_among_legal_actions_and_else_the_likeliest():
     policy = policy_over(Discrete(4), discrete_actions={"greedy": True})
     mask = np.tile([True, True, False, True], (MANY, 1))
     best = policy.step(seen(1), mode="greedy", action_mask=mask[:1]).action[0]
-    assert (policy.step(seen(), action_mask=mask).action == best).all()  # as everybody acts who does not explore
+    assert (policy.step(seen(), action_mask=mask).action == best).all()  # no behaviour is set: it does not explore
     policy.behaviour = {"epsilon": 0.3}
     drawn = shares(policy.step(seen(), action_mask=mask).action, 4)
     expected = np.where(mask[0], 0.1, 0.0) + np.where(np.arange(4) == best, 0.7, 0.0)
@@ -95,7 +95,7 @@ def test_noise_of_a_process_is_kept_from_step_to_step_and_forgotten_with_an_epis
     mode = np.tanh(policy.step(seen(1), mode="greedy").action)
     noises = []
     for _ in range(30):
-        policy.behaviour = {"noise": 0.01, "noise_theta": 0.2}  # as new weights bring it, within an episode
+        policy.behaviour = {"noise": 0.01, "noise_theta": 0.2}  # new weights set it again within an episode
         noises.append(np.tanh(policy.step(seen()).action) - mode)
     together = np.corrcoef(noises[-1].ravel(), noises[-2].ravel())[0, 1]
     assert together == pytest.approx(0.8, abs=0.03)

@@ -258,7 +258,7 @@ def test_slots_that_step_at_different_moments_keep_their_own_memories():
         rows = np.array(rows)
         part = {name: leaf[rows] for name, leaf in observation.items()}
         slots.keep(rows, policy.step(part, slots.of(rows)).memory)
-    for rows in ([0, 1, 2], [0, 1, 2], [1, 2]):  # how often each has stepped
+    for rows in ([0, 1, 2], [0, 1, 2], [1, 2]):  # each slot steps as often as above
         stepped = policy.step(observation, memory).memory
         memory = (
             {name: torch.cat([stepped[name][rows], memory[name][:0]]) for name in memory}

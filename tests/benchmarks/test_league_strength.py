@@ -46,7 +46,7 @@ def test_a_league_scores_by_its_end_and_self_play_by_its_second_half():
     found = summary("rps", lines)
     assert found["rps_league"] == 0.02 and found["rps_league_by_seed"] == [0.04, 0.01, 0.02]
     assert found["rps_main_agent"] == 0.2
-    assert found["rps_selfplay"] == 0.8  # of 0.9, 0.5, 0.8
+    assert found["rps_selfplay"] == 0.8  # the median of 0.9, 0.5, 0.8
     assert found["rps_selfplay_at_start"] == 0.1
 
 
@@ -59,7 +59,7 @@ def test_a_control_is_worth_its_mixture_at_the_end_beside_the_leagues():
     found = summary("leduc", lines)
     assert found["leduc_control"] == 0.2 and found["leduc_control_by_seed"] == [0.3, 0.1]
     assert found["leduc_control_main_agent"] == 0.6
-    assert "leduc_interval" not in found  # of one pair nothing follows
+    assert "leduc_interval" not in found  # nothing follows from one pair
 
 
 def test_the_interval_is_of_differences_between_runs_of_the_same_seed():
@@ -332,7 +332,7 @@ def test_cycles_are_the_triples_in_which_each_beats_the_next(monkeypatch):
     pure = np.repeat(np.eye(3)[:, None], 2, axis=1)  # each strategy in both seats
     monkeypatch.setattr(curves, "table", lambda form, policy: next(played))
     played = iter([*pure, pure[0]])
-    assert meter.cycles() == 0.5  # of four triples, the two with one of the equal players
+    assert meter.cycles() == 0.5  # two of four triples: those with one of the equal players
 
 
 def test_in_games_too_large_to_be_solved_best_responses_measure_the_mixture(monkeypatch):

@@ -70,7 +70,7 @@ def test_the_same_command_goes_on_after_ended_runs_and_may_add_the_peer(
         folder: Path, trial: str, overrides: list[str], *_: Any
     ) -> tuple[dict[str, Any], list[tuple[int, float]]]:
         begun.append(overrides[-1])
-        (folder / "learning" / trial).mkdir(parents=True)  # as a run does, which must not find one of its name
+        (folder / "learning" / trial).mkdir(parents=True)  # a run makes it, and must not find one of its name
         if len(begun) == 2:
             raise SystemExit("cut short")
         return {"state": "solved", "steps": 1000 * len(begun), "seconds": 2.0}, [(500, 1.0), (1000, 9.0)]

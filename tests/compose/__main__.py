@@ -51,7 +51,7 @@ def attempt(name: str, minutes: float, action: object, *given: object) -> bool:
         seen = action(*given) or ""  # type: ignore[operator]
     except Failed as error:
         failure = str(error)
-    except Exception as error:  # of the script's own: the other scenarios go on
+    except Exception as error:  # the script's own error: the other scenarios go on
         traceback.print_exc()
         failure = f"{type(error).__name__}: {error}"
     finally:

@@ -29,7 +29,7 @@ from pathlib import Path
 from support import kustomize
 print(json.dumps(kustomize.build(Path("/source/docker/kubernetes") / sys.argv[1])))
 """
-LOGINS = (  # as the volumes of Secrets are: their files are the group's alone
+LOGINS = (  # files like those in volumes of Secrets: the group's alone
     "python -m workers.rights --run {run} files /to {served} && "
     f"chown -R root:{GROUP} /to && chmod -R u=rX,g=rX,o= /to"
 )
@@ -163,7 +163,7 @@ class Pods:
 
 def build_serving(_: Project) -> str:
     """Build the image of deployments; return its size."""
-    given = ["--build-arg=HOROVOD="]  # which no deployment needs, but an old builder would build
+    given = ["--build-arg=HOROVOD="]  # no deployment needs it, but an old builder would build it
     given += [f"--build-arg={name}={os.environ[name]}" for name in ("TORCH_INDEX",) if name in os.environ]
     target = ("--target", "serving", "--tag", SERVING)
     docker("build", "--quiet", "--file", "docker/Dockerfile", *given, *target, ".", timeout=3000)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGE = "warren:compose-test"  # of its own: an image that is in use is not replaced
+IMAGE = "warren:compose-test"  # a name of its own: an image that is in use is not replaced
 OWN = ("COMPOSE_", "WARREN_", "EXPERIMENT", "FLOWER_")  # variables of the user's that would change what is tested
 BESIDE = "compose-test.beside"  # label of containers that are not Compose's
 FIGURES = re.compile(r"([\d,]+) steps, (?:.* )?weight version (\d+)")

@@ -111,7 +111,7 @@ def status_of_success(project: Project) -> str:
 @STATUS.step("--exit-code-from learner is the learner's after a failure", 8)
 def status_of_failure(project: Project) -> str:
     project.remove()
-    project.environment["WARREN_OVERRIDES"] = "device=cuda"  # of the learner alone: an actor that ended would end all
+    project.environment["WARREN_OVERRIDES"] = "device=cuda"  # the learner's alone: an actor that ended would end all
     status, said = project.run("up", "--no-build", "--exit-code-from", "learner", timeout=400)
     expect(status == 2, f"status {status}: {said[-1500:]}")
     wrong = re.search(r"device='cuda' is not there.*", said)

@@ -69,7 +69,7 @@ def compare(ours, plain, steps, generator, chaotic):
     return ended
 
 
-@pytest.mark.parametrize("name", sorted({*GAMES} - {"CartPole-v0"}))  # which has CartPole-v1's equations
+@pytest.mark.parametrize("name", sorted({*GAMES} - {"CartPole-v0"}))  # it has CartPole-v1's equations
 def test_a_hundred_thousand_random_steps_are_the_librarys(name):
     ours, plain = both(name, {}, COPIES, 3)
     np.testing.assert_array_equal(ours.reset()[0], plain.reset(seed=3)[0])
@@ -127,7 +127,7 @@ def test_it_is_taken_where_there_is_a_compiler_and_nothing_else_is_asked_for(mon
         assert chosen(name, vectorization="sync") is OneAfterAnother
         assert chosen(name, kwargs={"render_mode": "rgb_array"}) is OneAfterAnother
         assert chosen(name, kwargs={"max_episode_steps": -1}) is OneAfterAnother
-        assert chosen(name, reward_clip=1.0) is ClassicControl  # of what is learned from
+        assert chosen(name, reward_clip=1.0) is ClassicControl  # it clips only what is learned from
     assert chosen("Taxi-v4") is OneAfterAnother
     monkeypatch.setattr(classic_control.COMPILED, "_found", (None, "no C compiler was found (cc)"))
     assert chosen("CartPole-v1") is LibraryCartPole

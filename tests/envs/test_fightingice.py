@@ -90,7 +90,7 @@ def test_what_the_clock_ends_is_decided_by_hit_points_over_all_rounds() -> None:
     options = {"rewards": "result", "rounds": 3, "frames": 60}
     env = envs.make("fightingice:garnet", address=server.address, opponent="dummy", **options)
     env.reset()
-    plan = [FORWARD] * 4 + [PUNCH] * 2 + [STAND] * 9  # of each round
+    plan = [FORWARD] * 4 + [PUNCH] * 2 + [STAND] * 9  # each round's
     rewards, over = [], False
     while not over:
         _, reward, over, _, _ = env.step(plan[len(rewards) % len(plan)])

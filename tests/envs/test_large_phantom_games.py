@@ -90,7 +90,7 @@ class Row(Rules):
         self.num_actions, self.length, self.abrupt = cells, length, abrupt
 
     def initial(self) -> Any:
-        return 0, ((), ()), ((), ())  # who moves, the stones of each, the tries of each
+        return 0, ((), ()), ((), ())  # the player to move, the stones of each, the tries of each
 
     def to_move(self, state: Any) -> int:
         player, stones, _ = state

@@ -70,7 +70,7 @@ def test_the_spinning_top_narrows_to_three_strategies_its_one_equilibrium():
     assert len(rings) == 8 and sizes[0] == 3 and max(sizes) == 9
     widest = sizes.index(9)
     assert sizes[widest:] == sorted(sizes[widest:], reverse=True) and sizes[-1] == 3
-    strength = [matrix[ring, ring].max() for ring in rings]  # of the cycle within
+    strength = [matrix[ring, ring].max() for ring in rings]  # the cycle within each ring
     assert strength[widest:] == sorted(strength[widest:], reverse=True) and strength[-1] < 0.7 * strength[widest]
     for low, high in pairwise(rings):
         assert (matrix[high, low].mean(axis=0) > 0).all()  # a higher ring played alike beats each of a lower one

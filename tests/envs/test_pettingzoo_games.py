@@ -37,7 +37,7 @@ def test_random_play_agrees_with_pettingzoos_own_loop_at_every_step():
         if not done:
             assert name == "chess_v6"  # random chess goes on for ever
             continue
-        expected = np.zeros(2)  # what PettingZoo accumulated for each agent, read as each steps out
+        expected = np.zeros(2)  # PettingZoo's sum for each agent, read as each steps out
         while env.agents:
             _, reward, terminated, truncated, _ = env.last()
             assert terminated or truncated

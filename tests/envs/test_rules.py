@@ -154,7 +154,7 @@ def test_chance_that_is_not_given_is_told() -> None:
         write_out("pick", having(chance=Rules.chance))
 
 
-SIZES: list[int] = []  # of the games that were written out
+SIZES: list[int] = []  # sides of the games that were written out
 
 
 class Counted(Pick):

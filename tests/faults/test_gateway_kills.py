@@ -18,7 +18,7 @@ from support.waiting import until
 from workers.servers import Servers
 from workers.servers.process import free_port
 
-TICKS = 20  # of a game
+TICKS = 20  # each game's
 
 
 class Games:

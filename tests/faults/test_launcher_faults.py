@@ -77,7 +77,7 @@ def test_events_that_make_no_sense_change_nothing_in_the_launcher(tmp_path: Path
         events = EventDispatcher(create_app(topology, servers.broker_url, servers.redis_url), topology)
         for payload in BAD:
             events.fire(STATUS, payload)
-            time.sleep(0.05)  # of what is sent at once, only the newest arrives
+            time.sleep(0.05)  # events sent at once would be lost, but for the newest
         events.close()
         run.after_updates(3)
         stop(run)
@@ -191,7 +191,7 @@ def test_a_leader_that_was_suspended_leaves_its_successors_run_alone(
         try:
             for process in launcher.children(recursive=True):  # while one of them lives, the name is not given away
                 process.kill()
-            client.pexpire(f"warren.{run_name}:leader", 1)  # as if the suspension had outlasted the lease
+            client.pexpire(f"warren.{run_name}:leader", 1)  # makes the suspension outlast the lease
             first.until(lambda: not client.exists(f"warren.{run_name}:leader"))
             with OwnRun(write(tmp_path / "two", HOSTLESS), servers, f"run={run_name}", label="second") as second:
                 second.until(lambda: client.exists(f"warren.{run_name}:leader"))

@@ -46,10 +46,10 @@ def test_a_confirmed_message_outlives_the_node_that_took_it(
     for number in range(MESSAGES):
         assert sender.send("learner.learn", (number,))  # True when a majority of the nodes has it
 
-    cluster.kill(0)  # where the queues were declared, and all clients are
+    cluster.kill(0)  # the queues were declared there, and all clients are there
     for number in range(MESSAGES, 2 * MESSAGES):
         assert sender.send("learner.learn", (number,))
-    told = check_broker(cluster.url)  # as a role that starts now does
+    told = check_broker(cluster.url)  # a role that starts now does this
     assert told.count("RabbitMQ 3") + told.count("RabbitMQ 4") == 2 and "is down" in told
     assert over_amqp(cluster.url, topology).confirms
     found: list[int] = []
@@ -65,7 +65,7 @@ def test_a_confirmed_message_outlives_the_node_that_took_it(
 
     until(take, "all messages have come")
     assert sorted(set(found)) == list(range(2 * MESSAGES))
-    link = Link(app)  # as clients and workers of services connect
+    link = Link(app)  # the way clients and workers of services connect
     link.declare(topology.service_queue("policy.act"))
     assert link.consumers(topology.service_queue("policy.act").name) == 0
     link.close()

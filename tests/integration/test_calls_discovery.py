@@ -135,7 +135,7 @@ class Terminal:
         return status
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError):  # of the other end, that it is closed
+        with contextlib.suppress(OSError):  # the other end may be closed
             while data := os.read(self._keys, 65536):
                 self.shown += data.decode(errors="replace")
 

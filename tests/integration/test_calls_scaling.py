@@ -11,7 +11,7 @@ from support.calling import Calling
 from support.waiting import until
 
 CALLERS = 8
-SECONDS = 0.005  # that one call takes of its worker
+SECONDS = 0.005  # one call's time in its worker
 
 
 class Answer(NamedTuple):

@@ -101,7 +101,7 @@ def test_calls_of_many_threads_are_answered_over_one_tls_connection(calling: Cal
 
     handles = [calling.solver.send("actor.add", long, str(number)) for number in range(8)]
     threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
-    readers = [threading.Thread(target=handle.result) for handle in handles]  # of this thread's connection
+    readers = [threading.Thread(target=handle.result) for handle in handles]  # they read from this thread's connection
     for thread in (*threads, *readers):
         thread.start()
     for thread in (*threads, *readers):

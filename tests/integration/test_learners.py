@@ -20,7 +20,7 @@ SETTINGS = ("learners=2", "env.num_envs=4", "env.goal=null", "unroll_length=32",
 
 def learner(run: TrainingRun, number: int) -> psutil.Process:
     def is_it(line: list[str]) -> bool:
-        text = " ".join(line)  # of some installations the name that Celery gives a process
+        text = " ".join(line)  # some installations show the name that Celery gives a process
         return ("workers.learner" in text or ": learner" in text) and ("learner_id=1" in text) == bool(number)
 
     found: psutil.Process = run.until(lambda: next(iter(run.children(is_it)), None))

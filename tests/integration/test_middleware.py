@@ -67,7 +67,7 @@ def test_hooks_of_the_worker_run_around_every_form_of_call_with_the_callers_head
     assert [*mine.map("back.add", [1, 2])] == [2, 3] and asyncio.run(by_loop(mine)) == [4, 5, 6, 7]
     mine.call("back.push", 1)
     assert mine.gather([("back.add", 1), ("back.add", 2)], then="back.total").get(timeout=60) == 5
-    if not on_redis(hooked):  # where a client has to be told the queue's name as well
+    if not on_redis(hooked):  # a client of Redis has to be told the queue's name as well
         address = {"exchange": hooked.topology.service.name, "routing_key": "back.add"}
         result = stock_client(hooked).send_task("back.add", (9,), headers={"number": 7}, **address)
         assert result.get(timeout=60) == 10

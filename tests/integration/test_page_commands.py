@@ -74,13 +74,13 @@ def test_every_target_of_make_is_one():
 class Place:
     """A folder with trained runs, and a Redis with leagues that nobody plays."""
 
-    folder: Path  # of the runs, which no command changes: each page has a copy
+    folder: Path  # holds the runs; no command changes it: each page has a copy
     servers: Servers
     league: str  # a league's run, for commands that take it from the environment
     other: str  # the same league once more, for those that name a run
     gone: str  # once more, to be removed
     frozen: str  # one of its players, PLAYER@VERSION
-    version: int  # of a checkpoint of its main agent
+    version: int  # a checkpoint of its main agent has it
     at: str  # a time at which it existed, ISO 8601
 
     def of_page(self, page: Path) -> Path:

@@ -21,7 +21,7 @@ ENDLESS = (
     "env.num_envs=4",
     "algorithm.minibatch_size=64",
 )
-STEPS = 32 * 4  # of one actor's segment
+STEPS = 32 * 4  # one actor's segment
 
 Scale = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -15,7 +15,7 @@ from support.waiting import until
 
 from workers.servers import Servers
 
-ROWS: dict[str, str] = {}  # of the page's table: feature -> what happens
+ROWS: dict[str, str] = {}  # the page's table: feature -> what happens
 AS_EVER: list[str] = []  # features that the page's sentence before the table names
 
 Test = Callable[..., None]
@@ -290,7 +290,7 @@ def test_a_callback_is_sent_the_result(run, stock):
 def test_an_error_callback_is_sent_the_id(run, stock):
     failing = [
         stock.call("actor.fail", "with a callback", link_error=service("own.note", queue=stock.queue)),
-        stock.call("actor.fail", "with a callback", link_error=service("actor.add")),  # of two arguments
+        stock.call("actor.fail", "with a callback", link_error=service("actor.add")),  # it takes two arguments
     ]
     for one in failing:
         fails(stock, one, "ValueError", "with a callback")
@@ -301,7 +301,7 @@ def test_an_error_callback_is_sent_the_id(run, stock):
 def test_a_call_that_is_revoked_before_it_runs_does_not(run, stock, busy, on_rabbitmq):
     key = secrets.token_hex(4)
     late = stock.call("actor.ran", key)
-    if not on_rabbitmq:  # where the worker tells what it holds: what arrives after its revocation never waits
+    if not on_rabbitmq:  # a worker on Redis tells what it holds; a call that arrives after its revocation never waits
         until(lambda: "actor.ran" in {one["name"] for one in inspected(stock, "reserved")})
     assert "flagged as revoked" in str(stock.do("revoke", late))
     assert stock.state(late) == "PENDING"

@@ -218,7 +218,7 @@ def test_a_league_trains_with_a_user_for_each_role(users: Accounts, private_serv
     broker_url, redis_url = users.urls("launcher", RUN, private_servers.broker_url, private_servers.redis_url)
     given = {"environment": {accounts.VARIABLE: str(users.path)}, "broker_url": broker_url, "redis_url": redis_url}
     with LeagueOfRun(tmp_path, f"run={RUN}", "actors=1", "broker=external", **given) as league:
-        league.until(lambda: league.scores())  # of frozen players, so that everybody has done something
+        league.until(lambda: league.scores())  # frozen players have scores: everybody has done something by then
         used = {client["user"] for client in admin.client_list()}
         assert {user_name(role, RUN) for role in ROLES} <= used
         refused = {(entry["username"], entry["object"]) for entry in admin.acl_log(128)}

@@ -27,9 +27,9 @@ class Seat:
         self._form, self._seat = form, seat
         self._plans: list[np.ndarray] = []  # by player
         self._responses: list[np.ndarray] = []  # plans of the other seat
-        self._gains = np.zeros((0, 0))  # of the players (n,), in rows, against the responses
+        self._gains = np.zeros((0, 0))  # a row for each player, a column for each response
         self.shares = np.zeros(0)  # (n,), the best so far
-        self.loss, self.bound = np.inf, -np.inf  # of the best so far, and of any, to a best response
+        self.loss, self.bound = np.inf, -np.inf  # the best so far to a best response, and a bound on any mixture's
 
     def add(self, plans: Sequence[np.ndarray]) -> None:
         """Add players, without a share."""
@@ -54,7 +54,7 @@ class Seat:
         """Answer a mixture that is half way to the one that loses least to all responses so far."""
         least, value = solve_zero_sum(self._gains)
         self.bound = -value
-        # What binds this mixture is kept: without it, and the answer to come, the next would be this one again.
+        # Responses that bind this mixture are kept: without them and the answer to come, the next would be the same.
         if (spare := len(self._responses) - CUTS) > 0:
             kept = np.sort(np.argsort(least @ self._gains, kind="stable")[:-spare])
             self._responses, self._gains = [self._responses[place] for place in kept], self._gains[:, kept]

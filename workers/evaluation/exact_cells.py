@@ -24,7 +24,7 @@ PLANS = 64_000_000  # probabilities of realisation plans that are kept, half a G
 OFFERED = 64  # players whose cells are missing: the first that no other evaluator works at is taken
 RESPONDING = (-1, -1)  # a cell of nobody's: its lease lets one evaluator compute best responses
 JOINING, ANSWERS = 32, 8  # players that join the search in one step at most, and best responses of each seat
-NEAR, FINE = 0.01, 1e-4  # of exploitability, of the largest return: a mixture so near to the best one is found
+NEAR, FINE = 0.01, 1e-4  # shares of exploitability and the largest return: a mixture so near to the best is found
 
 
 class ExactEvaluator(Evaluator):

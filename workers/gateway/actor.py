@@ -6,7 +6,7 @@
 
         async def tick(self, body):
             message = json.loads(body)
-            self.reward(message["reward"])                      # of what was done since the last action
+            self.reward(message["reward"])                      # earned since the last action
             action = await self.act(message["observation"])
             return json.dumps(int(action))
 

@@ -2,7 +2,7 @@
 
 backend = build_backend("onnx", policy)
 memory = backend.initial_memory(N)
-action, memory = backend.act(observation, memory, "sample", generator)      # as Policy.step gives them
+action, memory = backend.act(observation, memory, "sample", generator)      # gives what Policy.step gives
 """
 
 from __future__ import annotations

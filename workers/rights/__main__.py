@@ -1,7 +1,7 @@
 """`python -m workers.rights`: a user for each role on RabbitMQ and Redis, with no more rights than the role needs.
 
 python -m workers.rights --run NAME apply        # make warren.NAME.actor, warren.NAME.learner, ..., or change them
-python -m workers.rights --run NAME show         # what each role may do
+python -m workers.rights --run NAME show         # show what each role may do
 python -m workers.rights --run NAME definitions  # for RabbitMQ to import, with hashes in the place of passwords
 python -m workers.rights --run NAME acl          # for Redis's ACL file or redis.conf, likewise
 python -m workers.rights --run NAME env actor    # eval "$(...)" in the shell of a role that is started by hand

@@ -21,7 +21,7 @@ CORES = {
     "gru": {"name": "gru", "size": 8},
     "transformer": {"name": "transformer", "size": 8, "memory": 6},
 }
-ONE_STEP = {"epochs": 1, "minibatch_size": 1000}  # of the optimizer, for algorithms with minibatches
+ONE_STEP = {"epochs": 1, "minibatch_size": 1000}  # one step of the optimizer, for algorithms with minibatches
 ALGORITHMS = {"ppo": ONE_STEP, "appo": ONE_STEP, "impala": {}}
 
 
@@ -101,7 +101,7 @@ def test_an_update_is_that_of_the_remaining_steps_with_the_memory_recomputed(nam
     assert with_it == pytest.approx(without, rel=1e-3, abs=1e-5)
     for part in expected:
         torch.testing.assert_close(learned[part], expected[part], rtol=1e-3, atol=1e-5)
-    assert steps == 2 * STEPS * SLOTS  # of environments: schedules and total_steps count them all
+    assert steps == 2 * STEPS * SLOTS  # steps of environments: schedules and total_steps count them all
 
 
 @pytest.mark.parametrize("core", CORES)
@@ -114,7 +114,7 @@ def test_an_episode_that_begins_within_it_remembers_nothing_of_the_one_before(co
     batch = Batch(policy, [trajectory], burn_in=BURN_IN)
     expected = Batch(policy, [without_head(trajectory, remembered(policy, trajectory, BURN_IN))])
     if begins == (BURN_IN,):
-        assert batch.begins[0].all()  # what the head gives is not read
+        assert batch.begins[0].all()  # nothing reads the memory that the head gives
     torch.testing.assert_close(batch.unroll(policy)[1].log_prob, expected.unroll(policy)[1].log_prob)
     other = replace(trajectory, memory={name: part + 1 for name, part in trajectory.memory.items()})
     if begins[0] <= BURN_IN and core != "transformer":  # whose `count` says how much of a memory there is

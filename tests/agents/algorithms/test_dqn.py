@@ -88,7 +88,7 @@ def test_only_legal_actions_count_in_what_follows():
     legal = torch.ones_like(values, dtype=torch.bool).scatter(1, values.argmax(1, keepdim=True), False).numpy()
     played.action_mask, played.last["action_mask"] = np.ones_like(legal)[None], legal
     played.cut_action_mask = legal[played.cut_at[:, 1]]
-    played.last["action_mask"][played.cut_at[:, 1]] = True  # of the next episode
+    played.last["action_mask"][played.cut_at[:, 1]] = True  # the next episode's mask
     masked = algorithm.targets(transitions(algorithm.policy, batch, 0.99))
     second = values.sort(1).values[:, 1] * torch.from_numpy(~played.terminated[0])
     torch.testing.assert_close(masked[:, 0], torch.from_numpy(played.reward[0]) + 0.99 * second)

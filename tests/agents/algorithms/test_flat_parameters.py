@@ -86,7 +86,7 @@ def test_weights_of_a_recurrent_layer_lie_together_from_the_beginning_of_a_stora
     flat = FlatParameters(module)
     for layer in (module.lstm, module.gru):
         weights = sorted(layer.named_parameters(), key=lambda one: one[0].startswith("bias"))
-        place = begin = layer.weight_ih_l0.untyped_storage().data_ptr()  # where cuDNN looks for all of them
+        place = begin = layer.weight_ih_l0.untyped_storage().data_ptr()  # cuDNN looks for all of them there
         assert (begin - flat.values.data_ptr()) % 512 == 0
         for _, weight in weights:
             assert weight.untyped_storage().data_ptr() == begin and weight.data_ptr() == place

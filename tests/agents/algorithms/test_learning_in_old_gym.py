@@ -23,7 +23,7 @@ def test_ppo_learns_the_cartpole_of_old_gym() -> None:
         trajectory = sampler.collect(128)
         algorithm.update([trajectory])
         returns.extend(trajectory.episodes[:, 0].tolist())
-        if len(returns) > 20 and np.mean(returns[-20:]) > 195:  # where CartPole-v0 counted as solved
+        if len(returns) > 20 and np.mean(returns[-20:]) > 195:  # CartPole-v0 counted as solved there
             break
     assert np.mean(returns[:20]) < 60
     assert np.mean(returns[-20:]) > 195

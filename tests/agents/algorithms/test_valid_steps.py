@@ -25,7 +25,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "a2c": {"normalize_advantage": True, "scale_rewards": True},
     "impala": {"upgo_coefficient": 0.5, "scale_rewards": True},
     "appo": {"minibatch_size": 24, "epochs": 2},
-    "bc": {"minibatch_size": 12, "epochs": 2},  # of one slot, with a memory
+    "bc": {"minibatch_size": 12, "epochs": 2},  # one slot's steps, if there is a memory
 }
 
 

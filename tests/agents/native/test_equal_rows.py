@@ -16,7 +16,7 @@ from agents.native.acting import UNIFORM, Acting, Parts
 from agents.native.library import library
 from agents.native.perceptron import Perceptron, at
 
-KINDS = [1, 7, 130]  # of 333 rows; the last are of three blocks
+KINDS = [1, 7, 130]  # different rows among 333; 130 of them make three blocks
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -68,7 +68,7 @@ def test_random_networks_and_their_derivatives_are_those_of_float64(seed: int, f
     assert error(y.detach(), expected.detach()) < LARGEST_ERROR
     with torch.inference_mode():
         assert error(module.features(x) if features else module(x), expected.detach()) < LARGEST_ERROR
-    toward = torch.rand(y.shape, generator=torch.Generator().manual_seed(seed))  # of one sign: sums do not cancel out
+    toward = torch.rand(y.shape, generator=torch.Generator().manual_seed(seed))  # one sign: the sums do not cancel out
     (y * toward).sum().backward()
     (expected * toward).sum().backward()
     assert x.grad is not None and inputs.grad is not None
@@ -114,7 +114,7 @@ def test_a_graph_that_is_retained_gives_its_derivatives_again() -> None:
     parameters = list(module.parameters())
     loss = module(x).square().sum()
     first = torch.autograd.grad(loss, parameters, retain_graph=True)
-    others = module(2 * x), module(3 * x)  # which write into memory that is spare
+    others = module(2 * x), module(3 * x)  # these write into spare memory
     for found, wanted in zip(torch.autograd.grad(loss, parameters), first, strict=True):
         torch.testing.assert_close(found, wanted, rtol=0, atol=0)
     expected = exact(module, 2 * x)

@@ -144,7 +144,7 @@ def test_moments_of_a_policy_are_published_and_saved_with_its_weights(tmp_path):
 
 def test_an_update_changes_the_tensors_in_place():
     moments = RunningMoments((2,))
-    held = moments.state_dict()  # what a publisher may hold on to
+    held = moments.state_dict()  # a publisher may hold on to it
     moments.update(samples(0, 10, 2))
     assert held["count"].item() == 10
 

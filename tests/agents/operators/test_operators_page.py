@@ -11,7 +11,7 @@ from agents.operators.schedules import SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/algorithms.md").read_text()
-NOT_LISTED = {"unrolls.py", "blocks.py", "schedules.py"}  # what returns share; what networks are made of; see below
+NOT_LISTED = {"unrolls.py", "blocks.py", "schedules.py"}  # parts of returns, parts of networks; see below for the last
 HELPERS = {"masked_log_softmax", "merge", "Moments", "VTrace"}
 
 

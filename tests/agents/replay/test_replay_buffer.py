@@ -72,7 +72,7 @@ class Model:
     by_priority=st.booleans(),
     events=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["send", "send", "lose", "again"])), max_size=14),
 )
-@example(steps=2, length=6, rows=6, memory=True, by_priority=True, events=[(0, "send")] * 5)  # of three rows each
+@example(steps=2, length=6, rows=6, memory=True, by_priority=True, events=[(0, "send")] * 5)  # three rows a sequence
 @example(steps=2, length=5, rows=8, memory=False, by_priority=False, events=[(0, "send"), (1, "send")] * 4)
 def test_what_is_drawn_lies_in_one_stream_and_all_that_may_be_drawn_is(
     steps: int, length: int, rows: int, memory: bool, by_priority: bool, events: list[tuple[int, str]]

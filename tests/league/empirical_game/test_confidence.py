@@ -14,7 +14,7 @@ STREAMS, LOOKS, BATCH = 2000, 100, 100
 def games_of(name: str, rng: np.random.Generator) -> tuple[np.ndarray, float, float]:
     """(returns [streams, games], their mean, their bound)."""
     shape = (STREAMS, LOOKS * BATCH)
-    if name == "pots":  # as in poker: many small, few large
+    if name == "pots":  # poker's: many small, few large
         values, chances = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([0.15, 0.4, 0.3, 0.15])
         return values[np.searchsorted(chances.cumsum(), rng.random(shape))], float(values @ chances), 2.0
     if name == "rare":  # one game in 500 is lost

@@ -41,7 +41,7 @@ def test_each_seats_mixture_moves_by_what_its_members_earned_since_the_answer_be
     kind, me = kind_of("anytime_psro", {"rate": 0.5}), state.players["answer"]
     assert named(state, distribution(kind, state, me)) == {"answer@1": 0.5, "answer@2": 0.5}
     state.looked["answer"] = [
-        look(10, (1, -9.0, -9.0), (2, 9.0, 9.0), generation=1),  # of weights that are gone
+        look(10, (1, -9.0, -9.0), (2, 9.0, 9.0), generation=1),  # its weights are gone
         look(10, (1, 1.0, 0.0), (2, 0.0, None)),
         look(20, (1, 1.0, 2.0), (2, -1.0, 0.0)),
     ]

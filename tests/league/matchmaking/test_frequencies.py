@@ -136,7 +136,7 @@ def observe(sim: Simulated, me: str, formula: Callable[[Simulated, str], dict[st
     variance: dict[str, float] = defaultdict(float)
     for match in range(MATCHES):
         shares = formula(sim, me)
-        if kind.shares == "decisions":  # of a match against itself are twice as many
+        if kind.shares == "decisions":  # a match against itself has twice as many
             weights = {name: p / 2 if name == me else p for name, p in shares.items()}
             shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
         for name, p in shares.items():

@@ -201,7 +201,7 @@ def test_a_pbt_psro_player_that_met_few_since_it_copied_does_not_copy_again() ->
         for version in range(40):
             state.payoff.cells[1, 2 + version] = state.payoff.cells[2 + version, 1] = 0.0
             set_win_rate(state, "main", f"main@{version}", rng.normal(0.7, 0.05))
-        for version in range(trial % 9):  # of equal strength, and its record was cleared when it copied
+        for version in range(trial % 9):  # the copy is as strong, and its record was cleared when it copied
             set_win_rate(state, "copy", f"main@{version}", rng.normal(0.7, 0.05))
         exploits += kind.period_end(state, state.players["copy"], 10, rng).exploit is not None
     assert exploits <= 1

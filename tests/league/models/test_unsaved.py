@@ -144,7 +144,7 @@ def test_another_league_is_told_by_its_events_not_their_ids_alone(killed: Run, r
 def test_what_a_killed_run_left_makes_no_older_events_be_dropped(killed: Run, run_name: str, tmp_path: Path) -> None:
     (tmp_path / "history").mkdir()
     older = [tmp_path / "history" / f"{number}-0.{KEPT}.jsonl.gz" for number in range(1, 4)]
-    for path in older:  # of a run with `league.history: null`
+    for path in older:  # a run with `league.history: null` keeps them all
         path.write_bytes(gzip.compress(b""))
     with killed.client.pipeline(transaction=False) as pipeline:
         for _ in range(SEGMENT):

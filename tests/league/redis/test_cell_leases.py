@@ -25,7 +25,7 @@ def test_two_evaluators_never_hold_the_same_cell(redis_url: str, run_name: str) 
         order = random.Random(name)
         both.wait()
         for _ in range(200):
-            with lock:  # what it holds it may give back from here on
+            with lock:  # it may give back what it holds from here on
                 holding.pop(name, None)
             cell = own.claim(order.sample(CELLS, 5))
             if cell is not None:

@@ -88,7 +88,7 @@ def test_additions_at_the_same_time_are_all_counted(redis_url: str, run_name: st
 def test_an_addition_that_is_sent_again_counts_once(client: redis.Redis, run_name: str) -> None:
     returns = SharedReturns(client, run_name)
     returns.record(0, 1, [1.0, 2.0])
-    returns._calls -= 1  # as the connection does when an answer is lost: the same call once more
+    returns._calls -= 1  # the connection sends the same call again when an answer is lost
     returns.record(0, 1, [1.0, 2.0])
     assert returns.total_games == 2 and returns.matrix(np.arange(2))[0, 1] == 1.5
     returns.record(0, 1, [6.0])
@@ -260,7 +260,7 @@ def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on
     restored.returns.refresh()
     assert_equal(restored.returns, expected)
 
-    # Of a folder that an older release saved, the source and the largest return are taken from the cells.
+    # The source and the largest return are taken from the cells of a folder that an older release saved.
     (tmp_path / "saved" / "mixture.json").unlink()
     older = returns_in(tmp_path / "saved")
     assert older.cells() == returns.cells() and older.settings == MixtureSettings(source="games")

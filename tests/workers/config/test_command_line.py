@@ -283,7 +283,7 @@ def test_an_environment_whose_constructor_hangs_is_named(tmp_path: Path, monkeyp
     game = f"{tmp_path}/game.py:Game"
     for config in (
         Config(folder=str(tmp_path), env=EnvConfig(id=game)),
-        Config(folder=str(tmp_path), env=EnvConfig(id=game), device="cuda"),  # of which nothing can be forked
+        Config(folder=str(tmp_path), env=EnvConfig(id=game), device="cuda"),  # nothing of this can be forked
         Config(folder=str(tmp_path), league={"env": game}),
     ):
         setting = "env.id" if config.league is None else "league.env"

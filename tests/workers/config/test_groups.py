@@ -124,7 +124,7 @@ def test_value_of_a_wrong_type_is_refused_when_the_run_is_composed(overrides: li
 def test_value_of_a_wrong_type_in_a_file_is_refused_with_file_and_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(OwnFolders, "config_dir", None)  # which composing sets, for this process
+    monkeypatch.setattr(OwnFolders, "config_dir", None)  # composing sets it, for this process
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment/wrong_type.yaml").write_text("# @package _global_\nnetwork: {shared: maybe}\n")
     with pytest.raises(ConfigurationError) as error:

@@ -17,7 +17,7 @@ from workers.config.watching import EvaluationConfig, MetricsConfig
 
 def said(role: str, *overrides: str) -> dict[str, str]:
     """Return what help prints: first word of a line -> the line."""
-    text = "\n".join(help.text(role, list(overrides))).replace("\n" + " " * described.COLUMN, " ")  # of one setting
+    text = "\n".join(help.text(role, list(overrides))).replace("\n" + " " * described.COLUMN, " ")  # joins split lines
     return {line.split()[0]: line for line in text.splitlines() if line.strip()}
 
 

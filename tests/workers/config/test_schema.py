@@ -18,7 +18,7 @@ from workers.config.schema import CONF, BrokerConfig, Config, EnvConfig, Samplin
 from workers.servers import MODES
 
 NAMES = ("train", *(role.name for role in ROLES))
-LEAGUES = "league"  # of another schema: test_league_local.py plays every one of them
+LEAGUES = "league"  # another schema's: test_league_local.py plays every one of them
 OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml") if path.parent.name != LEAGUES)
 
 

@@ -176,7 +176,7 @@ def test_the_address_of_an_open_cell_opens_it_again(page: Any) -> None:
 
 @pytest.mark.skipif(not DRAWS, reason="pettingzoo's classic games are not installed")
 def test_a_recorded_game_plays_by_its_own_pictures(page: Any) -> None:
-    page.goto(f"/?token={TOKEN}")  # what a browser downloads has its cookies alone
+    page.goto(f"/?token={TOKEN}")  # sets the cookie: a browser's downloads have no token
     opened(page, "/match?run=drawn&match=m1&game=1")
     page.wait_for_function("() => document.querySelector('img.picture')?.naturalWidth > 100")
     first = page.get_attribute("img.picture", "src")

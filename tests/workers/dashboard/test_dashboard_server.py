@@ -250,7 +250,7 @@ def test_the_league_stands_still_while_a_page_is_told_of_it(
     monkeypatch.setattr(Timeline, "__init__", lambda self, folder: (timelines.append(self), init(self, folder))[1])
 
     def meanwhile(fold: Fold) -> Any:
-        with ThreadPoolExecutor(1) as pool:  # as another page's request
+        with ThreadPoolExecutor(1) as pool:  # another page's request
             followed.append(pool.submit(timelines[-1].lock.acquire, False).result())
         return made(fold)
 

@@ -49,7 +49,7 @@ Deploy = Callable[..., Deployment]
 @pytest.fixture
 def deployments(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy]:
     """Start deployments on free ports, and close them."""
-    monkeypatch.chdir(ROOT)  # where the example's actor is
+    monkeypatch.chdir(ROOT)  # the example's actor is there
     made: list[Deployment] = []
 
     def make(folder: Path, **settings: Any) -> Deployment:

@@ -92,7 +92,7 @@ def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) 
         seen = set[str]()
 
         def both() -> bool:
-            with contextlib.suppress(OSError, http.client.HTTPException):  # of the one that was killed
+            with contextlib.suppress(OSError, http.client.HTTPException):  # the one that was killed raises them
                 seen.add(ask(shared)[1]["address"])
             return len(seen) == 2
 

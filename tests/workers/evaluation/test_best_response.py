@@ -112,7 +112,7 @@ def test_policies_with_a_memory_respond_and_are_responded_to() -> None:
 def test_warm_responses_begin_with_the_weights_that_the_target_plays_most(monkeypatch: pytest.MonkeyPatch) -> None:
     league = LeagueConfig.from_dict(KUHN)
     target = random_side(league, [[0.2, 0.8], [0.6, 0.4]])
-    monkeypatch.setattr(BestResponse, "train", lambda self: iter(()))  # what it begins with is measured
+    monkeypatch.setattr(BestResponse, "train", lambda self: iter(()))  # the measured weights are those it begins with
     form = exact.load(league.env)
     tables = [table(form, policy) for policy in target.policies]
     greedy = np.eye(form.action_mask.shape[1])[np.where(form.action_mask, tables[1], -1.0).argmax(axis=1)]

@@ -297,7 +297,7 @@ def test_what_the_members_gain_at_least_and_at_most_holds_what_they_gain():
         low, high = evaluator.gain_within(slots, mixture)
         gain = ((payoff @ mixture[1]).max() - (mixture[0] @ payoff).min()) / 2.0
         assert low <= gain <= high < gain + 0.2
-    assert low > 0.0  # of the uniform mixture: somebody certainly gains
+    assert low > 0.0  # somebody certainly gains on the uniform mixture
     assert evaluator.gain_within(slots, np.eye(1, 5).repeat(2, axis=0)) is None
 
 

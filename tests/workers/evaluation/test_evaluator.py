@@ -162,7 +162,7 @@ def test_a_score_is_told_also_when_it_cannot_be_written_and_the_file_stays_whole
         if mode != "a":
             return write(path, mode)
         with write(path, "a") as file:
-            file.write('{"time": 1')  # as much as there was room for
+            file.write('{"time": 1')  # the disk has room for no more
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:

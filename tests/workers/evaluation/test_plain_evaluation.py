@@ -75,7 +75,7 @@ def policy_for(action: int) -> Policy:
 def test_of_each_copy_its_first_episode_counts_and_actions_are_the_likeliest():
     settings = envs.EnvSettings(GAME, reward_scale=0.5)
     episodes = Episodes(settings, count=5, copies=2, seed=20)
-    expected = [[2.0 * (i + 1), i + 1] for i in range(5)]  # of the environment's own rewards
+    expected = [[2.0 * (i + 1), i + 1] for i in range(5)]  # rewards are the environment's own
     for _ in range(2):
         assert episodes.play(policy_for(1)).tolist() == expected
     assert episodes.play(policy_for(0))[:, 0].tolist() == [0.0] * 5

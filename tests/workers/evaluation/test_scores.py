@@ -117,7 +117,7 @@ def test_the_file_of_scores_goes_on_after_a_crash_in_the_middle_of_a_line(tmp_pa
     found = read_scores(tmp_path)
     assert [score["steps"]["main"] for score in found] == [5, 9]
     assert again.seconds >= first.seconds
-    assert first.uniform == found[0]["uniform"] == pytest.approx(0.0)  # that of uniform play, which solves this game
+    assert first.uniform == found[0]["uniform"] == pytest.approx(0.0)  # uniform play solves this game
 
 
 def test_uniform_plays_every_legal_action_and_no_other() -> None:

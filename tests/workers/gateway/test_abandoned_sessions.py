@@ -41,7 +41,7 @@ def test_ten_thousand_abandoned_sessions_leave_memory_flat() -> None:
         return sessions.reaped
 
     try:
-        asyncio.run(several(10))  # what is kept for the next games is there then
+        asyncio.run(several(10))  # makes what is kept for the next games
         before = resident()
         assert asyncio.run(several(40)) == 10_000
         assert resident() - before < 5 << 20  # 1 kB of each session would be 10 MB

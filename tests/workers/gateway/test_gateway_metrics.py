@@ -49,7 +49,7 @@ def test_health_says_whether_games_may_come(gateways: Any) -> None:
     gateway = gateways()
     client = Http(gateway.server.port)
     assert get(client, "/health") == (200, '{"ready": true, "draining": false, "hanging": 0}\n')
-    gateway.sampler.version = -1  # as before the first weights come
+    gateway.sampler.version = -1  # no weights have come yet
     status, told = get(client, "/health")
     assert status == 503 and json.loads(told)["ready"] is False
     assert client.facts()["sessions"] == 0

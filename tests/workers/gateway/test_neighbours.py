@@ -109,7 +109,7 @@ def test_sessions_of_a_silent_gateway_elsewhere_are_free_when_its_lease_ends(
         client.set(f"{prefix}a", far)
         client.set(f"{prefix}lease:{far}", json.dumps({"host": "far", "pid": 1, "space": "far", "token": "x"}))
         assert http.game("a", "start")[0] == 409
-        client.delete(f"{prefix}lease:{far}")  # as it runs out
+        client.delete(f"{prefix}lease:{far}")  # the lease runs out
         assert http.game("a", "tick")[0] == 404 and http.game("a", "start")[0] == 200
 
 

@@ -104,7 +104,7 @@ def test_what_is_cut_off_ends_in_the_value_of_where_it_was_cut_off(made) -> None
         for number in range(3):
             await gone.act([number, 1.0], "")
             gone.reward(1, "")
-        gone.abandon()  # what came of its third decision, nobody knows
+        gone.abandon()  # nobody knows what came of its third decision
         await late.act([5.0, 5.0], "")
         late.reward(2, "")
         late.over("", [7.0, 7.0])
@@ -115,7 +115,7 @@ def test_what_is_cut_off_ends_in_the_value_of_where_it_was_cut_off(made) -> None
     assert trajectory.truncated[:, 0].tolist() == [False, True, True] and not trajectory.terminated.any()
     cut = [value(played.policy, where) for where in ([2.0, 1.0], [7.0, 7.0])]
     assert trajectory.cut["value"][:, 0].tolist() == pytest.approx([0, *cut])
-    assert trajectory.episodes.tolist() == [[2, 1]]  # of a game that went away, nobody knows the return
+    assert trajectory.episodes.tolist() == [[2, 1]]  # nobody knows the return of the game that went away
 
 
 def test_agents_of_many_games_at_once_have_each_a_memory_of_their_own(made) -> None:

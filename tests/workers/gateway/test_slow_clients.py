@@ -13,7 +13,7 @@ from support.game_clients import Http, Tcp
 from support.gateways import Echo, Gateway
 from support.waiting import PATIENCE, until
 
-LONG = "content-length: 1000\r\n\r\n"  # of which only a byte now and then comes
+LONG = "content-length: 1000\r\n\r\n"  # its body comes a byte now and then
 START = "game_id: a\r\nstep_kind: start\r\n"
 
 

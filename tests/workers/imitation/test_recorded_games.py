@@ -66,7 +66,7 @@ def test_a_clone_is_a_player_of_its_run_that_a_league_may_begin_with(
     folder = tmp_path / "cloned/one"
     assert status == 0 and "against a player of any legal move" in said[-1]
     assert json.loads((folder / OUTCOME).read_text())["games"] == 8
-    (folder / "config.yaml").write_text(to_yaml(given))  # as `run` does
+    (folder / "config.yaml").write_text(to_yaml(given))  # `run` writes it
     trained = load(folder, "main")
     shown = decisions(league, "main@0")
     policy = build_policy(NETWORK, *envs.spaces(GAME), 99)

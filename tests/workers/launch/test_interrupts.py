@@ -84,7 +84,7 @@ def test_a_second_signal_kills_at_once_what_a_poll_is_looking_at(tmp_path: Path)
         sleeper = child.server()
         assert sleeper is not None
         guard = child._guard
-        with guard._waitpid_lock:  # type: ignore[union-attr]  # as a poll that the signal has interrupted
+        with guard._waitpid_lock:  # type: ignore[union-attr]  # a poll that the signal interrupted holds it
             done = threading.Thread(target=child.kill_at_once, daemon=True)
             done.start()
             done.join(60)

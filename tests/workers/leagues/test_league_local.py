@@ -102,7 +102,7 @@ def test_a_best_response_is_frozen_after_its_budget_and_begins_anew():
         "response": {"kind": "best_response", "config": {"opponent": "main", "budget": 600}},
     }
     league = LocalLeague(config(players=players))
-    for _ in range(11):  # of 128 decisions each, with periods of 300: the budget is spent at each second end
+    for _ in range(11):  # each has 128 decisions, a period 300: the budget is spent at each second end
         league.round()
     response = league.league.state.players["response"]
     names = [name for name in league.frozen if name.startswith("response@")]
@@ -133,7 +133,7 @@ def test_averages_of_weights_are_frozen_beside_snapshots_or_in_their_place():
     events = []
     league = LocalLeague(config(players=players, period_steps=512), events.append)
     seen = {name: [] for name in players}
-    for _ in range(4):  # of 128 decisions: a period
+    for _ in range(4):  # each has 128 decisions: four make a period
         for name, trainee in league.trainees.items():
             league.learn(trainee)
             seen[name].append(weights(trainee.policy))
@@ -174,7 +174,7 @@ def test_self_play_psro_freezes_an_answer_and_the_average_of_what_learns_against
     league = LocalLeague(config(players=players, period_steps=250))
     league._training_time = 1e9  # there is time for every look
     looked = []
-    for _ in range(14):  # of 128 decisions: a period each two, an answer each six
+    for _ in range(14):  # each has 128 decisions: a period each two, an answer each six
         for trainee in league.trainees.values():
             league.learn(trainee)
         looked += [league.league.state.looks(league.league.state.players["answer"])]
@@ -231,7 +231,7 @@ def test_a_reset_player_has_fresh_weights_a_fresh_optimizer_and_no_old_experienc
         last = weights(actor)
         league.learn(exploiter)
     fresh = weights(actor)
-    assert (fresh - first).abs().max() < 0.1 < (last - first).abs().max()  # of the size of initial weights again
+    assert (fresh - first).abs().max() < 0.1 < (last - first).abs().max()  # they have the size of initial weights again
     assert not torch.equal(fresh, first)  # but others
     assert exploiter.algorithm.state()[1] == {"steps": 0}
     assert exploiter.matches.collect(32).version.min() == exploiter.version
@@ -503,7 +503,7 @@ def test_a_player_may_have_settings_of_its_own_and_be_tied_to_what_it_began_with
     assert (exploiter.algorithm.entropy_coefficient, main.algorithm.entropy_coefficient) == (0.3, 0.05)
     until_reset(league, "exploiter")
     assert exploiter.algorithm.entropy_coefficient == 0.3 and exploiter.algorithm.magnet is None
-    said = [league.learn(exploiter) for _ in range(5)]  # of 128 decisions each
+    said = [league.learn(exploiter) for _ in range(5)]  # each has 128 decisions
     assert torch.equal(weights(exploiter.algorithm.magnet.policy), weights(league.frozen["main@0"]))
     assert ["magnet_kl" in metrics for metrics in said] == [True, True, True, True, False]
     assert "magnet_kl" not in league.learn(main)

@@ -179,7 +179,7 @@ def test_served_games_give_the_same_segments_and_records_as_an_actors_own(league
     for one in (play, sampler):
         one.seat(1, Opponent("rival", made.new("b", 2), recorded))
         one.renew(3)
-    for _ in range(2):  # as often as those of the sampler
+    for _ in range(2):  # the sampler's games began as often
         group.step({"player": "a", "begin": True})
     generator = torch.Generator().manual_seed(7)
     play.hear(group.call())

@@ -171,7 +171,7 @@ def test_a_rank_that_is_lost_meanwhile_changes_neither_the_gradient_nor_what_is_
 
         def gather(self, tensor: Tensor) -> list[Tensor]:
             self.calls += 1
-            if self.calls == 4:  # of the second average, the places and numbers
+            if self.calls == 4:  # the second average's places and numbers
                 raise RanksChanged("a rank has left the ring")
             return [tensor] * 2
 

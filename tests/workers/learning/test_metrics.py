@@ -84,7 +84,7 @@ def test_pauses_do_not_count_as_training(monkeypatch: pytest.MonkeyPatch) -> Non
     progress.start(first_step_at=100.0)
     at(monkeypatch, 130.0)
     progress.add(episodes(), 10)
-    progress.start(first_step_at=99.0)  # of a slower actor: the clock runs already
+    progress.start(first_step_at=99.0)  # a slower actor's: the clock runs already
     at(monkeypatch, 140.0)
     progress.add(episodes(), 10)
     assert progress.training_seconds == 40.0

@@ -59,7 +59,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 def test_a_table_has_a_row_an_update_and_goes_on_where_its_run_does(tmp_path: Path) -> None:
     lived(CsvFile(), tmp_path, 1, 2, 3)
     with (tmp_path / "metrics.csv").open("a") as file:
-        file.write("400,4")  # of a learner that was killed
+        file.write("400,4")  # a killed learner's
     lived(CsvFile(), tmp_path, 3, 4, last_version=2)
     assert [row["version"] for row in rows(tmp_path)] == ["1", "2", "3", "4"]
     assert rows(tmp_path)[0]["mean_return"] == "" and rows(tmp_path)[3]["loss/entropy"] == "0.5"

@@ -148,7 +148,7 @@ def test_a_segment_that_raises_in_the_update_does_not_take_its_neighbours_with_i
 ) -> None:
     trainer = run.trainer()
     calls = [run.payload() for _ in range(4)]
-    calls[place]["trajectory"]["reward"][:] = 99.0  # as the run's are, but not for this algorithm
+    calls[place]["trajectory"]["reward"][:] = 99.0  # it looks like the run's, but this algorithm refuses it
     update = type(trainer.algorithm).update
 
     def picky(self: Any, trajectories: Any) -> Any:

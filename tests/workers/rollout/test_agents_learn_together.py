@@ -37,7 +37,7 @@ def test_steps_of_who_has_left_are_not_valid_and_end_episodes(core: dict[str, An
     valid = np.concatenate([first.valid, second.valid[:1]])
     ended = first.terminated | first.truncated
     assert ended[~first.valid].all() and not first.reward[~first.valid].any()
-    assert ended[first.valid & ~valid[1:]].all()  # who leaves has ended
+    assert ended[first.valid & ~valid[1:]].all()  # an agent that leaves has ended
     by_game = valid.reshape(len(valid), 4, 3)
     assert by_game.any(2).all()  # somebody decides in each game at every step
     assert (first.episodes[:, 1] <= 20).all() and len(first.episodes) > 4

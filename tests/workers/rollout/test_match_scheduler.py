@@ -53,7 +53,7 @@ def test_every_match_that_was_asked_for_is_reported_once_or_under_way():
     assert max(Counter(match.id for match, _ in told).values()) == 1
     counters = league.state.counters
     assert counters["issued"] == counters["counted"] + len(league.state.matches)
-    assert len(league.state.matches) <= 4  # of two tables: the match of each, and one whose last games are played
+    assert len(league.state.matches) <= 4  # each of two tables has its match, and one whose last games are played
     assert {match.away for match, _ in told} == set(league.state.players)
 
 
@@ -97,7 +97,7 @@ def test_a_trajectory_is_of_one_policy_even_if_a_restart_comes_meanwhile():
     def between():
         asked.append(1)
         if len(asked) == 5:
-            matches.load(matches.policy.state_dict(), 7)  # of the policy that it has become
+            matches.load(matches.policy.state_dict(), 7)  # it becomes the policy of version 7
             matches.restart()
 
     matches.host.between_moves = between

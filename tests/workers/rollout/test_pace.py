@@ -32,7 +32,7 @@ class Job:
         self.now, self.version, self.updating, self.busy = 0.0, 0, False, 0.0
         self.queue: list[int] = []  # versions of the weights that made each segment
         self.held: list[int] = []
-        self.staleness: list[float] = []  # of each update
+        self.staleness: list[float] = []  # each update's
         self._order, self._events = itertools.count(), list[tuple[float, int, Callable[[], None]]]()
         share = batch / len(collecting)
         self.actors = [Actor(self, seconds, Pace(lambda: share, lambda: self.now)) for seconds in collecting]

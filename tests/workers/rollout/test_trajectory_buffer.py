@@ -65,7 +65,7 @@ def test_games_in_which_a_seat_never_decided_leave_no_trace():
     buffer.end(np.array([0]))
     decide(buffer, [0], 1)
     buffer.end(np.array([0]))
-    earn(buffer, 9)  # of the next game, before its first decision there
+    earn(buffer, 9)  # the next game's, before its first decision there
     decide(buffer, [0], 2)
     buffer.end(np.array([0]))
     trajectory = buffer.take(2, NO_EPISODES)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from workers.runtime.segment_ledger import HELD, LEARNED, REASONS, STORED, Account, Count, Ledger, Segment, Settled
 
-STEPS = 8  # of each segment here
+STEPS = 8  # each segment's
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_what_comes_again_is_in_the_replay_once_or_was_kept_after_all(ledger: Le
     account = ledger.account()
     assert (account.stored, account.not_kept) == (Count(5, 5 * STEPS), Count(1, STEPS))
     assert account.repeated == 2 and adds_up(account)
-    ledger.settle([Settled(a(7), HELD, STEPS)])  # of which the ledger was never told
+    ledger.settle([Settled(a(7), HELD, STEPS)])  # the ledger was never told of this one
     assert ledger.account().stored == Count(6, 6 * STEPS) and adds_up(ledger.account())
 
 

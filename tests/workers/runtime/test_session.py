@@ -95,7 +95,7 @@ def test_an_actor_whose_algorithm_asks_for_other_fields_is_told_to_take_the_runs
     check_run_facts(session("ppo"), {"main": list(ON_REQUEST)})  # nobody knows yet
     publish_run_facts(learner, ["cut.value"])
     check_run_facts(session("a2c"), {"main": ["cut.value"]})
-    check_run_facts(session("ppo"))  # who steps environments for actors collects nothing
+    check_run_facts(session("ppo"))  # a process that steps environments for actors collects nothing
     with pytest.raises(ConfigurationError) as error:
         check_run_facts(session("ppo"), {"main": list(ON_REQUEST)})
     assert error.value.problems == [

@@ -5,7 +5,7 @@ ranks.begin(gradient_bytes)
 while data := ...:
     try:
         ranks.enter(...)              # waits until every rank has its share of an update
-        algorithm.update(data)        # which calls `average` for each gradient
+        algorithm.update(data)        # calls `average` for each gradient
     except RanksChanged:
         ranks.join(...)               # a ring of those alive, with the weights of the one that has trained furthest
 """

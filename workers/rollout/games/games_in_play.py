@@ -3,7 +3,7 @@
     play = GamesInPlay(64, policy, unroll_length=16, tables=4)
     play.begin(games.reset())
     while True:
-        (action,) = decide([play], generator)               # of several at once: one forward pass for each model
+        (action,) = decide([play], generator)               # several share one forward pass for each model
         turn = games.step(action)
         ended = play.follow(turn, games.pop_finished())
 

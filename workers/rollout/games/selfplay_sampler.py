@@ -3,7 +3,7 @@
 sampler = MatchSampler(games, policy, seed=1, unroll_length=16, tables=4)
 sampler.seat(0, Opponent("main@12", its_policy))      # games of table 0 that begin from now on are against it
 trajectory = sampler.collect(64)                      # 64 slots of the learning policy's decisions
-for result in sampler.pop_results(): ...              # who was met, and the return of every game
+for result in sampler.pop_results(): ...              # the opponent, and the return of every game
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class SendingThread:
 
         sending = SendingThread(send, stopping, room)
         while sending.give(collect()):      # waits while WAITING segments do
-            sending.wait_for_room()         # where the receiver has none, so that what is collected next is fresh
+            sending.wait_for_room()         # waits while the receiver is full, so that what is collected next is fresh
         sending.end()                       # raises what `send` raised
 
     `send` and `room`, which waits until the receiver has room, say whether they found it at once. As long as they do,
