@@ -97,6 +97,11 @@ def earned_learning(config: LeagueConfig) -> LeagueConfig:
     return replace(config, earned_share=0.5)
 
 
+def without_earned_learning(config: LeagueConfig) -> LeagueConfig:
+    """Give all learning to players by their `updates`."""
+    return replace(config, earned_share=0.0)
+
+
 def mirror_descent(config: LeagueConfig) -> LeagueConfig:
     """Let the main agent learn by magnetic mirror descent: an entropy bonus and a tie to its last policy."""
     main = config.players["main"]
@@ -160,6 +165,7 @@ PARTS: dict[str, Change] = {
     "without unregularized": without_unregularized,
     "unregularized alone": unregularized_alone,
     "earned learning": earned_learning,
+    "without earned learning": without_earned_learning,
     "self-play alone": self_play_alone,
 }
 LEAGUE, CONTROL, SELF_PLAY = "league", "control", "selfplay"
@@ -171,6 +177,7 @@ SIDES: dict[str, tuple[str, ...]] = {
     "unregularized": ("unregularized alone", "without PFSP", "without verification"),
     "no_unregularized": ("without unregularized",),
     "no_exploiters": ("without exploiters",),
+    "no_earned": ("without earned learning",),
     "no_pfsp": (*ALONE, "without PFSP"),
     "no_verification": ("without verification",),
     "early": ("early exploiters",),
