@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import gc
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 
-@cache
 def parsed(path: Path) -> ast.Module:
-    """Return a file's tree, parsed once.
+    """Return a file's tree.
 
     Meanwhile no garbage is collected: that may log a traceback, which parses too, and Python 3.11.7 takes a parse
     within a parse for an error (gh-106905).
@@ -22,7 +21,6 @@ def parsed(path: Path) -> ast.Module:
         gc.enable()
 
 
-@cache
-def nodes(path: Path) -> list[ast.AST]:
+def nodes(path: Path) -> Iterator[ast.AST]:
     """Return all nodes of a file's tree, each once."""
-    return [*ast.walk(parsed(path))]
+    return ast.walk(parsed(path))
