@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import brokers
 from support.obedient import ObedientWorker
-from support.python_source import nodes
+from support.python_source import parsed
 
 from tasks import topology as table
 from tasks.app import create_app
@@ -139,14 +139,15 @@ def test_the_topology_has_no_route_for_what_is_not_its_own(task: str) -> None:
 
 def constants(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line, value) of each string in the code, without docstrings; an f-string has its expressions in braces."""
+    tree = parsed(path)
     documentation = {
         id(node.body[0].value)
-        for node in nodes(path)
+        for node in ast.walk(tree)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in nodes(path):
+    for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts = [p.value if isinstance(p, ast.Constant) else f"{{{ast.unparse(p.value)}}}" for p in node.values]  # type: ignore[attr-defined]
             yield node.lineno, "".join(map(str, parts))
