@@ -20,9 +20,17 @@ from workers.config.league import LeagueConfig, PlayerConfig
 CONF = Path(__file__).resolve().parents[2] / "conf" / "league"
 TUNED = ("rps", "spinning_top", "kuhn", "leduc")  # games that settings may be chosen on: conf/league/GAME.yaml
 BASE = "leduc"  # whose settings all other games have, but for what follows
+EXPLOITERS, UNREGULARIZED = ("main_exploiter", "league_exploiter"), "unregularized"
 OF_HELD_OUT: dict[str, Any] = {"reward_scale": 1.0}  # in place of BASE's: returns lie within 1, not 13
 # The shorter a run, the less the main agent's snapshots bring to the mixture. Chosen on Leduc's first 45 s.
-EARNED: dict[str, Any] = {"players": {"main": {"updates": 24}, "unregularized": {"updates": 24}}, "earned_share": 0.8}
+EARNED: dict[str, Any] = {
+    "players": {
+        "main": {"updates": 24},
+        UNREGULARIZED: {"updates": 24, "algorithm": {"epochs": 3}},
+        **{name: {"updates": 5} for name in ("main_exploiter", "league_exploiter_0", "league_exploiter_1")},
+    },
+    "earned_share": 0.8,
+}
 # For games whose best responses would take too long. Nobody trains against exploiters: a mixture of them is beaten.
 BY_PAIRS = {
     "evaluation": "pairs",
@@ -42,7 +50,6 @@ HELD_OUT: dict[str, dict[str, Any]] = {
     "connect_four": {"env": "openspiel:connect_four", **BY_PAIRS},
 }
 GAMES = (*TUNED, *HELD_OUT)
-EXPLOITERS, UNREGULARIZED = ("main_exploiter", "league_exploiter"), "unregularized"
 EARLY = {"checkpoint_min_steps": 30_000, "checkpoint_max_steps": 60_000}
 EARLY_PERIOD = 10_000  # decisions: a period has to end before a threshold is looked at
 

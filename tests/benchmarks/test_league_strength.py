@@ -288,7 +288,9 @@ def test_games_that_are_held_out_are_played_by_the_settings_of_leduc(game):
     tuned, found = settings("leduc", 1, "league"), settings(game, 1, "league")
     same = dict(tuned.players)
     if found.evaluation == EXACT:
-        same |= {name: replace(same[name], updates=24) for name in ("main", "unregularized")}
+        updates = dict.fromkeys(same, 5) | {"main": 24, "unregularized": 24}
+        same = {name: replace(player, updates=updates[name]) for name, player in same.items()}
+        same["unregularized"] = replace(same["unregularized"], algorithm={"epochs": 3})
     else:
         del same["unregularized"]
         same["main"] = replace(same["main"], updates=48)
