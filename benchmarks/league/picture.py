@@ -106,7 +106,7 @@ def compare(path: Path, games: Mapping[str, Sequence[Line]]) -> None:
     axes.set(
         xscale="log",
         title="Exploitability of leagues over that of their controls",
-        xlabel="ratio: below 1 the league is stronger; a mark a seed, bars at geometric means",
+        xlabel="ratio: below 1 the league is stronger\na mark a seed, bars at geometric means",
     )
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter("{x:g}")
