@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -19,8 +20,18 @@ from warren.user_code import users_line
 logger = get_logger(__name__)
 
 LOG_EVERY = 10.0  # s between lines about failures of one kind at one place, after the first
-MOST_PLACES = 100  # places remembered; at a further one all are forgotten, and count as new again
+MOST_PLACES = 100  # places remembered; a further one takes the place of the one that was told of longest ago
 LONGEST = 300  # characters of an error's message in its line
+
+
+@dataclass
+class Place:
+    """Errors of one kind at one place: how many are `untold` since `told_at`, and the last of them."""
+
+    refused: bool
+    told_at: float
+    said: str = ""
+    untold: int = 0
 
 
 class Failures:
@@ -29,8 +40,7 @@ class Failures:
     def __init__(self, service: str) -> None:
         self._service = service
         self.newest = ""
-        # (exception, file and line) -> how many were not told, when one was told last
-        self._seen: dict[tuple[str, str], tuple[int, float]] = {}
+        self._seen: dict[tuple[str, str], Place] = {}  # by exception, and file and line
 
     def note(self, outcomes: Iterable[Any]) -> None:
         """Log the failures among these: the first at a place with its traceback, others now and then, with a count."""
@@ -46,20 +56,23 @@ class Failures:
         key, now = (failure.kind, users_line(failure.error)), time.monotonic()
         if key not in self._seen:
             if len(self._seen) >= MOST_PLACES:
-                self._seen.clear()
-            self._seen[key] = (0, now)
+                self._tell(self._seen.pop(min(self._seen, key=lambda one: self._seen[one].told_at)))
+            self._seen[key] = Place(refused, now)
             if refused:
                 logger.info("%s refuses: %s", self._service, said)
             else:
                 logger.error("%s failed with %s\n%s", self._service, said, failure.traceback.rstrip())
             return
-        untold, told_at = self._seen[key]
-        if now - told_at >= LOG_EVERY:
-            level, what = (logging.INFO, "refused") if refused else (logging.ERROR, "failed")
-            logger.log(level, "%s %s %d times more, last with %s", self._service, what, untold + 1, said)
-            self._seen[key] = (0, now)
-        else:
-            self._seen[key] = (untold + 1, told_at)
+        place = self._seen[key]
+        place.untold, place.said = place.untold + 1, said
+        if now - place.told_at >= LOG_EVERY:
+            self._tell(place)
+            place.untold, place.told_at = 0, now
+
+    def _tell(self, place: Place) -> None:
+        if place.untold:
+            level, what = (logging.INFO, "refused") if place.refused else (logging.ERROR, "failed")
+            logger.log(level, "%s %s %d times more, last with %s", self._service, what, place.untold, place.said)
 
 
 def describe(failure: Failed) -> str:

@@ -115,6 +115,21 @@ def test_failures_that_all_differ_do_not_fill_the_memory(caplog: pytest.LogCaptu
     assert len(noted._seen) <= module.MOST_PLACES
 
 
+def test_the_place_that_gives_way_is_counted_first(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_PLACES", 2)
+    noted = Failures("a.b")
+    noted.note([boom("x"), boom("x"), boom("x"), failed(KeyError("k")), failed(TypeError("t"))])
+    firsts = [line.splitlines()[0].partition(" (")[0] for line in lines(caplog)]
+    assert firsts == [
+        "a.b failed with RuntimeError: x",
+        "a.b failed with KeyError: 'k'",
+        "a.b failed 2 times more, last with RuntimeError: x",
+        "a.b failed with TypeError: t",
+    ]
+
+
 def test_what_killed_its_workers_was_raised_by_nobody(caplog: pytest.LogCaptureFixture) -> None:
     noted = Failures("a.b")
     noted.note([failed(DeliveriesExceeded("a.b", "delivered 3 times"))])
