@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
 import redis
 
 from support.waiting import until
+from workers.servers.process import free_port
 
 
 class OwnRedis:
@@ -20,9 +20,7 @@ class OwnRedis:
     """
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = found.getsockname()[1]
+        self.port = free_port()
         self.folder = folder
         folder.mkdir()
         self.client = redis.Redis(port=self.port)

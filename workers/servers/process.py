@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -29,6 +30,7 @@ TAIL_LINES = 12  # lines of a dead server's output in its error
 PORT_ATTEMPTS = 5
 PORT_TAKEN = re.compile(r"eaddrinuse|address already in use|port \d+ in use", re.IGNORECASE)
 POLL = 0.05  # seconds between two checks whether a server is ready
+_given: deque[int] = deque(maxlen=100)  # the last free ports
 
 
 class ExecutedGuard(subprocess.Popen[bytes]):
@@ -212,10 +214,14 @@ def _kill_tree(pid: int) -> None:
 
 
 def free_port() -> int:
-    """Return a TCP port that is free on loopback; another process may still take it first."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port that is free on loopback, and none of the last 100; another process may still take it first."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind((LOOPBACK, 0))
+            port = int(probe.getsockname()[1])
+        if port not in _given:  # nothing listens there yet, so the kernel may name it twice
+            _given.append(port)
+            return port
 
 
 def listens(port: int) -> bool:
