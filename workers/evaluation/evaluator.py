@@ -42,6 +42,7 @@ from workers.evaluation.batch_recorder import BatchRecorder
 from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.composition import frozen_by_kind, ranking, shares_by_kind
 from workers.evaluation.duplicate_deals import SEATS
+from workers.evaluation.exact_cells import ExactEvaluator
 from workers.evaluation.looks import Looking
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
@@ -92,7 +93,9 @@ class EvaluatorRole(RoleProcess):
         self._cells = len(games.teams) == SEATS and not league.has_roles  # frozen players have a mixture
         self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims, recorder)
         self.returns.refresh()  # refused where they are of another source
-        self.scores = Scores(league, run_folder(config), seed) if not config.evaluator_id else None
+        # Written out here, once: later it would count as work, after which an evaluator rests.
+        form = self.evaluator.form if isinstance(self.evaluator, ExactEvaluator) else None
+        self.scores = Scores(league, run_folder(config), seed, form) if not config.evaluator_id else None
         looks = SharedLooks(session.redis, self.store.prefix)
         self._looking = Looking(self.evaluator, looks, self._newest, league.period_steps)
         self._looked = False  # in the last step

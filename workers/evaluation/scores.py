@@ -59,18 +59,21 @@ class Score:
 
 
 class Scores:
-    """The scores of one league, one per line of `FOLDER/evaluation.jsonl`; a resumed run goes on with its file."""
+    """The scores of one league, one per line of `FOLDER/evaluation.jsonl`; a resumed run goes on with its file.
 
-    def __init__(self, league: LeagueConfig, folder: Path, seed: int) -> None:
+    `form`: the whole game, where it has been written out already.
+    """
+
+    def __init__(self, league: LeagueConfig, folder: Path, seed: int, form: SequenceForm | None = None) -> None:
         self._league = league
         self._path = folder / FILE
         drop_half_line(self._path)
         known = read_scores(folder)
         self._seconds = known[-1]["seconds"] if known else 0.0
         self._since = time.monotonic()
-        self._form: SequenceForm | None = None
+        self._form = form
         try:
-            self._form = exploitability.load(league.env, **league.env_kwargs)
+            self._form = form if form is not None else exploitability.load(league.env, **league.env_kwargs)
         except ConfigurationError as error:
             if league.goal is not None:
                 raise
