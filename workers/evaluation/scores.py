@@ -73,7 +73,8 @@ class Scores:
         self._since = time.monotonic()
         self._form = form
         try:
-            self._form = form if form is not None else exploitability.load(league.env, **league.env_kwargs)
+            if form is None:
+                self._form = exploitability.load(league.env, **league.env_kwargs)
         except ConfigurationError as error:
             if league.goal is not None:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 import envs
 from agents import build_policy
 from agents.policies import Policy
+from envs import exploitability
 from league.matchmaking.view import ModelRef
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
@@ -126,3 +128,14 @@ def test_uniform_plays_every_legal_action_and_no_other() -> None:
     counts = np.bincount(action, minlength=3)
     assert counts[1] == 0
     assert min(counts[0], counts[2]) > 240
+
+
+def test_a_game_that_was_written_out_is_not_written_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = league("openspiel:kuhn_poker")
+    form, first = exploitability.load(config.env), Scores(config, tmp_path, 1)
+
+    def again(*_: Any, **__: Any) -> None:
+        raise AssertionError("written out again")
+
+    monkeypatch.setattr(exploitability, "load", again)
+    assert Scores(config, tmp_path, 1, form).uniform == first.uniform is not None
