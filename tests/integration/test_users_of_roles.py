@@ -218,9 +218,8 @@ def test_a_league_trains_with_a_user_for_each_role(users: Accounts, private_serv
     broker_url, redis_url = users.urls("launcher", RUN, private_servers.broker_url, private_servers.redis_url)
     given = {"environment": {accounts.VARIABLE: str(users.path)}, "broker_url": broker_url, "redis_url": redis_url}
     with LeagueOfRun(tmp_path, f"run={RUN}", "actors=1", "broker=external", **given) as league:
-        league.until(lambda: league.scores())  # frozen players have scores: everybody has done something by then
-        used = {client["user"] for client in admin.client_list()}
-        assert {user_name(role, RUN) for role in ROLES} <= used
+        everybody = {user_name(role, RUN) for role in ROLES}
+        league.until(lambda: everybody <= {client["user"] for client in admin.client_list()} and league.scores())
         refused = {(entry["username"], entry["object"]) for entry in admin.acl_log(128)}
     assert not [one for one in refused if one[0] in users.passwords]
     assert league.process.poll() is not None and league.tracebacks() == {}
