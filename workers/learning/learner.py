@@ -69,10 +69,10 @@ def train(config: Config, session: Session, player: str, make: Callable[[Ranks |
     session.declare()
     lease = lease_of(session, player)
     lease.take(threading.Event(), "a player has one learner")
-    publish_run_facts(session)
+    publish_run_facts(session, lease)
     run_settings.leave(session, lease)
     learner = make(ranks_of(config, session, player))
-    publish_run_facts(session, requested(learner.trainer.algorithm.needs.fields))
+    publish_run_facts(session, lease, requested(learner.trainer.algorithm.needs.fields))
     lease.hold(learner.ended, learner.give_up)
     try:
         name = name_of(config, "learner" if config.league is None else f"learner-{player}")

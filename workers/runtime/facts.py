@@ -1,4 +1,4 @@
-"""Facts of a run that all of its processes must agree on: its learner publishes them, the others check theirs."""
+"""Facts of a run that all of its processes must agree on: its learners publish them, the others check theirs."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import Any
 
 from warren.errors import ConfigurationError
 from workers.runtime.league_paths import league_of
+from workers.runtime.lease import Lease, living
 from workers.runtime.session import Session
 
 Facts = dict[str, Any]
 
 
-def publish_run_facts(session: Session, fields: Collection[str] | None = None) -> None:
+def publish_run_facts(session: Session, held: Lease, fields: Collection[str] | None = None) -> None:
     """Store this process's settings as those of the run; called by a learner when it starts.
 
+    `held`: the learner's lease. The facts hold for as long as it does: those of an earlier learner may be others.
     `fields`: what the algorithm of its player asks samplers to collect, once that is known. Raises redis.RedisError.
     """
-    session.redis.set(_key(session), json.dumps(_facts(session)))
+    told: dict[str, Any] = {"by": held.token, "facts": _facts(session)}
     if fields is not None:
         player = session.config.player
-        asked = {"algorithm": _algorithm(session, player), "fields": list(fields)}
-        session.redis.hset(_key(session, "asked"), player, json.dumps(asked))
+        told["asked"] = {"player": player, "algorithm": _algorithm(session, player), "fields": list(fields)}
+    session.redis.hset(_key(session), held.work, json.dumps(told))
 
 
 def check_run_facts(session: Session, asked: Mapping[str, Collection[str]] | None = None) -> None:
-    """Compare this process's settings with those that the run's learner has published, if it has.
+    """Compare this process's settings with those that the run's living learners have published, if there are any.
 
     `asked`: what this process collects of each player, None when it collects nothing. Raises ConfigurationError, with
     every setting that differs, and redis.RedisError.
     """
-    data = session.redis.get(_key(session))
-    if data is None:  # no learner yet
-        return
-    theirs, run = json.loads(data), session.config.run
+    published, run = _published(session), session.config.run
+    theirs = {name: value for told in published for name, value in told["facts"].items()}
     problems = [
         f"{name}: {ours} here, but run {run} has {theirs[name]}; start this process with {name}={theirs[name]}"
         for name, ours in _facts(session).items()
         if name in theirs and theirs[name] != ours
     ]
+    by_player = {told["asked"]["player"]: told["asked"] for told in published if "asked" in told}
     for player, fields in (asked or {}).items():
-        published = session.redis.hget(_key(session, "asked"), player)
-        of_run = None if published is None else json.loads(published)
+        of_run = by_player.get(player)
         if of_run is not None and sorted(fields) != sorted(of_run["fields"]):
             problems.append(
                 f"algorithm: {_algorithm(session, player)!r} here has actors send {_named(fields)} of each step, but "
@@ -51,6 +51,13 @@ def check_run_facts(session: Session, asked: Mapping[str, Collection[str]] | Non
             )
     if problems:
         raise ConfigurationError(problems)
+
+
+def _published(session: Session) -> list[dict[str, Any]]:
+    """Return what each learner that lives has published."""
+    stored = [json.loads(told) for told in session.redis.hvals(_key(session))]
+    tokens = {one.token for one in living(session.redis, session.topology.key_prefix)} if stored else set()
+    return [told for told in stored if told["by"] in tokens]
 
 
 def _facts(session: Session) -> Facts:
@@ -70,5 +77,5 @@ def _named(fields: Collection[str]) -> str:
     return ", ".join(sorted(fields)) or "nothing that the policy said"
 
 
-def _key(session: Session, what: str = "") -> str:
-    return f"{session.topology.key_prefix}facts{what and f':{what}'}"
+def _key(session: Session) -> str:
+    return f"{session.topology.key_prefix}facts:learners"

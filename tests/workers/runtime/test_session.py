@@ -19,6 +19,7 @@ from tasks.worker.celery_worker import without_traceback_of_reject
 from warren.errors import ConfigurationError
 from workers.config.schema import Config, EnvConfig, Sampling
 from workers.runtime.facts import check_run_facts, publish_run_facts
+from workers.runtime.lease import Lease
 from workers.runtime.session import Session, event_rate, source_name, topology_of
 from workers.servers import Servers
 
@@ -68,14 +69,27 @@ def test_queues_are_the_same_however_many_actors_there_are_and_however_they_samp
     assert all(queues == declared[0] for queues in declared)
 
 
+def session_of(redis_url: str, **settings: Any) -> Any:
+    """Return what roles have of Redis, with `settings` in their configuration."""
+    config = Config(**settings)
+    return SimpleNamespace(config=config, redis=redis.Redis.from_url(redis_url), topology=topology_of(config))
+
+
+def lease_taken(learner: Any) -> Lease:
+    """Return the lease of a new learner, which has it."""
+    lease = Lease(learner.redis, learner.topology.key_prefix, "learner of player main")
+    assert not lease.try_to_take()
+    return lease
+
+
 def test_who_joins_a_run_with_other_settings_is_told_which(redis_url: str, run_name: str) -> None:
     def session(**settings: Any) -> Any:
-        config = Config(run=run_name, **settings)
-        return SimpleNamespace(config=config, redis=redis.Redis.from_url(redis_url), topology=topology_of(config))
+        return session_of(redis_url, run=run_name, **settings)
 
     learner = session(sampling=Sampling.streaming, actors=4)
     check_run_facts(session())  # no learner yet: nothing to compare with
-    publish_run_facts(learner)
+    lease = lease_taken(learner)
+    publish_run_facts(learner, lease)
     check_run_facts(session(sampling=Sampling.streaming, actors=9))
     with pytest.raises(ConfigurationError) as error:
         check_run_facts(session(env=EnvConfig(id="Acrobot-v1")))
@@ -83,17 +97,21 @@ def test_who_joins_a_run_with_other_settings_is_told_which(redis_url: str, run_n
         f"sampling: gathered here, but run {run_name} has streaming; start this process with sampling=streaming",
         f"env.id: Acrobot-v1 here, but run {run_name} has CartPole-v1; start this process with env.id=CartPole-v1",
     ]
+    lease.release()
+    check_run_facts(session())  # the run's next learner may have other settings
+    lease_taken(learner)  # which it has not told yet
+    check_run_facts(session())
 
 
 def test_an_actor_whose_algorithm_asks_for_other_fields_is_told_to_take_the_runs(redis_url: str, run_name: str) -> None:
     def session(algorithm: str) -> Any:
-        config = Config(run=run_name, algorithm={"name": algorithm})
-        return SimpleNamespace(config=config, redis=redis.Redis.from_url(redis_url), topology=topology_of(config))
+        return session_of(redis_url, run=run_name, algorithm={"name": algorithm})
 
     learner = session("a2c")
-    publish_run_facts(learner)
+    lease = lease_taken(learner)
+    publish_run_facts(learner, lease)
     check_run_facts(session("ppo"), {"main": list(ON_REQUEST)})  # nobody knows yet
-    publish_run_facts(learner, ["cut.value"])
+    publish_run_facts(learner, lease, ["cut.value"])
     check_run_facts(session("a2c"), {"main": ["cut.value"]})
     check_run_facts(session("ppo"))  # a process that steps environments for actors collects nothing
     with pytest.raises(ConfigurationError) as error:
