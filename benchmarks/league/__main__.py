@@ -59,6 +59,7 @@ def strength(given: argparse.Namespace) -> dict[str, Any]:
     plan = league_strength.Plan(
         given.games, given.seeds, given.curves, given.budget, given.sides, given.peers, given.clock, given.first_seed,
         given.jobs, given.cores, given.respond, given.points,
+        given.search,
     )  # fmt: skip
     if wrong := league_strength.problems(plan):
         raise SystemExit("\n".join(f"error: {problem}" for problem in wrong))
@@ -125,6 +126,9 @@ def strength_options(part: argparse.ArgumentParser) -> None:
         "--respond", type=int, default=league_strength.RESPOND,
         help="decisions of best responses to the mixture, in games without an exact figure",
     )  # fmt: skip
+    part.add_argument(
+        "--search", type=int, default=league_strength.SEARCH, help="games of Connect Four against a tree search"
+    )
     part.add_argument("--points", type=int, default=league_strength.POINTS, help="of each curve, at most")
     part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
     part.add_argument("--pictures", type=Path, help="folder for league_GAME.png and league_control.png")

@@ -26,6 +26,7 @@ import torch
 
 import envs
 from agents.checkpoints import weights_to_bytes
+from benchmarks.league.search import against_search
 from benchmarks.league.sides import EXPLOITERS, GAMES, LEAGUE, settings, there
 from envs import exploitability
 from envs.sequence_form import SequenceForm
@@ -146,6 +147,7 @@ def follow(
     clock: Callable[[], float] = time.perf_counter,
     decisions: bool = False,
     respond: int = 0,
+    search: int = 0,
     **labels: Any,
 ) -> None:
     """Let `league` learn for `budget` s by `clock`, or main `decisions`; a line every `every`, and one at the end."""
@@ -167,6 +169,7 @@ def follow(
         league.round(UPDATES)
         seconds += clock() - started
     responses = response(league, respond) if respond and not meter.exact else {}
+    responses |= against_search(league, search)
     line(last=True, least_win_rate=least_win_rate(league), cycles=meter.cycles(), **responses)
 
 
@@ -223,6 +226,7 @@ def main() -> None:
         metavar="DECISIONS",
         help="in games without an exact figure, of best responses to the mixture at the end; 0: none",
     )
+    parser.add_argument("--search", type=int, default=0, metavar="GAMES", help="of Connect Four against a tree search")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for the mixture's models and shares")
     parser.add_argument("--out", type=Path, help="JSON lines are added there; else printed")
     given = parser.parse_intermixed_args()
@@ -233,7 +237,8 @@ def main() -> None:
     labels = {"game": given.game, "side": given.side, "seed": given.seed}
     clock, budget = CLOCKS[given.clock], given.seconds if given.decisions is None else given.decisions
     with given.out.open("a") if given.out else contextlib.nullcontext(sys.stdout) as out:
-        follow(league, budget, given.every, out, clock, given.decisions is not None, given.respond, **labels)
+        counted = given.decisions is not None
+        follow(league, budget, given.every, out, clock, counted, given.respond, given.search, **labels)
     if given.keep is not None:
         keep(league, given.keep)
 

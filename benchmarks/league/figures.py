@@ -108,6 +108,7 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
             for name in (
                 "exploiters_share", "others_share",
                 "mixture_with_exploiters", "mixture_without_exploiters", "mixture_of_players",
+                "search_share", "main_search_share",
             ):  # fmt: skip
                 add(f"{own}{name}", side, lambda curve, name=name: curve[-1].get(name))
     for name, of in (("interval", worth), ("main_agent_interval", lambda line: line.get("main_agent"))):

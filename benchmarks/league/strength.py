@@ -30,6 +30,7 @@ DECISIONS = {"rps": 500_000, "spinning_top": 500_000, "kuhn": 2_000_000, "leduc"
 DECISIONS |= dict.fromkeys(HELD_OUT, 2_000_000)
 POINTS = 40  # points of a curve, at most; fewer where an exact figure takes seconds
 RESPOND = 500_000  # decisions of best responses to the mixture, where exploitability is not exact
+SEARCH = 100  # games of Connect Four against a tree search
 DECIDED = "decisions"  # the clock that counts the main agent's
 LOWEST = ("nice", "-n", "19")
 SIDES: dict[str, tuple[str, ...]] = dict.fromkeys(GAMES, (LEAGUE, CONTROL))
@@ -53,6 +54,7 @@ class Plan:
     cores: Sequence[int] = ()  # cores that runs stay on, in turn
     respond: int = RESPOND
     points: int = POINTS
+    search: int = SEARCH
 
     def budget(self, game: str) -> float:
         """Return the seconds, or the main agent's decisions, of each run."""
@@ -95,7 +97,8 @@ def command(plan: Plan, game: str, seed: int, side: str, out: Path, core: int | 
         return [*LOWEST, sys.executable, "-m", "benchmarks.league.leduc_peers", peer, *seconds, *arguments, *chosen]
     spent = "--decisions" if plan.clock == DECIDED else "--seconds"
     arguments += [spent, str(budget), "--clock", "processor" if plan.clock == DECIDED else plan.clock]
-    arguments += ["--respond", str(plan.respond), "--side", side, "--keep", str(kept_in(plan.folder, game, side, seed))]
+    arguments += ["--respond", str(plan.respond), "--search", str(plan.search)]
+    arguments += ["--side", side, "--keep", str(kept_in(plan.folder, game, side, seed))]
     arguments += [] if core is None else ["--core", str(core)]
     return [*LOWEST, sys.executable, "-m", "benchmarks.league.curve", game, *arguments]
 

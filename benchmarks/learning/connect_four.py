@@ -11,15 +11,19 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.apparatus.report import finish
 from benchmarks.apparatus.seeds import train
 from benchmarks.learning.connect_four_players import ROLLOUTS, Player, chance, one_ply, score, tree_search
+from workers.evaluation.duplicate_deals import Side
 from workers.runtime.trained import Trained, load
 
 GOALS = {"random": 0.95, "one_ply": 0.85}  # shares of all games that are to be won; a draw counts as half
 LEAGUE_GOAL = {"one_ply": 0.95}  # asked of a league's main agent
 MCTS = f"mcts_{ROLLOUTS}"
 GAMES = {"random": 500, "one_ply": 1000, MCTS: 200}  # by 1,000 games a share near 0.95 is known to 0.007
+SLOTS = 50  # games at once
 MINUTES = 60.0  # minutes of a run, at most; it counts decisions, and two busy cores take their time
 
 
@@ -30,8 +34,9 @@ def opponents(seed: int) -> dict[str, Player]:
 
 def shares(trained: Trained, seed: int) -> dict[str, float]:
     """Return the trained player's share of the games against each opponent; `_drawn`: moves drawn as in training."""
-    found = {name: round(score(trained, each, GAMES[name], seed), 3) for name, each in opponents(seed).items()}
-    return {**found, "one_ply_drawn": round(score(trained, one_ply, GAMES["one_ply"], seed, greedy=False), 3)}
+    games, side = trained.games(SLOTS, seed), Side([trained.policy], np.ones((2, 1)), greedy=True)
+    found = {name: round(score(games, side, each, GAMES[name], seed), 3) for name, each in opponents(seed).items()}
+    return {**found, "one_ply_drawn": round(score(games, Side.of(trained.policy), one_ply, GAMES["one_ply"], seed), 3)}
 
 
 def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyspiel
+import torch
 
-from workers.runtime.trained import Trained
+from envs import Turn, TwoPlayerVectorEnv
+from workers.evaluation.duplicate_deals import Seated, Side, play_once
 
 ROLLOUTS = 1000  # random games, from as many nodes of the tree, a move of `tree_search`
 EXPLORATION = 2.0  # c of UCT, as in OpenSpiel's own examples
@@ -38,36 +40,33 @@ def tree_search(rollouts: int = ROLLOUTS, seed: int = 0) -> Player:
     return lambda state, generator: int(bot.step(state))
 
 
-def score(trained: Trained, opponent: Player, number: int, seed: int, *, greedy: bool = True) -> float:
-    """Return the trained player's share of `number` games, a draw being half of one. It begins every other game.
+class Knowing:
+    """A player that is shown the whole state, as one team of a batch of games."""
 
-    `greedy`: it plays its likeliest move; else it draws one, as in training. Raises IllegalAction for an illegal move.
-    """
-    slots = min(50, number)
-    games, rules = trained.games(slots, seed), pyspiel.load_game("connect_four")
-    generator, mine = np.random.default_rng(seed), np.arange(slots) % 2  # the seat that is trained, by game slot
-    each = np.full(slots, number // slots)  # games a slot: a number in all would favour short ones
-    each[: number % slots] += 1
-    mode, turn, won = "greedy" if greedy else "sample", games.reset(), []
-    while each.any():
-        action = np.zeros(slots, np.int64)
-        trained_moves = turn.to_move == mine
-        rows = np.flatnonzero(trained_moves)
-        if rows.size:
-            observation, mask = turn.observation[rows], turn.action_mask[rows]
-            action[rows] = trained.policy.step(observation, mode=mode, action_mask=mask, value=False).action
-        for row in np.flatnonzero(~trained_moves):
-            if not each[row]:
-                action[row] = turn.action_mask[row].argmax()  # its games are over
-                continue
-            state = rules.new_initial_state()
-            for move in games.history(int(row)):  # type: ignore[attr-defined]
+    def __init__(self, games: TwoPlayerVectorEnv, player: Player, seed: int) -> None:
+        self._games, self._player, self._generator = games, player, np.random.default_rng(seed)
+        self._rules = pyspiel.load_game("connect_four")
+
+    def act(self, turn: Turn, rows: np.ndarray, action: np.ndarray) -> None:
+        """Write the moves of the games `rows` int64 [K] into `action` int64 [N]."""
+        for row in rows.tolist():
+            state = self._rules.new_initial_state()
+            for move in self._games.history(row):  # type: ignore[attr-defined]
                 state.apply_action(move)
-            action[row] = opponent(state, generator)
-        turn = games.step(action)
-        ended = games.pop_finished()
-        for game, i in enumerate(ended.index):
-            if each[i]:
-                each[i] -= 1
-                won.append((float(ended.returns[game, mine[i]]) + 1) / 2)
-    return float(np.mean(won))
+            action[row] = self._player(state, self._generator)
+
+
+def score(games: TwoPlayerVectorEnv, side: Side, opponent: Player, number: int, seed: int) -> float:
+    """Return the share of `number` games that `side` wins, a draw for half; it begins every other game.
+
+    Raises IllegalAction for an illegal move.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    won: list[np.ndarray] = []
+    for seat, count in enumerate((number - number // 2, number // 2)):
+        for first in range(0, count, games.num_envs):
+            turn, trained = games.reset(), Seated(side, seat, games.num_envs, generator)
+            other = Knowing(games, opponent, seed + first)
+            gained = play_once(games, turn, (trained, other) if seat == 0 else (other, trained))
+            won.append((gained if seat == 0 else -gained)[: count - first])
+    return float(np.concatenate(won).mean()) / 2.0 + 0.5

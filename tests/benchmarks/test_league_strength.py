@@ -1,6 +1,7 @@
 import io
 import json
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, count, pairwise
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from benchmarks.league import curve as curves
 from benchmarks.league import figures, meeting, picture, sides, strength
 from benchmarks.league.curve import follow
 from benchmarks.league.figures import read, summary
+from benchmarks.league.search import against_search
 from benchmarks.league.sides import settings
 from benchmarks.league.strength import Plan
 from envs import exploitability
@@ -351,6 +353,18 @@ def test_in_games_too_large_to_be_solved_best_responses_measure_the_mixture(monk
     assert last["cycles"] is None and low <= last["response"] <= high
     summed = summary("dark_hex_3", [{**line, "side": "control"} for line in (first, last)])
     assert summed["dark_hex_3_control_response"] == round(last["response"], 4) and "dark_hex_3_control" not in summed
+
+
+def test_connect_four_ends_with_games_against_a_tree_search(monkeypatch):
+    small = ["games=32", "lanes=16", "unroll_length=4", "network.hidden_sizes=[8]", "algorithm.epochs=1"]
+    league, out = LocalLeague(settings("connect_four", 1, "control", small)), io.StringIO()
+    monkeypatch.setattr(curves, "DEALS", 16)
+    monkeypatch.setattr(curves, "against_search", partial(against_search, rollouts=20))
+    follow(league, 1.0, 5.0, out, clock=count(0.0, 1.0).__next__, search=20, side="control", seed=1)
+    first, last = map(json.loads, out.getvalue().splitlines())
+    assert "search_share" not in first and last["search_share"] < 0.5 and last["main_search_share"] < 0.5
+    assert summary("connect_four", [first, last])["connect_four_control_search_share"] == last["search_share"]
+    assert against_search(LocalLeague(settings("rps", 1, "control", ["games=32"])), 20) == {}
 
 
 def test_in_games_solved_without_being_written_out_the_last_line_is_exact(monkeypatch):

@@ -145,3 +145,23 @@ def test_a_one_ply_player_wins_where_it_can() -> None:
     for column in (2, 0, 2, 0, 2, 0):
         state.apply_action(column)
     assert {one_ply(state, np.random.default_rng(seed)) for seed in range(5)} == {2}
+
+
+def test_a_player_that_knows_the_state_plays_each_seat_in_half_of_the_games() -> None:
+    pytest.importorskip("pyspiel")
+    import envs
+    from benchmarks.learning.connect_four_players import chance, one_ply, score
+    from workers.evaluation import duplicate_deals as sides
+
+    seats = []
+
+    def first_legal(state: Any, generator: np.random.Generator) -> int:
+        if len(state.history()) < 2:
+            seats.append(state.current_player())
+        return int(state.legal_actions()[0])
+
+    games = envs.make_two_player("openspiel:connect_four", 8, 1)
+    score(games, sides.Side.of(None), first_legal, 31, 1)
+    assert seats.count(0) == 16 and seats.count(1) == 16  # 15 and 16 games, in batches of 8
+    assert 0.35 < score(games, sides.Side.of(None), chance, 200, 1) < 0.65
+    assert score(games, sides.Side.of(None), one_ply, 200, 1) < 0.35

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -42,6 +43,12 @@ class Side:
         """Return the places of the players for so many games in `seat`, int64 [games]."""
         weights = torch.as_tensor(self.shares[seat], dtype=torch.float64)
         return torch.multinomial(weights, games, replacement=True, generator=generator).numpy()
+
+
+class Mover(Protocol):
+    """One team of a batch of games."""
+
+    def act(self, turn: Turn, rows: np.ndarray, action: np.ndarray) -> None: ...
 
 
 class Seated:
@@ -82,26 +89,30 @@ def play_deals(
     for _ in range(-(-deals // games.num_envs)):
         turn = games.reset()
         seeds = None if games.chance is None else games.chance.seeds.copy()
-        in_first = _play_once(games, turn, (first, second), generator)
-        in_second = _play_once(games, games.reset(seeds), (second, first), generator)
+        in_first = play_once(games, turn, _seated(games, (first, second), generator))
+        in_second = play_once(games, games.reset(seeds), _seated(games, (second, first), generator))
         found.append(np.stack([in_first, -in_second]))
     return np.concatenate(found, axis=1)[:, :deals]
 
 
-def _play_once(
-    games: TwoPlayerVectorEnv, turn: Turn, sides: tuple[Side, Side], generator: torch.Generator
-) -> np.ndarray:
-    """Play one game in each slot from its first `turn` on; return what team 0 gained, float64 [N]."""
+def _seated(games: TwoPlayerVectorEnv, sides: Sequence[Side], generator: torch.Generator) -> list[Seated]:
+    return [Seated(side, team, games.num_envs, generator, games.players) for team, side in enumerate(sides)]
+
+
+def play_once(games: TwoPlayerVectorEnv, turn: Turn, movers: Sequence[Mover]) -> np.ndarray:
+    """Play one game in each slot from its first `turn` on; return what team 0 gained, float64 [N].
+
+    `movers`: a team each.
+    """
     games.pop_finished()
-    seated = [Seated(side, team, games.num_envs, generator, games.players) for team, side in enumerate(sides)]
     returns, left = np.zeros(games.num_envs), np.ones(games.num_envs, np.bool_)
     while left.any():
         action = turn.action_mask.argmax(axis=1)  # any legal move, in slots whose game has ended
         team_to_move = games.team_of[turn.to_move]
-        for team, player in enumerate(seated):
+        for team, mover in enumerate(movers):
             rows = np.flatnonzero(left & (team_to_move == team))
             if rows.size:
-                player.act(turn, rows, action)
+                mover.act(turn, rows, action)
         turn = games.step(action)
         if turn.done.any():
             finished = games.pop_finished()
