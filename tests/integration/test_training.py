@@ -72,6 +72,13 @@ def test_run_ends_after_its_seconds_and_can_be_resumed(tmp_path: Path, servers: 
     assert again.metrics()[-1]["steps"] > outcome["steps"]
 
 
+def hears_of_weights(run: TrainingRun, rabbitmqctl: Callable[..., list[str]]) -> list[str]:
+    """Return the queues of actors that are bound to the exchange of weights."""
+    bindings = [line.split("\t") for line in rabbitmqctl("list_bindings", "source_name", "destination_name")]
+    exchange = f"warren.{run.name}.event.weights"
+    return [queue for source, queue in bindings if source == exchange and queue.startswith(f"{exchange}.actor-")]
+
+
 def shows_its_topology(run: TrainingRun, rabbitmqctl: Callable[..., list[str]]) -> None:
     """Assert that the broker shows the exchanges, queues, bounds and bindings of a run that lasts."""
     prefix = f"warren.{run.name}"
@@ -82,12 +89,9 @@ def shows_its_topology(run: TrainingRun, rabbitmqctl: Callable[..., list[str]]) 
     assert exchanges[f"{prefix}.event.weights"] == exchanges[f"{prefix}.event.status"] == "fanout"
     assert exchanges[f"{prefix}.dead"] == "topic"
     assert "reject-publish" in queues[f"{prefix}.learner.main"]
-    weights = [name for name in queues if name.startswith(f"{prefix}.event.weights.actor-")]
-    assert len(weights) == 2
-    for name in weights:
+    for name in hears_of_weights(run, rabbitmqctl):
         assert "drop-head" in queues[name]
         assert f'{{"x-max-length",{EVENT_LENGTH}}}' in queues[name]
-        assert [f"{prefix}.event.weights", name] in bindings
     for source, destination in (("actor", "actor.main"), ("learner", "learner.main"), ("dead", "dead.learner")):
         assert [f"{prefix}.{source}", f"{prefix}.{destination}"] in bindings
 
@@ -98,6 +102,7 @@ def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
 ) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     with TrainingRun(tmp_path, "env.goal=null", "metrics.port=0", "log_format=json", **urls) as run:
+        run.until(lambda: len(hears_of_weights(run, rabbitmqctl)) == 2)
         run.after_updates(3)
         (url,) = re.findall(r"metrics for Prometheus: (\S+)", run.output)
         with urllib.request.urlopen(url, timeout=30) as reply:
