@@ -1,7 +1,7 @@
 """The table of settings and the runs that read them: a setting that the chosen run does not read is refused.
 
-What a command line names is checked, and `in_files` what a file of settings gives: other files hold values for every
-kind of run.
+Settings named on the command line are checked. Settings that a file gives are checked by rules with `in_files` alone,
+because files hold values for every kind of run.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from workers.config.schema import Config, Sampling
 
 @dataclass(frozen=True)
 class Rule:
-    """Settings, as patterns, that only runs read for which `reads` is True; all others refuse them.
+    """Settings, as patterns, that are read only by runs for which `reads` is True; all other runs refuse them.
 
-    `where`: what does not read them. `remedy`: what to do, if not to leave them out. Both may name {sampling} and
-    {actors}. `in_files`: also refused where a file of settings gives them, for they would promise what does not hold.
+    `where`: the run that does not read them, as the error says it. `remedy`: what to do other than leave them out. Both
+    may name {sampling} and {actors}. `in_files`: also refuse them in a file, as they would promise what does not hold.
     """
 
     settings: tuple[str, ...]
@@ -55,7 +55,7 @@ def _takes_segments(config: Config, role: str) -> bool:
 
 
 def _has(table: str, setting: str) -> Callable[[Config, str], bool]:
-    """Return a test for `setting` being on in the run's algorithm or network; it passes for those of the user's own."""
+    """Return a test that `setting` is on in the run's `table`, algorithm or network; a user's own table passes it."""
 
     def reads(config: Config, role: str) -> bool:
         settings = getattr(config, table) if config.league is None else config.league.get(table) or {}
@@ -149,7 +149,7 @@ RULES = (
 
 
 def problems(config: Config, role: str = "train", given: Iterable[str] | None = None) -> Iterator[str]:
-    """Yield a sentence for each setting that the run does not read, and that an override or a file gives.
+    """Yield a sentence for each setting that an override or a file gives and that the run does not read.
 
     `given`: the overrides; None: those of this command line.
     """

@@ -27,10 +27,10 @@ from workers.config.schema import CONF, Config, from_hydra
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
 from workers.servers.checks import redact
 
-# The settings of a group that identify what a run is about; the run may have changed the group's others.
+# The settings of a group that identify what a run is about; the run may have changed the group's other settings.
 IDENTIFYING = ("env.id", "league.env", "algorithm.name", "network.name", "sampling")
-PIPE_CLOSED = 141  # exit status where the reader of the output is gone (`| head`), as shells have it
-STOPPED = 130  # exit status after Ctrl-C, as shells have it
+PIPE_CLOSED = 141  # exit status if the reader of the output has closed it (`| head`), as in shells
+STOPPED = 130  # exit status after Ctrl-C, as in shells
 ERROR_STATUS = 2  # exit status after an error that the user can correct
 
 
@@ -77,8 +77,8 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
             sys.exit(code)
         if told_to_stop is not None and status == [0]:
             staying.stay_unless(told_to_stop)
-        # The interpreter's last garbage collections visit every object that torch and the rest imported: a second of
-        # work a process, when all stop at the same time and have few seconds for it. Destructors run all the same.
+        # At exit the interpreter's garbage collections would visit every object that torch and the rest imported: a
+        # second of work per process, while all processes stop at once and have few seconds. Destructors still run.
         gc.disable()
         gc.freeze()
         sys.exit(next(filter(None, status), 0))
@@ -87,7 +87,7 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
 
 
 def show_help(name: str, overrides: list[str]) -> int:
-    """Print the help of a role with the values that the overrides leave, and return the exit status."""
+    """Print the help of a role, with its settings' values after the overrides, and return the exit status."""
     compose(name, overrides)
     from workers.config import help
 
@@ -97,19 +97,19 @@ def show_help(name: str, overrides: list[str]) -> int:
 
 
 def run_of_table(name: str, config: Config) -> int:
-    """Do the work of a role by the module that the table names for such a run; no other is imported."""
+    """Do a role's work: import only the module that the table names for this kind of run, and call its `run`."""
     found = roles.find(name)
     assert found is not None
     if (module := found.module(config)) is None:
-        from workers.config.validation import verify  # and with it torch, which not every command line needs
+        from workers.config.validation import verify  # imports torch, which not every command line needs
 
-        verify(config, name)  # it raises, with all that is wrong
+        verify(config, name)  # raises with all problems
         raise ConfigurationError(found.otherwise)
     return int(importlib.import_module(module).run(config))
 
 
 def run_by_hydra(name: str, words: Sequence[str], job: Callable[[DictConfig], None]) -> None:
-    """Let Hydra run `job`, once for each run of a sweep, or print what `words` ask for, as --cfg does."""
+    """Let Hydra run `job`, once for each run of a sweep, or print what an option such as --cfg in `words` asks for."""
     given, sys.argv = sys.argv, [sys.argv[0], *words]  # hydra.main reads them there, and has no parameter for them
     try:
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
@@ -118,7 +118,7 @@ def run_by_hydra(name: str, words: Sequence[str], job: Callable[[DictConfig], No
 
 
 def run_composed(found: DictConfig, job: Callable[[DictConfig], None]) -> None:
-    """Run `job` with what was composed as Hydra would: Hydra's own settings go to HydraConfig, for `job` to read."""
+    """Run `job` with the composed settings as Hydra would: HydraConfig gets Hydra's own ones, which `job` reads."""
     HydraConfig.instance().set_config(found)
     try:
         job(settings_of(found))
@@ -129,7 +129,7 @@ def run_composed(found: DictConfig, job: Callable[[DictConfig], None]) -> None:
 def of_run(name: str, settings: DictConfig) -> Config:
     """Return the configuration of a role: the given one or, if a person started the role, that of the run it joins."""
     chosen, config = HydraConfig.get(), configured(settings)
-    # A launcher gives its roles the run folder's configuration. Flower shows a run, and has a port of its own.
+    # Roles that a launcher started have the run folder's configuration already. Flower keeps a port of its own.
     if roles.find(name) is None or name == roles.FLOWER.name or chosen.job.config_name != name:
         return config
     joining = importlib.import_module("workers.runtime.run_settings")  # above this package
@@ -138,9 +138,9 @@ def of_run(name: str, settings: DictConfig) -> Config:
 
 
 def named(name: str, chosen: DictConfig, overrides: Iterable[str]) -> set[str]:
-    """Return the settings that a command line names; of a chosen group, those that identify what its run is about.
+    """Return the settings that a command line names; a chosen group counts by those of its settings in IDENTIFYING.
 
-    `chosen`: what the command line composes to.
+    `chosen`: the configuration that the command line composes to.
     """
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     GlobalHydra.instance().clear()
@@ -149,7 +149,7 @@ def named(name: str, chosen: DictConfig, overrides: Iterable[str]) -> set[str]:
         if not groups:
             return given
         plain = hydra.compose(name)
-    told = {one for one in IDENTIFYING if one.partition(".")[0] in groups}  # also if the group is the default
+    told = {one for one in IDENTIFYING if one.partition(".")[0] in groups}  # even if the option is the default
     differ = {one for one in IDENTIFYING if OmegaConf.select(plain, one) != OmegaConf.select(chosen, one)}
     return given - groups | told | differ
 
@@ -204,5 +204,5 @@ def _output_closed() -> bool:
     poll.register(sys.stdout.fileno(), 0)  # no events asked for: a closed other end is reported anyway
     if not poll.poll(0):
         return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter reports it again at its end
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter's exit reports it again
     return True

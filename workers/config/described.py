@@ -111,7 +111,7 @@ def _types(settings: type, prefix: str = "") -> Iterator[tuple[str, str]]:
         yield f"{prefix}{one.name}", text
 
 
-# Types of Python in the words of a command line.
+# Pattern of a Python type -> the words that help shows for it.
 _TYPES = (
     (r"dict(\[.*?\])?", "table"), (r"(?:tuple|list)\[(\w+)(?:, \.\.\.)?\]", r"list of \1"),
     (r"None", "null"), (r" \| ", " or "), (r"\bstr\b|Sampling", "text"),

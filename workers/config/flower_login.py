@@ -1,4 +1,4 @@
-"""The login of Flower: it needs one at an address that other machines reach."""
+"""Flower's login, which is required at an address that other machines reach."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def missing_login(address: str) -> str | None:
-    """Return the error of a Flower at `address` that other machines reach without a login, or None.
+    """Return the error if other machines reach Flower at `address` without a login, else None.
 
     In a container `address` is the container's; WARREN_FLOWER_PUBLISHED is the address at which its port is published.
     """

@@ -32,7 +32,7 @@ def wrong_values(gateway: GatewayConfig) -> Iterator[str]:
 
 
 def wrong_sampling(config: Config) -> Iterator[str]:
-    """Yield a sentence for a way of sampling in which gateways have no part."""
+    """Yield a sentence if `sampling` is not streaming, which gateways need."""
     if config.sampling is not Sampling.streaming:
         setting, game = roles.game_of(config)
         yield (

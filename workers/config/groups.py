@@ -1,7 +1,7 @@
 """Structured configs of the groups algorithm, network and league: a dataclass for each of their options.
 
-The dataclasses of settings are beside code that imports torch, which a launcher must not import. So their source is
-read, and dataclasses of the same fields are made from it, for Hydra to check types by and to fill in defaults.
+The settings' own dataclasses stand beside code that imports torch, which a launcher must not import. So this module
+reads their source and makes dataclasses with the same fields, from which Hydra checks types and fills in defaults.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TABLES = {"box_actions": "BoxActionsConfig", "discrete_actions": "DiscreteAction
 
 
 def _fixed(default: Any = MISSING, **more: Any) -> Any:
-    """Stand for `workers.config.schema.fixed`, whose metadata Hydra has no use for."""
+    """Stand in for `workers.config.schema.fixed`, without its metadata, which Hydra does not need."""
     return field(default=default, **more)
 
 
@@ -132,12 +132,12 @@ def _named(name: str, *bases: type) -> type:
 
 
 def register() -> None:
-    """Enter in Hydra's store the schemas from which the files of conf/ begin, and the options of `broker`."""
+    """Enter in Hydra's store the schemas on which the files of conf/ are based, and the options of `broker`."""
     store = ConfigStore.instance().store
     for name, node in algorithms().items():
         store(group="schema/algorithm", name=name, node=node)
     for name, node in networks().items():
         store(group="schema/network", name=name, node=node)
     store(group="schema", name="league", node=league())
-    for mode in MODES:  # the group `broker` has an option for each, and no file
+    for mode in MODES:  # the group `broker` has an option for each mode, and no files
         store(group="broker", name=mode, node={"mode": mode})

@@ -26,7 +26,7 @@ OF_ROLE = {
 
 
 def text(role_name: str, overrides: list[str]) -> Iterator[str]:
-    """Yield the lines of help of a role, or of `train`, with the values that the overrides leave."""
+    """Yield the lines of help of a role, or of `train`, with the settings' values after the overrides."""
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         try:
             composed = hydra.compose(role_name, overrides, return_hydra_config=True)

@@ -49,7 +49,7 @@ def leader(config: Config) -> str | None:
 
 
 def leads(config: Config) -> bool:
-    """Return whether this machine leads the run: so it does unless `host` names another than the first."""
+    """Return whether this machine leads the run: it does unless `host` names a host other than the first."""
     return config.host is None or config.host == leader(config)
 
 
@@ -63,7 +63,7 @@ def total(config: Config, setting: str) -> int:
 def ranks(config: Config, setting: str, host: str | None) -> range:
     """Return the numbers of the processes of `setting` that `host` starts; they count through the hosts in order.
 
-    Processes that no host names are started by the leader.
+    If no host gives a number for `setting`, the leader starts all of its processes.
     """
     first = leader(config)
     if first is None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from agents import Needs
 
-IMITATE = "imitate"  # the command's name, where others have that of a role
-# Settings of processes, servers and data that it has not.
+IMITATE = "imitate"  # the command's name, given where other commands give a role's
+# Settings of processes, servers and data that imitation does not have.
 NOT_READ = (
     "sampling", "actors", "env_runners", "served_memory", "batch_segments", "max_staleness", "publish_every",
     "total_steps", "seconds", "learners", "allreduce", "compression", "top_k", "on_rank_loss", "actor_device",

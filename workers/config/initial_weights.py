@@ -1,10 +1,10 @@
 """The weights with which a league's player begins and to which a reset returns: its setting `initial`.
 
-    runs/cartpole/TRIAL        a run folder or a checkpoint, named as a teacher is
+    runs/cartpole/TRIAL        a run folder or a checkpoint, written like a teacher's
     main@1200                  a frozen model of the league
     main                       a player of the league: its newest weights, whenever this player begins or is reset
 
-The network has to be the player's. Null: fresh weights.
+The weights must fit the player's network. Null: fresh weights.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def setting_of(player: str) -> str:
 
 
 def model_of(initial: str | None, players: Container[str]) -> ModelRef | None:
-    """Return the model of the league that `initial` names, where the league has these `players`; None for a path."""
+    """Return the model that `initial` names in a league with these `players`; None for a path."""
     if initial is None:
         return None
     return ModelRef(initial, NEWEST) if initial in players else teachers.reference(initial)
@@ -38,7 +38,7 @@ def model_of(initial: str | None, players: Container[str]) -> ModelRef | None:
 def load(path: str, policy: Policy, player: str) -> None:
     """Load the checkpoint at `path` into `policy`, for `player`.
 
-    Raises ConfigurationError where there is none, or it is one of another network.
+    Raises ConfigurationError if there is no checkpoint, or its network is another.
     """
     setting = setting_of(player)
     try:
@@ -49,9 +49,9 @@ def load(path: str, policy: Policy, player: str) -> None:
 
 
 def misfits(league: LeagueConfig, policies: Mapping[str, Policy]) -> Iterator[str]:
-    """Yield a sentence for each player that is to take over weights of another whose network is another.
+    """Yield a sentence for each player that is to take over the weights of a player with another network.
 
-    `policies`: one of each player's network.
+    `policies`: player -> a policy with its network.
     """
     for name, policy in policies.items():
         player = league.players[name]

@@ -1,4 +1,4 @@
-"""Settings of a league run: flat, one dataclass; conf/league/*.yaml holds sets of values for games."""
+"""Settings of a league run, in one flat dataclass; conf/league/*.yaml holds sets of values for games."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class PlayerConfig:
     algorithm: Mapping[str, Any] = field(default_factory=dict)  # `name` and settings in place of the league's
     network: Mapping[str, Any] = field(default_factory=dict)  # `name` and settings in place of the league's
     averages: tuple[float, ...] = ()  # rates per update of moving averages of its weights, frozen with each snapshot
-    averages_alone: bool = False  # in place of the snapshot, not beside it
-    minimax: float = 0.0  # times the fall of its opponents' values of their positions: added to its rewards
-    updates: float = 1.0  # its share of the decisions learned from, in relation to the other players'
+    averages_alone: bool = False  # true: freeze the averages in place of the snapshot, not beside it
+    minimax: float = 0.0  # factor of the fall in its opponents' values of their positions, added to its rewards
+    updates: float = 1.0  # its share of the decisions learned from, relative to the other players' `updates`
     initial: str | None = None  # weights to which a reset returns (workers.config.initial_weights); null: fresh ones
     learners: int | None = None  # learners that share its updates; null: as many as the run's `learners`
 
@@ -78,7 +78,8 @@ class LeagueConfig:
     max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
     mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
     mixture_least_temperature: float = 0.0  # in points of a game; above 0 players that are nearly equal are averaged
-    mixture_against: str = "players"  # whom it has to withstand; best_responses: the whole game's (evaluation: exact)
+    # opponents that the mixture has to withstand: players, or the whole game's best_responses (evaluation: exact)
+    mixture_against: str = "players"
     mixture_exploiters: bool = True  # false: the mixture only meets exploiters' snapshots, and does not play them
 
     # In services
@@ -93,7 +94,7 @@ class LeagueConfig:
 
     # Records of matches, to be played again (workers/replays)
     replay_every: int = 0  # each actor records every N-th match; 1: all, 0: none
-    replay_upsets: float | None = None  # also matches lost by a player that Elo expected to score this; null: none
+    replay_upsets: float | None = None  # also matches lost by a player whose Elo promised this score or more; null: none
     replay_evaluations: int = 0  # each evaluator records every N-th batch of games; 0: none
     replay_bytes: int = 256 << 20  # bytes of all records in the run folder; beyond that the oldest are deleted
 
@@ -113,7 +114,7 @@ class LeagueConfig:
         return any(player.config.get(SIDE) is not None for player in self.players.values())
 
     def slots(self, sharing: int) -> int:
-        """Return the games per player that one of `sharing` processes steps at once, as many in either seat."""
+        """Return the games per player that one of `sharing` processes steps at once, half of them in each seat."""
         tables = 2 * self.tables
         return max(tables, self.games // sharing // tables * tables)
 
@@ -185,9 +186,9 @@ class LeagueConfig:
             yield from _wrong_player(name, player, self.players)
 
     def algorithm_of(self, player: str) -> dict[str, Any]:
-        """Return `name` and settings of the player's algorithm: the league's, with the player's own in their place.
+        """Return `name` and settings of the player's algorithm: the league's, overridden by the player's own.
 
-        One of another name keeps those of the league's settings that it has as well: they are about the game.
+        An algorithm of another name keeps the league's settings that it has too, since they are about the game.
         """
         own = self.players[player].algorithm if player in self.players else {}
         shared = {"name": "ppo", **self.algorithm}
@@ -200,7 +201,7 @@ class LeagueConfig:
     def network_of(self, player: str) -> dict[str, Any]:
         """Return `name` and settings of the network of a player, or of a model of it ("main@1200", or an average).
 
-        They are the league's, with the player's own in their place; one of another name shares none of them.
+        They are the league's, overridden by the player's own; a network of another name takes none of the league's.
         """
         maker = player.partition("@")[0]
         maker = maker if maker in self.players else averaged(maker)
@@ -209,7 +210,7 @@ class LeagueConfig:
         return dict(own) if own.get("name", shared["name"]) != shared["name"] else {**shared, **own}
 
     def averages_of(self, player: str) -> tuple[float, ...]:
-        """Return the rates at which the player's weights are averaged; none for one that joins later."""
+        """Return the rates at which the player's weights are averaged; () for a player that joins later."""
         return self.players[player].averages if player in self.players else ()
 
     def snapshots_of(self, player: str, version: int) -> list[ModelRef]:
@@ -219,13 +220,13 @@ class LeagueConfig:
         return averages if alone else [ModelRef(player, version), *averages]
 
     def minimax_of(self, player: str) -> float:
-        """Return what the fall of its opponents' values is multiplied by in the player's rewards."""
+        """Return the factor of the fall in its opponents' values that the player's rewards include."""
         return self.players[player].minimax if player in self.players else 0.0
 
     def share_of(self, player: str) -> float:
-        """Return the part of the decisions that the player learns from, by `updates`; 1 / n if it joins later.
+        """Return the player's share of the decisions learned from, by `updates`; 1 / (players + 1) if it joins later.
 
-        Infinite where shares change with what is earned: the player's own decisions do not tell how far the run is.
+        With `earned_share` shares change, and a player's own decisions do not tell how far the run is: then infinite.
         """
         if self.earned_share:
             return inf
@@ -234,10 +235,10 @@ class LeagueConfig:
         return self.players[player].updates / sum(one.updates for one in self.players.values())
 
     def period_end(self, begun_at: int) -> int:
-        """Return the decisions at which a learning period ends that began at `begun_at` decisions, the last one's end.
+        """Return the decisions at which a learning period ends that began at `begun_at`, where the last one ended.
 
-        The update that reaches them ends it. Counted from that end rather than from a grid, no period is cut short or
-        passed over by updates that do not divide it.
+        The update that reaches them ends it. Counting from the last end, rather than on a grid, keeps updates that do
+        not divide a period from cutting it short or passing over one.
         """
         return begun_at + self.period_steps
 
@@ -248,7 +249,7 @@ class LeagueConfig:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> LeagueConfig:
         """Build the settings from a YAML file's contents. Raises ConfigurationError with all problems."""
-        given = {name: value for name, value in given.items() if name != "defaults"}  # Hydra's, of a file
+        given = {name: value for name, value in given.items() if name != "defaults"}  # a file's list for Hydra
         if missing := [name for name in ("env", "players") if not given.get(name)]:
             raise ConfigurationError(
                 f"{' and '.join(missing)} not given; choose a league to begin with, as in league=kuhn"
@@ -274,7 +275,7 @@ class LeagueConfig:
 
 
 def _wrong_player(name: str, player: PlayerConfig, players: Mapping[str, PlayerConfig]) -> Iterator[str]:
-    """Yield what is wrong with one of the `players` of a league."""
+    """Yield the problems of one of a league's `players`."""
     if not NAME.fullmatch(name):
         yield f"player {name!r}: its name must be {ALLOWED}"
     if not 0 <= player.minimax < inf:
@@ -307,7 +308,7 @@ def _wrong_player(name: str, player: PlayerConfig, players: Mapping[str, PlayerC
 
 
 def _may_be(name: str, players: Container[str]) -> bool:
-    """Return whether a player of that name can be in a league of `players`, as a snapshot of one too."""
+    """Return whether a league of `players` can hold a player of that name, which may be a snapshot's."""
     maker, snapshot, _ = name.partition("@")
     return (averaged(maker) if snapshot else maker) in players
 

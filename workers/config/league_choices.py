@@ -8,14 +8,14 @@ from typing import Any
 
 from workers.config.schema import Config
 
-DEFAULT = "ppo"  # the one of conf/warren.yaml, which does not replace that of a league's file
+DEFAULT = "ppo"  # the algorithm of conf/warren.yaml, which does not replace that of a league's file
 
 
 def with_choices(config: Config, choice: str | None, overrides: Sequence[str]) -> Config:
     """Return `config` with the algorithm and network of this command line copied into its league.
 
-    `algorithm=NAME` keeps the settings of the league's file that the chosen algorithm has as well (discount, entropy,
-    learning rate), of the players too: they are about the game. `network=NAME` replaces the league's network.
+    `algorithm=NAME` keeps the settings of the league's file, its players' included, that the chosen algorithm has too
+    (discount, entropy, learning rate): they are about the game. `network=NAME` replaces the league's network.
     `algorithm.SETTING=VALUE` and `network.SETTING=VALUE` change one setting. `choice`: the chosen algorithm's file;
     None where there is no choice.
     """
@@ -47,7 +47,7 @@ def _replaced(choice: str | None, given: list[str]) -> bool:
 def _players(config: Config, players: Mapping[str, Any], given: list[str]) -> dict[str, Any]:
     """Return the players without the settings of their file that the chosen algorithm does not have.
 
-    A setting that an override names stays, to be refused.
+    A setting that an override names is kept, so that it is refused.
     """
     found = {}
     for player, settings in players.items():

@@ -15,11 +15,11 @@ from league.matchmaking.sides import SIDE
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 
-MOST_SIDES = 10  # a place is one digit
+MOST_SIDES = 10  # a result has one digit for each player's place
 
 
 def unfit(league: LeagueConfig, games: TurnVectorEnv, served: bool) -> Iterator[str]:
-    """Yield which settings ask for what the game does not give; `served`: whether env runners step it."""
+    """Yield a problem for each setting that needs what the game lacks; `served`: whether env runners step it."""
     if is_gamecore(league.env):
         yield from _of_gateways(league)
         league = replace(league, replay_every=0, replay_upsets=None, replay_evaluations=0)
@@ -41,7 +41,7 @@ def unfit(league: LeagueConfig, games: TurnVectorEnv, served: bool) -> Iterator[
 
 
 def _wrong_sides(sides: Mapping[str, Any], teams: int) -> Iterator[str]:
-    """Yield what is wrong with the sides that players take, where one of them takes a side alone."""
+    """Yield the problems of the sides that players take, in a league where any player is bound to one side."""
     for name, side in sides.items():
         if side is None:
             yield f"player {name!r} has no config.side, and others have; give each player one, from 0 to {teams - 1}"
@@ -52,7 +52,7 @@ def _wrong_sides(sides: Mapping[str, Any], teams: int) -> Iterator[str]:
 
 
 def _of_two_sides(league: LeagueConfig, why: str) -> Iterator[str]:
-    """Yield which settings are of a game of two sides that every player takes in turn, which this is not: `why`."""
+    """Yield a problem for each setting that needs two sides that every player takes; `why` says why that fails."""
     if league.goal is not None:
         yield f"goal={league.goal} is of two sides that every player takes, and {why}; use goal=null"
     if league.evaluation != GAMES or league.evaluation_share > 0:
@@ -70,7 +70,7 @@ def _of_two_sides(league: LeagueConfig, why: str) -> Iterator[str]:
 
 
 def _of_gateways(league: LeagueConfig) -> Iterator[str]:
-    """Yield which settings ask for games that are stepped, where they drive themselves."""
+    """Yield a problem for each setting that needs games that are stepped, for a game that drives itself."""
     why = f"{league.env!r} drives itself"
     if league.evaluation != GAMES or league.evaluation_share > 0:
         yield (
@@ -95,7 +95,7 @@ def _of_gateways(league: LeagueConfig) -> Iterator[str]:
 
 
 def _of_two_players(league: LeagueConfig, games: TurnVectorEnv, served: bool) -> Iterator[str]:
-    """Yield which settings are of games of two players, where `games` are of more."""
+    """Yield a problem for each setting that needs games of two players; `games` have more."""
     why = f"of games of two players, and {league.env!r} has {games.players}"
     if len(games.teams) > MOST_SIDES:
         yield f"env={league.env!r} has {len(games.teams)} sides; a league's games have at most {MOST_SIDES}"
@@ -109,7 +109,7 @@ def _of_two_players(league: LeagueConfig, games: TurnVectorEnv, served: bool) ->
 
 
 def engines(league: LeagueConfig) -> Iterator[str]:
-    """Yield a sentence for each number of games that is too large for a game that is a separate engine each."""
+    """Yield a sentence for each number of games that is too large where each game is a separate engine."""
     most = most_at_once(league.env)
     for name in ("games", "evaluation_games", "reference_games"):
         if most is not None and (given := getattr(league, name)) > most:

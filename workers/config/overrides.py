@@ -26,18 +26,18 @@ from workers.servers.checks import redact
 
 # ValueError: a number as a group's option; AssertionError: a league's setting where no league is chosen.
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
-# Tables whose files hold only some of the names that may be set. (That of hosts holds none.)
+# Tables whose files hold only some of the names that may be set. (The table `hosts` has no names in files.)
 OPEN = ("league", "network", "env.kwargs", "env.reward_channels")
 
 
 def options_of(argv: list[str]) -> argparse.Namespace:
-    """Return what a command line asks Hydra for, as Hydra reads it."""
+    """Parse a command line with Hydra's own parser and return its options and overrides."""
     found: argparse.Namespace = get_args_parser().parse_args(argv)
     return found
 
 
 def options_of_group(name: str) -> list[str]:
-    """Return the options of a group, by files or not, one's own too; none where `name` is no group. Hydra is begun."""
+    """Return a group's options, the user's own included; [] if `name` is not a group. Hydra must be initialized."""
     return list(GlobalHydra.instance().config_loader().get_group_options(name))
 
 
@@ -51,9 +51,10 @@ def arranged(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def in_full(override: str) -> str:
-    """Return an override in the form by which Hydra adds a name to an open table; `verify` refuses wrong names.
+    """Return an override, with ++ in front if its table is open, so that Hydra adds or sets the name.
 
-    A name with a plus is added, or set where there is one with a default already.
+    `verify` refuses wrong names. A `+` in front of a setting of algorithm, network or league becomes ++, because Hydra
+    refuses to add a name that has a default already.
     """
     name = override.partition("=")[0]
     if re.match(r"\+(algorithm|network|league)\.", name):
@@ -63,7 +64,10 @@ def in_full(override: str) -> str:
 
 
 def set_aside(overrides: list[str]) -> tuple[list[str], list[str]]:
-    """Split overrides into those for Hydra and those of a resumed run's league and algorithm, which are in its file."""
+    """Split overrides into those that Hydra composes and those of a resumed run's league and algorithm.
+
+    The latter change the run folder's configuration, which holds those tables.
+    """
     if not any(given.startswith("resume=") for given in overrides):
         return overrides, []
     of_run = [given for given in overrides if given.lstrip("+~").startswith(("league.", "algorithm."))]
@@ -71,10 +75,10 @@ def set_aside(overrides: list[str]) -> tuple[list[str], list[str]]:
 
 
 def compose(role_name: str, argv: list[str]) -> DictConfig | None:
-    """Compose a command line, once, and return the configuration with Hydra's own in it; None where Hydra has to run.
+    """Compose a command line once and return it, with Hydra's own settings; None if Hydra itself has to run.
 
-    Of a sweep, whose runs Hydra composes one after the other, all are composed here first. Raises ConfigurationError
-    with every wrong override and its remedy.
+    Hydra composes the runs of a sweep one after the other; here all of them are composed first. Raises
+    ConfigurationError with every wrong override and its remedy.
     """
     arguments = options_of(argv)
     if arguments.help or arguments.hydra_help or arguments.info:
@@ -97,7 +101,7 @@ def compose(role_name: str, argv: list[str]) -> DictConfig | None:
             problems = list(wrong.values()) or [_first_line(error)]
             # The other overrides may be wrong in other ways; one run should report everything.
             if wrong:
-                from workers.config.validation import verify  # and with it torch, which not every command line needs
+                from workers.config.validation import verify  # imports torch, which not every command line needs
 
                 left = hydra.compose(name, [override for override in overrides if override not in wrong])
                 try:
@@ -110,7 +114,7 @@ def compose(role_name: str, argv: list[str]) -> DictConfig | None:
 
 
 def settings_of(found: DictConfig) -> DictConfig:
-    """Return what was composed without Hydra's own settings."""
+    """Return the composed settings without Hydra's own."""
     return OmegaConf.masked_copy(found, [str(key) for key in found if key != "hydra"])
 
 

@@ -1,6 +1,7 @@
 """Folders of the user's own settings, which Hydra finds beside Warren's: conf/ in the working directory, --config-dir.
 
-Warren's own are found first, so that a file there adds an option, as conf/experiment/mine.yaml does, and hides none.
+Warren's folder is searched first, so that a user's file adds an option, as conf/experiment/mine.yaml does, and hides
+none.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from workers.config.schema import CONF
 
 
 class OwnFolders(SearchPathPlugin):
-    """The part of Hydra that adds them, wherever a configuration is composed."""
+    """The Hydra plugin that adds these folders wherever a configuration is composed."""
 
     config_dir: str | None = None  # --config-dir of this process
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Add the folders that exist."""
-        search_path.append("schema", "structured://")  # ahead of them, too
+        search_path.append("schema", "structured://")  # searched before them, too
         for folder in own_folders():
             search_path.append("own", f"file://{folder}")
 

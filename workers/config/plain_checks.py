@@ -172,7 +172,7 @@ def _evaluation(config: Config) -> Iterator[str]:
 
 
 def _gateway(config: Config, role: str) -> Iterator[str]:
-    if config.league is None:  # else the class is to be a league's game, too: validation.py
+    if config.league is None:  # a league's class has to be a game of leagues as well, which validation.py checks
         yield from wrong_sampling(config)
         for name in gamecore_actors.unfit(config.env.settings()):
             yield f"env.{name}: changes environments that are stepped, and {config.env.id} drives itself; leave it out"

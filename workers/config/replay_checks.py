@@ -13,7 +13,7 @@ from workers.config.schema import Config, Sampling
 
 AT_LEAST = {"capacity": 1, "batch": 1, "begin_at": 1, "error_buffer": 0, "priority_exponent": 0, "weight_exponent": 0,
             "weight_exponent_end": 0}  # fmt: skip
-ABOVE = ("samples_per_insert", "memory")  # 0
+ABOVE = ("samples_per_insert", "memory")  # settings that must be above 0
 
 
 def problems(config: Config, algorithm: str, needs: Needs) -> Iterator[str]:
@@ -53,7 +53,7 @@ def _values(replay: ReplayConfig) -> Iterator[str]:
 def _fitting(config: Config, algorithm: str, needs: Needs) -> Iterator[str]:
     replay, length = config.replay, needs.length or 1
     segment = config.unroll_length * config.env.num_envs
-    in_a_row = 1 + -(-(length - 1) // config.unroll_length)  # segments that a sequence runs over at most
+    in_a_row = 1 + -(-(length - 1) // config.unroll_length)  # most segments that a sequence spans
     players = getattr(config, config.players)
     if replay.capacity < (least := segment * players * in_a_row):
         yield (

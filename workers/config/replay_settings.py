@@ -12,9 +12,9 @@ class ReplayConfig:
     capacity: int = 1_000_000  # steps that are kept; newer ones replace the oldest
     batch: int = 256  # sequences drawn per update
     samples_per_insert: float = 8.0  # sequences drawn per step stored; the faster side, learner or actors, waits
-    error_buffer: float | None = None  # sequences by which either may be ahead; default: a segment's plus an update's
+    error_buffer: float | None = None  # sequences that either side may be ahead; default: a segment's plus an update's
     begin_at: int = 10_000  # steps stored before the first update
-    priority_exponent: float = 0.6  # 0: all alike; like the next two, for algorithms that draw by priority
+    priority_exponent: float = 0.6  # 0: equal chances; this and the next two are for algorithms that draw by priority
     weight_exponent: float = 0.4  # exponent of the importance weights when the run begins
     weight_exponent_end: float = 1.0  # exponent of the importance weights when the run ends
     memory: float = 8.0  # GiB; the rest is in files in the run's folder

@@ -14,13 +14,13 @@ def _fixed(settings: Any) -> set[str]:
     return {one.name for one in fields(settings) if one.metadata.get("fixed_on_resume")}
 
 
-SETTINGS = _fixed(Config) | {"experiment"}  # the latter chooses the files of several tables
-# Tables of which only some settings are fixed, beside the choice of a file; of others all are.
+SETTINGS = _fixed(Config) | {"experiment"}  # `experiment` chooses the files of several tables
+# Tables of which the choice of a file and only some settings are fixed; any other table is fixed as a whole or not.
 
 
 @cache
 def _tables() -> dict[str, set[str]]:
-    from workers.config.league import LeagueConfig  # and with it torch, which a launcher does not import
+    from workers.config.league import LeagueConfig  # imports torch, which a launcher does not import
 
     return {"env": _fixed(EnvConfig), "league": _fixed(LeagueConfig), "algorithm": {"name"}}
 
@@ -34,9 +34,9 @@ def is_fixed(name: str) -> bool:
 
 
 def changes(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the overrides that change a resumed run, in the names of its configuration, and the errors of the others.
+    """Return the overrides that change a resumed run, in the names of its configuration, and errors for the others.
 
-    `resume` and `folder`, which only say where the run is, are left out.
+    `resume` and `folder`, which only say where the run is, are left out of both.
     """
     taken, problems = [], []
     for override in overrides:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 
 class RunConfig(Protocol):
-    """The settings of a run that decide which roles it has: schema.Config, which reads this table."""
+    """The settings of a run that decide which roles it has; schema.Config, whose module imports this one, has them."""
 
     env: Any  # EnvConfig
     evaluation: Any  # EvaluationConfig
@@ -22,7 +22,7 @@ class RunConfig(Protocol):
 
 
 class Restart(Enum):
-    """The consequence for the run of a process that fails again and again."""
+    """The effect on the run of a process that fails again and again."""
 
     critical = "critical"  # the run ends, with the process's last lines
     optional = "optional"  # the run goes on without it; it is tried again after growing pauses
@@ -62,7 +62,7 @@ def game_of(config: RunConfig) -> tuple[str, str]:
 
 def has_gateways(config: RunConfig) -> bool:
     """Return whether games drive themselves, so that gateways take the place of actors."""
-    from envs import is_gamecore  # and with it gymnasium, which not every command line needs
+    from envs import is_gamecore  # imports gymnasium, which not every command line needs
 
     return is_gamecore(game_of(config)[1])
 
@@ -78,14 +78,14 @@ class Role:
 
     `work`: the module whose `run` does the work, by kind of run: "plain", "league" and, where the code for served
     sampling differs, "served plain" and "served league". A run of a kind that is missing, or for which `applies` is
-    False, has no such role; `otherwise` is the error, with the remedy, for a user that starts one by hand.
+    False, has no such role; `otherwise` is the error, with the remedy, for a user who starts one by hand.
 
     `count`, `id`: the settings that hold the number of processes, at most `most`, and the number of this process. A
     role without a count has one process, started if the setting `switch` is not null. `each_player`: the count is per
     player. `scaled`: the count may be changed while the run lasts.
 
-    `grace`: s to stop, at least, whatever the setting `grace` says; `longest`: s at most, where an update takes longer;
-    `in_a_container`: s in a container. `stop_order`: roles of 0 are stopped first.
+    `grace`: least time to stop, s, even if the setting `grace` is less; `longest`: most time to stop, s, if an update
+    takes longer; `in_a_container`: time to stop in a container, s. `stop_order`: roles of 0 are stopped first.
 
     `queue`: template of the routing key whose tasks it consumes. `answers`: it answers remote control while it
     computes. `metrics`: the path at which it serves Prometheus. `device`: the setting of its torch device. `forked`: it
@@ -151,7 +151,7 @@ launcher starts them by itself; by hand they need WARREN_BROKER_URL and WARREN_R
     count="league_workers",
     id="league_id",
     keeps=Keeps.first,
-    in_a_container=120.0,  # its last act is a snapshot
+    in_a_container=120.0,  # before it ends it writes a snapshot
     stop_order=1,  # others call it until they end
     answers=True,
 )
@@ -168,7 +168,7 @@ WARREN_REDIS_URL in the environment.""",
     keeps=Keeps.each,
     done=Done.run,
     longest=180.0,
-    in_a_container=120.0,  # an update is finished, and a checkpoint written
+    in_a_container=120.0,  # before it ends it finishes an update and writes a checkpoint
     queue="learner.{player}",
     answers=True,
     device="device",
@@ -235,8 +235,8 @@ The launcher starts it by itself; by hand it needs WARREN_BROKER_URL and WARREN_
     id="evaluator_id",
     keeps=Keeps.each,
     restart=Restart.optional,
-    grace=30.0,  # its last act is a score, and pictures; on a quiet machine they take 3 s
-    in_a_container=120.0,  # on a busy one over 30 s
+    grace=30.0,  # before it ends it scores and draws pictures, which takes 3 s on a quiet machine
+    in_a_container=120.0,  # on a busy machine that takes over 30 s
     stop_order=1,  # after the processes that play and learn
 )
 FLOWER = Role(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from workers.config.schema import Config
 
-BEST = "best"  # folder, in a run's, of the weights that its best evaluation had
+BEST = "best"  # folder inside a run's folder: the weights of its best evaluation
 
 
 def run_folder(config: Config) -> Path:

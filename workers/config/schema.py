@@ -29,7 +29,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 def fixed(default: Any = MISSING, **more: Any) -> Any:
-    """Return a field that a resumed run keeps; for a table with fields of its own that is the choice of a file."""
+    """Return a field that a resumed run keeps; of a table with fields of its own, only the choice of a file is kept."""
     return field(default=default, metadata={"fixed_on_resume": True}, **more)
 
 
@@ -38,12 +38,12 @@ class Sampling(Enum):
 
     gathered = "gathered"  # a chord of rollouts, then one update, then the next round: on-policy, synchronous
     streaming = "streaming"  # actors never wait for the learner; segments arrive as asynchronous tasks
-    served = "served"  # the same, but env runners step the environments, and actors decide for many of them at once
+    served = "served"  # like streaming, but env runners step the environments; each actor decides for many at once
 
 
 @dataclass
 class BrokerConfig:
-    """The places of RabbitMQ and Redis. URLs hold secrets: prefer WARREN_BROKER_URL and WARREN_REDIS_URL."""
+    """The addresses of RabbitMQ and Redis. URLs hold secrets: prefer WARREN_BROKER_URL and WARREN_REDIS_URL."""
 
     mode: str = "auto"  # the servers to use (docs/training.md); broker=MODE is the same
     url: str | None = None  # URL of the broker; better in WARREN_BROKER_URL, where no other user can read its password
@@ -58,7 +58,7 @@ class EnvConfig:
     num_envs: int = 4  # copies stepped at once by each actor; sampling=served: by each env runner, in two groups
     kwargs: dict[str, Any] = fixed(default_factory=dict)  # given to the environment's constructor
     # sync: step environments one after another; native: by C, gymnasium's classic control; library: as arrays, by
-    # gymnasium's own version (CartPole); auto: the first of native and library that there is, else sync.
+    # gymnasium's own version (CartPole); auto: native, else library, else sync, whichever there is first.
     vectorization: str = "auto"
     workers: int = 0  # processes that share an actor's environments; 0: the actor steps them itself
     leave_out: list[str] = fixed(default_factory=list)  # keys of a Dict observation to ignore, as in [mission]
@@ -80,7 +80,7 @@ class EnvConfig:
     reward_scale: float = fixed(1.0)  # a factor
     reward_clip: float | None = fixed(None)  # to -reward_clip .. reward_clip
     action_masks: bool = fixed(True)  # actions that the environment's masks forbid are not drawn; false: ignore masks
-    # PettingZoo's environments: all agents learn by one policy; false: a game of two agents is a league's
+    # PettingZoo's environments: all agents share one policy; false: a game of two agents is for a league
     together: bool = fixed(False)
     agent_id: bool = fixed(False)  # observations also say which agent sees them, under the key `agent`
     # Observations also hold the game's state, under the key `state`; for the value alone: network.privileged=[state]
@@ -92,7 +92,7 @@ class EnvConfig:
 
     def settings(self) -> envs.EnvSettings:
         """Return the settings of the environment as the package of environments takes them."""
-        import envs  # and with it gymnasium, which not every command line needs
+        import envs  # imports gymnasium, which not every command line needs
 
         given = {each.name: getattr(self, each.name) for each in fields(envs.EnvSettings)}
         return envs.EnvSettings(**{**given, "leave_out": tuple(self.leave_out)})
@@ -140,10 +140,10 @@ class Config:
     served_memory: str = "actor"  # place of a policy's memory between steps: actor; travelling: within the calls
     unroll_length: int = 128  # steps of each environment in one segment
     batch_segments: int | None = None  # segments per update; default: one per actor (served: per env runner)
-    max_staleness: int = 8  # versions by which weights may be old; older segments are dropped and counted
-    publish_every: float = 0.0  # s at least between weights sent to streaming actors; 0: after every update
+    max_staleness: int = 8  # versions by which a segment's weights may be old; older ones are dropped and counted
+    publish_every: float = 0.0  # least s between weights sent to streaming actors; 0: after every update
     total_steps: int = 1_000_000  # environment steps, all actors together
-    seconds: float | None = None  # s from the first step learned from to the run's end; null: no limit
+    seconds: float | None = None  # s from the first learned step to the run's end; null: no limit
     # Learners of a player: they hold the same weights, average their gradients and get equal shares of every update.
     # minibatch_size and batch_segments count the data of all of them. One player's: league.players.NAME.learners.
     learners: int = 1
@@ -173,8 +173,8 @@ class Config:
     # Output for people.
     flower_port: int | None = None  # port of Flower; null: Flower is not started
     flower_address: str = "127.0.0.1"  # address on which Flower listens
-    # Share of service calls that send task events, for Flower; more than 0 turns task_events on. Default if they are
-    # on: WARREN_EVENT_RATE, or 1 in 100.
+    # Share of service calls that send task events, for Flower; more than 0 turns task_events on. Default if task
+    # events are on: WARREN_EVENT_RATE, or 1 in 100.
     event_rate: float | None = None
     task_events: bool = False  # send task events, for Flower; flower_port turns them on
     log_level: str = "INFO"  # level of all processes' logs: DEBUG, INFO, WARNING, ERROR
@@ -193,7 +193,7 @@ class Config:
     league: dict[str, Any] | None = fixed(None)  # a league (workers/config/league.py); null: train one agent by itself
     league_workers: int = 1  # processes that serve the league
     evaluators: int = 1  # processes that play frozen players against each other
-    restore: str | None = fixed(None)  # the folder of a league's snapshot to begin with
+    restore: str | None = fixed(None)  # folder of a league's snapshot that the league begins from
 
     # Settings of a single process, started by hand or by the launcher.
     actor_id: int | None = None  # number of an actor or a gateway; null: the next that is free
@@ -221,7 +221,7 @@ class Config:
     def progress(self, steps: float, seconds: float) -> float:
         """Return the part of the run, in [0, 1], that is over after `steps` of all actors and `seconds` of training.
 
-        Of total_steps or of `seconds`, whichever is further; a deterministic run's goes by steps alone.
+        The settings total_steps or `seconds` count, whichever is nearer; in a deterministic run, total_steps alone.
         """
         by_time = 0.0 if self.seconds is None or self.deterministic else seconds / self.seconds
         return min(1.0, max(steps / self.total_steps, by_time))
@@ -271,7 +271,7 @@ def _project(*, _root_: DictConfig) -> str:
 
 
 def _goal(*, _root_: DictConfig) -> float | None:
-    import envs  # and with it gymnasium, which not every command line needs
+    import envs  # imports gymnasium, which not every command line needs
 
     return None if _root_.get("league") else envs.reward_threshold(str(_root_.env.id))
 
@@ -287,7 +287,7 @@ OmegaConf.register_new_resolver("goal_of_environment", _goal, replace=True)
 
 def from_hydra(composed: DictConfig, source: str = "the configuration") -> Config:
     """Convert a composed configuration into a Config. Raises ConfigurationError for a value of a wrong type."""
-    settings: Any = OmegaConf.to_container(composed)  # else an algorithm's table became its dataclass
+    settings: Any = OmegaConf.to_container(composed)  # else an algorithm's table would become a dataclass
     release = written_by.taken_from(settings, source)
     try:
         plain = OmegaConf.create(settings)

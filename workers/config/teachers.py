@@ -24,7 +24,7 @@ from warren.files import write_whole
 
 SETTING = "algorithm.teacher"
 KEPT = "teacher.safetensors"  # the copy, in the student's folder
-Pool = Callable[[ModelRef], bytes]  # weights of a model; raises PoolError where it has none
+Pool = Callable[[ModelRef], bytes]  # weights of a model; raises PoolError if the pool lacks it
 NetworkOf = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]  # player and stamp of weights -> network
 Saved = tuple[Mapping[str, Tensor], Mapping[str, Any]]  # weights, and the settings of their network
 
@@ -44,8 +44,8 @@ def reference(name: str) -> ModelRef | None:
 def load(name: str, student: Policy, folder: Path | None) -> tuple[Policy, Mapping[str, Any]]:
     """Load the teacher from its copy in the student's `folder`, else from the path `name`.
 
-    Returns (policy, settings of its network). Raises ConfigurationError for one that is missing, is damaged, or takes
-    other observations or actions.
+    Returns (policy, settings of its network). Raises ConfigurationError for a teacher that is missing, is damaged, or
+    takes other observations or actions.
     """
     try:
         tensors, network = _kept(name, folder) or _saved(name)
@@ -105,7 +105,7 @@ def _kept(name: str, folder: Path | None) -> Saved | None:
     if folder is None or not (folder / KEPT).exists():
         return None
     tensors, meta = checkpoints.weights_from_bytes((folder / KEPT).read_bytes())
-    return (tensors, meta["network"]) if meta.get("teacher") == name else None  # another was chosen since
+    return (tensors, meta["network"]) if meta.get("teacher") == name else None  # another teacher was chosen since
 
 
 def _saved(name: str) -> Saved:

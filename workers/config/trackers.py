@@ -27,10 +27,10 @@ BUILT_IN = {  # name -> (module, class, the package that it needs)
 
 @dataclass(frozen=True)
 class Tracked:
-    """The facts of a learner that a tracker is told at its start.
+    """Facts about a learner that a tracker gets when it begins.
 
-    `folder`: of its files. `last_version`: of the weights that it goes on from, whose later points were lost, -1 for a
-    new one. `hyperparameters`: the settings by dotted name, without secrets.
+    `folder`: for its files. `last_version`: version of the weights that the learner continues from, -1 for a new
+    learner; updates after it were lost. `hyperparameters`: the settings by dotted name, without secrets.
     """
 
     run: str
@@ -42,10 +42,10 @@ class Tracked:
 
 
 class Tracker:
-    """Base of trackers; a learner's recorder thread calls them. What they raise is logged, and training goes on."""
+    """Base of trackers, which a learner's recorder thread calls. Exceptions are logged, and training continues."""
 
     def begin(self, tracked: Tracked) -> None:
-        """Begin, or go on with, the record of a learner."""
+        """Begin or continue the record of a learner."""
 
     def point(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
         """Take the figures of an update, `steps` and `version` among them; None for those that are not known yet."""
@@ -55,7 +55,7 @@ class Tracker:
 
 
 def made(names: Sequence[str]) -> list[Tracker]:
-    """Return the trackers of these names but TensorBoard. Raises ConfigurationError with all problems."""
+    """Return the trackers of these names, leaving out TensorBoard. Raises ConfigurationError with all problems."""
     found, wrong = list[Tracker](), list[str]()
     for name in names:
         if name == TENSORBOARD:

@@ -120,7 +120,7 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         if not elsewhere:
             yield from _teacher(config, role, config.algorithm, policy, algorithm)
         yield from _peers(config, config.algorithm["name"], algorithm)
-    minibatch = config.algorithm.get("minibatch_size")  # None: it has no minibatches
+    minibatch = config.algorithm.get("minibatch_size")  # None: no minibatches
     learned = config.unroll_length - (0 if algorithm is None else algorithm.needs.burn_in)
     if policy is not None and policy.has_memory and isinstance(minibatch, int) and minibatch < learned:
         yield (
@@ -198,7 +198,7 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         yield f"league: {error}"
     if not NAME.fullmatch(config.player):
         yield f"player: {config.player!r} cannot name a player; use {ALLOWED}"
-    kept = config.trial is not None and holds_league(run_folder(config) / "league")  # goes first
+    kept = config.trial is not None and holds_league(run_folder(config) / "league")  # takes precedence over `restore`
     if config.restore is not None and not elsewhere and not kept:
         yield from _restored(Path(config.restore), str((config.league or {}).get("evaluation", GAMES)))
 
@@ -217,7 +217,10 @@ def _built(settings: Mapping[str, Any], policy: Policy) -> Algorithm:
 
 
 def _learns(config: Config, league: LeagueConfig, policy: Policy, algorithm: Algorithm, player: str = "") -> list[str]:
-    """Return why players of these cannot learn from a league's trajectories; `player`: one with its own, or all."""
+    """Return the reasons why `policy` and `algorithm` cannot learn from a league's trajectories.
+
+    `player`: whose they are; "": those of all players that have none of their own.
+    """
     settings = league.algorithm_of(player)
     lacking = _needs(config, settings["name"], policy, algorithm, league.unroll_length, legal_actions=True)
     decisions, minibatch = league.lanes * league.unroll_length, settings.get("minibatch_size", 1)
@@ -238,9 +241,9 @@ def _learns(config: Config, league: LeagueConfig, policy: Policy, algorithm: Alg
 def _players(
     config: Config, league: LeagueConfig, role: str, policy: Policy, algorithm: Algorithm, said: Sequence[str]
 ) -> Iterator[str]:
-    """Yield what is wrong with each player's own network and algorithm, initial weights and hyperparameters.
+    """Yield the problems of each player's own network and algorithm, initial weights and hyperparameters.
 
-    `policy` and `algorithm`: of those that have none of their own, for whom the problems `said` are known.
+    `policy`, `algorithm`: for players that have none of their own; `said`: their problems, which are reported already.
     """
     policies: dict[str, Policy] = {}
     for name, player in league.players.items():

@@ -24,10 +24,10 @@ GRACE = 0.5  # s between SIGTERM and SIGKILL, after a Ctrl-C
 
 
 def problems_of_building(config: Config, forks: Forks | None) -> list[str]:
-    """Return what `validation.problems_of_building` yields for a launcher, found by a separate process.
+    """Return the problems that `validation.problems_of_building` yields for a launcher, found by a separate process.
 
-    `forks` forks that process, or else exec starts it; it has WITHIN s. Raises ConfigurationError if it is too late or
-    ends without an answer.
+    `forks` forks that process; without `forks` it is started by exec. Raises ConfigurationError if the process takes
+    more than WITHIN s or ends without an answer.
     """
     with tempfile.TemporaryDirectory(prefix="warren-verifying-") as folder:
         return _built(config, Path(folder), forks)
@@ -64,7 +64,7 @@ def _built(config: Config, folder: Path, forks: Forks | None) -> list[str]:
 
 
 def main() -> None:
-    """Verify in the separate process and write the answer."""
+    """Verify in the separate process and write the problems to the answer's file."""
     from agents import computing  # and with it torch
     from workers.config import validation
 

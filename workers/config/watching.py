@@ -1,4 +1,4 @@
-"""Settings of what watches a run: evaluations beside it, metrics for Prometheus."""
+"""Settings for watching a run: evaluations beside it, metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MetricsConfig:
 
 
 def problems(metrics: MetricsConfig, log_format: str) -> Iterator[str]:
-    """Yield a sentence for each value that is none."""
+    """Yield a sentence for each invalid value."""
     if metrics.port is not None and not 0 <= metrics.port < 65536:
         yield f"metrics.port: {metrics.port} is not a port; it must be from 1 to 65535, 0 for any that is free, or null"
     if log_format not in LOG_FORMATS:

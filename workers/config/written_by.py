@@ -13,13 +13,13 @@ NAME = "written_by"
 
 
 def with_stamp(tree: DictConfig) -> DictConfig:
-    """Return the settings with what this release writes beside them."""
+    """Return the settings with this release's stamp beside them."""
     stamp = formats.stamp(formats.CONFIGURATION) | {"messages": formats.MESSAGES}
     return OmegaConf.merge(tree, {NAME: stamp})  # type: ignore[return-value]
 
 
 def taken_from(settings: dict[Any, Any], source: str) -> str:
-    """Take the stamp out of the settings that `source` holds; return what to add to errors of another release's.
+    """Remove the stamp from the settings in `source`; return what to add to errors if another release wrote them.
 
     Raises ConfigurationError for settings of a newer format.
     """
@@ -34,7 +34,7 @@ def taken_from(settings: dict[Any, Any], source: str) -> str:
 
 
 def check_messages(settings: DictConfig, run: str | None) -> None:
-    """Raise ConfigurationError where a run, which has these settings, speaks in other messages than this process."""
+    """Raise ConfigurationError if the run with these settings uses another message format than this process."""
     given = settings.get(NAME)
     stamp = OmegaConf.to_container(given) if isinstance(given, DictConfig) and given else None
     theirs = stamp.get("messages", 1) if isinstance(stamp, dict) else 1
