@@ -94,7 +94,7 @@ class LeagueConfig:
 
     # Records of matches, to be played again (workers/replays)
     replay_every: int = 0  # each actor records every N-th match; 1: all, 0: none
-    replay_upsets: float | None = None  # also matches lost by a player whose Elo promised this score or more; null: none
+    replay_upsets: float | None = None  # also matches whose loser Elo expected to score this or more; null: none
     replay_evaluations: int = 0  # each evaluator records every N-th batch of games; 0: none
     replay_bytes: int = 256 << 20  # bytes of all records in the run folder; beyond that the oldest are deleted
 
