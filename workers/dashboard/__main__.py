@@ -32,13 +32,13 @@ NEEDED = (
 
 
 def catalogue_of(given: str) -> Catalogue:
-    """Return the runs that a command line names: a folder, or the name of a run that goes on."""
+    """Return the runs that a command line names: those in a folder, or a live run, by its name."""
     path = Path(given)
     return Catalogue(path if path.is_dir() else record.folder_of(given))
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises ConfigurationError where the address is taken or none of this machine."""
+    """Return a listening socket. Raises ConfigurationError if the address is taken or is not this machine's."""
     if not 0 <= port <= 65535:
         raise ConfigurationError(f"--port: {port} is no port; use one from 1 to 65535, or 0 for any")
     try:

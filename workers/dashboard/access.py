@@ -1,4 +1,4 @@
-"""Access to the pages: allowed hosts, a token, and what a browser may do with the answers, as headers of each."""
+"""Access to the pages: allowed hosts, a token, and headers on each answer that limit what a browser does with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-TOKEN = "WARREN_DASHBOARD_TOKEN"  # the environment variable that holds what a browser has to show
+TOKEN = "WARREN_DASHBOARD_TOKEN"  # the environment variable that holds the token
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = (
     (
@@ -32,11 +32,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Access:
-    """Lets through to `app` what names an allowed host and shows the token.
+    """Passes on to `app` the requests that name an allowed host and show the token.
 
-    A host that is not allowed is another site's name for this machine. The token comes as a cookie, as `Authorization:
-    Bearer`, or once in an address, `?token=`, which is then kept as a cookie and taken out of the address. What
-    changes anything must come from a page of this server.
+    The hosts keep out other sites that name this machine. The token comes as a cookie, as `Authorization: Bearer`, or
+    once in an address, `?token=`, which is then kept as a cookie and taken out of the address. A request that changes
+    anything must come from a page of this server.
     """
 
     def __init__(self, app: App, token: str, hosts: Iterable[str] = LOOPBACK) -> None:
@@ -44,7 +44,7 @@ class Access:
         self._app, self._token, self._hosts = app, token, frozenset(host.lower() for host in hosts)
         # Cookies are shared by all ports of a host: two dashboards must not overwrite each other's.
         digest = hashlib.sha256(token.encode()).hexdigest()
-        self._cookie, self._kept = f"warren_{digest[:12]}", digest  # a token of one's own may hold what no cookie may
+        self._cookie, self._kept = f"warren_{digest[:12]}", digest  # not the token: its characters may not fit a cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -98,7 +98,7 @@ class Access:
 
 
 def _same_site(headers: dict[bytes, str]) -> bool:
-    """Return True for a request of this server's own page, or of a program that is no browser."""
+    """Return True for a request from this server's own page, or from a program other than a browser."""
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
     if site is not None and site not in ("same-origin", "none"):
         return False

@@ -9,7 +9,7 @@ SEPARATED = re.compile(r"(\S)(?: \S)+")
 
 
 def board_of(text: str) -> dict[str, Any]:
-    """Return the text, and as `board` its first block of two or more rows of one width where there is one, else None.
+    """Return the text, and as `board` its first block of two or more rows of equal width, or None if it has none.
 
     Squares may stand beside each other or be separated by blanks.
     """

@@ -1,4 +1,4 @@
-"""The runs below a folder, by names that lead nowhere else: what a page may ask for is one of these."""
+"""The runs below a folder, by name; a page may ask for these alone, so its names cannot lead elsewhere."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from workers.servers import record
 
 DEPTH = 4  # levels of folders that are searched for runs
 RUNS = 2000  # runs that are listed, at most
-FAILURES = 500  # failures that are told, the newest
+FAILURES = 500  # newest failures that are shown, at most
 SECRETS = ("password", "token", "secret", "url")  # parts of settings' names whose values are not shown
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder, by the name that its address has."""
+    """A run's folder, and the run's name in addresses."""
 
     name: str
     folder: Path
@@ -41,7 +41,7 @@ class Run:
         return self.folder / "league"
 
     def settings(self) -> dict[str, Any]:
-        """Return its configuration; {} where it has none that can be read."""
+        """Return its configuration; {} if it has none or it cannot be read."""
         try:
             found = yaml.safe_load((self.folder / "config.yaml").read_text())
         except (OSError, ValueError, yaml.YAMLError):
@@ -49,7 +49,7 @@ class Run:
         return found if isinstance(found, dict) else {}
 
     def goes_on(self) -> bool:
-        """Return True where its servers run."""
+        """Return True while its servers run."""
         try:
             return record.runs_on(record.read(self.folder))
         except ConfigurationError:
@@ -74,7 +74,7 @@ class Run:
 
 
 class Catalogue:
-    """The runs below `root`, or the one that `root` is. Raises ConfigurationError where that is no folder."""
+    """The runs below `root`, or the run in `root` itself. Raises ConfigurationError if `root` is not a folder."""
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
@@ -84,19 +84,19 @@ class Catalogue:
         self.root = root.resolve()
 
     def runs(self) -> list[Run]:
-        """Return the runs, the one that was started last first."""
+        """Return the runs, the latest start first."""
         if (self.root / "config.yaml").is_file() or (self.root / "league" / STREAM).is_file():
             return [Run(self.root.name, self.root)]
         found = set[Path]()
         for depth in range(1, DEPTH + 1):
             for name in ("config.yaml", f"league/{STREAM}"):
                 found.update(path.parents[name.count("/")] for path in self.root.glob("*/" * depth + name))
-        outer = (folder for folder in found if not found.intersection(folder.parents))  # a tracker's is not a run
+        outer = (folder for folder in found if not found.intersection(folder.parents))  # not a tracker's
         runs = [Run(folder.relative_to(self.root).as_posix(), folder) for folder in outer]
         return sorted(runs, key=lambda run: (-(record.started_at(run.folder) or 0.0), run.name))[:RUNS]
 
     def run(self, name: str) -> Run:
-        """Return the run of this name, which is one of the list, whatever else a path might say. Raises UnknownName."""
+        """Return the listed run of this name. Raises UnknownName for any other name, even if it is a run's path."""
         runs = {run.name: run for run in self.runs()}
         if name not in runs:
             raise UnknownName("run", name, list(runs)[:20], f"below {self.root}")
@@ -116,7 +116,7 @@ def hyperparameters(settings: Mapping[str, Any], before: str = "") -> dict[str, 
 
 
 def failures(folder: Path) -> list[dict[str, Any]]:
-    """Return the failures that the run keeps, the newest first; where it keeps none, the last one of each log."""
+    """Return the run's recorded failures, the newest first; if none is recorded, the last failure in each log."""
     kept = list(failure_log.read(folder))[-FAILURES:]
     names = ("time", "cause", "where", "then", "status")
     if kept:

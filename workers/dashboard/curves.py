@@ -1,4 +1,4 @@
-"""Figures that a run's processes write as lines of JSON: read in part where a file is long, and thinned."""
+"""Figures that a run's processes write as lines of JSON; long files are read in part, and long curves thinned."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 POINTS = 500  # points of a curve
-READ = 2000  # lines of a file that are read; of longer files, evenly spread
-TAIL = 1 << 16  # bytes, more than a line has
+READ = 2000  # lines read from a file; from a longer one, evenly spread
+TAIL = 1 << 16  # bytes read at the end of a file; no line has as many
 LINE = 900  # bytes of a line, about
 
 
@@ -44,7 +44,7 @@ def _spread(file: Any, size: int, most: int) -> list[bytes]:
     lines = [file.readline()]
     for number in range(1, most):
         file.seek(max(file.tell(), number * size // most))
-        file.readline()  # the rest of one
+        file.readline()  # the rest of a line
         lines.append(file.readline())
     return lines
 
@@ -53,14 +53,14 @@ def _object(line: bytes) -> dict[str, Any] | None:
     if not line.endswith(b"\n"):
         return None  # it is being written
     try:
-        found = json.loads(line, parse_constant=lambda _: None)  # NaN, Infinity: no JSON to browsers
+        found = json.loads(line, parse_constant=lambda _: None)  # browsers refuse NaN and Infinity
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
 
 
 def columns(found: Iterable[Mapping[str, Any]], points: int = POINTS) -> dict[str, list[Any]]:
-    """Return numbers of rows as columns, "losses.entropy" for nested ones; None where a row lacks one."""
+    """Return the rows' numbers as columns, nested ones as "losses.entropy"; None where a row lacks a number."""
     flat = [_flat(row) for row in found]
     if len(flat) > points:
         flat = [flat[place * (len(flat) - 1) // (points - 1)] for place in range(points)]

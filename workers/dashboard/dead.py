@@ -1,4 +1,4 @@
-"""The dead letters of a run that goes on, looked at and put back."""
+"""The dead letters of a live run, which are read and put back."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MOST = 200  # letters that are listed
 
 
 def dead_letters(run: Run) -> dict[str, Any]:
-    """Return how many there are and the first ones; `count` is None, with the reason in `said`, where nobody knows.
+    """Return the number of dead letters and the first ones; if unknown, `count` is None and `said` says why.
 
-    Raises BrokerError where the broker is away.
+    Raises BrokerError if the broker is away.
     """
     try:
         found = record.read(run.folder)

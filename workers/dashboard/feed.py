@@ -1,4 +1,4 @@
-"""The streams of server-sent events: of each watched run one look for all pages, at a pace that leaves it alone."""
+"""Streams of server-sent events: one look at a watched run serves all pages, and looks are too rare to slow the run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 EVERY = 1.0  # s between looks
-SLOWEST = 1.5  # s between looks at a large league, each of which takes SHARE of that at most
-SHARE = 0.05
+SLOWEST = 1.5  # s between looks at a large league, even if they take more than SHARE of the time
+SHARE = 0.05  # share of the time that looks should take
 QUIET = 15.0  # s after which a comment keeps a silent stream open
-WAITING = 8  # messages for a page that is slow; then it is told to read all again
+WAITING = 8  # messages that wait for a slow page; instead of more, it is told to read all again
 
 
 class Feed:
-    """The messages of one run, for any number of pages; `look` is called in a thread, only while somebody listens."""
+    """The messages of one run, for any number of pages; `look` is called in a thread, only while a page listens."""
 
     def __init__(
         self,
@@ -24,13 +24,13 @@ class Feed:
         hello: Callable[[], dict[str, Any]],
         encode: Callable[[dict[str, Any]], bytes],
     ) -> None:
-        """`hello`: what each page is told first, by which it knows whether it has missed anything since it was read."""
+        """`hello`: makes a page's first message, which tells whether it missed anything since it was read."""
         self._look, self._hello, self._encode = look, hello, encode
         self._listeners: set[asyncio.Queue[bytes]] = set()
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self) -> AsyncIterator[bytes]:
-        """Yield messages until the listener goes."""
+        """Yield messages until the page closes the stream."""
         queue: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
         self._listeners.add(queue)
         if self._task is None or self._task.done():

@@ -1,4 +1,4 @@
-"""A league at one moment, with all that the page shows of its past: a fold over its events.
+"""A league at one moment, with the past that the page shows, computed by a fold over its events.
 
     fold = Fold()
     fold.take(read_file(path))     # called again with later events, it goes on
@@ -23,13 +23,13 @@ from league.state.league_state import Event
 from league.state.records import Match
 
 BINS = 600  # bins of matches over time, at most
-MOST = 0xFFFF  # games of an outcome in a match's result
-SOURCES = 2000  # processes that are remembered, those heard of last
+MOST = 0xFFFF  # largest number of wins, draws or losses that a result holds
+SOURCES = 2000  # processes that are remembered, the ones heard of last
 ANEW = ("checkpoint", "created", "added", "changed", "reset", "exploited")  # events after which a page reads all again
 
 
 class Seen(NamedTuple):
-    """The last that was heard of a process: s of Unix time, and its matches or learning periods so far."""
+    """The time at which a process was last heard of, s of Unix time, and its matches or learning periods so far."""
 
     time: float
     number: int
@@ -65,7 +65,7 @@ class LastResults:
         self._counts[home, away] = wins << 32 | draws << 16 | min(outcomes.count("l"), MOST)
 
     def between(self, home: int, away: int) -> LastResult | None:
-        """Return the newest result between two, whoever was home, from the side of `home`; None before any."""
+        """Return the newest result between two slots, either being home, from the side of `home`; None before any."""
         n = len(self._times)
         if max(home, away) >= n or not (self._times[home, away] or self._times[away, home]):
             return None
@@ -78,12 +78,12 @@ class LastResults:
         return LastResult(float(self._times[row, column]), wins, draws, losses)
 
     def clear(self, slot: int) -> None:
-        """Forget a player whose weights are others from now on."""
+        """Forget the results of the player at `slot`, which has other weights from now on."""
         self._times[slot : slot + 1], self._times[:, slot : slot + 1] = 0.0, 0.0
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """Bytes of the arrays."""
         return self._times.nbytes + self._counts.nbytes
 
 
@@ -119,7 +119,7 @@ class Throughput:
 
 
 class Changes(NamedTuple):
-    """Changes since the last look. `anew`: more than cells and ratings, so that all is to be read again."""
+    """Changes since the last look. `anew`: more than cells and ratings changed, so that pages read all again."""
 
     anew: bool
     pairs: list[tuple[int, int]]  # pairs of slots
@@ -135,13 +135,13 @@ class Fold:
     throughput: Throughput = field(default_factory=Throughput)
     actors: dict[str, Seen] = field(default_factory=dict)  # by name, the one heard of last at the end
     learners: dict[str, Seen] = field(default_factory=dict)
-    events: int = 0  # taken in, checkpoints aside
+    events: int = 0  # number taken in, not counting checkpoints
     _pairs: set[tuple[int, int]] = field(default_factory=set)
     _slots: set[int] = field(default_factory=set)
     _anew: bool = False
 
     def take(self, entries: Iterable[tuple[str, Event]]) -> None:
-        """Take in events, (id, event) oldest first. Raises LeagueError for one that this version does not know."""
+        """Take in events, (id, event) oldest first. Raises LeagueError for an event that this version does not know."""
         matches = self.history.state.matches
         for entry, event in entries:
             kind = event["event"]
@@ -162,13 +162,13 @@ class Fold:
                 self._heard(self.learners, learner, int(kind == "period_opened"))
 
     def changes(self) -> Changes:
-        """Return what changed since the last call, and forget it."""
+        """Return the changes since the last call, and forget them."""
         found = Changes(self._anew, sorted(self._pairs), sorted(self._slots))
         self._anew, self._pairs, self._slots = False, set(), set()
         return found
 
     def copy(self) -> Fold:
-        """Return one that goes on by itself; `ended` matches of before are known to neither."""
+        """Return a copy that takes in events by itself; the copy does not know which matches have ended."""
         history, state = copy.copy(self.history), copy.copy(self.history.state)
         state.players, state.matches = dict(state.players), dict(state.matches)
         state.progress = {name: copy.copy(progress) for name, progress in state.progress.items()}

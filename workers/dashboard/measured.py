@@ -1,6 +1,6 @@
 """Mean returns between frozen players, as evaluators played or computed them, with their intervals.
 
-Frozen players do not change, so what was measured later holds at every moment at which they were there.
+Frozen players do not change, so a later measurement also holds for every moment at which both were there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 class Table:
-    """Mean returns of the players at all slots, [n, n] each, of the row's player over both seats; NaN if not known.
+    """Mean returns between the players at all slots, [n, n] each: the row player's, over both seats; NaN if not known.
 
     `lower` and `upper` bound a mean with `confidence` at all times. Without a `bound` of a game's return they are NaN,
     too. `found_by`: "games", "pairs" of them on one deal, or "exact".
@@ -35,7 +35,7 @@ class Table:
     def __init__(self, returns: Returns, bound: float | None, confidence: float) -> None:
         slots = np.arange(returns.known_slots, dtype=np.intp)
         cells = returns.sums(slots)
-        cells[slots, slots] = 0.0  # a player's with itself say nothing
+        cells[slots, slots] = 0.0  # a player's games with itself say nothing
         games = cells[..., 0]
         self.found_by, self.confidence = returns.settings.source, confidence
         known = (games > 0.0) & (games.T > 0.0)
@@ -50,7 +50,7 @@ class Table:
         self.games: NDArray[np.float64] = np.where(known, (games + games.T) * shared / 2.0, 0.0)
 
     def packed(self) -> Row:
-        """Return all of it: float32 [n, n] each, little-endian, row by row, in base 64."""
+        """Return the table packed: float32 [n, n] each, little-endian, row by row, in base 64."""
         arrays = {name: getattr(self, name) for name in ("mean", "lower", "upper", "games")}
         told = {name: b64encode(array.astype("<f4").tobytes()).decode() for name, array in arrays.items()}
         return {"slots": len(self.mean), "found_by": self.found_by, "confidence": self.confidence, **told}
@@ -82,7 +82,7 @@ def _within(
 
 
 def saved(league: Path) -> Returns:
-    """Return the returns in the folder of a league; none where it holds none that can be read."""
+    """Return the returns in the folder of a league; empty ones if it holds none that can be read."""
     try:
         return returns_in(league)
     except (LeagueError, OSError):
@@ -90,9 +90,9 @@ def saved(league: Path) -> Returns:
 
 
 def terms(settings: Mapping[str, Any]) -> tuple[float | None, float]:
-    """Return (the largest return of a game, the confidence of intervals) by a run's configuration.
+    """Return (the largest return of a game, the confidence of intervals) from a run's configuration.
 
-    The league's settings are not made of it as its roles do: they would load PyTorch into the dashboard.
+    Unlike roles, this does not build the league's settings, which would load PyTorch into the dashboard.
     """
     import envs
 

@@ -1,4 +1,4 @@
-"""A person's games against players of a league: one table a game, the rules and the weights on this side."""
+"""A person's games against a league's players: one table per game, with the rules and the weights in this process."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from workers.evaluation.rated import RatedGames
     from workers.runtime.trained import Trained
 
-TABLES = 32  # games at once; of more, those without a move for longest are dropped
+TABLES = 32  # games at once; of more, the ones that have waited longest for a move are dropped
 PLAYERS = 4  # players that are kept loaded
 
 
 @dataclass
 class Table:
-    """One game. `seat`: the person's; each seat remembers what its moves were, as a policy with a memory does.
+    """One game. `seat`: the person's; `memories`: the policy's memory of each seat, the person's included.
 
-    A game that is `rated` shows no views before its end; `rating` then says what the person's games come to, or why
-    this one does not count.
+    A game that is `rated` shows no views before its end; `rating` is then the person's rating as a sentence, or the
+    reason why this game does not count.
     """
 
     games: TwoPlayerVectorEnv
@@ -53,7 +53,7 @@ class Table:
         return int(self.turn.to_move[0])
 
     def view(self) -> tuple[dict[str, Any], Memory]:
-        """Return (how the player sees the position of who is to move: probabilities and value, its memory then)."""
+        """Return (the policy's view of the position for the seat to move: probabilities and value, its next memory)."""
         memory = self.memories[self.to_move]
         observation, mask = self.turn.observation, self.turn.action_mask
         value = np.ravel(self.policy.value(observation, memory))
@@ -66,7 +66,7 @@ class Table:
         return {**seen, "distribution": probabilities[0]}, after
 
     def make(self, action: int | None) -> None:
-        """Make the move of who is to move; None: the player decides. Raises IllegalAction."""
+        """Make a move for the seat to move; None: the policy decides. Raises IllegalAction."""
         seen, memory = self.view()
         shares = np.asarray(seen.pop("distribution"), np.float64)
         seat = self.to_move
@@ -93,7 +93,7 @@ class Table:
             self.make(None)
 
     def shown(self) -> dict[str, Any]:
-        """Return the game as its person may see it; the views are there to be shown on request."""
+        """Return the game as the person may see it; the page shows its views on request."""
         over = self.returns is not None
         legal: list[dict[str, Any]] = []
         view: dict[str, Any] | None = None
@@ -196,7 +196,7 @@ class Tables:
         from workers.runtime.trained import load
 
         key = folder, player
-        if key not in self._players or "@" not in player:  # one that learns may have a newer checkpoint
+        if key not in self._players or "@" not in player:  # a learning player may have a newer checkpoint
             trained = load(folder, player)
             if not trained.two_player:
                 raise ConfigurationError(f"{trained.env_id} is played by one agent; only games of two have a table")

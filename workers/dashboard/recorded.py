@@ -1,4 +1,4 @@
-"""Recorded matches of a run, listed and played again move by move; what that needs is loaded when it is first asked."""
+"""Recorded matches of a run, listed and played again move by move; modules for that are loaded on first use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Game = tuple[Path, str, int]  # a run's folder, a match, a game of it, from 1
 
 
 class Recorded:
-    """The recorded matches of runs, of those asked for last."""
+    """The recorded matches of the runs that were asked for last."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -46,18 +46,18 @@ class Recorded:
         return len(records.files(run.folder / records.FOLDER))
 
     def matches(self, run: Run, home: str | None = None, away: str | None = None) -> list[dict[str, Any]]:
-        """Return the newest recorded matches, of a pair in either order if it is given, the newest first."""
+        """Return the newest recorded matches, the newest first; if a pair is given, its own, in either order."""
         found: dict[str, dict[str, Any]] = {}
         with self._lock:
             for path in records.files(run.folder / records.FOLDER):
-                with contextlib.suppress(FileNotFoundError):  # the oldest go meanwhile
+                with contextlib.suppress(FileNotFoundError):  # the run deletes its oldest files meanwhile
                     for row in self._summaries(path):
                         if home is None or away is None or {row["home"], row["away"]} == {home, away}:
                             found.setdefault(row["match"], row)
         return list(found.values())[: -LISTED - 1 : -1]
 
     def _summaries(self, path: Path) -> list[dict[str, Any]]:
-        """Return a row for each match in a file, which is read once for each length that it has."""
+        """Return a row for each match in a file, which is read again only when its length has changed."""
         size = path.stat().st_size
         known = self._files.get(path)
         if known is None or known[0] != size:
@@ -148,7 +148,7 @@ class Recorded:
         return self._drawn[1]
 
     def _of_match(self, run: Run, match: str, number: int) -> tuple[RecordedRun, RecordedMatch]:
-        """Return (the recorded run, the match). Raises UnknownName, also for a game that the match has not."""
+        """Return (the recorded run, the match). Raises UnknownName, also for a game that the match does not have."""
         of_run = self._of(run)
         if self._record is None or (self._record[0], self._record[1].match) != (run.folder, match):
             self._record = run.folder, of_run.match(match)

@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI application: pages, figures as JSON, and one stream of events a page."""
+"""The dashboard as an ASGI application: pages, figures as JSON, and one stream of events per page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Handler = Callable[[Request], Any]
 
 
 class Dashboard:
-    """All that the pages ask for; a handler runs in a thread of its own, for folding and playing take a while."""
+    """Answers to all that pages ask for; folding and playing, which take a while, run in threads of their own."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -49,7 +49,7 @@ class Dashboard:
         self._tables = Tables()
 
     def app(self, token: str, hosts: tuple[str, ...] = LOOPBACK) -> App:
-        """Return the application, which answers to `hosts` and to who shows `token`."""
+        """Return the application, which answers requests that name one of `hosts` and show `token`."""
         routes = [
             *(Route(path, _page) for path in PAGES),
             Route("/health", lambda _: PlainTextResponse("ready\n")),

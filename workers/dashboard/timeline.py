@@ -1,7 +1,7 @@
-"""Any moment of a league, from the folder that it is saved in and, while it goes on, from its stream in Redis.
+"""A league at any moment, read from the folder that it is saved in and, during the run, from its stream in Redis.
 
-Each file of the folder begins with a checkpoint of all before it, so a moment takes one file's events at most; marks,
-copies of the fold every MARK events, make the next look at a moment near it a matter of milliseconds.
+Each file of the folder begins with a checkpoint of all before it, so a moment takes one file's events at most. Marks,
+which are copies of the fold every MARK events, make the next look at a nearby moment a matter of milliseconds.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Store(Protocol):
     """The part of league.redis.event_stream.EventStream that is read here."""
 
     def holds(self, entry: str) -> bool:
-        """Return True where the event of this id is still there."""
+        """Return True if the event with this id is still there."""
 
     def events(self, after: str = "0", until: str = "+") -> Iterator[tuple[str, Event]]:
-        """Yield (id, event), oldest first, those after `after` and up to `until`."""
+        """Yield (id, event), oldest first, of the events after `after` and up to `until`."""
 
 
 class Timeline:
@@ -43,12 +43,12 @@ class Timeline:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.lock = threading.RLock()  # to be held while what `now` returned is read
+        self.lock = threading.RLock()  # hold it while reading what `now` returned
         self._now = Fold()
-        self._place = 0  # bytes of the newest file that are read
+        self._place = 0  # bytes of the newest file that have been read
         self._first = b""  # its first line, by which another file of this name is told apart
         self._marks: OrderedDict[Position, Fold] = OrderedDict()
-        self._unsaved: list[tuple[str, Event]] = []  # Redis's, later than the newest file's last
+        self._unsaved: list[tuple[str, Event]] = []  # events of Redis that the newest file does not hold
         self._reloads = 0
 
     @property
@@ -57,13 +57,13 @@ class Timeline:
         return self.folder / STREAM
 
     def now(self) -> Fold:
-        """Return the league as it is, not to be changed; `follow` goes on with the same."""
+        """Return the league as it is now; it must not be changed, since `follow` continues with the same object."""
         return self._now
 
     def follow(self, store: Store | None = None) -> bool:
-        """Take in what is new, from `store` where there is one, else from the file; return True if anything was.
+        """Take in new events, from `store` if it is given, else from the file; return True if there were any.
 
-        Raises redis.RedisError; what was taken in before stays.
+        Raises redis.RedisError; events taken in before that stay.
         """
         with self.lock:
             before, reloads = self._now.history.last_event, self._reloads
@@ -74,7 +74,7 @@ class Timeline:
             return self._now.history.last_event != before or self._reloads != reloads
 
     def at(self, moment: float) -> Fold:
-        """Return the league at `moment`, s of Unix time, not to be changed; the earliest kept for a moment before."""
+        """Return the league at `moment`, s of Unix time, or at the earliest moment kept; it must not be changed."""
         with self.lock:
             history = self._now.history
             if moment >= history.now:
@@ -93,7 +93,7 @@ class Timeline:
     # The present.
 
     def _follow_file(self) -> None:
-        """Read the lines that were appended; all anew where the file is another one, as after a restore."""
+        """Read the lines that were appended; read all anew if the file is another one, as after a restore."""
         try:
             with self.path.open("rb") as file:
                 first = file.readline()
@@ -115,7 +115,7 @@ class Timeline:
             ) from None
 
     def _new(self, lines: Iterable[bytes]) -> Iterator[tuple[str, Event]]:
-        """Yield (id, event) of whole lines that Redis has not told before; a line counts as read once it is folded."""
+        """Yield (id, event) of whole lines that Redis did not give before; a line counts as read once it is folded."""
         last = self._now.history.last_event
         known: Position | None = (-1, 0) if last == "0" else event_order(last)
         for line in lines:
@@ -123,19 +123,19 @@ class Timeline:
                 break
             entry, _ = DECODER.raw_decode(line.decode())
             if known is None or event_order(entry["id"]) > known:
-                known = None  # so are all that follow
+                known = None  # all lines that follow are new as well
                 yield entry["id"], entry["fields"]
             self._place += len(line)
 
     def _continues(self, first: bytes) -> bool:
-        """Return True where a file begins with the checkpoint of the very event that was read last."""
+        """Return True if a file begins with the checkpoint of the event that was read last."""
         if not first.endswith(b"\n") or self._now.history.last_event == "0":
             return False
         return bool(json.loads(first)["id"] == self._now.history.last_event)
 
     def _follow_store(self, store: Store) -> None:
         last = self._now.history.last_event
-        if last != "0" and not store.holds(last):  # a crash of Redis took some back, or it is trimmed past this
+        if last != "0" and not store.holds(last):  # Redis lost events in a crash, or is trimmed past this one
             self._now, self._unsaved, self._place, self._first = Fold(), [], 0, b""
             self._marks.clear()
             self._reloads += 1
@@ -172,7 +172,7 @@ class Timeline:
         return Fold(), self._after(path, (-1, 0))
 
     def _file_of(self, until: Position) -> tuple[Position, Path | None]:
-        """Return (its first event, file) of the last file that begins at or before `until`, else of the first one."""
+        """Return (first event, path) of the last file that begins at or before `until`, else of the first file."""
         found: tuple[Position, Path | None] | None = None
         for path in [*segments(self.folder), self.path]:
             first = self._first_of(path)
@@ -191,7 +191,7 @@ class Timeline:
             return None
 
     def _after(self, path: Path | None, place: Position) -> Iterator[tuple[str, Event]]:
-        """Yield (id, event) after `place` of a file, and of Redis after those."""
+        """Yield (id, event) of the events after `place`: those of a file, then later ones of Redis."""
         if path is not None:
             for entry, event in read_file(path):
                 position = event_order(entry)

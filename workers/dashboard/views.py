@@ -1,4 +1,4 @@
-"""A league at one moment as plain values, ready for JSON: what the page draws, and what its tables say."""
+"""A league at one moment as plain values, ready for JSON: the contents of the page's drawings and tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def state(fold: Fold) -> Row:
-    """Return all of a moment but what goes over time: standings, payoff, open matches, processes, counters."""
+    """Return all of a moment except curves over time: standings, payoff, open matches, processes, counters."""
     history, league = fold.history, fold.history.state
     now = history.now
     return {
@@ -53,7 +53,7 @@ def moving(fold: Fold) -> Row:
 
 
 def standings(fold: Fold) -> list[Row]:
-    """Return a row a player, the strongest by Elo first: as `league.show` has it, with its place and intervals."""
+    """Return a row per player, the strongest by Elo first: that of `league.show`, with slot, times and intervals."""
     history, league = fold.history, fold.history.state
     if not league.players:
         return []
@@ -71,7 +71,7 @@ def standings(fold: Fold) -> list[Row]:
 
 
 def touched(fold: Fold, slots: list[int]) -> list[Row]:
-    """Return what matches change of these players' rows."""
+    """Return the parts of these players' rows that matches change."""
     league = fold.history.state
     if not slots:
         return []
@@ -152,7 +152,7 @@ def cell(fold: Fold, home: str, away: str) -> Row:
 
 
 def interval(rate: float | None, games: float, z: float = 1.96) -> tuple[float | None, float | None]:
-    """Return the Wilson interval of a win rate over so many games; draws count as half of each."""
+    """Return the Wilson interval of a win rate over `games`, in which a draw counts as half a win."""
     if rate is None or games <= 0.0:
         return None, None
     middle = (rate + z * z / (2 * games)) / (1 + z * z / games)
@@ -161,7 +161,7 @@ def interval(rate: float | None, games: float, z: float = 1.96) -> tuple[float |
 
 
 def open_matches(fold: Fold, now: int) -> list[Row]:
-    """Return who plays whom: a row for each holder and pair, the one whose lease ends first at the top."""
+    """Return the open matches: a row for each holder and pair, the one whose lease ends first at the top."""
     groups: dict[tuple[str, str, str], Row] = {}
     for match in overview.open_matches(fold.history.state, now):
         key = match["holder"], match["home"], match["away"]
@@ -175,7 +175,7 @@ def open_matches(fold: Fold, now: int) -> list[Row]:
 
 
 def processes(fold: Fold) -> list[Row]:
-    """Return the processes that the league has heard of, and whether they are up by its own clock.
+    """Return the processes that the league has heard of, and whether they are up by the league's clock.
 
     `count`: matches of an actor, learning periods of a learner.
     """
@@ -200,7 +200,7 @@ def _heard(role: str, known: dict[str, Seen], busy: set[str], now: float) -> lis
 
 
 def lineage(fold: Fold) -> Row:
-    """Return who descends from whom: players with their parents and times, resets and copies."""
+    """Return the players' descent: players with their parents and times, resets and copies."""
     history = fold.history
     players = [
         {
@@ -217,7 +217,7 @@ def lineage(fold: Fold) -> Row:
 
 
 def over_time(fold: Fold) -> Row:
-    """Return what goes over time: Elo of each player that learns (None where it begins anew), and matches."""
+    """Return the curves over time: Elo of each learning player (None where it begins anew), and matches."""
     ratings = {}
     for name, series in fold.history.ratings.items():
         times, values = series.points()
@@ -237,7 +237,7 @@ def over_time(fold: Fold) -> Row:
 
 
 def restarts(given: Sequence[Restart]) -> list[dict[str, Any]]:
-    """Return the learning players that went on with other weights."""
+    """Return the times at which learning players went on with other weights."""
     return [{"time": one.time, "player": one.player, "source": one.source} for one in given]
 
 

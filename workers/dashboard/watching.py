@@ -22,7 +22,7 @@ from workers.runtime.lease import living
 from workers.runtime.segment_ledger import Ledger
 from workers.servers import record
 
-ANSWERS = 3.0  # s that Redis has to answer
+ANSWERS = 3.0  # s within which Redis has to answer
 LIVE, AWAY, ENDED = "live", "away", "ended"  # the state of the run's store
 
 
@@ -37,13 +37,13 @@ class Watched:
         self._url = ""
         self._name = ""
         self._told: dict[str, Any] = {}
-        self._event = ""  # the last one that `look` told of
+        self._event = ""  # the last event that `look` reported
         self._shared: SharedReturns | None = None  # returns in the store that `_client` is connected to
         self._measured: tuple[object, measured.Table] | None = None  # (version of the returns, their table)
         self._terms: tuple[float | None, float] | None = None
 
     def refresh(self) -> bool:
-        """Take in what is new; return True if anything was. What is wrong is in `state` and `problem`."""
+        """Take in new events; return True if anything changed. Errors are kept in `state` and `problem`."""
         with self._lock:
             before = self.state
             try:
@@ -58,7 +58,7 @@ class Watched:
             return changed or self.state != before
 
     def look(self) -> dict[str, Any] | None:
-        """Return what changed since the last look, for all pages together; None where nothing did."""
+        """Return the changes since the last look, for all pages together; None if there are none."""
         changed = self.refresh()
         newest = {"scores": curves.last(self.run.folder / "evaluation.jsonl"), "learners": self._learners()}
         if not changed and newest == self._told:
@@ -78,7 +78,7 @@ class Watched:
             }
 
     def hello(self) -> dict[str, Any]:
-        """Return the event up to which all pages were told of changes."""
+        """Return the last event whose changes all pages were sent."""
         return {"hello": self._event}
 
     def returns(self) -> measured.Table:
@@ -94,13 +94,13 @@ class Watched:
             known = shared is not None, version
             if self._measured is None or self._measured[0] != known:
                 found = shared or measured.saved(self.run.league)
-                if found.known_slots and self._terms is None:  # to know them the game is made, which takes a while
+                if found.known_slots and self._terms is None:  # the game is made for them, which takes a while
                     self._terms = measured.terms(self.run.settings())
                 self._measured = known, measured.Table(found, *(self._terms or (None, measured.CONFIDENCE)))
             return self._measured[1]
 
     def facts(self) -> dict[str, Any]:
-        """Return what the servers of a run that goes on tell beside the league: processes and segments."""
+        """Return what a live run's servers know beside the league: processes and segments."""
         found: dict[str, Any] = {"processes": [], "segments": account(self.run.folder)}
         with self._lock, contextlib.suppress(redis.RedisError, OSError, ValueError):
             if self._store() is not None and self._client is not None:
@@ -137,7 +137,7 @@ class Watched:
             self._shared = None
         prefix = f"{key_prefix(self._name)}league:"
         if not self._client.exists(f"{prefix}events"):
-            return None  # not there yet, or gone already: the folder says all
+            return None  # the stream is not there yet, or gone: the folder has all
         return EventStream(self._client, prefix)
 
 
