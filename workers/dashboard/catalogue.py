@@ -91,7 +91,8 @@ class Catalogue:
         for depth in range(1, DEPTH + 1):
             for name in ("config.yaml", f"league/{STREAM}"):
                 found.update(path.parents[name.count("/")] for path in self.root.glob("*/" * depth + name))
-        outer = (folder for folder in found if not found.intersection(folder.parents))  # not a tracker's
+        # A tracker's folder inside a run is not a run.
+        outer = (folder for folder in found if not found.intersection(folder.parents))
         runs = [Run(folder.relative_to(self.root).as_posix(), folder) for folder in outer]
         return sorted(runs, key=lambda run: (-(record.started_at(run.folder) or 0.0), run.name))[:RUNS]
 

@@ -1,4 +1,4 @@
-"""Facts about a RabbitMQ, those unknown None, and how AMQP gives them; management.py and rabbitmqctl.py add others."""
+"""Facts about a RabbitMQ (None: unknown), gathered over AMQP; management.py and rabbitmqctl.py add others."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def over_amqp(url: str, topology: Topology) -> BrokerFacts:
     """Gather facts by actions of a run, with its names. Raises amqp.AMQPError or OSError if the broker goes away."""
     url = answering(url)
     facts = _publishing(url)
-    if facts.blocked or facts.confirms is False:  # publishers wait, and so would this
+    if facts.blocked or facts.confirms is False:  # publishers wait, as would the checks below
         return facts
     connection = _connect(url)
     try:
@@ -114,7 +114,7 @@ def _transfers(channel: Any, topology: Topology) -> None:
     queue = topology.probe_queue(exclusive=True)(channel)
     queue.declare()
     queue.exchange.publish(queue.exchange.Message("", delivery_mode=1), routing_key=queue.routing_key)
-    queue.get(no_ack=True)  # waits for an answer, before which a refusal of the publish has come
+    queue.get(no_ack=True)  # waits for an answer; a refusal of the publish comes before it
 
 
 def _answers(channel: Any, topology: Topology) -> None:

@@ -21,7 +21,7 @@ CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 DISK_NEEDED, DISK_WANTED = 200 << 20, 2 << 30  # bytes: for logs and a few checkpoints; for a long run
 SHARED_NEEDED = 48 << 20  # bytes; a container has 64 MiB unless told otherwise
 HANDLES_NEEDED, HANDLES_WANTED = 256, 1024
-PROCESSES_A_CORE = 4  # they wait for each other often enough to share a core
+PROCESSES_A_CORE = 4  # processes wait for each other often enough for so many to share a core
 MEMORY_A_PROCESS = 350 << 20  # bytes; torch alone takes two thirds of it
 
 

@@ -35,7 +35,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def management_api(broker_url: str, management_url: str) -> Callable[..., Any]:
-    """Return a function that gets the JSON at a path of the management API, without any proxy; None where it has none.
+    """Return a function that gets the JSON at a path of the management API, without a proxy; None for an empty answer.
 
     It takes the path, a method (GET) and a body to be sent as JSON. It raises OSError (such as urllib.error.HTTPError),
     and ValueError for an answer that is not JSON. Over https the certificate is checked by the broker URL's

@@ -47,7 +47,7 @@ def of_status(facts: BrokerFacts, status: dict[str, Any]) -> BrokerFacts:
 
 
 def command_line(command: Sequence[str]) -> Control:
-    """Return a rabbitmqctl that runs by a command line such as `docker exec NAME rabbitmqctl`."""
+    """Return a function that runs rabbitmqctl by a command line such as `docker exec NAME rabbitmqctl`."""
 
     def control(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

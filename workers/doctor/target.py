@@ -1,4 +1,4 @@
-"""The servers and settings to check: those of a run that goes on, of URLs, or those that a run would take."""
+"""The servers and settings to check: a live run's, servers given by URLs, or those that a new run would take."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Target:
 def settings(
     overrides: list[str], folder: Path | None, run: str | None, role: str | None = None
 ) -> tuple[Config, list[Finding]]:
-    """Return the settings of a run with these overrides, or of the `run` that goes on, and the findings about them.
+    """Return the settings of a run with these overrides, or of the live `run`, and the findings about them.
 
     The folder of `run` exists, maybe where this process may not write, or on another machine. With `role` the settings
     are those of that role's command line; the role itself checks its folder and devices.
