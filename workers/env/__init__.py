@@ -1,4 +1,4 @@
 """Env runners: processes that step environments for which a served run's actors decide.
 
-Nobody imports them; they know of actors only what `rollout/served/sampler.py` says of a call.
+No other package imports this one. Env runners know actors only by the calls that `rollout/served/sampler.py` describes.
 """

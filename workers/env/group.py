@@ -24,7 +24,7 @@ class Group:
     while True:
         group.step(answer to group.call())
 
-    Raises ConfigurationError for what goes wrong in the environment.
+    Raises ConfigurationError for errors of the environment.
     """
 
     def __init__(self, name: str, settings: envs.EnvSettings, num_envs: int, seed: int) -> None:
@@ -47,7 +47,7 @@ class Group:
         return self._decision
 
     def call(self) -> dict[str, Any]:
-        """Return the call to make; see rollout/served/sampler.py. The same until the next `step`."""
+        """Return the call to make (rollout/served/sampler.py); it stays the same until the next `step`."""
         return {
             "group": self.name,
             "step": self._decision,

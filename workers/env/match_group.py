@@ -1,6 +1,6 @@
-"""One group of a league's games, N for each player that is played for: its calls to an actor, its steps by the answers.
+"""One group of a league's games, N for each player that actors play for: its calls to an actor, its steps by answers.
 
-The actor says whose games are stepped next; those of the other players wait.
+The actor's answer names the player whose games are stepped next; the other players' games wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workers.env.group import STAMP
 class MatchGroup:
     """A league's counterpart of Group, used by the same loop; `name` is unique.
 
-    Raises ConfigurationError for what goes wrong in the games.
+    Raises ConfigurationError for errors of the games.
     """
 
     def __init__(self, name: str, league: LeagueConfig, num_games: int, seed: int) -> None:
@@ -36,13 +36,13 @@ class MatchGroup:
         return self._step
 
     def call(self) -> dict[str, Any]:
-        """Return the call to make; see leagues/served_games.py. The same until the next `step`."""
+        """Return the call to make (leagues/served_games.py); it stays the same until the next `step`."""
         return {"group": self.name, "step": self._step, "games": self._num_games, **self._told, "written_by": STAMP}
 
     def step(self, answer: dict[str, Any]) -> None:
         """Step or begin the games of the player that the actor's answer names."""
         self._step += 1
-        if "player" not in answer:  # another actor is asked next, which has them begin anew
+        if "player" not in answer:  # the actor that is asked next lets them begin anew
             self._told = {"player": None}
             return
         player, begins = answer["player"], "begin" in answer

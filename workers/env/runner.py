@@ -1,7 +1,7 @@
-"""The env runner: two groups of environments, each on a thread with a connection to the actors of its own.
+"""The env runner: two groups of environments, each on a thread of its own with its own connection to the actors.
 
 While one group's observations are with an actor, Python steps the other. Environments that wait or compute outside
-Python, as real games do, step at the same time, since threads hand over there.
+Python, as real games do, step at the same time, because the other thread may run meanwhile.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from workers.runtime.timing import Timing
 logger = logging.getLogger(__name__)
 
 GROUPS = 2
-PATIENCE = 3.0  # s that an actor which no process serves is waited for, before another is asked for
+PATIENCE = 3.0  # s to wait for an actor that no process serves, before another is asked for
 LOOK_EVERY = 0.5  # s between looks at whether to stop, while an actor is waited for
 ASK_AGAIN = 0.5  # s between tries to reach an actor
 SAY_EVERY = 10.0  # s between lines of log about actors that do not answer
 REFUSALS = 10  # answers in a row that are errors, after which the runner gives up
-SWITCH = 0.0005  # s for which a thread may compute before another gets its turn: an answer may have come for that one
+SWITCH = 0.0005  # s for which a thread may compute before the other gets its turn, which may have an answer by then
 
 
 class EnvRunner(RoleProcess):
@@ -48,7 +48,7 @@ class EnvRunner(RoleProcess):
         self.source = source_name(config.env_runner_id, "env")
         self.timing = Timing()
         self._solver = Solver(session.app, session.topology, deadline=None, patience=PATIENCE)
-        # No two groups may play the same episodes, nor those of a process that was started again its earlier ones.
+        # Groups must not play the same episodes, and those of a process that was started again not its earlier ones.
         self._seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
         self._times = itertools.count()
         self._league = None if config.league is None else league_of(config)
@@ -122,7 +122,7 @@ class EnvRunner(RoleProcess):
 
 
 class ActorCaller:
-    """Calls one actor until that sends the group away or does not answer, then whichever takes the group in."""
+    """Calls one actor until it sends the group away or does not answer, then any actor that takes the group in."""
 
     def __init__(self, solver: Solver, group: str, stopping: threading.Event) -> None:
         self._solver, self._group, self._stopping = solver, group, stopping
@@ -131,9 +131,9 @@ class ActorCaller:
         self._say_at = 0.0
 
     def answer(self, call: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the answer to `call`, however long that takes; None when this process stops before.
+        """Return the answer to `call`, however long that takes; None if this process stops first.
 
-        Raises RemoteFailure when REFUSALS answers in a row are errors.
+        Raises RemoteFailure if REFUSALS answers in a row are errors.
         """
         while not self._stopping.is_set():
             try:
@@ -169,9 +169,9 @@ class ActorCaller:
 
 
 def run(config: Config) -> int:
-    """Step environments until the run is over or a stop; return exit status 0, or 1 when that failed.
+    """Step environments until the run is over or a stop signal; return exit status 0, or 1 after a failure.
 
-    Raises ConfigurationError when the environment fails again after it was made anew.
+    Raises ConfigurationError if the environment fails again after it was made anew.
     """
     session = enter(config, roles.ENV)
     check_run_facts(session)
