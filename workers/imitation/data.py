@@ -21,7 +21,7 @@ from workers.replays.episodes import Episodes
 
 
 def read(settings: ImitationConfig) -> Episodes:
-    """Read the recorded games. Raises ConfigurationError, which names the setting, where there are none."""
+    """Read the recorded games. Raises ConfigurationError, which names the setting, if there are none."""
     assert settings.data is not None  # the configuration was verified
     path = Path(settings.data)
     try:
@@ -42,19 +42,19 @@ class Games:
 
     observation: Tree  # [S, ...], as trajectories hold it
     action: Tree  # [S, ...], as the policy draws it
-    action_mask: Tree | None  # bool [S, A], or leaf name -> that
+    action_mask: Tree | None  # bool [S, A], or leaf name -> such an array
     starts: np.ndarray  # int64 [E]
     ends: np.ndarray  # int64 [E]
 
     def decisions(self, games: np.ndarray) -> np.ndarray:
-        """Return the places of the decisions of some games int64 [K], in their order, int64 [...]."""
+        """Return the places of all decisions of `games` int64 [K], game after game, int64 [...]."""
         return np.concatenate([np.arange(self.starts[game], self.ends[game]) for game in games.tolist()])
 
 
 def fitted(found: Episodes, policy: Policy, masked: bool, env: str) -> Games:
     """Return the games as `policy` learns from them; `masked`: its environment, `env`, says which actions are legal.
 
-    Raises ConfigurationError for games of another environment, with all that does not fit.
+    Raises ConfigurationError, with all problems, for games of another environment.
     """
     spec, steps = policy.spec(masked), (len(found.reward),)
     mask = _masks(found, policy) if masked and spec.action_mask is not None else None
@@ -87,7 +87,7 @@ def fitted(found: Episodes, policy: Policy, masked: bool, env: str) -> Games:
 
 
 def _masks(found: Episodes, policy: Policy) -> Tree:
-    """Return the masks as the policy takes them; of games without masks, whose actions count as legal, all are."""
+    """Return the masks as the policy takes them; in games without masks all actions count as legal."""
     masks, rows = Masks(policy.action_space), found.action_mask
     if rows is None:
         rows = np.ones((len(found.reward), masks.size), np.bool_)
@@ -95,7 +95,7 @@ def _masks(found: Episodes, policy: Policy) -> Tree:
 
 
 def _named(leaves: Any, tree: SpaceTree, kind: str) -> Any:
-    """Return the leaves as `tree` takes them. Raises ConfigurationError where they have other names."""
+    """Return the leaves as `tree` takes them. Raises ConfigurationError if they have other names."""
     if set(leaves) != set(tree.leaves):
         theirs, ours = (", ".join(map(repr, sorted(names))) for names in (leaves, tree.leaves))
         raise ConfigurationError(f"{kind} has the parts {theirs}, and must have {ours}")

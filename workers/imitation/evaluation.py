@@ -1,4 +1,4 @@
-"""Measures of a clone: how often it decides as in games that it has not seen, and its returns when it plays."""
+"""Measures of a clone: how often it decides as recorded, in games that it has not seen, and its returns in play."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workers.imitation.feed import Feed
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The mean log-probability of recorded decisions, and the share that the clone would make so; None of numbers."""
+    """The mean log-probability of recorded decisions, and the share that the clone makes the same; None for floats."""
 
     log_probability: float
     same: float | None
@@ -31,7 +31,7 @@ class Likelihood:
 
 
 def likelihood(policy: Policy, feed: Feed) -> Likelihood:
-    """Return what `policy` says of one pass over recorded games."""
+    """Return the likelihood under `policy` of the decisions in one pass over recorded games."""
     total, same, count, counted = 0.0, 0.0, 0, True
     for trajectory in feed.of_pass(0):
         batch = Batch(policy, [trajectory])
@@ -61,7 +61,10 @@ def episode_returns(policy: Policy, settings: EnvSettings, count: int, copies: i
 
 
 def returns_against_chance(policy: Policy, league: LeagueConfig, games: int, seed: int) -> np.ndarray:
-    """Play a league's game against a player of any legal move; return the returns, float64 [games], in both seats."""
+    """Play a league's game against uniformly drawn moves; return the returns, float64 [games], `games` made even.
+
+    Each deal is played in both seats.
+    """
     deals = -(-games // 2)
     env = envs.make_two_player(league.env, min(deals, league.evaluation_games), seed, **league.env_kwargs)
     try:

@@ -1,4 +1,4 @@
-"""From recorded games to the trajectories of updates, in another order in each pass over them."""
+"""Trajectories for updates, made of recorded games, in another order in each pass over them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from workers.imitation.data import Games
 
 
 class Feed:
-    """Trajectories of about `size` decisions of the `chosen` games int64 [K], each pass in an order by `seed`.
+    """Trajectories of about `size` decisions of the `chosen` games int64 [K], each pass in an order drawn by `seed`.
 
-    A policy without a memory gets decisions in any order, T = 1. One with a memory gets stretches of `length`
-    decisions, T = `length`: a slot plays one game after the other, with what the policy remembers at that moment of
-    the games so far; the last stretches of a pass are filled up with games from its beginning.
+    A policy without a memory gets decisions in any order, T = 1. A policy with a memory gets stretches of `length`
+    decisions, T = `length`: a slot plays one game after the other, and each stretch begins with the policy's memory at
+    that point; the last stretches of a pass are filled up with games drawn anew.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Feed:
         seed: int,
         returns: np.ndarray | None = None,
     ) -> None:
-        """Take `returns`, float32 [S], which the value learns of each decision; None: it does not learn."""
+        """`returns`: float32 [S], which the value function learns for each decision; None: it does not learn."""
         self._games, self._chosen, self._policy, self._seed, self._returns = games, chosen, policy, seed, returns
         self.decisions = len(games.decisions(chosen))
         self._last = np.zeros(len(games.decisions(np.arange(len(games.ends)))), np.bool_)
@@ -47,9 +47,9 @@ class Feed:
             self.updates, self.steps = -(-self.decisions // size), self.decisions
 
     def of_pass(self, number: int, skipped: int = 0) -> Iterator[Trajectory]:
-        """Yield the trajectories of a pass, `self.updates` of them, with `self.steps` steps in all, but for the first.
+        """Yield the trajectories of a pass except the first `skipped`: `self.updates` less `skipped`.
 
-        `skipped`: so many of them are left out; what they leave in a memory is not.
+        A whole pass has `self.steps` steps. Skipped trajectories still pass through the policy's memory.
         """
         order = np.random.default_rng([self._seed, number])
         if self._policy.has_memory:
@@ -72,7 +72,7 @@ class Feed:
             places = np.stack([one[: self._length] for one in left], axis=1)
             left = [one[self._length :] for one in left]
             trajectory = self._trajectory(places, memory)
-            memory = self._after(trajectory, memory)  # by the weights that begin the update, as an actor's is
+            memory = self._after(trajectory, memory)  # by the weights before the update, like an actor's
             if number >= skipped:
                 yield trajectory
 
@@ -84,7 +84,7 @@ class Feed:
         return policy.begin(memory, over[-1])
 
     def _trajectory(self, places: np.ndarray, memory: Memory) -> Trajectory:
-        """Return the decisions at `places` int64 [T, N]; `memory`: the policy's before the first of each slot."""
+        """Return the decisions at `places` int64 [T, N]; `memory`: the policy's before each slot's first decision."""
         games, over = self._games, self._last[places]
         return Trajectory(
             observation=take(games.observation, places),

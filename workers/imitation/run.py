@@ -56,7 +56,7 @@ def run(config: Config, overrides: Sequence[str]) -> int:
 
 
 def in_league(config: Config) -> Config:
-    """Return the settings with the algorithm of the command in the place of those of a league and its players."""
+    """Return the settings with the command's algorithm in place of the league's and its players'."""
     if config.league is None:
         return config
     league = {**config.league, "algorithm": dict(config.algorithm)}
@@ -73,10 +73,10 @@ class WithoutServers:
 
 
 class Imitation:
-    """One policy and the games that it is to imitate, from the newest checkpoint in the run's folder on."""
+    """One policy and the games that it imitates; it continues from the newest checkpoint in the run's folder."""
 
     def __init__(self, config: Config, folder: RunFolder, say: Callable[[str], None]) -> None:
-        """Raise ConfigurationError where the games do not fit the environment."""
+        """Raise ConfigurationError if the games do not fit the environment."""
         self._config, self._folder, self._say = config, folder, say
         here = WithoutServers(config)
         self._league = None if config.league is None else league_of(config)
@@ -84,7 +84,7 @@ class Imitation:
         self.state = PlayerState(here, recipe)
         self._take_games()
         total = self._settings.passes * self.learned.steps
-        self.state.config = replace(config, total_steps=total, seconds=None)  # by which schedules know the run's end
+        self.state.config = replace(config, total_steps=total, seconds=None)  # schedules take the run's end from it
         self._checkpoint_at = time.monotonic() + config.checkpoint_every
 
     def _take_games(self) -> None:
@@ -139,7 +139,7 @@ class Imitation:
         return 0
 
     def _updates(self) -> Iterator[None]:
-        """Make one update after the other, from where the progress stands on; yield after each."""
+        """Make the updates that are left, one after the other; yield after each."""
         state, feed = self.state, self.learned
         progress = state.progress
         progress.start(time.time())
@@ -177,7 +177,7 @@ class Imitation:
         checkpoints.write(folder, name, self.state.moment(), self._config.checkpoints_kept)
 
     def _evaluated(self) -> dict[str, Any]:
-        """Let the clone play; say what it gets, and return that for the outcome."""
+        """Let the clone play; report its mean return, and return the figures for the outcome."""
         count, policy = self._settings.evaluation_games, self.state.policy
         if not count:
             return {}
