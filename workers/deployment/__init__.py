@@ -1,4 +1,4 @@
-"""Trained policies in service: the gateway that games ask, by one process or several, and a service for callers.
+"""Trained policies in service: a gateway for games, in one process or several, and a service for other callers.
 
-`python -m workers.deploy` starts it; what computes a policy is in workers/models.
+`python -m workers.deploy` starts the gateway. The backends that compute a policy are in workers/models.
 """

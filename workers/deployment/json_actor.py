@@ -3,9 +3,9 @@
     tick    {"observation": [0.1, 0, 0, 0.2], "reward": 1.0}   ->   {"action": 1}
     end     {"reward": 1.0}
 
-`observation` is nested as the observation space is. What may be left out: `reward`, of what was done since the last
-action, a number, or an object or a list where the run has env.reward_channels; `agent`, of a game with several;
-`action_mask`, true for each Discrete action that is legal.
+`observation` is nested like the observation space. The other fields may be left out: `reward`, earned since the last
+action, is a number, or an object or a list if the run has env.reward_channels; `agent` names one of several agents;
+`action_mask` is true for each legal action of a Discrete space.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from workers.gateway.actor import Actor, Unreadable
 
 
 class JsonActor(Actor):
-    """See above."""
+    """An actor that reads and answers JSON, as described above."""
 
     async def tick(self, body: bytes) -> str:
         message, agent = _read(body)
         if "observation" not in message:
             raise Unreadable("the body has no observation")
-        try:  # a body that is refused counts for nothing: its reward is taken with its observation, or not at all
+        try:  # a refused body has no effect: its reward is taken together with its observation, or not at all
             action = await self.act(
                 message["observation"],
                 agent=agent,

@@ -98,7 +98,7 @@ class Model(Worker):
     def publish_weights(self, data: bytes, step: int) -> int:
         """Put safetensors bytes of `weights_to_bytes`, made at `step`, into the pool, and send them to all actors.
 
-        Returns the version that they got. They are of the generation that the player is in.
+        Returns their version. They are stamped with the generation that the player is in.
         """
         if self._frozen:
             raise ConfigurationError(f"publish_weights: {self.player} is frozen; its weights never change")
@@ -123,7 +123,7 @@ class Model(Worker):
 
     @service
     def clone(self, name: str) -> str:
-        """Make what it decides by a player of the run's league, which learns nothing; return its model's name."""
+        """Add the weights that it decides by to the run's league, as a player that does not learn; return its name."""
         self._refresh()
         store = Store(self._redis, f"{self._prefix}league:")
         if not store.exists():
@@ -131,7 +131,7 @@ class Model(Worker):
         return str(clone(store, self._pool, self._backend.policy, self.version, name, by="model.clone"))
 
     def _refresh(self) -> None:
-        """Decide by the newest weights from now on; those that cannot be decided by are told of, and passed over."""
+        """Decide by the newest weights from now on; log weights that cannot be used, and skip them."""
         found = self._newest.stamped(newer_than=self._seen)
         if found is None:
             return
@@ -146,7 +146,7 @@ class Model(Worker):
         self.version = self._seen
 
     def _check(self, tensors: Mapping[str, torch.Tensor], source: str) -> None:
-        """Raise CheckpointError for weights of another network, and for numbers that are none."""
+        """Raise CheckpointError for weights of another network, and for numbers that are not finite."""
         check_weights(self._backend.policy, tensors, source)
         bad = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
         if bad:
@@ -154,7 +154,7 @@ class Model(Worker):
 
 
 def _legal(calls: Sequence[tuple[Any, ...]], counts: Sequence[int], policy: Policy) -> np.ndarray | None:
-    """Return bool [all rows, actions], all true for calls that say nothing; None where no call does."""
+    """Return bool [all rows, actions], all true for calls without a mask; None if no call has one."""
     if all(len(call) < 3 or call[2] is None for call in calls):
         return None
     actions = policy.distribution.mask_size
@@ -170,7 +170,7 @@ def _legal(calls: Sequence[tuple[Any, ...]], counts: Sequence[int], policy: Poli
 
 
 def _rows(observation: Any) -> int:
-    """Return N."""
+    """Return N of an observation [N, ...]."""
     while isinstance(observation, dict | tuple):
         observation = next(iter(observation.values())) if isinstance(observation, dict) else observation[0]
     return len(observation)

@@ -17,18 +17,18 @@ from workers.gateway.agent_state import AgentState, remembered
 from workers.gateway.passes import Decide, End, Passes, masks
 from workers.models.backends import Backend
 
-EPISODES = 100  # finished ones whose mean return is told
+EPISODES = 100  # finished episodes that the mean return is of
 
 
 class DeployedPlayer(Passes):
-    """A Player (workers/gateway/game.py) that learns nothing; `swap` gives it its first backend, and every other.
+    """A Player (workers/gateway/game.py) that learns nothing; `swap` gives it its first backend and each later one.
 
-    A game that is under way when backends are swapped goes on with what it remembers, as games of a gateway in training
-    do when new weights come.
+    A game that is under way when backends are swapped keeps its memory, as games of a training gateway do when new
+    weights arrive.
     """
 
     def __init__(self, rewards: Rewards, mode: str, seed: int) -> None:
-        """`mode`, `seed`: of Policy.step, and of the generator that actions are drawn by."""
+        """`mode`: that of Policy.step; `seed`: that of the generator that draws actions."""
         super().__init__()
         self.version = -1
         self.decisions = self.passes = self.episodes = 0
@@ -51,7 +51,7 @@ class DeployedPlayer(Passes):
         return float(np.mean(self._returns)) if self._returns else None
 
     def swap(self, backend: Backend, version: int) -> None:
-        """Decide by `backend`, of weights of `version`, from the next pass on."""
+        """Decide by `backend`, whose weights are of `version`, from the next pass on."""
         with self._lock:
             self._backend, self.version = backend, version
 

@@ -1,6 +1,6 @@
-"""The processes of one deployment: they know whose session is whose, and count together.
+"""The processes of one deployment: each knows which of them has a session, and answers for the counts of all.
 
-A process that is asked for /metrics asks the others, at the port that each has of its own.
+A process that is asked for /metrics asks the others, each at its own port.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workers.gateway.limits import TOKEN
 from workers.gateway.metrics import OWN, Snapshot
 from workers.gateway.neighbours import Neighbours
 
-PATIENCE = 2.0  # s that another process has to tell what it counts
+PATIENCE = 2.0  # s within which another process has to answer with its counts
 
 
 class Processes(Neighbours):
@@ -32,12 +32,12 @@ class Processes(Neighbours):
         self._ports = f"{prefix}ports"  # number -> its own port
 
     def enter(self, address: str) -> None:
-        """See Neighbours; the others learn the port of `address`, too. Raises redis.RedisError."""
+        """Enter as in Neighbours, and tell the others the port of `address`. Raises redis.RedisError."""
         super().enter(address)
         self._redis.hset(self._ports, str(self.number), str(urlsplit(address).port))
 
     async def gather(self, own: Snapshot) -> Mapping[str, Snapshot | None]:
-        """Return what each counts, by its number; a Gather. While Redis is away, it is of this one alone."""
+        """Return each process's counts by its number, as a Gather; this process's alone while Redis is away."""
         ports: dict[bytes, bytes] = await self._ask(lambda: self._redis.hgetall(self._ports)) or {}
         others = {int(number): int(port) for number, port in ports.items() if int(number) != self.number}
         loop = asyncio.get_running_loop()
@@ -52,6 +52,6 @@ class Processes(Neighbours):
             snapshot: Snapshot = json.loads(connection.getresponse().read())
             return snapshot
         except (OSError, http.client.HTTPException, ValueError):
-            return None  # it died, and another is not there yet
+            return None  # it died, and its replacement is not there yet
         finally:
             connection.close()

@@ -1,4 +1,4 @@
-"""A deployed policy: the gateway's Actor and ports, decided for by a backend that was verified first."""
+"""A deployed policy: the gateway's Actor and ports, and a backend, verified first, that decides for it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ LOOK = 1.0  # s between looks whether the server still serves
 
 
 class Deployment:
-    """Serve from `start` to `close`; the first version is verified before any game can come."""
+    """Serve from `start` to `close`; the first version is verified before any game can connect."""
 
     def __init__(self, config: DeployConfig, neighbours: Processes | None = None) -> None:
-        """`neighbours`: of those that share its port. Raises ConfigurationError and CheckpointError, for a backend that
-        is refused say."""
+        """`neighbours`: the processes that share its port. Raises ConfigurationError or CheckpointError, also for a
+        backend that is refused."""
         self.config, self.folder = config, run_in(Path(config.run))
-        if neighbours is None:  # a shared port is never free, and a short visit there might take another's connection
+        if neighbours is None:  # a shared port is never free, and the check might take another process's connection
             _check_ports(config.gateway)
         self.refused, self._last_refused = 0, -1  # newer versions that were not served
         self._damaged: set[Path] = set()  # newer checkpoints that cannot be read
@@ -87,18 +87,18 @@ class Deployment:
             raise
 
     def start(self) -> None:
-        """Serve."""
+        """Begin to serve."""
         self.server.start()
 
     def close(self, drain: float = 0.0) -> None:
-        """Serve no more; sessions that are open have `drain` s to end."""
+        """Stop serving; open sessions have `drain` s to end."""
         self.server.stop(drain)
         if self._neighbours is not None:
             self._neighbours.leave()
         self.player.close()
 
     def look(self) -> bool:
-        """Serve a newer checkpoint from now on; return whether there was one. Count one that cannot be served."""
+        """Serve a newer checkpoint from now on; return whether that was done. Count one that cannot be served."""
         player = self.player
         self._tell_of_damage()
         newest = checkpoints.latest(self._checkpoints)
@@ -107,9 +107,9 @@ class Deployment:
             return False
         try:
             self._put_in_service(load(self.folder, self.config.player, version))
-        except Exception as error:  # ONNX Runtime's, say: none may end the service of the version before
+        except Exception as error:  # such as ONNX Runtime's: none may end the service of the version before
             if newest is None or not newest.is_file():
-                return False  # the learner has removed it meanwhile
+                return False  # the learner has removed the checkpoint meanwhile
             self.refused, self._last_refused = self.refused + 1, version
             why = str(error) if isinstance(error, WarrenError) else f"{type(error).__name__}: {error}"
             logger.error(
@@ -120,7 +120,7 @@ class Deployment:
         return True
 
     def _tell_of_damage(self) -> None:
-        """Log, once for each, which newer checkpoints are passed over since they cannot be read."""
+        """Log each newer checkpoint that is skipped because it cannot be read, once."""
         whole = {path.stem for path in checkpoints.readable(self._checkpoints)}
         newer = {path for path in numbered(self._checkpoints) if version_of(path) > self.player.version}
         damaged = {path for path in newer if path.stem not in whole and path.is_file()}
@@ -129,7 +129,7 @@ class Deployment:
         self._damaged = damaged
 
     def facts(self) -> dict[str, Any]:
-        """Return what GET tells beside the sessions."""
+        """Return the facts that GET answers with, beside those about the sessions."""
         player, verdict = self.player, self.verdict
         return {
             "run": str(self.folder),
@@ -159,7 +159,7 @@ class Deployment:
         logger.info("version %d of %s is in service, by %s", trained.version, self.folder, config.backend)
 
     def _actor(self, trained: Trained) -> tuple[type[Actor], dict[str, Any]]:
-        """Return (the class that games ask, what its constructor takes)."""
+        """Return (the class that answers games, its constructor's arguments)."""
         policy, name = trained.policy, self.config.actor
         if name is None and gamecore_actors.is_gamecore(trained.env_id):
             name = trained.env_id.partition(":")[2]
@@ -168,7 +168,7 @@ class Deployment:
         actor: type[Actor] = gamecore_actors.find(name)
         for kind in ("observation_space", "action_space"):
             fitting = [getattr(policy, kind)]
-            if kind == "observation_space":  # the class that was trained with gives what is privileged, too
+            if kind == "observation_space":  # the class of the training gives privileged parts, too
                 fitting.append(policy.learning_space)
             if getattr(actor, kind) not in fitting:
                 raise ConfigurationError(
@@ -187,12 +187,12 @@ def _check_ports(gateway: GatewayConfig) -> None:
 
 
 def run(config: DeployConfig) -> int:
-    """Serve until told to stop; prints where, as one line of JSON. Exit status 1 where the server failed."""
+    """Serve until told to stop, after printing the ports as a line of JSON; return exit status 0, 1 after a failure."""
     return serve(config, threading.Event())
 
 
 def serve(config: DeployConfig, stopping: threading.Event, neighbours: Processes | None = None) -> int:
-    """Do the same, or until `stopping`; with `neighbours`, behind a port that it shares."""
+    """Serve as `run` does, or until `stopping` is set; with `neighbours`, behind a port that they share."""
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.threads)
     hurried = threading.Event()
@@ -200,7 +200,7 @@ def serve(config: DeployConfig, stopping: threading.Event, neighbours: Processes
 
     def told(number: int) -> None:
         stopping.set()
-        if number == signal.SIGINT:  # by a person, who waits
+        if number == signal.SIGINT:  # Ctrl-C, by a person who waits
             hurried.set()
             if deployment is not None:
                 deployment.server.hurry()

@@ -17,15 +17,15 @@ from workers.models.verifying import AGREEMENT, MODES
 class DeployConfig:
     """Settings of a deployment: a policy, how it decides, and where games reach it."""
 
-    run: str  # a run folder, or a folder of runs, whose newest it is
+    run: str  # a run folder, or a folder of runs, whose newest is taken
     player: str = "main"  # player of a league's run; or a frozen one: main@1200
     version: int | None = None  # version of the weights, among the run's checkpoints; null: the newest
-    follow: float | None = None  # s between looks for a newer checkpoint, which then plays on; null: none is looked for
+    follow: float | None = None  # s between looks for a newer checkpoint, which then takes over; null: no looks
     actor: str | None = None  # FILE.py:CLASS; null: the run's own, or JSON where the run has none (json_actor.py)
     kwargs: dict[str, Any] = field(default_factory=dict)  # arguments of the actor's constructor, beside env.kwargs
     backend: str = "pytorch"  # pytorch, onnx (ONNX Runtime) or int8, on the CPU
     agreement: float = AGREEMENT  # share of recorded observations on which a backend has to act as PyTorch does
-    recorded: str | None = None  # the file of those observations; null: what the run's learner wrote, or a game played
+    recorded: str | None = None  # file of those observations; null: that of the run's learner, else a game is played
     mode: str = "sample"  # sample: draw actions, as in training; greedy: the likeliest
     seed: int = 0  # seed of the actions that are drawn
     threads: int = 1  # threads of a forward pass

@@ -1,8 +1,8 @@
 """Several processes that serve one policy behind one port, as the gateways of a run do.
 
-The kernel deals connections out. A session lives in the process that it was started in; a Redis of the deployment's own
-knows which one that is (processes.py). A process that died is started again, and its sessions are over; that Redis is
-started again, too, with what it held.
+The kernel distributes connections. A session lives in the process that it was started in; the deployment's own Redis
+knows which one that is (processes.py). A process that died is started again, and its sessions are over. A Redis that
+died is started again with the data that it held.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from workers.servers.running import Revival
 logger = logging.getLogger(__name__)
 
 LOOK = 0.5  # s between looks whether all processes live
-STOP = 20.0  # s that one has to stop
+STOP = 20.0  # s within which a process has to stop
 PREFIX = "deployment:"  # prefix of all keys
 
 
 class Part:
-    """One of the processes; it ends when the pipe to it closes, so that none outlives the one that started it."""
+    """One of the processes; it ends when the pipe to it closes, so it never outlives the process that started it."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
@@ -56,13 +56,13 @@ class Part:
         self._process.stdin.flush()
 
     def ready(self) -> dict[str, Any] | None:
-        """Return the fields that it prints once it serves; None where it could not, and said why in its log."""
+        """Return the fields that it prints once it serves; None if it could not serve, as its log explains."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         return json.loads(line) if line else None
 
     def status(self) -> int | None:
-        """Its exit status; None while it lives."""
+        """Return its exit status; None while it lives."""
         return self._process.poll()
 
     def ask_to_stop(self) -> None:
@@ -72,7 +72,7 @@ class Part:
         self._process.stdin.close()
 
     def stop(self, drain: float = 0.0) -> None:
-        """Wait until it has ended, for `drain` and STOP s, then kill it; safe to call twice."""
+        """Ask it to stop, wait up to `drain` + STOP s for its end, then kill it; safe to call twice."""
         self.ask_to_stop()
         try:
             self._process.wait(drain + STOP)
@@ -82,8 +82,10 @@ class Part:
 
 
 def run(config: DeployConfig) -> int:
-    """Serve by `config.processes` until told to stop; prints where, as one line of JSON. Exit status 1 where a process
-    that died cannot be started again. Raises ConfigurationError for ports that cannot be taken, and without a Redis.
+    """Serve by `config.processes` processes until told to stop, after printing the ports as one line of JSON.
+
+    Returns exit status 0, or another if a process does not start, 1 if one that died cannot be started again. Raises
+    ConfigurationError for ports that cannot be taken, and without a Redis.
     """
     log_to_stderr(config.log_level)
     stopping = threading.Event()
@@ -110,7 +112,7 @@ def run(config: DeployConfig) -> int:
         print(json.dumps({**first, "processes": config.processes}), flush=True)
         revival = Revival()
         while not stopping.wait(LOOK):
-            if not server.child.alive:  # games play on meanwhile, each where its session is
+            if not server.child.alive:  # games go on meanwhile, each in its session's process
                 revival.check(server.child, logger.error, restarts=sys.maxsize)
             for place, part in enumerate(parts):
                 if part.status() is not None:
@@ -148,8 +150,8 @@ def _binary() -> Path:
 
 
 def _reserved(setting: str, address: str, port: int) -> socket.socket:
-    """Return a socket that holds `port`, or any free one for 0, without connections; the processes share it."""
-    listen(setting, address, port, shared=False).close()  # raises where it is taken: its holder might share it unasked
+    """Return a socket that holds `port`, or any free one for 0, and takes no connections; the processes share it."""
+    listen(setting, address, port, shared=False).close()  # raises if it is taken, even by a holder that would share it
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     reserved = socket.socket(family, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -159,7 +161,7 @@ def _reserved(setting: str, address: str, port: int) -> socket.socket:
 
 
 def part() -> int:
-    """Run one of the processes, from what `Part` sends it."""
+    """Run one of the processes, with the settings that `Part` sends it."""
     given = json.loads(sys.stdin.readline())
     config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DeployConfig), given["config"]))
     assert isinstance(config, DeployConfig)
