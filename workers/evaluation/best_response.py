@@ -4,10 +4,10 @@
     for decisions in responses.train(): ...               # one update after another
     play_deals(games, responses.side, target, 10_000, generator)
 
-In each seat a policy begins with fresh weights, or those of a member of the target, and learns against the target,
-which stands still, by the algorithm of the league. Its entropy bonus falls over the budget from a high one, without
-which it would try too little, to almost none, since a best response needs none. What the two gain on average bounds the
-target's exploitability from below.
+In each seat a policy begins with fresh weights, or those of a member of the target, and learns by the league's
+algorithm against the target, which does not change. The policy's entropy bonus falls over the budget from a high one,
+without which it would try too little, to almost none, since a best response needs none. The mean gain of the two
+policies is a lower bound of the target's exploitability.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from workers.rollout.games.selfplay_sampler import MatchSampler
 PROGRESS = (0.0, 0.3, 0.8)  # parts of the budget, and the entropy bonus at each, level after the last
 ENTROPY = (0.2, 0.04, 0.002)
 LAST_RATE = 0.1  # share of the learning rate to which it falls over the budget
-TIES = ("magnet_coefficient", "proximal_coefficient")  # they tie it to another policy than the target's
+TIES = ("magnet_coefficient", "proximal_coefficient")  # settings that tie a responder to another policy
 LEAST_UPDATES = 40  # updates per seat: a small budget is spent in smaller updates than the league's
 
 
@@ -63,7 +63,7 @@ class ResponseSampler(MatchSampler):
 
 
 class Responder:
-    """The policy of one seat, and what it learns by."""
+    """The policy of one seat, with the algorithm and the games that it learns by."""
 
     def __init__(
         self,
@@ -106,10 +106,10 @@ class Responder:
 
 
 class BestResponse:
-    """A responder a seat, which learn in turn until both have spent half of `budget` decisions.
+    """A responder per seat; they learn in turn until each has spent half of `budget` decisions.
 
     `changes`: settings of the algorithm that replace those of the league. `initial`: weights to begin with in place of
-    fresh ones. `minimax`: the part of the fall of the target's own value that each decision also earns.
+    fresh ones. `minimax`: the part of the fall in the target's own value that each decision earns in addition.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class BestResponse:
 
     @property
     def side(self) -> Side:
-        """Return both policies as one side, which plays the likeliest action: nobody learns from its games."""
+        """Return both policies as one side, which plays the likeliest action, since no policy learns from its games."""
         return Side([responder.policy for responder in self.responders], np.eye(SEATS), greedy=True)
 
     def train(self) -> Iterator[int]:
@@ -159,7 +159,7 @@ class BestResponse:
 def responding(league: LeagueConfig, budget: int) -> dict[str, Any]:
     """Return the league's settings of its algorithm with schedules over `budget` decisions, and without ties.
 
-    A teacher, a magnet and a tie to the last policy would keep it from the best response.
+    A teacher, a magnet and a tie to the last policy would keep a responder from the best response.
     """
     settings = {"name": "ppo", **league.algorithm}
     if settings["name"] in ALGORITHMS:
@@ -171,5 +171,5 @@ def responding(league: LeagueConfig, budget: int) -> dict[str, Any]:
 
 
 def lanes(league: LeagueConfig, budget: int) -> int:
-    """Return the trajectories of an update where `budget` decisions are learned from: at most the league's."""
+    """Return the number of trajectories per update for `budget` decisions: at most the league's `lanes`."""
     return max(1, min(league.lanes, budget // (LEAST_UPDATES * league.unroll_length)))

@@ -1,8 +1,8 @@
 """The search for the mixture of players that the whole game's best responses exploit least: cutting planes.
 
-Each next mixture has to withstand one more best response: that to the last one (Kelley 1960). The least loss to all
+Each mixture has to withstand one more best response: the one to the mixture before (Kelley 1960). The least loss to all
 responses so far bounds every mixture's exploitability from below. The mixture with that loss jumps from corner to
-corner, so the search answers one half way to it from the best so far (Ben-Ameur and Neto 2007: in-out).
+corner, so the search answers the mixture half way from the best so far to it (Ben-Ameur and Neto 2007: in-out).
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.solvers import solve_zero_sum
 
 Plans = tuple[np.ndarray, np.ndarray]
-CUTS = 160  # responses of a seat that are kept, and the last: those that bind a mixture the most
+CUTS = 160  # responses kept per seat, beside the last one: those that bind a mixture the most
 HALF_WAY = 0.5
 
 
 class Seat:
-    """One seat: what the players lose there to best responses in the other, and their best mixture so far."""
+    """One seat: the players' losses there to best responses in the other seat, and their best mixture so far."""
 
     def __init__(self, form: SequenceForm, seat: int) -> None:
         self._form, self._seat = form, seat
         self._plans: list[np.ndarray] = []  # by player
         self._responses: list[np.ndarray] = []  # plans of the other seat
         self._gains = np.zeros((0, 0))  # a row for each player, a column for each response
-        self.shares = np.zeros(0)  # (n,), the best so far
-        self.loss, self.bound = np.inf, -np.inf  # the best so far to a best response, and a bound on any mixture's
+        self.shares = np.zeros(0)  # (n,), of the best mixture so far
+        self.loss, self.bound = np.inf, -np.inf  # the best mixture's to a best response; a bound of any mixture's
 
     def add(self, plans: Sequence[np.ndarray]) -> None:
         """Add players, without a share."""
@@ -51,10 +51,10 @@ class Seat:
         self._gains, self.shares = np.delete(self._gains, place, axis=0), np.delete(self.shares, place)
 
     def step(self) -> None:
-        """Answer a mixture that is half way to the one that loses least to all responses so far."""
+        """Answer the mixture half way from the best so far to the one that loses least to all responses so far."""
         least, value = solve_zero_sum(self._gains)
         self.bound = -value
-        # Responses that bind this mixture are kept: without them and the answer to come, the next would be the same.
+        # Keep responses that bind this mixture: without them and the answer to come, the next one would be the same.
         if (spare := len(self._responses) - CUTS) > 0:
             kept = np.sort(np.argsort(least @ self._gains, kind="stable")[:-spare])
             self._responses, self._gains = [self._responses[place] for place in kept], self._gains[:, kept]
@@ -63,7 +63,7 @@ class Seat:
             self.shares, self.loss = tried, loss
 
     def _answer(self, shares: np.ndarray) -> float:
-        """Add the best response to a mixture; return what that loses to it."""
+        """Add the best response to a mixture; return the mixture's loss to it."""
         held = np.flatnonzero(shares)
         loss, response = self._form.best_response(1 - self._seat, sum(shares[k] * self._plans[k] for k in held))
         worth = self._form.worth(self._seat, response)
@@ -73,7 +73,7 @@ class Seat:
 
 
 class BestResponseSearch:
-    """The players of one game that take part, by slot, and their `best` mixture so far."""
+    """The search among the players at `slots` of one game, with their `best` mixture so far."""
 
     def __init__(self, form: SequenceForm) -> None:
         self.slots: list[int] = []
@@ -99,13 +99,13 @@ class BestResponseSearch:
                 del self.slots[place]
 
     def step(self) -> None:
-        """Make the mixture better, or learn that it is the best."""
+        """Find a better mixture, or a tighter bound on how much better one can be."""
         for seat in self._seats:
             seat.step()
 
     @property
     def gap(self) -> float:
-        """Return the points a game by which another mixture of these players may be less exploitable, at most."""
+        """Return the most points per game by which another mixture of these players may be less exploitable."""
         return sum(seat.loss - seat.bound for seat in self._seats) / 2.0
 
     @property

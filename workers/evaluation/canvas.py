@@ -15,7 +15,7 @@ DPI = 120
 LONGEST = 24  # characters of a label
 HEIGHT, WIDTH = 4.6, 8.0  # in, of curves
 LETTER, HANDLE = 0.058, 0.5  # in: a letter of a legend; its line with the space around it
-# Those of Okabe and Ito: nearly everybody tells them apart, in print too.
+# Colours of Okabe and Ito, which nearly everybody can tell apart, in print too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 OTHERS = "#9a9a9a"
 
@@ -31,7 +31,7 @@ def time_unit(span: float) -> tuple[str, float]:
 def means(
     times: NDArray[np.float64], values: NDArray[np.float64], window: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Average a series over windows of `window` s; return times and values. NaN separates parts, and stays."""
+    """Average a series over windows of `window` s; return times and values. NaN separates parts, and is kept."""
     gap = np.isnan(values)
     group = 2 * np.cumsum(gap) - gap  # even in a part, odd in a gap
     edges = np.flatnonzero((np.diff(np.floor(times / window)) != 0) | (np.diff(group) != 0)) + 1
@@ -104,5 +104,5 @@ def columns(points: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64],
 
 
 def marks(xs: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the style of a line: one of few points shows them."""
+    """Return the style of a line; if it has few points, they are marked."""
     return {"linewidth": 1.5, "marker": "o" if len(xs) < 30 else "", "markersize": 3.5}

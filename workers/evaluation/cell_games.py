@@ -1,7 +1,7 @@
-"""Games of two players in fixed seats, or as pairs: each deal in both seatings, and what the pair gives on average.
+"""Games of two players in fixed seats, or as pairs: each deal in both seatings, and the mean return of the two games.
 
-Cards that help whoever sits in a seat help both players in turn, so the mean of a pair varies less than the mean of two
-games. The two games of a pair depend on each other: pairs, not games, are what an interval may count.
+Cards that favour a seat favour both players in turn, so the mean of a pair varies less than the mean of two games. The
+two games of a pair depend on each other, so an interval has to count pairs, not games.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def play(
     seeds: np.ndarray | None = None,
     side: int = 0,
 ) -> np.ndarray:
-    """Play, and return what `first`, which is team `side`, gained against `second`, all others: float32 [rounds * N].
+    """Play `first` as team `side` against `second` as all others; return the gains of `first`, float32 [rounds * N].
 
-    Each slot plays a fixed number of games: stopping at a number of games in all would favour short ones. The returns
-    are in the order of rounds, and of slots within each. `recording`: all games are added to it. `seeds` int64 [N]: of
-    the chance of each slot's first game.
+    Each slot plays a fixed number of games: stopping at a total number of games would favour short ones. The returns
+    are in the order of rounds, and of slots within each. `recording`: all games are added to it. `seeds` int64 [N]: the
+    seeds of chance in each slot's first game.
     """
     left = np.full(games.num_envs, rounds)
     returns = np.zeros((rounds, games.num_envs), np.float32)
@@ -117,9 +117,9 @@ def play_pairs(
     generator: torch.Generator,
     recording: Recording | None = None,
 ) -> np.ndarray:
-    """Play each deal in both seatings; return what `first` got of the two games on average: float32 [rounds * N].
+    """Play each deal in both seatings; return the mean gain of `first` over the two games, float32 [rounds * N].
 
-    Where a game has no seeds of its own, only the seats are swapped. `recording`: the games with `first` in seat 0.
+    If a game has no seeds of its own, only the seats are swapped. `recording`: the games with `first` in seat 0.
     """
     found = []
     for _ in range(rounds):

@@ -1,7 +1,8 @@
 """Payoff cells between frozen players, estimated by play: the choice of the next cell, and its games.
 
-Cells worth playing can change the mixture (league.empirical_game.restricted_game): those of members, and of others
-against it, until no player outside can gain. Each is played until its any-time interval is below `error`.
+A cell is worth playing if it can change the mixture (league.empirical_game.restricted_game): cells between members, and
+between other players and the mixture until no such player can gain. Each is played until its any-time interval is below
+`error`.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from workers.rollout.games.game_log import Recording
 
 logger = logging.getLogger(__name__)
 
-REFRESH = 100  # batches until what is worth playing is planned anew
-WANTED = 16  # cells that are played before a plan is made anew with what they say
-OFFERED = 64  # cells, the most useful first: the first that no other evaluator plays is taken
+REFRESH = 100  # batches until the cells worth playing are planned anew
+WANTED = 16  # cells that are played before a new plan takes their results into account
+OFFERED = 64  # most useful cells, of which the first that no other evaluator plays is taken
 
 Cell = tuple[int, int]  # slot in seat 0, slot in seat 1
-Played = npt.NDArray[np.bool_] | None  # players that are no exploiters: league.matchmaking.played; None: all
+Played = npt.NDArray[np.bool_] | None  # players other than exploiters: league.matchmaking.played; None: all
 
 
 class Recorder(Protocol):
-    """Keeps the games of some batches: evaluation.batch_recorder of an evaluator of a run."""
+    """Keeps the games of some batches; in a run this is batch_recorder.BatchRecorder."""
 
     def begins(self, first: int) -> Recording | None:
         """Return a recording for the batch that begins, with slot `first` in seat 0; None for no recording."""
@@ -47,10 +48,10 @@ class Recorder(Protocol):
 
 
 class Claims(Protocol):
-    """Claims to cells, so that no two evaluators play the same one: league.redis.cell_leases."""
+    """Claims to cells, so that no two evaluators play the same one; in a run this is league.redis.cell_leases."""
 
     def claim(self, cells: Sequence[Cell]) -> Cell | None:
-        """Claim and return the first of `cells` that nobody else holds; the claim before this one ends."""
+        """Claim and return the first of `cells` that no other evaluator holds; the claim before this one ends."""
 
 
 class NoClaims:
@@ -68,17 +69,17 @@ class Plan:
     batch: int
     wanted: list[Cell]  # not played often enough to decide who is in the mixture, the most useful first
     cells: np.ndarray  # [C, 2]: slots of the cells that the mixture depends on
-    weights: np.ndarray  # [C]: how much it does
+    weights: np.ndarray  # [C]: how much it depends on each
 
 
 class Evaluator:
     """Plays the cells between frozen players that the league's mixture depends on.
 
-    A cell is known from `least` games on. The cells of the mixture's members are then played on, those first that are
-    known worst, weighted by the shares of their players, until their mean returns are known to within `error` with
-    confidence 1 - `alpha` each, at all times, or at `most` games. Returns of games lie within [-bound, bound];
-    None takes 1, or the largest that is seen. `source`: GAMES, or PAIRS of them, whose mean is one observation of both
-    players' cells and which leave each player's share alike in both seats; `least` and `most` are games there as well.
+    A cell is known from `least` games on. The cells of the mixture's members are then played further, the widest
+    intervals, weighted by the shares of their players, first, until each mean return is known to within `error` with
+    confidence 1 - `alpha`, at all times, or until `most` games. Returns of games lie within [-bound, bound]; `bound`
+    None takes 1, or the largest that is seen. `source`: GAMES, or PAIRS of them; a pair's mean is one observation of
+    both players' cells, so a player's share is the same in both seats. `least` and `most` count games there as well.
     """
 
     def __init__(
@@ -113,17 +114,17 @@ class Evaluator:
     def mixture(self, slots: Slots, played: Played = None) -> np.ndarray:
         """Return the equilibrium mixture of the players at `slots` on the mean returns so far: (2, n), a row per seat.
 
-        By league.empirical_game.mixture: quantal response at `temperature` times the cells' mean standard error; Nash's
-        once that is below `error` / 1000, as it is at once where games are not left to chance.
+        By league.empirical_game.mixture: quantal response at `temperature` times the cells' mean standard error, or
+        Nash's mixture if that is below `error` / 1000, as it is from the start in games without chance.
         """
         return self.returns.mixture(slots, played).shares
 
     def gain_within(self, slots: Slots, mixture: np.ndarray, played: Played = None) -> tuple[float, float] | None:
-        """Return bounds of what the best opponent gains against `mixture` (2, n), in points per game.
+        """Return bounds of the best opponent's gain against `mixture` (2, n), in points per game.
 
-        Opponents are the players with a share, and exploiters without one that met these often enough. The bounds
-        hold with confidence 1 - alpha for all cells between `slots` together, since those choose the members, at all
-        times while these are the players. None for one opponent.
+        Opponents are the players with a share, and exploiters without a share that met all of those often enough. The
+        bounds hold with confidence 1 - alpha for all cells between `slots` together, since these choose the members,
+        and at all times while the players stay the same. None if there is only one opponent.
         """
         members = self._opponents(slots, mixture, played)
         if len(members) < 2:
@@ -151,7 +152,7 @@ class Evaluator:
         ours = None if played is None else played[able] if played[able].any() else ~played[able]
         try:
             return self._step(slots[able], ours)
-        except UNLOADABLE:  # it was said
+        except UNLOADABLE:  # it has been logged
             return True
 
     def _step(self, slots: Slots, played: Played) -> bool:
@@ -173,9 +174,9 @@ class Evaluator:
         return True
 
     def hold_within(self, found: np.ndarray) -> float:
-        """Return the bound that intervals of returns like those `found` are computed for, raised to hold them.
+        """Return the bound for which intervals of returns like `found` are computed, raised if `found` is beyond it.
 
-        Raises ConfigurationError where they are not finite, or beyond the one that was given.
+        Raises ConfigurationError for returns that are not finite, or that are beyond a bound that was given.
         """
         if not (finite := np.isfinite(found)).all():
             raise ConfigurationError(
@@ -195,7 +196,7 @@ class Evaluator:
 
     def _offered(self, slots: Slots, played: Played = None) -> list[Cell]:
         cells = self.next_cells(slots, played)
-        if self._in_pairs:  # one game of a pair is of either cell of two players
+        if self._in_pairs:  # the games of a pair belong to both cells of two players
             cells = list(dict.fromkeys((min(cell), max(cell)) for cell in cells))
         return cells
 
@@ -204,7 +205,7 @@ class Evaluator:
         return self.returns.settings.source == PAIRS
 
     def _opponents(self, slots: Slots, mixture: np.ndarray, played: Played) -> Slots:
-        """Return the places of those whose gains against `mixture` are known."""
+        """Return the places of the players whose gains against `mixture` are known."""
         held = mixture.max(axis=0) > 0.0
         ours = self.returns.settings.playing(len(slots), played)
         if not ours.all():
@@ -215,7 +216,7 @@ class Evaluator:
     def _planned(self, slots: Slots, played: Played) -> Plan:
         found = self.returns.mixture(slots, played)
         mixture, members = found.shares, found.members
-        # A cell that is begun is finished first: else those of new players would keep all from being known.
+        # Cells that are begun are finished first: otherwise new players' cells would keep any from being known.
         fresh = self.returns.games(slots) == 0.0
         first_ones = sorted(found.wanted, key=lambda cell: fresh[cell])[:WANTED]
         wanted = [(int(slots[i]), int(slots[j])) for i, j in first_ones]

@@ -15,12 +15,12 @@ RANKED = 10  # members that are named
 
 
 def frozen_by_kind(players: Sequence[Player]) -> dict[str, int]:
-    """Return how many of the frozen `players` are of each kind, as many first."""
+    """Return the number of the frozen `players` of each kind, the largest number first."""
     return dict(Counter(player.kind_shown for player in players).most_common())
 
 
 def shares_by_kind(players: Sequence[Player], shares: np.ndarray) -> dict[str, float]:
-    """Return the part of a mixture [2, n] of `players` that each kind has, on average over both seats."""
+    """Return each kind's share of a mixture [2, n] of `players`, on average over both seats."""
     found = dict.fromkeys(frozen_by_kind(players), 0.0)
     for player, share in zip(players, shares.mean(axis=0).tolist(), strict=True):
         found[player.kind_shown] += share
@@ -30,7 +30,7 @@ def shares_by_kind(players: Sequence[Player], shares: np.ndarray) -> dict[str, f
 def ranking(players: Sequence[Player], shares: np.ndarray, returns: Returns) -> dict[str, float]:
     """Return alpha-rank's shares of the mixture's members, the RANKED highest first, by their mean returns.
 
-    Of members alone: only between them are all cells known.
+    Other players are left out, because only between members are all cells known.
     """
     members = [players[place] for place in np.flatnonzero(shares.max(axis=0) > 0.0).tolist()]
     mean = returns.matrix(np.array([player.slot for player in members], dtype=np.intp))

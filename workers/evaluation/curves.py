@@ -23,11 +23,11 @@ from workers.evaluation.canvas import (
     with_legend,
 )
 
-WINDOWS = 120  # over which ratings are averaged: with each game they go up or down
+WINDOWS = 120  # windows over which ratings, which change with each game, are averaged
 
 
 def ratings(history: History) -> Figure | None:
-    """Draw Elo over time: learning players as lines, snapshots as points when they were taken, at their Elo of now."""
+    """Draw Elo over time: learning players as lines, snapshots as points when they were taken, at their present Elo."""
     state = history.state
     if not history.ratings:
         return None
@@ -67,7 +67,7 @@ def ratings(history: History) -> Figure | None:
 
 
 def player_colours(history: History) -> dict[str, str]:
-    """Return a colour for each player that joined to learn, or for the strongest now where there are too many."""
+    """Return a colour for each player that joined to learn; if there are too many, for those that are strongest now."""
     state, names = history.state, list(history.ratings)
     if len(names) > len(COLOURS):
         names.sort(key=lambda name: -state.ratings[state.players[name].slot])
@@ -77,8 +77,8 @@ def player_colours(history: History) -> dict[str, str]:
 def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = None) -> Figure | None:
     """Draw the exploitability of the main agent and of the Nash mixture over time; `uniform`: of the uniform policy.
 
-    A band holds what the mixture's best member gains against it, with the league's confidence: a lower bound of the
-    mixture's exploitability also in games too large to compute it.
+    A band holds the gain of the mixture's best member against it, with the league's confidence: a lower bound of the
+    mixture's exploitability, also in games too large to compute it.
     """
     lines = {"main agent": "main_agent", "Nash mixture of all frozen players": "mixture"}
     known = [score for score in scores if any(score[key] is not None for key in lines.values())]

@@ -1,11 +1,11 @@
-"""Games of two sides on duplicate deals: what chance decides is the same twice, with the seats swapped.
+"""Games of two sides on duplicate deals: each deal is played twice, with the same chance and the seats swapped.
 
     side = Side([policy], np.ones((2, 1)))            # or several policies, and how often each plays in either seat
     found = play_deals(games, side, other, 10_000, torch.Generator().manual_seed(1))
     estimate(found.mean(axis=0), bound=13.0, confidence=0.95)
 
-Luck of the cards that both sides get in turn cancels, so fewer games tell two sides apart. A side may draw one of
-several players before each game: so the mixture of a league plays as it is scored.
+Luck of the cards, which both sides get in turn, cancels, so fewer games tell two sides apart. A side may draw one of
+several players before each game, so that a league's mixture plays as it is scored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SEATS = 2
 
 @dataclass(frozen=True)
 class Side:
-    """K `players`, one of which is drawn before each game by `shares` float64 [2, K], a row a seat."""
+    """K `players`, one of which is drawn before each game by `shares` float64 [2, K], a row per seat."""
 
     players: Sequence[Player]
     shares: np.ndarray
@@ -52,7 +52,7 @@ class Mover(Protocol):
 
 
 class Seated:
-    """A side that is one team of the N games of a batch, all of it by the player that is drawn; `seats` are P."""
+    """A side as one team in the N games of a batch: the drawn player plays the whole team. `seats`: P of a game."""
 
     def __init__(self, side: Side, team: int, games: int, generator: torch.Generator, seats: int = SEATS) -> None:
         self._side, self._generator, self._games = side, generator, games
@@ -80,9 +80,9 @@ class Seated:
 def play_deals(
     games: TwoPlayerVectorEnv, first: Side, second: Side, deals: int, generator: torch.Generator
 ) -> np.ndarray:
-    """Play each of `deals` deals twice; return the returns of `first`, float64 [2, deals], a row a seat.
+    """Play each of `deals` deals twice; return the returns of `first`, float64 [2, deals], a row per seat.
 
-    Where games have no seeds of their own, chance decides anew in the second seat.
+    If games have no seeds of their own, chance is drawn anew for the second seat.
     """
     require_two_sides(games)
     found: list[np.ndarray] = []

@@ -17,17 +17,17 @@ from warren.errors import WarrenError
 
 logger = logging.getLogger(__name__)
 
-LONGEST = 200_000  # steps of an episode; what is still going on is counted with its return so far
+LONGEST = 200_000  # steps of an episode; one that has not ended by then is counted with its return so far
 
 
 class Interrupted(WarrenError):
-    """Raised where episodes were to be played no further."""
+    """Raised when the playing of episodes is given up."""
 
 
 class Episodes:
     """`count` episodes of an environment, played by several copies side by side.
 
-    Of each copy its first episode after a reset counts alone: else short episodes would be seen more often than long.
+    Only the first episode of each copy after a reset counts: otherwise short episodes would count more often than long.
     """
 
     def __init__(self, settings: envs.EnvSettings, count: int, copies: int, seed: int) -> None:
@@ -40,7 +40,7 @@ class Episodes:
         self._resetting, self._stepping = (blaming(settings.id, call) for call in ("reset()", "step()"))
 
     def play(self, policy: Policy, over: Callable[[], bool] = lambda: False) -> np.ndarray:
-        """Return float64 [count, 2], return and length of each episode: of the environment's own rewards.
+        """Return float64 [count, 2]: each episode's return, by the environment's own rewards, and its length.
 
         Raises Interrupted once `over()`, and ConfigurationError for what the environment raises.
         """

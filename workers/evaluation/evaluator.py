@@ -1,10 +1,10 @@
 """The evaluator: plays frozen players against each other until each pair is known well enough.
 
-Cells of the payoff are played in batches, those first on which the league's Nash mixture depends most, each until its
-mean return is known to within an interval that holds at all times, or up to a bound on games. Any number of evaluators
-share the work: each leases the cell that it plays. The one with `evaluator_id=0` also scores the
-league: exploitability of the main agent and of the mixture where the game is small enough, returns against fixed
-references anywhere; and draws the league's pictures.
+Cells of the payoff are played in batches. The cells on which the league's Nash mixture depends most come first, and
+each is played until its mean return is known to within an interval that holds at all times, or up to a bound on games.
+Any number of evaluators share the work: each leases the cell that it plays. The one with `evaluator_id=0` also draws
+the league's pictures and scores the league: by the exploitability of the main agent and of the mixture if the game is
+small enough, and by returns against fixed references in any game.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ from workers.runtime.session import Session, source_name
 
 logger = logging.getLogger(__name__)
 
-# All of it may pass: Redis away, a model of another network in the pool, a full disk.
+# Errors that may pass: Redis away, a model of another network in the pool, a full disk.
 TROUBLE = (redis.RedisError, WarrenError, OSError)
 IDLE = 0.5  # s between checks while every cell is known well enough
 AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
 FIRST_PICTURES, PICTURES_EVERY = 20.0, 60.0  # s
-PICTURES_REST = 20.0  # times as long as drawing took, until the next pictures at least: a busy machine has other work
+PICTURES_REST = 20.0  # least time until the next pictures, in times of drawing: a busy machine has other work
 
 
 class EvaluatorRole(RoleProcess):
-    """Batches of games, and now and then a score."""
+    """Plays batches of games and, now and then, scores the league."""
 
-    over_at = (CLOSED,)  # it scores what the others leave behind
+    over_at = (CLOSED,)  # it scores the league once the others have ended
 
     def __init__(
         self, config: Config, session: Session, league: LeagueConfig, stopping: threading.Event | None = None
@@ -90,10 +90,10 @@ class EvaluatorRole(RoleProcess):
             lambda slot: self._roster.by_slot[slot],
             self._policy_at,
         )
-        self._cells = len(games.teams) == SEATS and not league.has_roles  # frozen players have a mixture
+        self._cells = len(games.teams) == SEATS and not league.has_roles  # whether frozen players have a mixture
         self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims, recorder)
-        self.returns.refresh()  # refused where they are of another source
-        # Written out here, once: later it would count as work, after which an evaluator rests.
+        self.returns.refresh()  # raises if they are of another source
+        # The game is written out here, once: later that would count as work, after which an evaluator rests.
         form = self.evaluator.form if isinstance(self.evaluator, ExactEvaluator) else None
         self.scores = Scores(league, run_folder(config), seed, form) if not config.evaluator_id else None
         looks = SharedLooks(session.redis, self.store.prefix)
@@ -107,7 +107,7 @@ class EvaluatorRole(RoleProcess):
         self._board: Board | None = None
 
     def work(self, name: str) -> int:
-        """Work until told to stop; the last act is a score, so that the run ends with one of its last state."""
+        """Work until told to stop, then score the league, so that the run ends with a score of its last state."""
         share, stopping = self.league.evaluation_share, self.stopping
         while not stopping.is_set():
             try:
@@ -135,17 +135,17 @@ class EvaluatorRole(RoleProcess):
     def step(self) -> bool:
         """Play a batch of the most useful cell, or look at a learning player; return whether games were played.
 
-        Number 0 looks, at most every other time, and scores when it is time.
+        Evaluator 0 alone looks, in every other step at most, and scores the league when that is due.
         """
         slots = self._check()
         if self.scores is not None and self.league.earned_share and len(slots):
             self._share_out(slots)
         if self.scores is not None and time.monotonic() >= self._score_at:
-            self._score_at = time.monotonic() + self.league.evaluation_every  # also where it fails: games go on
+            self._score_at = time.monotonic() + self.league.evaluation_every  # even if it fails: games go on
             self.score()
         if self.league.evaluation_share <= 0.0:
             return False
-        self._looked = self.scores is not None and not self._looked  # also where it fails
+        self._looked = self.scores is not None and not self._looked  # even if it fails
         self._looked = self._looked and self._looking.look(self._view, self._steps)
         return self._looked or self.evaluator.step(slots, played(self._roster, slots))
 
@@ -188,7 +188,7 @@ class EvaluatorRole(RoleProcess):
         return score
 
     def _references(self, mains: list[Player]) -> dict[str, float]:
-        """Return what main agents gain against the league's references, by reference, and by player where it is one."""
+        """Return main agents' gains against the league's references, by reference, and by agent if it takes a side."""
         assert self.scores is not None
         found = {}
         for main in mains:

@@ -1,4 +1,4 @@
-"""Payoff cells between frozen players, computed on the whole game in place of being played."""
+"""Payoff cells between frozen players, computed on the whole game instead of played."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from workers.evaluation.cells import Claims, Evaluator, Played
 from workers.evaluation.scores import table
 
 PLANS = 64_000_000  # probabilities of realisation plans that are kept, half a GiB: 200 players of liar's dice
-OFFERED = 64  # players whose cells are missing: the first that no other evaluator works at is taken
-RESPONDING = (-1, -1)  # a cell of nobody's: its lease lets one evaluator compute best responses
-JOINING, ANSWERS = 32, 8  # players that join the search in one step at most, and best responses of each seat
-NEAR, FINE = 0.01, 1e-4  # shares of exploitability and the largest return: a mixture so near to the best is found
+OFFERED = 64  # players whose cells are missing, of whom the first that no other evaluator works on is taken
+RESPONDING = (-1, -1)  # a cell of no players: its lease lets one evaluator compute best responses
+JOINING, ANSWERS = 32, 8  # most players that join the search in one step; best responses of each seat in it
+NEAR, FINE = 0.01, 1e-4  # shares of exploitability and of the largest return within which a mixture counts as the best
 
 
 class ExactEvaluator(Evaluator):
-    """Computes the cells of one player with all known ones at a time, in each seat; the mixture is then Nash's.
+    """Computes the cells of one player at a time with all known players, in each seat; the mixture is then Nash's.
 
-    The newest that is not known comes first: the table of each player is computed once, and of an evaluator that is
-    behind the oldest wait, who matter least. A cell counts as one game; `games` are for looks. If the mixture has to
-    withstand best responses, it searches for that mixture in between. Raises ConfigurationError for a game without a
+    The newest unknown player comes first. The table of each player is computed once, and if the evaluator is behind,
+    the oldest players wait, which matter least. A cell counts as one game; `games` are for looks. If the mixture has to
+    withstand best responses, the evaluator searches for it in between. Raises ConfigurationError for a game without a
     sequence form.
     """
 
@@ -65,9 +65,9 @@ class ExactEvaluator(Evaluator):
         return exploitability.load(self._league.env, **self._league.env_kwargs)
 
     def gain_within(self, slots: Slots, mixture: np.ndarray, played: Played = None) -> tuple[float, float] | None:
-        """Return what the best opponent gains against `mixture` (2, n), as both bounds of it; see Evaluator.
+        """Return the best opponent's gain against `mixture` (2, n), as both of its bounds; see Evaluator.
 
-        None for one opponent.
+        None if there is only one opponent.
         """
         if self.returns.settings.against == BEST_RESPONSES:
             best = self.returns.least_exploitable
@@ -79,7 +79,7 @@ class ExactEvaluator(Evaluator):
         return gain_interval(mixture[:, members], payoff, payoff)
 
     def _step(self, slots: Slots, played: Played) -> bool:
-        """Compute cells and search for the mixture in turn, or either where the other is done; False where both are."""
+        """Compute cells or search for the mixture, in turn; if one is done, do the other; False if both are done."""
         ours = slots[self.returns.settings.playing(len(slots), played)]
         self._cells_first = not self._cells_first
         if self._cells_first:
@@ -87,9 +87,9 @@ class ExactEvaluator(Evaluator):
         return self._respond(ours) or self._compute_cells(slots)
 
     def _compute_cells(self, slots: Slots) -> bool:
-        """Compute the missing cells of one player with those known; False when there are none, or others do."""
+        """Compute one player's missing cells with known players; False if none is missing or others compute them."""
         missing = self.returns.games(slots) == 0.0
-        known = np.flatnonzero(~missing.diagonal())  # all of their cells, but for what another evaluator computes now
+        known = np.flatnonzero(~missing.diagonal())  # by all cells but those that another evaluator computes now
         rest = np.flatnonzero(missing.diagonal())[::-1]
         lacking = known[(missing | missing.T)[np.ix_(known, known)].any(axis=1)]
         offered = [(int(slot), int(slot)) for slot in slots[np.concatenate([lacking, rest])[:OFFERED]]]
@@ -112,7 +112,7 @@ class ExactEvaluator(Evaluator):
         return True
 
     def _respond(self, slots: Slots) -> bool:
-        """Search on for the least exploitable mixture; False where it is found, or another evaluator searches."""
+        """Continue the search for the least exploitable mixture; False if it is found or another evaluator searches."""
         if self.returns.settings.against != BEST_RESPONSES:
             return False
         told = self.returns.least_exploitable
@@ -125,7 +125,7 @@ class ExactEvaluator(Evaluator):
         if told is not None:
             if len(search) and self._settled and not joining:
                 return False
-            if not len(search) and np.isin(slots, told.slots).all():  # another evaluator is as far
+            if not len(search) and np.isin(slots, told.slots).all():  # another evaluator has got as far
                 return False
         if self._claims.claim([RESPONDING]) is None:
             return False

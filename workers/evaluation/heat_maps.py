@@ -1,7 +1,7 @@
-"""The pictures of win rates and returns between players: a square for each pair, blue towards the higher.
+"""The pictures of win rates and returns between players: a square for each pair, bluer for higher values.
 
-Orange to blue is told apart by nearly everybody, in print too. Places are given in inches and nothing is measured
-first, so a picture of 100 players takes about a second.
+Nearly everybody can tell orange from blue, in print too. Places are given in inches and nothing is measured first, so a
+picture of 100 players takes about a second.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from workers.evaluation.canvas import foot, new_axes, new_figure, place_of, shor
 
 UNMET = "#c8c8c8"
 BETTER = LinearSegmentedColormap.from_list("better", ["#b3500a", "#e8a066", "#f7f7f7", "#6ba6d6", "#0b4f8a"])
-LABELLED = 100  # players that all have a label; of more, those that learn and a few others
+LABELLED = 100  # most players that all have a label; of more, learning players and a few others have one
 ROUND = 8.0  # points of a cell that has room for a circle
-WRITTEN = 20  # players up to whom the payoff's cells hold their numbers
+WRITTEN = 20  # most players with which cells show their numbers
 
 
 def payoff(history: History, measured: Returns | None = None) -> Figure | None:
     """Draw win rates of all players against each other, the strongest by Elo first.
 
-    Where two never met in a match and evaluators have `measured` their returns, a circle shows those, or a square
-    where cells are small.
+    For two that never met in a match but whose returns evaluators have `measured`, a circle shows the return, or a
+    square if cells are small.
     """
     state = history.state
     players = sorted(state.roster.present, key=lambda player: -state.ratings[player.slot])
@@ -69,7 +69,7 @@ def returns(history: History, known: Returns) -> Figure | None:
     roster = history.state.roster
     slots = roster.historical
     mean = mean_returns(known, slots)
-    # The newest have not been played yet: one's own cell says nothing.
+    # Leave out the newest, which have not been played yet; a player's cell with itself does not count.
     played = np.flatnonzero((~np.isnan(mean)).sum(axis=1) > ~np.isnan(mean.diagonal()))
     if not len(played):
         return None
@@ -102,7 +102,7 @@ def _heat_map(
     meaning: str,
     written: Callable[[float], str],
 ) -> Figure:
-    """Draw `values` (n, n) of each player (row) against each (column), NaN for none, blue towards the higher."""
+    """Draw `values` (n, n) of each player (row) against each (column), bluer for higher ones; NaN: no value."""
     n, labels = len(players), [shortened(player.name) for player in players]
     size = 8.0 if n <= 30 else 7.0 if n <= 60 else 5.5
     side = max(1.6, n * min(0.5, 6.5 / n if n > LABELLED else max(0.09, 6.5 / n)))

@@ -1,4 +1,4 @@
-"""The picture of who descends from whom: a row for each player that joined, and what happened to it over time."""
+"""The picture of players' descent: a row for each player that joined, with its snapshots, resets and copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks: a learning player, as it is now, plays what it is to beat (league.rules.plateau says what follows)."""
+"""Looks: games of a learning player's newest weights against its target (league.rules.plateau acts on the results)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workers.evaluation.duplicate_deals import SEATS, Side, estimate, play_deals
 
 @dataclass(frozen=True)
 class Drawing(Side):
-    """A side that remembers whom it has drawn, for each batch of games in turn."""
+    """A side that records the players it has drawn, batch by batch."""
 
     drawn: list[np.ndarray] = field(default_factory=list)
 
@@ -32,9 +32,12 @@ class Drawing(Side):
         return self.drawn[-1]
 
     def met(self, found: np.ndarray, slots: Slots) -> tuple[Met, ...]:
-        """Return each member's slot and what the other side got of it in either seat, of `play_deals`' returns."""
+        """Return each member's slot and the other side's mean returns against it in seats 0 and 1.
+
+        `found`: the returns of `play_deals`; None in a seat in which the member was not drawn.
+        """
         means = []
-        for seat in range(SEATS):  # the member's seat; it is the second side, which sits in seat 1 first
+        for seat in range(SEATS):  # the member's seat: members are the second side, which sits in seat 1 first
             got = found[1 - seat]
             places = np.concatenate(self.drawn[1 - seat :: SEATS])[: len(got)]
             games = np.bincount(places, minlength=len(slots))
@@ -58,7 +61,7 @@ def look(evaluator: Evaluator, policy: Policy, target: Target, generation: int, 
 
 
 def look_here(evaluator: Evaluator, state: LeagueState, name: str, policy: Policy, steps: int) -> bool:
-    """Look at a player of a league in this process; False where its kind does not want it, or there is no target."""
+    """Look at a player of a league in this process; False if its kind wants no looks, or there is no target."""
     player = state.players[name]
     kind = kind_of(player.kind, player.config)
     target = kind.to_beat(state) if kind.wants_looks else None
@@ -68,7 +71,7 @@ def look_here(evaluator: Evaluator, state: LeagueState, name: str, policy: Polic
 
 
 class Looking:
-    """The looks of an evaluator: at each player whose kind wants it, once it is `every` decisions further.
+    """The looks of an evaluator at each player whose kind wants them, every `every` decisions of the player.
 
     `newest` returns (a player's newest policy, the stamp of its weights), None where it has none.
     """
@@ -83,7 +86,7 @@ class Looking:
         self._evaluator, self._looks, self._newest, self._every = evaluator, looks, newest, every
 
     def look(self, view: View, steps: Callable[[Player], int]) -> bool:
-        """Look at one player that is due; False when none is. `steps`: how far a player is, as the league knows."""
+        """Look at one player that is due; False if none is. `steps`: a player's decisions, as the league knows them."""
         for slot in view.roster.learning.tolist():
             player = view.roster.by_slot[slot]
             kind = kind_of(player.kind, player.config)
@@ -101,6 +104,6 @@ class Looking:
         return False
 
     def _due_at(self, player: Player, begun: int) -> int:
-        """Return the steps at which a look at `player` is due, whose weights began at `begun` steps."""
+        """Return the decisions at which a look at `player`, whose weights began at `begun` decisions, is due."""
         known = [one.steps for one in self._looks.of(player.name) if one.generation == player.generation]
         return max(begun, *known[-1:]) + self._every if known else begun + self._every

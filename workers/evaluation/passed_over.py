@@ -1,4 +1,4 @@
-"""Players whose weights cannot be loaded: their cells wait, so that those of the others are played."""
+"""Players whose weights cannot be loaded: their cells wait while the other players' cells are played."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The evaluator of a run without a league: plays whole episodes by its newest weights, beside training.
 
 Each time that `evaluation.every` more steps were learned from, it takes the newest weights out of the pool and plays
-`evaluation.episodes` by their likeliest actions, from the same seeds. The learner never waits for it: while it plays,
-versions go by unevaluated. What it finds is a line of evaluation.jsonl, and an event for the launcher.
+`evaluation.episodes` episodes by their likeliest actions, from the same seeds. The learner never waits for it: versions
+that come while it plays are not evaluated. Each result is a line of evaluation.jsonl, and an event for the launcher.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class PlainEvaluator(RoleProcess):
                 logger.warning("no learning curve: %s", error)
 
     def step(self, last: bool = False) -> bool:
-        """Evaluate the newest weights if that is due, or if they are the `last`; return whether it was."""
+        """Evaluate the newest weights if that is due, or if they are the `last`; return whether that was done."""
         every = self.config.evaluation.every
         assert every is not None
         version = self._pool.version(PLAYER)
@@ -107,7 +107,7 @@ class PlainEvaluator(RoleProcess):
         return True
 
     def _begin(self, version: int) -> None:
-        """Go on after the evaluations of an earlier part of the run; those of weights that were lost are dropped."""
+        """Continue after the evaluations of an earlier part of the run; drop those of weights that were lost."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log = MetricsLog(self.folder, version, EVALUATIONS)
         points = read_metrics(self.folder, EVALUATIONS)
@@ -146,7 +146,7 @@ class PlainEvaluator(RoleProcess):
             logger.warning("%s", error)
 
     def _is_late(self) -> bool:
-        """Return whether an evaluation has to be given up, as training ended a while ago."""
+        """Return whether an evaluation has to be given up because training ended a while ago."""
         if self.stopping.is_set():
             self._until = min(self._until, time.monotonic() + LAST_WITHIN)
         return time.monotonic() > self._until

@@ -1,4 +1,4 @@
-"""Watching what was trained, and playing against it, in a terminal."""
+"""Watching trained players, and playing against them, in a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workers.replays.video import Video
 from workers.runtime.trained import Trained, load
 from workers.ui import returns
 
-# Options that say nothing of what is played, and their defaults: of a run of one agent, and of a game of two players.
+# Options with their defaults that apply to games of two players alone, and to runs of one agent alone.
 OF_TWO = {"player": "main", "against": None, "greedy": False, "seat": 0, "seed": 0, "rated": None}
 OF_ONE = {"sample": False, "render": None, "video": None, "record": None, "best": False}
 
@@ -44,7 +44,7 @@ def watch(
 ) -> None:
     """Play `games` episodes; say a line of each, and their mean return.
 
-    `film`: the file for a film of them; `record`: the one for what was seen and done, to be imitated.
+    `film`: the file for a film of them; `record`: the file for observations and actions, to be imitated.
     """
     video, asked = None, f"--render {render}"
     if film is not None:
@@ -117,7 +117,7 @@ def _game(trained: Trained, team: Team, seed: int, greedy: bool, video: Video | 
 
 
 def machine(trained: Trained, name: str, greedy: bool) -> Side:
-    """Return the side of a player that was trained."""
+    """Return the side of a trained player."""
 
     def choose(_: TwoPlayerVectorEnv, turn: Turn) -> int:
         return int(trained.act(turn.observation[0], turn.action_mask[0], greedy=greedy))
@@ -153,7 +153,7 @@ def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Calla
 
 
 def _refuse_unrated(given: argparse.Namespace) -> None:
-    """Raise ConfigurationError where nobody sits at the table, or not against the league's player as it plays there."""
+    """Raise ConfigurationError for options with which a person's games against a league's player cannot be rated."""
     whys = {"against": "two players would meet", "greedy": "a player of the league draws its actions",
             "seed": "nobody may know the cards"}  # fmt: skip
     problems = [
@@ -204,7 +204,7 @@ def match(
 ) -> int:
     """Play games between the two, the first of `sides` in the seat that was chosen; return exit status 0.
 
-    Those that come to their end are counted by `rated`.
+    `rated` counts the games that come to their end.
     """
     first, second = sides
     returns: list[float] = []

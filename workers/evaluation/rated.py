@@ -1,4 +1,4 @@
-"""A person's rated games against a player of a league that goes on."""
+"""A person's rated games against a player of a live league."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from workers.servers import record
 
 
 class RatedGames:
-    """The games of `person` against `opponent`, a player of the league in a run folder, as they are counted.
+    """The counted games of `person` against `opponent`, a player of the league in a run folder.
 
-    Raises ConfigurationError, before anything is played, where none can count. `asked_by`: how errors call what asks
-    for a rating.
+    Raises ConfigurationError, before anything is played, if no game can count. `asked_by`: the option or setting that
+    errors name.
     """
 
     def __init__(self, folder: Path, person: str, opponent: str, asked_by: str = "--rated") -> None:
@@ -45,7 +45,7 @@ class RatedGames:
             raise ConfigurationError(f"{asked_by}: the league has {MOST:,} rated games, and takes no more")
 
     def count(self, seat: int, returned: float) -> None:
-        """Count a game that ended, with what it returned to the person in `seat`. Raises ConfigurationError."""
+        """Count a game that ended with the return `returned` of the person in `seat`. Raises ConfigurationError."""
         try:
             elo = float(self._store.view().elo(np.array([self._slot], dtype=np.intp))[0])
             self._people.add(PersonGame(self.person, self._opponent, elo, seat, returned, self._series, time.time()))
@@ -55,7 +55,7 @@ class RatedGames:
             ) from None
 
     def rating(self) -> str:
-        """Return, as a sentence, what all rated games of the person say."""
+        """Return the person's rating by all of their rated games, as a sentence."""
         (row,) = people(game for game in self._people.games().values() if game.person == self.person)
         return (
             f"{self.person}: Elo {row['elo']:.0f} ({row['elo_lower']:.0f} to {row['elo_upper']:.0f}, 95%) by "

@@ -40,8 +40,8 @@ IMAGES_EVERY = 900.0  # s between images in TensorBoard, which keeps every one; 
 def figures(
     history: History, returns: Returns, scores: Sequence[Mapping[str, Any]], uniform: float | None
 ) -> Iterator[tuple[str, Figure]]:
-    """Make each picture for which there is something to draw, with its name: what says most first, at an end that is
-    cut short."""
+    """Make each picture for which there is something to draw, with its name; the most telling come first, in case the
+    end is cut short."""
     drawings: tuple[tuple[str, Callable[[], Figure | None]], ...] = (
         ("exploitability", lambda: curves.exploitability(scores, uniform)),
         ("kinds", lambda: curves.kinds(scores)),
@@ -87,13 +87,13 @@ def draw_all(
 
 
 class Board:
-    """The league in TensorBoard: Elo of each player that learns, counters, scores over s of the league, and pictures.
+    """The league in TensorBoard: Elo of each player that learns, counters, scores over the league's s, and pictures.
 
-    A board that is opened anew writes all curves again, from the stream and the scores: none has gaps or doubles.
+    A board that is opened anew writes all curves again from the stream and the scores, so none has gaps or doubles.
     """
 
     def __init__(self, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # a second of imports, needed where there is a board alone
+        from torch.utils.tensorboard import SummaryWriter  # a second of imports that only boards need
 
         self._writer = SummaryWriter(str(folder / BOARD), purge_step=0, max_queue=1000, flush_secs=30)
         self._elo: dict[str, float] = {}  # moment up to which a player's curve is written
@@ -158,7 +158,7 @@ def saved(folder: Path) -> tuple[History, Returns]:
 
 
 def _uniform_of_run(folder: Path) -> float | None:
-    """Return `uniform_of` the run's game; None where it left no settings."""
+    """Return `uniform_of` the run's game; None if its folder has no settings."""
     path = folder / "config.yaml"
     if not path.exists():
         return None

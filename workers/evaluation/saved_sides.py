@@ -27,7 +27,7 @@ LEAST_SHARE = 1e-4  # a member with a smaller share changes nothing that can be 
 
 @dataclass(frozen=True)
 class SavedSide:
-    """A side whose `policies` [K] and shares are known, and how a person would call it."""
+    """A side whose `policies` [K] and shares are known, and its `name` for people."""
 
     name: str
     policies: list[Policy]
@@ -35,14 +35,14 @@ class SavedSide:
 
     @property
     def side(self) -> Side:
-        """Return what plays."""
+        """Return the side as it plays games."""
         return Side(self.policies, self.shares)
 
 
 def league_in(folder: Path) -> tuple[Path, LeagueConfig]:
     """Return (run folder, settings) of the league in `folder`, or in its newest run.
 
-    Raises ConfigurationError where there is none.
+    Raises ConfigurationError if there is none.
     """
     folder = run_in(folder)
     config = from_yaml(folder / "config.yaml")
@@ -62,7 +62,7 @@ def player_of(folder: Path, player: str) -> SavedSide:
 def mixture_of(folder: Path, league: LeagueConfig) -> SavedSide:
     """Return the Nash mixture of the frozen players in a run folder, on the returns that evaluators measured.
 
-    Raises LeagueError where no league was saved, ConfigurationError where nobody was frozen, CheckpointError for a
+    Raises LeagueError if no league was saved, ConfigurationError if it has no frozen player, CheckpointError for a
     model that is missing or damaged.
     """
     history, returns = saved(folder)

@@ -1,4 +1,4 @@
-"""Scores of a league: exploitability where the game is small enough, returns against fixed references anywhere."""
+"""Scores of a league: exploitability if the game is small enough, returns against fixed references in any game."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ UNIFORM = "uniform"
 
 @dataclass(frozen=True)
 class Score:
-    """The league at one moment. Exploitability is in points per game, None where the game is too large for it."""
+    """The league at one moment. Exploitability is in points per game, None if the game is too large for it."""
 
     time: float  # Unix time, s
     seconds: float  # since the league's first score
     steps: dict[str, int]  # decisions of each learning player
-    frozen: int  # players
-    games: int  # the evaluator's
+    frozen: int  # number of frozen players
+    games: int  # number of games that evaluators have played
     main_agent: float | None
     mixture: float | None
     references: dict[str, float]  # mean return of the main agent against each, over both seats
-    gain_within: tuple[float, float] | None = None  # at least, at most: what members of the mixture gain against it
+    gain_within: tuple[float, float] | None = None  # bounds of the best opponent's gain against the mixture
     uniform: float | None = None  # exploitability of uniform play, to compare with
-    frozen_by_kind: dict[str, int] = field(default_factory=dict)  # players
+    frozen_by_kind: dict[str, int] = field(default_factory=dict)  # numbers of frozen players
     shares_by_kind: dict[str, float] = field(default_factory=dict)  # the mixture's, on average over both seats
-    alpha_rank: dict[str, float] = field(default_factory=dict)  # the mixture's first members'
+    alpha_rank: dict[str, float] = field(default_factory=dict)  # of the mixture's highest-ranked members
 
     def __str__(self) -> str:
         """Return the score in a line, for logs."""
@@ -61,7 +61,7 @@ class Score:
 class Scores:
     """The scores of one league, one per line of `FOLDER/evaluation.jsonl`; a resumed run goes on with its file.
 
-    `form`: the whole game, where it has been written out already.
+    `form`: the whole game, if it has been written out already.
     """
 
     def __init__(self, league: LeagueConfig, folder: Path, seed: int, form: SequenceForm | None = None) -> None:
@@ -93,7 +93,7 @@ class Scores:
         self._generator = torch.Generator().manual_seed(seed)
 
     def of_policy(self, policy: Policy | None) -> float | None:
-        """Return the exploitability of `policy`; None where it cannot be known."""
+        """Return the exploitability of `policy`; None if it cannot be computed."""
         return None if policy is None or self._form is None else exploitability.of(self._form, self._table(policy))
 
     def of_mixture(
@@ -101,7 +101,7 @@ class Scores:
     ) -> float | None:
         """Return the exploitability of drawing a frozen model of `members` before each game, by `shares` [2, K].
 
-        Only models with a share are loaded, by `policy_of`, and written out, each once while it has one.
+        Only models with a share are loaded, by `policy_of`, and tabulated, once for as long as they have a share.
         """
         if not members or self._form is None:
             return None
@@ -115,7 +115,7 @@ class Scores:
     def against(self, policy: Policy, reference: Policy | None, side: int | None = None) -> float:
         """Return the mean gain of `policy` against `reference` (None: uniform), which has all other seats.
 
-        It plays as many games for each side, or for `side` alone.
+        `policy` plays equally many games on each side, or all of them on `side`.
         """
         other: Player = reference or Uniform()
         sides = range(len(self._games.teams)) if side is None else [side]
@@ -132,9 +132,9 @@ class Scores:
         gain_within: tuple[float, float] | None = None,
         **composition: Any,
     ) -> Score:
-        """Append a score to the file and return it; on a full disk it is only missing in the file.
+        """Append a score to the file and return it; if the disk is full, it is only missing in the file.
 
-        `composition`: the fields of Score that say who is in the mixture.
+        `composition`: the fields of Score about the mixture's members.
         """
         seconds = self._seconds + time.monotonic() - self._since
         found = main_agent, mixture, references, gain_within, self.uniform

@@ -25,9 +25,9 @@ class Side:
 def play(
     games: TwoPlayerVectorEnv, sides: tuple[Side, Side], number: int, say: Callable[[str], None], seat: int | None = 0
 ) -> Iterator[float]:
-    """Play `number` games, and yield the return of the first of `sides` after each. Moves are said as they are made.
+    """Play `number` games, and yield the return of the first of `sides` after each; `say` reports each move.
 
-    The first takes team `seat`; None: each team in turn. The second takes all others.
+    The first side takes team `seat`; None: each team in turn. The second side takes all others.
     """
     turn = games.reset()
     for game in range(number):

@@ -39,14 +39,14 @@ class Entrant:
 
     name: str
     side: Side
-    game: str | None  # its game and that game's parameters; None where any will do
+    game: str | None  # its game and that game's parameters; None: it plays any game
     bound: float | None = None  # largest return, as its league's settings have it
-    run: Path | None = None  # the run folder that it is of
-    player: str = ""  # its name there
+    run: Path | None = None  # its run folder
+    player: str = ""  # its name in that run
 
 
 class Tournament:
-    """Games between `entrants`, so many deals of each pair at a time."""
+    """Games between `entrants`, played in rounds of equally many deals for each pair."""
 
     def __init__(self, games: envs.TwoPlayerVectorEnv, entrants: Sequence[Entrant], seed: int) -> None:
         require_two_sides(games)
@@ -54,7 +54,7 @@ class Tournament:
         self.bound = games.max_return or max((entrant.bound or 0.0 for entrant in entrants), default=0.0) or None
         self.pairs = list(combinations(range(len(entrants)), 2))
         self._generator = torch.Generator().manual_seed(seed)
-        self._rounds: list[np.ndarray] = []  # [pairs, deals] each: what the first of a pair got, over both seats
+        self._rounds: list[np.ndarray] = []  # [pairs, deals] each: return of a pair's first player, over both seats
 
     def play(self, deals: int) -> Iterator[tuple[int, int]]:
         """Play `deals` of each pair, and yield each pair when a part of them is played; only whole rounds count."""
@@ -70,11 +70,11 @@ class Tournament:
 
     @property
     def deals(self) -> int:
-        """Return how many deals of each pair count so far."""
+        """Return the number of deals of each pair that count so far."""
         return sum(part.shape[1] for part in self._rounds)
 
     def cells(self) -> list[list[Estimate | None]]:
-        """Return what each entrant (row) gains a game against each (column); None against itself."""
+        """Return the gain per game of each entrant (row) against each (column); None against itself."""
         n = len(self.entrants)
         cells: list[list[Estimate | None]] = [[None] * n for _ in range(n)]
         for (first, second), values in zip(self.pairs, np.concatenate(self._rounds, axis=1), strict=True):
@@ -83,7 +83,7 @@ class Tournament:
         return cells
 
     def overall(self) -> list[Estimate]:
-        """Return what each entrant gains a game against the others on average."""
+        """Return the gain per game of each entrant against the others on average."""
         values = np.concatenate(self._rounds, axis=1)
         found = []
         for place in range(len(self.entrants)):
@@ -96,14 +96,14 @@ class Tournament:
         return found
 
     def of_person(self, met: Mapping[int, np.ndarray]) -> Estimate:
-        """Return what a person gains a game; `met`: the returns by the place of the entrant."""
+        """Return a person's gain per game; `met`: the person's returns, by the place of the entrant."""
         return estimate(np.concatenate(list(met.values())), self.bound, CONFIDENCE)
 
 
 def entrant_of(word: str) -> Entrant:
     """Return the entrant that a word of the command line names: RUN, RUN:PLAYER, RUN:mixture or uniform.
 
-    Raises ConfigurationError and UnknownName for what is not there.
+    Raises ConfigurationError or UnknownName for a run or a player that does not exist.
     """
     if word == UNIFORM:
         return Entrant(word, Side.of(None), None)
@@ -115,7 +115,7 @@ def entrant_of(word: str) -> Entrant:
 
 
 def entrants_of(words: Sequence[str]) -> tuple[list[Entrant], str]:
-    """Return (entrants, their game). Raises ConfigurationError for fewer than two, twice the same, or several games."""
+    """Return (entrants, their game). Raises ConfigurationError for fewer than two, one given twice, or several games."""
     found, problems = [], []
     for word in words:
         try:
@@ -138,7 +138,7 @@ def entrants_of(words: Sequence[str]) -> tuple[list[Entrant], str]:
 
 
 def told_apart(entrants: Sequence[Entrant]) -> list[Entrant]:
-    """Return the entrants, with as much of the folder's path in a name as tells it from the others: PROJECT/TRIAL."""
+    """Return the entrants, with as much of the folder's path in their names as tells them apart: PROJECT/TRIAL."""
     found, depth = list(entrants), 2
     while len(counts := Counter(entrant.name for entrant in found)) < len(found):
         for place, entrant in enumerate(found):
@@ -163,7 +163,7 @@ def run(given: argparse.Namespace, console: Console | None = None) -> int:
     """Do what the command line asks for; return the exit status."""
     if given.games < 2:
         raise ConfigurationError(f"--games: {given.games} is too few; use 2 at least, one in each seat")
-    torch.set_num_threads(1)  # networks this small are faster so
+    torch.set_num_threads(1)  # small networks are faster with one thread
     entrants, game = entrants_of(given.players)
     env, kwargs = json.loads(game)
     deals = -(-given.games // 2)
@@ -209,7 +209,7 @@ def standings(tournament: Tournament, env: str) -> object:
 
 
 def means(tournament: Tournament) -> np.ndarray:
-    """Return the mean returns of rows against columns, float64 [n, n]; 0 against oneself."""
+    """Return the mean returns of rows against columns, float64 [n, n]; 0 on the diagonal."""
     return np.array([[0.0 if cell is None else cell.mean for cell in row] for row in tournament.cells()])
 
 
