@@ -1,7 +1,7 @@
 """`python -m workers.gateway.fakes.buffer run=NAME env.id=...`: random trajectories, for a learner's own tests.
 
-It joins a run as an actor does, whatever its environment; observations are drawn from the spaces, rewards at random, so
-there is nothing to be learned but that the learner's whole way works.
+It joins a run as an actor does, whatever the run's environment. Observations are drawn from the spaces and rewards at
+random, so they test only that the learner works from end to end.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class RandomSampler:
         legal_actions: bool = False,
         fields: Collection[str] | None = None,
     ) -> None:
-        """`columns`: of Trajectory.episodes. `legal_actions`: whether there are masks of them; all are. `fields`: what
-        the algorithm asks for, as its Needs say."""
+        """`columns`: of Trajectory.episodes. `legal_actions`: whether there are masks, by which all actions are legal.
+        `fields`: those that the algorithm's Needs ask for."""
         self.policy, self.version = policy, -1
         self._slots, self._columns, self._random = slots, columns, np.random.default_rng(seed)
         self._spec = policy.spec(legal_actions, fields=fields)
@@ -91,7 +91,7 @@ class RandomSampler:
 
 
 class FakeBuffer(worker.ActorRole):
-    """An actor that makes its trajectories up."""
+    """An actor with invented trajectories."""
 
     def _make_sampler(self) -> RandomSampler:
         settings, seed = self.config.env.settings(), self._next_seed()
@@ -101,7 +101,7 @@ class FakeBuffer(worker.ActorRole):
 
 
 class FakeGatewayBuffer(FakeBuffer):
-    """The same for games that drive themselves, whose actors are gateways."""
+    """A FakeBuffer for games that drive themselves, whose actors are gateways."""
 
     name = "gateway"
 

@@ -21,7 +21,7 @@ from workers.gateway.limits import TOKEN
 
 
 def figures(seen: PlayStatistics) -> dict[str, Any]:
-    """Return what was seen as a JSON table."""
+    """Return the statistics as a JSON table."""
     latencies = np.array(seen.latencies or [0.0]) * 1e3
     return {
         "requests": len(seen.latencies),

@@ -1,4 +1,4 @@
-"""Games that ask a gateway for as long as they are to, and what they saw: requests, latencies, refusals."""
+"""Games that send requests to a gateway for a given time, and their statistics: requests, latencies, refusals."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import httptools
 
-CLOSED, LATE = "closed", "late"  # beside statuses: the connection was, the answer was
+CLOSED, LATE = "closed", "late"  # in place of a status: the connection was closed, the answer was late
 PATIENCE = 60.0  # s for an answer
 
 
 @dataclass(frozen=True)
 class Play:
-    """The games' behaviour. `burst`: requests that all games send together, one pause of `delay` s after the other."""
+    """The games' behaviour. `burst`: all games send their requests together, after pauses of `delay` s."""
 
     url: str
     dialect: str = "session"  # or "game_id"
@@ -30,7 +30,7 @@ class Play:
     ticks: int = 50  # ticks of a game
     delay: float = 0.0  # s between a reply and the next request, at random up to twice as long
     burst: bool = False  # all pause until the same moments
-    leave: float = 0.0  # chance that a game leaves for good before a request, its connection with it
+    leave: float = 0.0  # chance that a game leaves for good before a request, and closes its connection
 
 
 @dataclass
@@ -40,17 +40,17 @@ class PlayStatistics:
     statuses: Counter[str] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
     games: int = 0
-    left: int = 0  # games that were
+    left: int = 0  # games that left for good
     seconds: float = 0.0  # until the last answer came
 
     @property
     def errors(self) -> int:
-        """Requests that were not answered by 200."""
+        """Number of requests that were not answered by 200."""
         return sum(count for status, count in self.statuses.items() if status != "200")
 
 
 class _Connection(asyncio.Protocol):
-    """One request after another."""
+    """A connection that carries one request after another."""
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)

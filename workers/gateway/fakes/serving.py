@@ -51,7 +51,7 @@ def served(
 
 
 def serve_until_told_to_stop(actor: type[Actor], options: argparse.Namespace, kwargs: Mapping[str, Any]) -> int:
-    """Serve `actor` on the ports of `options`; prints where, as one line of JSON. Exit status 0."""
+    """Print the ports of `options` as one line of JSON and serve `actor` there; return exit status 0, 1 on failure."""
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     stopping = threading.Event()
     stop_signals.hear(lambda _: stopping.set())

@@ -1,4 +1,4 @@
-"""The player of a league's gateway: each session's game is seated in a match, by whose policies its agents act."""
+"""The player of a league's gateway: each session's game is seated in a match, whose policies act for its agents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class SeatedGames:
-    """A Player of one session, whose games are each seated in a match, at the first decision."""
+    """A Player of one session; each of its games is seated in a match at the game's first decision."""
 
     def __init__(self, player: MatchPlayer, seating: Seating, sides: Sides) -> None:
         self._player, self._seating, self._sides = player, seating, sides
@@ -38,7 +38,7 @@ class SeatedGames:
         self._returns = np.zeros(len(sides))  # each side's, in the game under way
 
     def join(self, agent: Agent) -> None:
-        """See Player. Raises ValueError for an agent of no side, Refusal where there is no match."""
+        """See Player. Raises ValueError for an agent of no side, Refusal if there is no match."""
         side = self._side(agent.name)
         if self._seat is None:
             self._seat = self._seating.take()
@@ -91,7 +91,7 @@ class MatchPlayer(Passes):
     def __init__(
         self, seating: Seating, sides: Sides, trajectories: int, seed: int, timing: Timing, patience: float = PATIENCE
     ) -> None:
-        """`trajectories` are a segment; of each player HELD segments may wait to be taken."""
+        """`trajectories`: number in a segment; HELD segments of each player may wait to be taken."""
         super().__init__()
         self.changed = threading.Condition()
         self.generator = torch.Generator().manual_seed(seed)
@@ -110,7 +110,7 @@ class MatchPlayer(Passes):
         return SeatedGames(self, self._seating, self._sides)
 
     def take(self, experience: Experience, count: int) -> Trajectory:
-        """Return `count` complete trajectories; games that wait for it go on."""
+        """Return `count` complete trajectories; games that wait for this go on."""
         with self.changed:
             self._dropping = False
             self.changed.notify_all()
@@ -141,7 +141,7 @@ class MatchPlayer(Passes):
         return actions
 
     def _opponent(self, policy: Policy, asked: Sequence[Decide]) -> Sequence[Any]:
-        """Return the actions of agents that `policy` plays, which does not learn."""
+        """Return the actions of agents that are played by `policy`, which does not learn."""
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
         states = [AgentState.of(one.agent) for one in asked]
         with torch.inference_mode():
@@ -165,7 +165,7 @@ class MatchPlayer(Passes):
             part[0].agent.by.end(part)
 
     def after_pass(self) -> None:
-        """Wait while no learner takes what is complete, and drop the oldest of each player beyond what may wait.
+        """Wait while all players have more complete trajectories than may wait; drop the oldest beyond that of each.
 
         Games do not wait for one learner of several.
         """

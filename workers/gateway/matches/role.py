@@ -1,7 +1,7 @@
-"""The gateway of a league: games that drive themselves are its matches, played for every player that learns.
+"""The gateway of a league: games that drive themselves are played as its matches, for every player that learns.
 
 Sessions are seated as they begin (seating.py); one thread decides for all their agents (player.py); the streaming
-thread keeps the matches, loads weights as they come, and sends each player's segments as they are complete.
+thread renews the matches, loads weights as they come, and sends each player's segments once they are complete.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class GatewayLeagueRole(Fronted, LeagueActorRole):
-    """Games that come by themselves, the policies of both their sides, and the matches that they are in."""
+    """Serves games that connect by themselves, with the policies of all sides and the matches that they are in."""
 
     role = roles.GATEWAY
 
@@ -92,7 +92,7 @@ class GatewayLeagueRole(Fronted, LeagueActorRole):
         MatchStream(self, self.session, self.league, self.stopping, self._servers_are_remote).run()
 
     def prepare(self, home: Learning) -> None:
-        """Load the newest weights of `home`, keep its matches, and seat others. Raises what the league raises."""
+        """Load the newest weights of `home`, renew its matches, and seat others. Raises the league's errors."""
         home.refresh()
         self.keep_matches(home)
         self.matches_of(home).prepare()
@@ -118,7 +118,7 @@ class GatewayLeagueRole(Fronted, LeagueActorRole):
         return home.matches
 
     def leave_matches(self, home: Learning) -> None:
-        """Report the matches of `home`; others are begun when it is played for again."""
+        """Report the matches of `home`; other matches begin once games are played for it again."""
         if isinstance(home.matches, SessionMatches) and home.matches.begun:
             try:
                 home.matches.pause()
@@ -143,7 +143,7 @@ class GatewayLeagueRole(Fronted, LeagueActorRole):
 
 
 class MatchStream(LeagueStream):
-    """A LeagueStream whose games play on by themselves: it keeps their matches, and sends what is complete."""
+    """A LeagueStream whose games play on by themselves: it renews their matches, and sends complete segments."""
 
     _host: GatewayLeagueRole
 
@@ -163,7 +163,7 @@ class MatchStream(LeagueStream):
         return [name for name in names if self._host.matches_of(self._host.player(name)).ready >= self._lanes]
 
     def _prepare(self, name: str) -> bool:
-        """Keep the player's matches; return whether games may be played for it."""
+        """Renew the player's matches; return whether games may be played for it."""
         try:
             self._host.prepare(self._host.player(name))
             return True
@@ -177,7 +177,7 @@ class MatchStream(LeagueStream):
 
 
 def run(config: Config) -> int:
-    """Serve until the run is over or a stop; return exit status 0, or 1 when playing failed."""
+    """Serve until the run is over or a stop signal; return exit status 0, or 1 if playing failed."""
     session = enter(config, roles.GATEWAY, torch_threads=1, cache_bytes=0)  # a frozen model's policy is kept instead
     remote = servers_are_remote(session.redis_url)
     return live_as_actor(

@@ -1,4 +1,4 @@
-"""Seating: which learning player each new game is played for, by their shares of the decisions."""
+"""Seating: chooses the learning player for which each new game is played, by the players' shares of the decisions."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from workers.gateway.protocol import Refusal
 from workers.leagues.turns import Turns
 
 NO_MATCH = "no match of the league has come yet; try again in a second"
-SLOWLY = 0.1  # part of a game's length that goes into the mean
+SLOWLY = 0.1  # weight of a new game's length in the running mean
 
 
 class Seating:
-    """The tables of all learning players. A game is given to the one with the fewest decisions by its share.
+    """The tables of all learning players; a game is given to the player with the fewest decisions for its share.
 
-    What a game will come to is not known when it begins: it is counted as a mean one, and put right at its end. From
-    any thread.
+    A game's length is not known when it begins: the mean length is counted, and corrected at the game's end. Methods
+    may be called from any thread.
     """
 
     def __init__(self, turns: Turns) -> None:
         self._turns, self._lock = turns, threading.Lock()
         self._tables: dict[str, SessionTables] = {}
         self._offered: Sequence[str] = ()
-        self._length = 1.0  # decisions of a game, in the mean
+        self._length = 1.0  # mean decisions of a game
 
     def add(self, tables: SessionTables) -> None:
         """Take a player's tables."""
@@ -35,7 +35,7 @@ class Seating:
             self._tables[tables.home] = tables
 
     def offer(self, players: Sequence[str]) -> None:
-        """Play for these from now on; for others only while none of them has a match."""
+        """Play for these players from now on; for others only while none of these has a match."""
         with self._lock:
             self._offered = players
 
@@ -51,7 +51,7 @@ class Seating:
             return [tables.experience for tables in self._tables.values() if tables.open]
 
     def take(self) -> Seat:
-        """Return a seat for a game. Raises Refusal 503 where no player has a match."""
+        """Return a seat for a game. Raises Refusal 503 if no player has a match."""
         with self._lock:
             ready = [name for name, tables in self._tables.items() if tables.open]
             wanted = [name for name in ready if name in self._offered] or ready
@@ -64,7 +64,7 @@ class Seating:
         raise Refusal(503, NO_MATCH)
 
     def leave(self, seat: Seat, returns: np.ndarray | None) -> None:
-        """End the game of `seat`, as SessionTables has it."""
+        """End the game of `seat`; `returns`: see SessionTables.leave."""
         with self._lock:
             self._turns.had(seat.tables.home, seat.decisions - seat.expected)
             self._length += SLOWLY * (max(1.0, seat.decisions) - self._length)

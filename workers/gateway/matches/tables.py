@@ -1,4 +1,4 @@
-"""The tables of one learning player whose games are sessions: they come when they like, and may go away halfway."""
+"""The tables of one learning player whose games are sessions, which begin at any time and may go away halfway."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from workers.rollout.games.seat_map import Opponent
 
 @dataclass(eq=False, slots=True)
 class Seat:
-    """One game's seat in a match: `home` is the side that the learning player has."""
+    """One game's seat in a match; `home`: the learning player's side."""
 
     tables: SessionTables
     opponent: Opponent
     home: int
     decisions: int = 0  # the learning player's, so far
     expected: float = 0.0  # decisions expected of it when the game began
-    counts: bool = True  # its result counts: not once its match was given up
+    counts: bool = True  # whether its result counts: no longer once its match was given up
 
     def by(self, side: int) -> Experience | Policy:
-        """Return what decides for `side`: the learning player, or one of its opponents."""
+        """Return the decider for `side`: the learning player's experience, or an opponent's policy."""
         place = (side - self.home) % self.tables.sides
         policy = None if place == 0 else self.opponent.policies[place - 1]
         return self.tables.experience if policy is None else policy
 
 
 class SessionTables:
-    """Tables, as MatchTables has them, at which sessions take seats: `take`, then `leave`. From any thread."""
+    """Tables, as MatchTables uses them, at which sessions take seats: `take`, then `leave`, from any thread."""
 
     def __init__(
         self, home: str, tables: int, sides: int, experience: Experience, changed: threading.Condition
@@ -46,9 +46,9 @@ class SessionTables:
         self.home, self.num_tables, self.sides, self.experience = home, tables, sides, experience
         self._changed, self._lock = changed, threading.Lock()
         self._invited: dict[int, Opponent] = {}  # the opponent of each table's next games
-        self._playing: set[Seat] = set()  # those that count
+        self._playing: set[Seat] = set()  # seats whose results count
         self._results: dict[Hashable, list[np.ndarray]] = {}
-        self._ended = False  # since `pop_ended`
+        self._ended = False  # whether a game has ended since `pop_ended`
         self._turn = 0  # games that have begun
 
     # The games.
@@ -59,9 +59,9 @@ class SessionTables:
         return bool(self._invited)
 
     def take(self) -> Seat | None:
-        """Return a seat at the table with the fewest games; None where no match has come yet.
+        """Return a seat at the table with the fewest games; None if no match has come yet.
 
-        Games begin on each side in turn, except against opponents that come for one.
+        The learning player takes each side in turn, except against opponents that come for one side.
         """
         with self._lock:
             if not self._invited:
@@ -75,7 +75,7 @@ class SessionTables:
             return seat
 
     def leave(self, seat: Seat, returns: np.ndarray | None) -> None:
-        """End the game of `seat`: `returns` float [sides] is what each got; None for a game that went away."""
+        """End the game of `seat`; `returns` float [sides]: each side's return, None for a game that went away."""
         with self._lock:
             if not seat.counts:
                 return
@@ -117,7 +117,7 @@ class SessionTables:
             return ended
 
     def give_up(self) -> None:
-        """Let no game begin, and none that is under way count."""
+        """Let no game begin, and no game that is under way count."""
         with self._lock:
             self._invited.clear()
             for seat in self._playing:
@@ -125,7 +125,7 @@ class SessionTables:
             self._playing.clear()
 
     def restart(self) -> None:
-        """See Tables. Games under way are played to their end by the new weights, and count for nothing."""
+        """See Tables. Games under way are played to their end by the new weights, and do not count."""
         self.give_up()
         with self._changed:
             self.experience.clear()
@@ -144,17 +144,17 @@ class SessionMatches(MatchTables[SessionTables]):
         self.play.experience.load(weights, version, behaviour)
 
     def prepare(self) -> None:
-        """See MatchTables; to be called again and again, from one thread."""
+        """See MatchTables; call it repeatedly, from one thread."""
         self.ended |= self.play.pop_ended()
         super().prepare()
 
     def lose(self, matches: Iterable[str]) -> None:
-        """See MatchTables; their tables get others even if no game ends."""
+        """See MatchTables; their tables get other matches even if no game ends."""
         super().lose(matches)
         self.ended = True
 
     def leave(self) -> None:
-        """Report what was played so far of every match; games under way count for nothing."""
+        """Report the games of every match that were played so far; games under way do not count."""
         self.play.give_up()
         super().leave()
 
