@@ -1,4 +1,4 @@
-"""Actor: what a user writes for a game that drives its own sessions. One object a session.
+"""Actor: the class that a user writes for a game that drives its own sessions; one object per session.
 
     class CartPole(Actor):
         observation_space = Box(-np.inf, np.inf, (4,), np.float32)
@@ -13,7 +13,7 @@
         async def end(self, body):
             self.reward(json.loads(body)["reward"])
 
-Methods may also be plain functions. Each then runs in a thread of its own, and takes its action by
+Methods may also be plain functions. Each then runs in a thread of its own, and gets its action by
 `self.act(observation).result()`.
 """
 
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 
 
 class Unreadable(Exception):
-    """For an actor to raise, of a body that it cannot read: the game gets status 422 and the message, and plays on."""
+    """Raised by an actor for a body that it cannot read: the game gets status 422 and the message, and plays on.
+
+    If `start` raises it, the session is not opened.
+    """
 
 
 class Decision:
     """An action to come: `await` it, or, in a method that is a plain function, ask for its `result()`."""
 
     def __init__(self, game: Game, *asked: Any) -> None:
-        """`asked`: see Game.act."""
+        """`asked`: the arguments of Game.act."""
         self._game, self._asked = game, asked
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -57,18 +60,18 @@ class Decision:
 class Actor:
     """The far end of one game's session: reads what the game sends, decides by the policy, answers.
 
-    A game calls start, then tick any number of times, then end (or stop, which is the same). What a method returns,
-    bytes or text or None, is the reply's body. One that raises is answered by status 422, and its session is closed,
+    A game calls start, then tick any number of times, then end (or stop, which is the same). A method returns the
+    reply's body: bytes, text, a number or None. If it raises, the reply has status 422 and the session is closed,
     unless it raised Unreadable.
 
-    `agents` of one game are players of it by one policy, each with a memory, rewards and an episode of its own. In a
-    league each of `sides` is played by one policy, and which one differs from match to match.
+    A game may have several agents, which one policy plays, each with a memory, rewards and an episode of its own. In a
+    league one policy plays each of `sides`; which policy that is differs from match to match.
     """
 
     observation_space: ClassVar[gymnasium.Space[Any]]
     action_space: ClassVar[gymnasium.Space[Any]]
-    action_masks: ClassVar[bool] = False  # `act` is told which actions are legal; for Discrete ones
-    sides: ClassVar[Sequence[str | Sequence[str]]] = ()  # a league's game's: each an agent, or the agents of a team
+    action_masks: ClassVar[bool] = False  # true: `act` may be given masks of legal actions; for Discrete spaces
+    sides: ClassVar[Sequence[str | Sequence[str]]] = ()  # of a league's game: each one agent, or a team's
 
     _game: Game
 
@@ -102,36 +105,36 @@ class Actor:
     def act(self, observation: Any, *, agent: str = "", action_mask: Any = None, reward: Any = None) -> Decision:
         """Return the action for `observation`, as the action space has it, once it is awaited.
 
-        `action_mask`: bool for each action in the space's order, whether it is legal, one at least; None: all are. The
-        class says by `action_masks` that there are such. `reward`: as by `reward`, but counted only if the rest is
-        accepted, so that a game may send a refused request again.
+        `action_mask`: a bool for each action in the space's order, true if it is legal, at least one of them true;
+        None: all are legal. A class that gives masks sets `action_masks`. `reward`: as in the method `reward`, but
+        counted only if the rest is accepted, so that a game may send a refused request again.
 
-        Raises ValueError, when it is asked for, where the observation is not of the observation space's shapes or is
-        not finite, for a mask of another form or a wrong reward, where the agent is still deciding, and where the
-        session would have more agents than it may.
+        Awaiting it raises ValueError if the observation is not of the observation space's shapes or is not finite, for
+        a mask of another form or a wrong reward, if the agent is still deciding, and if the session would have more
+        agents than it may.
         """
         return Decision(self._game, observation, agent, action_mask, reward)
 
     def reward(self, amount: Any, *, agent: str = "") -> None:
         """Add to the reward of `agent` since its last action: a number, or as env.reward_channels declares.
 
-        What comes before an agent's first action belongs to none, and is dropped. Raises ValueError.
+        A reward before an agent's first action is not learned from; in a league it counts for the result of the game.
+        Raises ValueError.
         """
         self._game.reward(amount, agent)
 
     def over(self, *, agent: str = "", last: Any = None, action_mask: Any = None) -> None:
         """End the episode of `agent` before the game ends; its next action begins another.
 
-        With `last`, an observation, it ran out of time there and would go on in principle; the value of what was
-        cut off is taken into account, as that of the actions that `action_mask` allows there, if it is given as in
-        `act`. Without `last`, this was its true end, as it is of all agents when `end` returns.
-        Raises ValueError.
+        With `last`, an observation, the episode ran out of time there and would go on in principle: learning takes the
+        value of the rest into account, for the actions that `action_mask`, given as in `act`, allows there. Without
+        `last`, this was the episode's true end, as the end of the game is for all agents. Raises ValueError.
         """
         self._game.over(agent, last, action_mask)
 
     def new_game(self) -> None:
         """End the game before its session ends: all agents' episodes are over, and the next action begins another game.
 
-        For a session of several games, of which a league counts each. Raises ValueError while an agent is deciding.
+        For a session of several games, each of which a league counts. Raises ValueError while an agent is deciding.
         """
         self._game.begin_anew()

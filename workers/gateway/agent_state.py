@@ -1,4 +1,4 @@
-"""The part of a Player's knowledge of an agent that training and serving share: its memory, and what it earned."""
+"""The part of a Player's knowledge of an agent that training and serving share: its memory and its rewards."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class AgentState:
 
     def __init__(self) -> None:
         self.memory: Mapping[str, Any] = {}  # after its last decision
-        self.length = 0  # decisions of which it is known what came
+        self.length = 0  # decisions whose outcome is known
         self.returns: Any = 0.0  # sum of rewards as given, by channel
 
     @classmethod
     def of(cls: type[P], agent: Agent) -> P:
-        """Return the agent's own, a new one where it has none yet."""
+        """Return the agent's state, a new one if it has none yet."""
         if agent.state is None:
             agent.state = cls()
         state: P = agent.state
         return state
 
     def earn(self, rewards: Rewards, earned: Any) -> Any:
-        """Count what came of its last decision, and return it by channel, as `rewards` declares them."""
+        """Count the reward `earned` by the last decision, and return it by channel, as `rewards` declares them."""
         given = earned + np.zeros(len(rewards.channels)) if rewards.channels else earned
         self.returns = self.returns + given
         self.length += 1
@@ -41,7 +41,7 @@ class AgentState:
 
 
 def remembered(memory: dict[str, M], players: Sequence[AgentState]) -> dict[str, M]:
-    """Write what each of `players` remembers into its row of `memory`, the initial one."""
+    """Write the memory of each of `players` into its row of `memory`, which is the initial one, and return it."""
     part: Any
     for name, part in memory.items():
         for row, player in enumerate(players):

@@ -1,4 +1,4 @@
-"""Experience: what one learning policy decides for agents of games, and the trajectories that come of it."""
+"""Experience: one learning policy's decisions for agents of games, and the trajectories that they make."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ class LearningAgent(AgentState):
     def __init__(self) -> None:
         super().__init__()
         self.line = Line()
-        self.pending: PendingDecision | None = None  # the last one
+        self.pending: PendingDecision | None = None  # its last decision
         self.drift: Tensor | None = None
         self.since = 0  # times that the experience was cleared before its first decision
 
 
 class Experience:
-    """Decisions by one policy, for the policy's thread; the rest is for other threads, `changed` held by the caller.
+    """Decisions by one policy, and the trajectories of them.
 
-    `changed` is notified of all that comes.
+    `decide` and `end` are for the policy's thread, and notify `changed`. The rest is for other threads, which hold
+    `changed` except for `load`.
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class Experience:
         legal_actions: bool = False,
         fields: Collection[str] | None = None,
     ) -> None:
-        """`length` decisions are a trajectory. `max_age`: see Stretches. `legal_actions`: whether trajectories have
-        masks of them. `fields`: what the algorithm asks for, as its Needs say."""
+        """`length`: decisions in a trajectory. `max_age`: see Stretches. `legal_actions`: whether trajectories have
+        masks of legal actions. `fields`: those that the algorithm's Needs ask for."""
         self.policy, self.version = policy, -1
         self.decisions = self.dropped = 0
         self._rewards, self._generator, self._changed = rewards, generator, changed
@@ -65,7 +66,7 @@ class Experience:
         self._cleared = 0
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """See Sampler.load; `changed` is not to be held. Ignore weights older than those loaded."""
+        """Load weights as Sampler.load does, unless they are older than those loaded; `changed` must not be held."""
         with self._lock:
             if version <= self.version:
                 return
@@ -93,7 +94,7 @@ class Experience:
         return self._stretches.take(count, np.array(episodes, np.float32).reshape(-1, columns))
 
     def drop_beyond(self, most: int) -> int:
-        """Drop the oldest complete trajectories beyond `most`, so that what waits is young; return how many."""
+        """Drop the oldest complete trajectories beyond `most`, so that the rest is young; return how many."""
         over = max(0, self._stretches.ready - most)
         self._stretches.drop_oldest(over)
         if over:
@@ -102,11 +103,11 @@ class Experience:
         return over
 
     def pop_expired(self) -> int:
-        """Return how many decisions were dropped since the last call."""
+        """Return the number of decisions that were dropped since the last call."""
         return self._stretches.pop_dropped()
 
     def clear(self) -> None:
-        """Drop every trajectory, complete or not: another player's weights go on from here, and agents begin anew."""
+        """Drop every trajectory, complete or not, and let agents begin anew: the player goes on with other weights."""
         self._cleared += 1
         self._stretches.clear()
         self._episodes.clear()
@@ -169,7 +170,7 @@ class Experience:
                 self._changed.notify_all()
 
     def _state_of(self, one: Decide) -> LearningAgent:
-        """Return the agent's state, a new one where the experience was cleared since it began."""
+        """Return the agent's state, a new one if the experience was cleared since the agent began."""
         player = LearningAgent.of(one.agent)
         if player.since != self._cleared:
             if player.pending is not None:
@@ -178,9 +179,9 @@ class Experience:
         return player
 
     def _cuts(self, ends: Sequence[End]) -> dict[int, dict[str, Any]]:
-        """Return by id of each that was cut off the observation where it was, and its value where that is asked for."""
+        """Return, by id of each End that was cut off, the observation there, and its value if the spec asks for it."""
         cuts: dict[int, dict[str, Any]] = {}
-        unknown: list[tuple[End, Any, AgentState]] = []  # with the observation, and what was remembered there
+        unknown: list[tuple[End, Any, AgentState]] = []  # with the observation, and the agent's state there
         for one in ends:
             player = one.agent.state
             if player is None or player.pending is None or not (one.abandoned or one.last is not None):
@@ -195,7 +196,7 @@ class Experience:
                 unknown.append((one, where, player))
             elif "value" in decision.extras:
                 cut["value"] = decision.extras["value"]
-            else:  # a policy without a memory: one with a memory is asked for each step's value
+            else:  # the policy has no memory: one with a memory is asked for each step's value
                 unknown.append((one, where, AgentState()))
         if unknown:
             observation = map_tree(lambda *parts: np.stack(parts), *(where for _, where, _ in unknown))
@@ -210,6 +211,6 @@ class Experience:
             return remembered(self.policy.initial_memory(len(players)), players)
 
     def _reward(self, player: AgentState, earned: Any) -> Any:
-        """Count `earned` in the agent's episode, and return what is learned from it."""
+        """Count `earned` in the agent's episode, and return the reward that is learned from."""
         given = player.earn(self._rewards, earned)
         return self._rewards.learned_from(given if self.policy.channels else np.asarray(self._rewards.total(given)))

@@ -1,4 +1,4 @@
-"""Game: what an Actor's `act`, `reward` and `over` do, for one session. It lives in the server's event loop."""
+"""Game: carries out an Actor's `act`, `reward` and `over` for one session, in the server's event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.gateway.limits import Limits
 
 
 class Agent:
-    """One player of a game, as what plays for it knows it; `by` and `state` are that one's own."""
+    """One agent of a game; the Player that decides for it keeps `by` and `state` as it likes."""
 
     __slots__ = ("by", "deciding", "earned", "name", "state")
 
@@ -29,18 +29,18 @@ class Agent:
 
 
 class Player(Protocol):
-    """Decides for the agents of a session's games; all but `decide`'s answer returns at once."""
+    """Decides for the agents of a session's games; all methods return at once, `decide` with a future."""
 
     def join(self, agent: Agent) -> None:
         """Take an agent that is about to decide for the first time. Raises ValueError for one that cannot play."""
         ...
 
     def credit(self, name: str, earned: Any) -> None:
-        """Take a reward that no decision has earned: it came before the agent's first one, or after its last."""
+        """Take a reward that no decision has earned: it came before the agent's first decision, or after its last."""
         ...
 
     def finish(self, whole: bool) -> None:
-        """Take the end of a game, after that of its agents' episodes: it was played out, or else went away."""
+        """Take the end of a game, after its agents' episodes have ended; `whole`: played out, else it went away."""
         ...
 
     def decide(
@@ -67,7 +67,7 @@ class Players(Protocol):
         ...
 
     def of_session(self) -> Player:
-        """Return what decides for the agents of one new session."""
+        """Return the Player that decides for the agents of one new session."""
         ...
 
 
@@ -84,7 +84,7 @@ class Game:
         masked: int | None = None,
         most: int = Limits.agents,
     ) -> None:
-        """`spec`: of one observation; `masked`: how many actions have masks, None where none have; `most`: agents."""
+        """`spec`: of one observation; `masked`: actions in a mask, None without masks; `most`: agents at most."""
         self.session, self.loop = session, loop
         self.key: str | None = None
         self.time: str | None = None
@@ -105,7 +105,7 @@ class Game:
             agent = self._agents.get(name)
             if agent is None:
                 agent = self._new(name)
-                if given is not None:  # it had no action yet that this came of
+                if given is not None:  # it came before the agent's first action
                     self._player.credit(name, given)
                     given = None
             if agent.deciding:
@@ -219,8 +219,8 @@ def read(spec: Spec, value: Any, name: str) -> Tree:
 def _arrays(spec: Spec, value: Any) -> Tree:
     if isinstance(spec, ArraySpec):
         try:
-            array = np.array(value)  # a copy: who gave it may fill it anew
-            # Numbers of any kind from a message are taken as the space has them, unless they would change.
+            array = np.array(value)  # a copy: the caller may fill its own anew
+            # Numbers of any kind are converted to the space's; integers and bools only if their values stay the same.
             if array.dtype.name != spec.dtype and array.dtype.kind in "biuf":
                 with np.errstate(over="ignore", invalid="ignore"):  # values that do not fit are refused below
                     converted = array.astype(spec.dtype)

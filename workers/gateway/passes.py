@@ -1,8 +1,8 @@
 """Passes: decides for the agents of all games at once, on a thread of its own.
 
-What is asked within one turn of the server's event loop, or while the forward pass before is computed, is one forward
-pass, so a lone game waits for nobody and a thousand share a pass. The thread is woken once a turn, not at each request:
-it would contend for the interpreter with the event loop, which is still reading the others' requests.
+Requests that arrive within one turn of the server's event loop, or while the last forward pass is computed, share one
+forward pass, so a lone game waits for no other and a thousand share a pass. The thread is woken once per turn, not at
+each request, since it would contend for the interpreter with the event loop, which is still reading other requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WAKE, STOP = object(), object()
 
 @dataclass(slots=True)
 class Decide:
-    """An agent asks for its next action; `earned` is what came of the one before."""
+    """A request for an agent's next action; `earned`: the reward of the one before."""
 
     agent: Agent
     observation: Tree
@@ -40,7 +40,7 @@ class Decide:
 
 @dataclass(slots=True)
 class End:
-    """An agent's episode is over: truly, cut off at the observation `last`, or abandoned."""
+    """The end of an agent's episode: a true end, a cut at the observation `last`, or abandoned."""
 
     agent: Agent
     earned: Any
@@ -50,7 +50,7 @@ class End:
 
 
 class Passes:
-    """Players (game.py), the Player of all sessions: `decide_all` and `end_all` are given what came together.
+    """Players (game.py), and the Player of all sessions: requests that came together go to `decide_all` and `end_all`.
 
     `start` begins the thread.
     """
@@ -58,7 +58,7 @@ class Passes:
     def __init__(self) -> None:
         self._asked: deque[Decide | End] = deque()
         self._wakes: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._waking = False  # at the end of this turn of the event loop
+        self._waking = False  # the thread is woken at the end of this turn of the event loop
         self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
 
     def start(self) -> None:
@@ -88,7 +88,7 @@ class Passes:
         """See Player; nothing is learned from it."""
 
     def finish(self, whole: bool) -> None:
-        """See Player; the ends of its agents' episodes say all."""
+        """See Player; the ends of the agents' episodes are enough."""
 
     def decide(
         self, agent: Agent, observation: Tree, earned: Any, action_mask: np.ndarray | None = None
@@ -127,7 +127,7 @@ class Passes:
         raise NotImplementedError
 
     def after_pass(self) -> None:
-        """Do what is due once the games of a pass have their answers."""
+        """Do further work once the games of a pass have their answers."""
 
     def _run(self) -> None:
         while self._wakes.get() is not STOP:
@@ -153,7 +153,7 @@ class Passes:
 
 
 def masks(asked: Sequence[Decide], actions: int) -> np.ndarray:
-    """Return the legal actions bool [N, actions] of agents that are to decide; all where one gave no mask."""
+    """Return the legal actions bool [N, actions] of agents that are to decide; all are legal for one without a mask."""
     legal = np.ones((len(asked), actions), np.bool_)
     for row, one in enumerate(asked):
         if one.action_mask is not None:
@@ -162,7 +162,7 @@ def masks(asked: Sequence[Decide], actions: int) -> np.ndarray:
 
 
 def _in_order(asked: list[Decide | End]) -> list[list[Decide | End]]:
-    """Return parts that may be done at once, ends before decisions: in none does an agent end after it decides."""
+    """Split requests into parts that may be done with ends first: in no part does an agent end after it decides."""
     parts: list[list[Decide | End]] = [[]]
     deciding: set[int] = set()
     for one in asked:

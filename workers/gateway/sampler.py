@@ -1,4 +1,4 @@
-"""The Sampler of a gateway: decides for the agents of all games, and collects what they lived through."""
+"""The Sampler of a gateway: decides for the agents of all games, and collects their trajectories."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from workers.runtime.timing import Timing
 logger = logging.getLogger(__name__)
 
 HELD = 2  # segments of complete stretches that may wait to be taken
-PATIENCE = 5.0  # s that games are held up when more wait; then the oldest are dropped
+PATIENCE = 5.0  # s for which games are held up if more segments wait; then the oldest are dropped
 
 
 class GatewaySampler(Passes):
-    """A Sampler and a Player; its budget is in decisions a slot, and is the same in every call.
+    """A Sampler and a Player; its budget is in decisions per slot, and is the same in every call.
 
-    `load`, `collect` and `close` are for other threads than the event loop's.
+    `load`, `collect` and `close` must not be called by the event loop's thread.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class GatewaySampler(Passes):
         legal_actions: bool = False,
         fields: Collection[str] | None = None,
     ) -> None:
-        """`length` decisions of `slots` slots are a trajectory; the rest as Experience has it."""
+        """`length`, `slots`: decisions and slots of a trajectory; the rest as in Experience."""
         super().__init__()
         self.policy, self.version = policy, -1
         self._slots, self._timing, self._patience = slots, timing or Timing(), patience
@@ -56,12 +56,12 @@ class GatewaySampler(Passes):
 
     @property
     def decisions(self) -> int:
-        """Decisions that were made."""
+        """Number of decisions that were made."""
         return self._experience.decisions
 
     @property
     def dropped(self) -> int:
-        """Decisions that nobody took in time."""
+        """Number of decisions that were dropped because they were not taken in time."""
         return self._experience.dropped
 
     @property
@@ -89,7 +89,7 @@ class GatewaySampler(Passes):
         return trajectory
 
     def close(self) -> None:
-        """Decide nothing more; whoever waits is told."""
+        """Decide nothing more, and wake the threads that wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -109,7 +109,7 @@ class GatewaySampler(Passes):
         self._experience.end(ends)
 
     def after_pass(self) -> None:
-        """Wait while more is complete than may wait to be taken; then drop the oldest, so that what waits is young."""
+        """Wait while more is complete than may wait to be taken; then drop the oldest, so that the rest is young."""
         most = HELD * self._slots
         with self._changed:
             if self._experience.ready <= most:

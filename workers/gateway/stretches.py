@@ -1,10 +1,10 @@
-"""From decisions of games that come and go to trajectories of equal length: each stretch is T decisions in a row.
+"""Trajectories of equal length from the decisions of games that come and go: each stretch is T decisions in a row.
 
-An agent's decisions fill a stretch, one after another. What a game's end leaves unfinished goes on with the next game
-that begins, the longest waiting first, so that nothing flows past an end and nothing waits for long. A decision is
-written down once what came of it is known: when the agent decides again, or its episode ends. So a stretch that is full
-is complete: its last value is that of the next decision, and a game that goes away is cut off at the observation that
-it was to act on, whose value is known too.
+An agent's decisions fill a stretch, one after another. A stretch that a game's end leaves unfinished goes on with the
+next game that begins, the longest waiting first, so that no value flows past an end and no stretch waits for long. A
+decision is written once its outcome is known: when the agent decides again, or its episode ends. So a full stretch is
+complete: its last value is that of the next decision, and a game that goes away is cut off at the observation that it
+was to act on, whose value is known too.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class PendingDecision:
 
     observation: Tree
     action: Tree
-    extras: dict[str, Any]  # log_prob, and value where it is asked for
-    memory: dict[str, np.ndarray]  # the policy's before it, {} where it has none
+    extras: dict[str, Any]  # log_prob, and value if it is asked for
+    memory: dict[str, np.ndarray]  # the policy's before the decision, {} if it has none
     version: int
     action_mask: np.ndarray | None = None  # bool [A]
 
 
 class Stretch:
-    """T decisions; `filled` are written."""
+    """T decisions, of which `filled` are written."""
 
     __slots__ = ("filled", "writer")
 
@@ -44,7 +44,7 @@ class Stretch:
 
     @property
     def version(self) -> int:
-        """The oldest of its weights."""
+        """The version of the oldest weights that decided in it."""
         return int(self.writer.version[0])
 
 
@@ -55,23 +55,23 @@ class Line:
 
     def __init__(self) -> None:
         self.stretch: Stretch | None = None  # set: its last row is of the agent's present episode
-        self.midway = False  # the episode goes on from a stretch that is full
+        self.midway = False  # the episode continues from a stretch that is full
 
 
 class Stretches:
     """All stretches of a gateway: those being filled, those that wait for a game, those that are complete."""
 
     def __init__(self, spec: TrajectorySpec, length: int, max_age: int) -> None:
-        """`max_age`: weight versions after which what waits is dropped."""
+        """`max_age`: weight versions after which waiting stretches are dropped."""
         self.spec, self.length, self._max_age = spec, length, max_age
-        self.dropped = 0  # decisions that were, since the last `pop_dropped`
+        self.dropped = 0  # decisions dropped since the last `pop_dropped`
         self._waiting: deque[Stretch] = deque()
         self._complete: deque[Trajectory] = deque()
         self._nothing = spec.after_end(())
 
     @property
     def ready(self) -> int:
-        """Complete stretches."""
+        """Number of complete stretches."""
         return len(self._complete)
 
     def follow(self, line: Line, decision: PendingDecision, reward: Any, following: PendingDecision) -> None:
@@ -84,7 +84,7 @@ class Stretches:
     def end(self, line: Line, decision: PendingDecision, reward: Any, cut: Mapping[str, Any] | None = None) -> None:
         """Write a decision that got `reward` and ended the agent's episode.
 
-        `cut`: what is kept of the observation at which it was cut off, as the spec asks; None where it truly ended.
+        `cut`: the data about the observation at which it was cut off, as the spec asks; None if it truly ended.
         """
         stretch, row = self._put(line, decision, reward)
         self._close(line, stretch, row, cut)
@@ -95,14 +95,14 @@ class Stretches:
             self._close(line, stretch, stretch.filled - 1, cut)
 
     def renew(self, version: int) -> None:
-        """Drop what waits and is too old for weights of `version`, which play from now on."""
+        """Drop waiting stretches that are too old for weights of `version`, which play from now on."""
         oldest = version - self._max_age
         if any(stretch.version < oldest for stretch in self._waiting):
             self.dropped += sum(stretch.filled for stretch in self._waiting if stretch.version < oldest)
             self._waiting = deque(stretch for stretch in self._waiting if stretch.version >= oldest)
 
     def drop_oldest(self, count: int) -> None:
-        """Drop the `count` oldest complete ones, which nobody took in time."""
+        """Drop the `count` oldest complete stretches, which were not taken in time."""
         for _ in range(count):
             self._complete.popleft()
         self.dropped += count * self.length
@@ -113,18 +113,18 @@ class Stretches:
         return dropped
 
     def clear(self) -> None:
-        """Drop all stretches, of which those that are being filled are no longer to be written to."""
+        """Drop all stretches; those that are being filled must not be written to any more."""
         self._waiting.clear()
         self._complete.clear()
 
     def take(self, count: int, episodes: np.ndarray) -> Trajectory:
-        """Return the `count` <= ready that were completed first, a slot each, with these `episodes`."""
+        """Return the `count` <= ready stretches that were completed first, a slot each, with these `episodes`."""
         return replace(concatenate([self._complete.popleft() for _ in range(count)]), episodes=episodes)
 
     def _put(self, line: Line, decision: PendingDecision, reward: Any) -> tuple[Stretch, int]:
         stretch = line.stretch
         if stretch is None:
-            # One that goes on midway has a memory, which is kept where a stretch begins.
+            # An episode that goes on midway has a memory, which is stored only at the beginning of a stretch.
             fresh = line.midway or not self._waiting
             stretch = line.stretch = Stretch(self.spec, self.length) if fresh else self._waiting.popleft()
         row, writer = stretch.filled, stretch.writer
@@ -137,7 +137,7 @@ class Stretches:
         return stretch, row
 
     def _close(self, line: Line, stretch: Stretch, row: int, cut: Mapping[str, Any] | None) -> None:
-        """End the episode at `row`, the last that is written."""
+        """End the episode at `row`, the last row that is written."""
         if cut is None:
             stretch.writer.terminated[row] = True
         else:
