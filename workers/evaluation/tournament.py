@@ -115,7 +115,7 @@ def entrant_of(word: str) -> Entrant:
 
 
 def entrants_of(words: Sequence[str]) -> tuple[list[Entrant], str]:
-    """Return (entrants, their game). Raises ConfigurationError for fewer than two, one given twice, or several games."""
+    """Return (entrants, their game). Raises ConfigurationError for fewer than two, for doubles, or several games."""
     found, problems = [], []
     for word in words:
         try:

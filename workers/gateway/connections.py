@@ -1,4 +1,4 @@
-"""Connections: how many games may be connected at once, over HTTP and TCP together."""
+"""Connections: the bound on games that are connected at once, over HTTP and TCP together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import resource
 
 from workers.gateway.protocol import Refusal
 
-SPARE = 128  # open files that are left for all else
+SPARE = 128  # open files that are left for everything else
 
 
 class Connections:
-    """Counts those that are open. A process may open few files at first; it is allowed as many as are needed."""
+    """Counts open connections, after raising the process's limit of open files to the number that they need."""
 
     def __init__(self, most: int) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -22,7 +22,7 @@ class Connections:
         self.open = self.refused = 0
 
     def enter(self) -> bool:
-        """Count another, unless it is one too many."""
+        """Count one more connection and return True, or return False if it is one too many."""
         if self.open >= self.most:
             self.refused += 1
             return False
@@ -30,9 +30,9 @@ class Connections:
         return True
 
     def leave(self) -> None:
-        """Count one less, of those that entered."""
+        """Count one less of the connections that entered."""
         self.open -= 1
 
     def refusal(self) -> Refusal:
-        """Return the answer to one too many."""
+        """Return the answer to a connection that is one too many."""
         return Refusal(503, f"{self.most} connections are open, and no more may be; try again later")

@@ -20,11 +20,11 @@ from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
 
-PROBE = 5.0  # s for a gateway that has the port already to say whose it is
+PROBE = 5.0  # s within which a gateway that has the port already has to name its run
 
 
 class Front:
-    """Takes games from `start` to `close`; `stop` lets those that are open end first."""
+    """Accepts games from `start` to `close`; `stop` lets open ones end first."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Front:
         return self._neighbours.address
 
     def start(self) -> None:
-        """Let games come."""
+        """Accept games from now on."""
         spare_loaded()
         self.server.start()
         if self._gateway.port:
@@ -71,15 +71,15 @@ class Front:
         logger.info("games may come to port %d%s; this gateway's own is %s", self.server.port, tcp, self.address)
 
     def stop(self, at_once: bool = False) -> None:
-        """Open no session any longer; those that are open end within `gateway.drain`, or `at_once`."""
+        """Open no more sessions; open ones end within `gateway.drain` s, or `at_once`."""
         self.server.stop(0.0 if at_once else self._gateway.drain)
 
     def hurry(self) -> None:
-        """Wait for open sessions no longer, from any thread or a signal's handler."""
+        """Stop waiting for open sessions; may be called from any thread or a signal's handler."""
         self.server.hurry()
 
     def close(self) -> None:
-        """Close what is open, and leave the other gateways."""
+        """Close the ports and all sessions, and leave the other gateways."""
         self.server.stop()
         self._neighbours.leave()
 
@@ -91,7 +91,7 @@ def own_address(gateway: GatewayConfig, server: Server) -> str:
 
 
 def own_port(gateway: GatewayConfig, place: int) -> int:
-    """Return the port that the gateway `place` has to itself, 0 for any. Raises ConfigurationError."""
+    """Return the port that gateway number `place` has to itself, 0 for any. Raises ConfigurationError."""
     port = gateway.own_port + place if gateway.own_port else 0
     if port > 65535:
         raise ConfigurationError(f"gateway.own_port: {gateway.own_port} plus {place} is not a port; choose a lower one")
@@ -99,7 +99,7 @@ def own_port(gateway: GatewayConfig, place: int) -> int:
 
 
 def warn_of_redirects(gateway: GatewayConfig) -> None:
-    """Warn where games on other machines would be sent on to themselves; for gateways that share a port."""
+    """Warn if redirects would send games on other machines to themselves; for gateways that share a port."""
     if gateway.public is None and gateway.address in ("0.0.0.0", "::"):
         logger.warning(
             "gateway.public: not set, and gateway.address=%s lets games on other machines come, whom a redirect (307) "

@@ -1,4 +1,4 @@
-"""The life of a gateway's role, of a plain run and of a league: games come to its front until it stops."""
+"""The life of a gateway's role, in a plain run and in a league: games connect to its front until it stops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class Fronted(ActorProcess):
-    """An actor to whose `front` games come by themselves."""
+    """An actor to whose `front` games connect by themselves."""
 
     front: Front
 
@@ -20,7 +20,7 @@ class Fronted(ActorProcess):
         super().on_ready()
 
     def on_stopping(self) -> None:
-        """Begin to stop: `work` lets open sessions end first, whose games are learned from until then."""
+        """Do nothing yet: `work` lets open sessions end first, and learning from their games goes on until then."""
 
     def stop(self) -> None:
         super().stop()

@@ -18,7 +18,7 @@ from workers.gateway.protocol import Refusal, read
 from workers.gateway.sessions import Sessions
 
 LONGEST_HEAD = 1 << 16  # bytes of a request's headers
-AGAIN = 1  # s after which a game may try again, of one that is refused for now
+AGAIN = 1  # s after which a game that is refused for now may try again
 
 Receive = Callable[[], Any]
 Send = Callable[[dict[str, Any]], Any]
@@ -26,13 +26,13 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class Endpoint:
-    """POST, at any path, is a game's request. GET tells how the gateway is doing, as JSON; at /metrics for Prometheus;
-    at /health whether games may come, by status 200 or 503, without a token."""
+    """POST, at any path, is a game's request. GET returns the gateway's figures, as JSON; at /metrics for Prometheus;
+    at /health status 200 if games may begin, else 503, without a token."""
 
     def __init__(
         self, sessions: Sessions, facts: Callable[[], dict[str, Any]] = dict, gather: metrics.Gather = metrics.alone
     ) -> None:
-        """`facts`: what GET tells beside the sessions. `gather`: of whom /metrics tells beside this process."""
+        """`facts`: those that GET adds to the sessions' figures. `gather`: the processes that /metrics reports on."""
         self._sessions, self._facts, self._gather = sessions, facts, gather
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -58,8 +58,8 @@ class Endpoint:
             status, said = refusal.status, refusal.body()
             headers = (*echoed, *_explaining(refusal, scope["raw_path"]))
             self._sessions.metrics.answered(status, time.perf_counter() - began)
-        # The rest of an unwanted body is passed over, so that the connection goes on; a rest that does not come
-        # in time ends it.
+        # The rest of an unwanted body is read and dropped, so that the connection goes on; if the rest does not come
+        # in time, the connection is closed.
         if not await sent.pass_over() or (status == 503 and self._sessions.draining):
             headers = (*headers, (b"connection", b"close"))
         await _reply(send, status, said, headers)
@@ -80,7 +80,7 @@ class Endpoint:
 
 
 class _Body:
-    """The body of one request, which has to come within bounds of time and size, be it wanted or not."""
+    """The body of one request, which has to come within bounds of time and size, even if it is not wanted."""
 
     def __init__(self, limits: Limits, headers: list[tuple[bytes, bytes]], receive: Receive) -> None:
         self._limits, self._headers, self._receive = limits, headers, receive
@@ -88,12 +88,12 @@ class _Body:
         self._whole = self._failed = False
 
     async def read(self) -> bytes | None:
-        """Return it; None where the client has gone. Raises Refusal 408 or 413."""
+        """Return the body; None if the client has gone. Raises Refusal 408 or 413."""
         parts: list[bytes] = []
         return b"".join(parts) if await self._take(parts) else None
 
     async def pass_over(self) -> bool:
-        """Read the rest and keep none. False where it has not come in time, or would be too large."""
+        """Read and drop the rest of the body; return False if it does not come in time, or would be too large."""
         if self._whole or self._failed or any(name == b"expect" for name, _ in self._headers):
             return self._whole  # a client that expects to be asked for the body has not sent it
         try:
@@ -143,7 +143,7 @@ def _explaining(refusal: Refusal, path: bytes) -> Headers:
 
 
 def _shown_token(headers: list[tuple[bytes, bytes]]) -> bytes | None:
-    """Return the token of a GET: of the header that games send, or as Prometheus sends it."""
+    """Return the token of a GET, from the header that games send or from Prometheus's `Authorization: Bearer`."""
     found = dict(headers)
     scheme, _, token = found.get(b"authorization", b"").partition(b" ")
     return found.get(b"token", token if scheme.lower() == b"bearer" else None)
@@ -156,8 +156,8 @@ async def _reply(send: Send, status: int, body: bytes, headers: Headers) -> None
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's, bounded: the number of connections, the time and size of headers, the time between requests whatever
-    bytes come meanwhile, and the time in which a client has to read what it is sent."""
+    """uvicorn's protocol with bounds on the number of connections, the time and size of headers, the time between
+    requests, whatever bytes come meanwhile, and the time in which a client has to read a reply."""
 
     limits = Limits()
     counted: Connections
@@ -241,17 +241,17 @@ class _Protocol(HttpToolsProtocol):
         self._close()
 
     def _close(self) -> None:
-        """Close the connection once the client has read what it was sent, for which it has Limits.receive."""
+        """Close the connection once the client has read its reply, for which it has Limits.receive s."""
         self._within(self.limits.receive, self.transport.abort)
         self.transport.close()
 
 
 def server(app: Endpoint, limits: Limits, connections: Connections) -> uvicorn.Server:
-    """Return uvicorn, which serves it once `serve(sockets)` is awaited, until `should_exit`."""
+    """Return uvicorn's server, which serves `app` once `serve(sockets)` is awaited, until `should_exit`."""
     protocol = type("BoundedProtocol", (_Protocol,), {"limits": limits, "counted": connections})
     config = uvicorn.Config(
         app,
-        proxy_headers=False,  # games' addresses are not used
+        proxy_headers=False,  # a proxy's games count as from its address
         http=protocol,
         ws="none",
         lifespan="off",

@@ -7,12 +7,12 @@ from typing import Self
 
 from workers.config.schema import GatewayConfig
 
-TOKEN = "WARREN_GATEWAY_TOKEN"  # the environment variable that holds what games have to show
+TOKEN = "WARREN_GATEWAY_TOKEN"  # the environment variable with the token that games have to show
 
 
 @dataclass(frozen=True)
 class Limits:
-    """See GatewayConfig, which explains each."""
+    """A gateway's limits, each of which GatewayConfig explains."""
 
     sessions: int = GatewayConfig.max_sessions
     agents: int = GatewayConfig.max_agents
@@ -26,7 +26,7 @@ class Limits:
 
     @classmethod
     def of(cls, gateway: GatewayConfig) -> Self:
-        """Return those that the settings say."""
+        """Return the limits in the settings."""
         return cls(
             gateway.max_sessions,
             gateway.max_agents,

@@ -11,18 +11,18 @@ from typing import Any
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # s, of the histogram
 PREFIX = "warren_gateway_"
-# Those among the facts that only grow; the other numbers are gauges.
+# Facts that only grow; the other numbers are gauges.
 COUNTERS = frozenset(
     ("decisions", "dropped", "episodes", "failed", "passes", "reaped", "refused_versions", "seconds_in_passes")
 )
-OWN = "/metrics/process"  # one process tells its own here, as JSON, to those that share its port
+OWN = "/metrics/process"  # path of one process's own snapshot, as JSON, for the processes that share its port
 
 Snapshot = dict[str, Any]  # one process's, as Metrics.snapshot gives it: JSON
-Gather = Callable[[Snapshot], Awaitable[Mapping[str, Snapshot | None]]]  # those of all, as `text` takes them
+Gather = Callable[[Snapshot], Awaitable[Mapping[str, Snapshot | None]]]  # of all processes, as `text` takes them
 
 
 class Metrics:
-    """Counts, in the server's event loop."""
+    """Counts of requests, kept in the server's event loop."""
 
     def __init__(self) -> None:
         self._statuses: Counter[int] = Counter()
@@ -36,18 +36,18 @@ class Metrics:
         self._seconds += seconds
 
     def snapshot(self, facts: Mapping[str, Any]) -> Snapshot:
-        """Return all samples; numbers among `facts` become samples, texts the labels of one that is called info."""
+        """Return all samples; numbers among `facts` become samples, texts become labels of the sample `info`."""
         statuses = {str(status): count for status, count in sorted(self._statuses.items())}
         return {"statuses": statuses, "within": list(self._within), "seconds": self._seconds, "facts": dict(facts)}
 
 
 async def alone(own: Snapshot) -> Mapping[str, Snapshot | None]:
-    """Gather the samples of a gateway that is a single process; they have no label for it."""
+    """Return the samples of a gateway that is a single process, which have no label for it."""
     return {"": own}
 
 
 def text(processes: Mapping[str, Snapshot | None]) -> bytes:
-    """Return Prometheus's text for process -> its samples, None for one that does not answer; "" has no label."""
+    """Return Prometheus's text for process -> its samples, None if it does not answer; process "" gets no label."""
     return "".join(f"{line}\n" for line in _lines(processes)).encode()
 
 

@@ -1,8 +1,8 @@
 """Sessions of gateways that share an address, listed in Redis.
 
-A session lives in the process that it was started in. The kernel deals connections out, so a game that opens a new one
-may come to another gateway, which sends it on (status 307) to the address of the one that holds its session. Each
-gateway holds a lease beside its sessions: when it dies, they are free at once.
+A session lives in the process that it was started in. The kernel distributes connections, so a game that opens a new
+connection may reach another gateway, which redirects it (status 307) to the gateway that holds its session. Each
+gateway holds a lease beside its sessions: when it dies, its sessions are free at once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from workers.runtime.lease import Lease, held
 
 logger = logging.getLogger(__name__)
 
-KEPT = 2.0  # times the idle time that a session's key stays, should its gateway die
-LIVE = 4.0  # s of silence after which a gateway of another machine counts as dead; of this one it is seen at once
-ANSWER = 2.0  # s within which Redis has to
+KEPT = 2.0  # time for which a session's key stays if its gateway dies, in idle times
+LIVE = 4.0  # s of silence after which a gateway on another machine counts as dead; on this one that is seen at once
+ANSWER = 2.0  # s within which Redis has to answer
 AWAY = 5.0  # s for which Redis is not asked again once it did not answer
-CHUNK = 500  # sessions that are kept by one call
+CHUNK = 500  # sessions that one call renews
 
 _TAKE_OVER = (
     "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3]) return 1 end "
@@ -47,10 +47,10 @@ return lost
 
 
 class Neighbours:
-    """SessionDirectory in Redis, from `enter` to `leave`. While Redis is away a gateway knows its own sessions."""
+    """SessionDirectory in Redis, from `enter` to `leave`. While Redis is away a gateway knows only its own sessions."""
 
     def __init__(self, client: Any, prefix: str, idle: float) -> None:
-        """`client`: of redis-py, whose server is asked; `prefix`: of all keys of the run."""
+        """`client`: a client of redis-py, for the server to use; `prefix`: of all keys of the run."""
         self.address = ""  # this gateway's
         pool = client.connection_pool
         hurried = {**pool.connection_kwargs, "retry": Retry(NoBackoff(), 1), "socket_timeout": ANSWER}  # games wait
@@ -61,7 +61,7 @@ class Neighbours:
         self._left = threading.Event()
         self._expires = max(1, int(KEPT * idle))
         self._away_until = 0.0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="neighbours")  # one: what is asked is done in order
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="neighbours")  # one, so that calls are made in order
 
     def enter(self, address: str) -> None:
         """Hold sessions from now on; games reach this gateway at `address`."""
@@ -71,7 +71,7 @@ class Neighbours:
         self._lease.hold(self._left, lambda why: None)  # no other process knows the name
 
     def leave(self) -> None:
-        """Hold none any longer: the sessions that this gateway had are free. Safe to call twice."""
+        """Give up all sessions of this gateway, which others may then claim. Safe to call twice."""
         if self._left.is_set():
             return
         self._left.set()
@@ -96,7 +96,7 @@ class Neighbours:
 
     async def settled(self) -> None:
         """See SessionDirectory."""
-        await self._ask(lambda: None)  # asked in order, so after every release
+        await self._ask(lambda: None)  # calls are made in order, so this comes after every release
 
     async def keep(self, sessions: Sequence[str]) -> list[str]:
         """See SessionDirectory."""
@@ -113,7 +113,7 @@ class Neighbours:
         return await self._ask(keep) or []
 
     def _claim(self, key: str) -> str | None:
-        """Return the address of the live gateway that has it; otherwise it is this one's."""
+        """Claim the session of `key`; return None, or the address of another live gateway that has it."""
         while not self._redis.set(key, self._holder, ex=self._expires, nx=True):
             if (there := self._redis.get(key)) is None:
                 continue
@@ -124,7 +124,7 @@ class Neighbours:
         return None
 
     def _other(self, there: Any) -> str | None:
-        """Return the address of the holder `there`, if that is another gateway, which lives."""
+        """Return the address of the holder `there`, if that is another live gateway; else None."""
         holder = self._holder if there is None else there.decode()
         if holder == self._holder or not held(self._redis, self._prefix, holder):
             return None

@@ -1,9 +1,9 @@
 """The two dialects in which a game process asks, without sockets: header fields in, a Request or a Refusal out.
 
 Fields of the first dialect are `game_id` and `step_kind` (start, tick, end); of the second `session`, `step_kind`
-(start, tick, stop, auto), and, where wanted, `key`, `time` and `token`. Each takes the other's kinds. A name may be
-spelt with "-" in the place of "_", which some proxies insist on. HTTP carries the fields as headers, TCP as lines of
-text (tcp.py); the body is the game's own.
+(start, tick, stop, auto), and optionally `key`, `time` and `token`. Each dialect takes the other's kinds. A name may be
+spelt with "-" in place of "_", which some proxies insist on. HTTP carries the fields as headers, TCP as lines of text
+(tcp.py); the body is the game's own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Kind(Enum):
     start = "start"
     tick = "tick"
     end = "end"  # or "stop"
-    auto = "auto"  # a tick, with a start before it where the session is not open
+    auto = "auto"  # a tick, with a start before it if the session is not open
 
 
 # Either dialect's words are understood in both.
@@ -41,10 +41,10 @@ _ECHOED = (b"session", b"key", b"time")  # fields of the second dialect that its
 
 
 class Refusal(Exception):
-    """Raised where a request cannot be met: a status of HTTP and one line that says why."""
+    """Raised when a request cannot be met: an HTTP status, and one line with the reason."""
 
     def __init__(self, status: int, reason: str, address: str | None = None) -> None:
-        """`address`: where the session lives, of one that is another gateway's."""
+        """`address`: that of the gateway that has the session, if it is another one."""
         super().__init__(reason)
         self.status, self.reason, self.address = status, " ".join(reason.split()), address
 
@@ -55,7 +55,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A game's request. `key` and `time` are the game's own, and come back to it; `token` is None where none came."""
+    """A game's request. `key` and `time` are the game's own, and are sent back to it; `token`: None if none came."""
 
     session: str
     kind: Kind
@@ -122,7 +122,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _shows(value: bytes) -> bool:
-    """Return True where a header can carry `value` back."""
+    """Return True if a header can carry `value` back."""
     return all(32 <= byte < 127 for byte in value)
 
 

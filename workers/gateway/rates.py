@@ -1,4 +1,4 @@
-"""The bound of the requests that come from one address."""
+"""The bound on the rate of requests from one address."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from workers.gateway.protocol import Refusal
 
-REMEMBERED = 10_000  # addresses; beyond, those that have been quiet for a second are forgotten
+REMEMBERED = 10_000  # addresses; beyond that, those that have all their requests left again are forgotten
 
 
 class Rates:
-    """Requests by address: at most `most` a second, all of them at once after a quiet second. For one thread."""
+    """Requests by address: at most `most` per second, all of them at once after a quiet second. For one thread."""
 
     def __init__(self, most: float | None, now: Callable[[], float] = time.monotonic) -> None:
         """`most`: None for any number."""

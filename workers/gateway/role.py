@@ -20,7 +20,7 @@ from workers.runtime.session import Session
 
 
 class GatewayRole(Fronted, AnsweringRole):
-    """Serves games, and sends what they lived through to the learner as any actor does."""
+    """Serves games, and sends their trajectories to the learner as any actor does."""
 
     role = roles.GATEWAY
     sampler: GatewaySampler

@@ -23,8 +23,8 @@ from workers.gateway.metrics import Gather, alone
 from workers.gateway.sessions import Open, Sessions
 from workers.gateway.tcp import TcpServer
 
-# s for which a thread may compute before another gets its turn: the policy's, on which all games wait, and the server's
-# hand over to each other at every request, and Python's own 5 ms would be most of a game's wait.
+# s for which a thread may compute before another gets its turn. The policy's thread, for which all games wait, and the
+# server's hand over to each other at every request: Python's own 5 ms would be most of a game's wait.
 SWITCH = 0.0005
 BACKLOG = 2048  # connections that wait to be accepted: games may all come at once
 
@@ -32,7 +32,7 @@ try:
     import uvloop
 
     new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-except ImportError:  # it is not for every system
+except ImportError:  # uvloop is not for every system
     new_event_loop = asyncio.new_event_loop
 
 
@@ -60,8 +60,8 @@ def opener(
 class Server:
     """Serves `sessions` over HTTP, and over TCP where a port is given, from `start` to `stop`.
 
-    `ports` are taken when it is made, 0 standing for any that is free. `shared`: other gateways of this user may take
-    the same ones; the kernel then deals connections out. Beside a shared HTTP port it has `own_port` to itself.
+    Ports are taken when the server is made; 0 stands for any that is free. `shared`: other gateways of this user may
+    take the same ports, and the kernel distributes connections. Beside a shared HTTP port it has `own_port` to itself.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Server:
         gather: Gather = alone,
         on_failure: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        """`facts`, `gather`: see Endpoint. `on_failure` is told why it serves no more, unless it was stopped.
+        """`facts`, `gather`: see Endpoint. `on_failure` is called with the error that ends the server, if one does.
 
         Raises ConfigurationError for a port or an address that cannot be taken.
         """
-        # It needs uvicorn, of an extra: a command that lacks it says so in one sentence.
+        # Imported here, as it needs uvicorn, of an extra: a command that lacks it says so in one sentence.
         from workers.gateway.http import Endpoint
 
         self._sessions, self._on_failure = sessions, on_failure
@@ -101,12 +101,12 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
 
     def start(self) -> Self:
-        """Serve; connections made before have waited."""
+        """Begin to serve, including connections that were made before."""
         self._thread.start()
         return self
 
     def stop(self, drain: float = 0.0) -> None:
-        """Serve no more. Sessions that are open have `drain` s to end, while none is opened; then they are closed."""
+        """Stop serving. Open sessions have `drain` s to end, and no new ones open; then they are closed."""
         if self._thread.is_alive():
             self._drain = drain
             self._soon(self._stopping.set)
@@ -117,7 +117,7 @@ class Server:
                     one.close()
 
     def hurry(self) -> None:
-        """Wait for open sessions no longer, from any thread or a signal's handler."""
+        """Stop waiting for open sessions; may be called from any thread or a signal's handler."""
         self._soon(self._hurried.set)
 
     def _soon(self, do: Callable[[], Any]) -> None:
@@ -166,7 +166,7 @@ class Server:
                     raise ended
 
     async def _drained(self, tasks: Sequence[asyncio.Future[Any]]) -> None:
-        """Wait for open sessions, within bounds."""
+        """Wait until open sessions have ended, at most for the drain time or until `hurry`."""
         waits = [asyncio.ensure_future(self._sessions.drain()), asyncio.ensure_future(self._hurried.wait())]
         await asyncio.wait([*waits, *tasks], timeout=self._drain, return_when=asyncio.FIRST_COMPLETED)
         for one in waits:

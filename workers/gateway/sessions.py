@@ -1,6 +1,6 @@
-"""The sessions of one gateway: which are open, what may be asked of them in which order, and which have gone idle.
+"""The sessions of one gateway: opens them, answers their requests one after another, and closes those that are idle.
 
-Nothing here knows of HTTP. All of it runs in one event loop.
+Nothing here depends on HTTP. All of it runs in one event loop.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from workers.gateway.threads import Threads
 
 logger = logging.getLogger(__name__)
 
-THREADS = 64  # in which actors' plain functions run; so many of them may wait for an action at once
+THREADS = 64  # threads of actors' plain functions; so many functions may wait for an action at once
 HANGING = 64  # plain functions that may go on beside those, after their games have stopped waiting
-LOOKS = 8  # at idle sessions, within the time after which they are reaped
+LOOKS = 8  # looks for idle sessions within the time after which they are reaped
 STOPPING = "the gateway is told to stop and opens no session; try again, on another connection"
 WAIT_FOR_WEIGHTS = "the learner's first weights have not come yet; try again in a second"
 
@@ -42,7 +42,7 @@ class SessionDirectory(Protocol):
         ...
 
     async def find(self, session: str) -> str | None:
-        """Return the address of the other gateway that has it; None where none has."""
+        """Return the address of the other gateway that has the session; None if none has."""
         ...
 
     def release(self, session: str) -> None:
@@ -54,7 +54,7 @@ class SessionDirectory(Protocol):
         ...
 
     async def keep(self, sessions: Sequence[str]) -> list[str]:
-        """Hold on to these sessions, and return those that another gateway has taken meanwhile.
+        """Renew these sessions, and return those that another gateway has taken meanwhile.
 
         Called several times within Limits.idle.
         """
@@ -62,7 +62,7 @@ class SessionDirectory(Protocol):
 
 
 class _Methods:
-    """Names of an actor class's methods: that which ends a game, and those that are coroutines."""
+    """Names of an actor class's methods: the one that ends a game, and those that are coroutines."""
 
     def __init__(self, actor: type[Actor]) -> None:
         self.end = "stop" if hasattr(actor, "stop") and actor.end is Actor.end else "end"
@@ -81,12 +81,12 @@ class Sessions:
 
     | status | when |
     |---|---|
-    | 401 | a token is wanted, and another or none came |
+    | 401 | a token is required, and another or none came |
     | 404 | a tick or an end of a session that is not open: never started, ended, or reaped |
-    | 307 | a tick, an end or an auto of one that is open at another gateway |
-    | 409 | a start of one that is open, or anything while it is still answering |
-    | 422 | the actor raised; the session is closed, but for Unreadable |
-    | 503 | as many are open as may be, no weights have come yet, the gateway stops, or too many functions hang |
+    | 307 | a tick, an end or an auto of a session that is open at another gateway |
+    | 409 | a start of a session that is open, or any request while it is still answering |
+    | 422 | the actor raised; the session is closed, except for Unreadable after its start |
+    | 503 | as many sessions are open as may be, no weights have come, the gateway stops, or too many functions hang |
     | 504 | the actor took longer than Limits.answer; the session is closed |
     """
 
@@ -101,8 +101,8 @@ class Sessions:
         wait: str = WAIT_FOR_WEIGHTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`open_game` makes the actor of a new session; `ready`: whether it can decide; `wait`: what games are told
-        until then."""
+        """`open_game` makes the actor of a new session; `ready`: whether decisions can be made; `wait`: the message to
+        games until then."""
         self.limits = limits
         self.reaped = self.failed = 0
         self.metrics, self.rates = Metrics(), Rates(limits.rate)
@@ -110,10 +110,10 @@ class Sessions:
         self._wait = wait
         self._token = None if token is None else token.encode()
         self._sessions: dict[str, _Session] = {}
-        self._claiming: set[str] = set()  # sessions that are to be opened, once no other gateway has them
+        self._claiming: set[str] = set()  # sessions to be opened if no other gateway has them
         self._methods: dict[type[Actor], _Methods] = {}
         self._threads = Threads(THREADS, HANGING)
-        self._empty = asyncio.Event()  # no session is open
+        self._empty = asyncio.Event()  # set while no session is open
         self._empty.set()
         self.draining = False
 
@@ -121,22 +121,22 @@ class Sessions:
         return len(self._sessions)
 
     def health(self) -> dict[str, Any]:
-        """Tell whether games may come, `ready`, and what keeps them away."""
+        """Return whether games may begin, `ready`, and the reasons if they may not."""
         ready = self._ready() and not self.draining and not self._threads.exhausted
         return {"ready": ready, "draining": self.draining, "hanging": self._threads.hanging}
 
     def figures(self) -> dict[str, Any]:
-        """Tell how many are open, and what became of others."""
+        """Return the numbers of open, reaped and failed sessions, and of hanging functions."""
         figures = {"sessions": len(self), "reaped": self.reaped, "failed": self.failed}
         return {**figures, "hanging": self._threads.hanging}
 
     def allow(self, token: bytes | None) -> None:
-        """Raise Refusal 401 unless `token` is the one that is wanted; can be asked before a body has come."""
+        """Raise Refusal 401 unless `token` is the required one; may be called before a body has come."""
         if self._token is not None and not hmac.compare_digest(token or b"", self._token):
             raise Refusal(401, "token: not given" if token is None else "token: wrong")
 
     async def answer(self, request: Request) -> bytes:
-        """Return the reply's body."""
+        """Return the reply's body. Raises Refusal."""
         self.allow(request.token)
         name, kind = request.session, request.kind
         session = self._sessions.get(name)
@@ -161,7 +161,7 @@ class Sessions:
                 if self._forget(name, session):
                     session.game.finish()
                 if self._elsewhere is not None:
-                    await self._elsewhere.settled()  # a game that hears of its end may begin anew, at any gateway
+                    await self._elsewhere.settled()  # once it has this answer, a game may begin anew, at any gateway
             return reply
         finally:
             session.busy, session.used = False, self._clock()
@@ -172,7 +172,7 @@ class Sessions:
         return Refusal(404, f"session {name}: is not open; start it first, and ask again within {self.limits.idle:g} s")
 
     async def _begin(self, name: str, kind: Kind) -> _Session:
-        """Open the session, which is busy, unless another gateway has it."""
+        """Open the session, as busy, and return it. Raises Refusal, for example if another gateway has it."""
         if not self._ready():
             raise Refusal(503, self._wait)
         if self.draining:
@@ -207,7 +207,7 @@ class Sessions:
         return methods
 
     async def _ask(self, session: _Session, method: str, request: Request) -> bytes:
-        """Run one of the actor's methods; where it raises, the session is closed."""
+        """Run one of the actor's methods; if it raises, close the session, except for Unreadable after the start."""
         actor, game, name = session.actor, session.game, request.session
         game.key, game.time = request.key, request.time
         try:
@@ -261,7 +261,7 @@ class Sessions:
         return True
 
     def reap(self) -> int:
-        """Close the sessions that nobody asked for Limits.idle s, and return how many there were."""
+        """Close the sessions that had no request for Limits.idle s, and return how many there were."""
         before = self._clock() - self.limits.idle
         idle = [(name, one) for name, one in self._sessions.items() if not one.busy and one.used <= before]
         for name, session in idle:
@@ -272,7 +272,7 @@ class Sessions:
         return len(idle)
 
     async def look(self) -> None:
-        """Reap idle sessions, and hold on to the others."""
+        """Reap idle sessions, and renew the others in the directory."""
         self.reap()
         if self._elsewhere is not None and (ours := dict(self._sessions)):
             for name in await self._elsewhere.keep(list(ours)):
@@ -280,18 +280,18 @@ class Sessions:
                 self._drop(name, ours[name])
 
     async def run(self) -> None:
-        """Look at the sessions for as long as it is not cancelled."""
+        """Look at the sessions until it is cancelled."""
         while True:
             await asyncio.sleep(self.limits.idle / LOOKS)
             await self.look()
 
     async def drain(self) -> None:
-        """Open no session any longer, and wait until all have ended."""
+        """Open no more sessions, and wait until all have ended."""
         self.draining = True
         await self._empty.wait()
 
     def close(self) -> None:
-        """Close all sessions, as of games that went away."""
+        """Close all sessions, like those of games that went away."""
         for name, session in list(self._sessions.items()):
             self._drop(name, session)
         self._threads.close()

@@ -23,7 +23,7 @@ from workers.gateway.sessions import Sessions
 
 SIZES = struct.Struct(">II")
 LONGEST_HEAD = 1 << 13  # bytes
-PART = 1 << 16  # bytes that are passed over at once
+PART = 1 << 16  # bytes of an unwanted body that are read at once
 
 
 def frame(fields: dict[str, str], body: bytes) -> bytes:
@@ -50,7 +50,7 @@ class Connection:
         self._sessions, self._reader, self._writer = sessions, reader, writer
 
     async def serve(self) -> None:
-        """Answer until the game leaves, is idle for Limits.idle, or cannot be understood any longer."""
+        """Answer until the game leaves, is idle for Limits.idle s, or sends a frame that cannot be understood."""
         limits = self._sessions.limits
         try:
             goes_on = True
@@ -67,7 +67,7 @@ class Connection:
         except (asyncio.IncompleteReadError, TimeoutError, OSError):
             pass
         finally:
-            if self._writer.transport.get_write_buffer_size():  # it closes once the game has read that, or then:
+            if self._writer.transport.get_write_buffer_size():  # it closes once the game has read that, else then:
                 asyncio.get_running_loop().call_later(limits.receive, self._writer.transport.abort)
             self._writer.close()
 
@@ -112,7 +112,7 @@ class Connection:
         return fields
 
     async def _pass_over(self, length: int) -> None:
-        """Read so many bytes and keep none."""
+        """Read and drop `length` bytes."""
         while length > 0:
             part = await self._reader.read(min(length, PART))
             if not part:
@@ -126,7 +126,7 @@ def _refused(refusal: Refusal, echoed: Mapping[str, str] = MappingProxyType({}))
 
 
 class TcpServer:
-    """All connections."""
+    """All TCP connections of a gateway."""
 
     def __init__(self, sessions: Sessions, connections: Connections) -> None:
         self._sessions, self._connections = sessions, connections
@@ -147,7 +147,7 @@ class TcpServer:
         self._connections.leave()
 
     async def close(self) -> None:
-        """End them."""
+        """End all connections."""
         for task in self._serving:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Threads for actors' plain functions: so many run at once, and those that hang are counted and bounded.
+"""Threads for actors' plain functions: a limited number runs at once, and those that hang are counted and bounded.
 
 A function whose game has stopped waiting cannot be ended: it keeps its thread until it returns. Until then it hangs,
 and another thread takes its place.
@@ -23,7 +23,7 @@ class _Call:
 
 
 class Threads:
-    """Used in one event loop, which alone touches the counts. No thread keeps the process from ending."""
+    """The threads of one event loop, which alone changes the counts; they do not keep the process from ending."""
 
     def __init__(self, at_once: int, most_hanging: int) -> None:
         self.hanging = 0  # functions that are no longer waited for
@@ -34,11 +34,11 @@ class Threads:
 
     @property
     def exhausted(self) -> bool:
-        """Return True where so many functions hang that no other begins."""
+        """Return True if so many functions hang that no other may begin."""
         return self.hanging >= self._most_hanging
 
     async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what `function` returns. Cancelled, it waits no longer, and the function goes on."""
+        """Run `function` in a thread and return its result. If cancelled, stop waiting; the function runs on."""
         async with self._turns:
             call = _Call(function, arguments)
             self._busy += 1
@@ -67,7 +67,7 @@ class Threads:
                 error = raised
             except BaseException as raised:  # it would end the event loop
                 error = RuntimeError(f"it raised {type(raised).__name__}")
-            if isinstance(error, StopIteration):  # no future takes one
+            if isinstance(error, StopIteration):  # a future does not accept one
                 error = RuntimeError(f"it raised {error!r}")
             try:
                 call.loop.call_soon_threadsafe(self._ended, call, result, error)
