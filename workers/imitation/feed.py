@@ -34,7 +34,7 @@ class Feed:
         seed: int,
         returns: np.ndarray | None = None,
     ) -> None:
-        """`returns`: float32 [S], which the value function learns for each decision; None: it does not learn."""
+        """Take `returns`, float32 [S], which the value function learns for each decision; None: it does not learn."""
         self._games, self._chosen, self._policy, self._seed, self._returns = games, chosen, policy, seed, returns
         self.decisions = len(games.decisions(chosen))
         self._last = np.zeros(len(games.decisions(np.arange(len(games.ends)))), np.bool_)
