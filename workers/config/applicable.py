@@ -1,6 +1,6 @@
 """The table of settings and the runs that read them: a setting that the chosen run does not read is refused.
 
-Settings named on the command line are checked. Settings that a file gives are checked by rules with `in_files` alone,
+Settings named on the command line are checked. Settings that a file gives are checked only by rules with `in_files`,
 because files hold values for every kind of run.
 """
 

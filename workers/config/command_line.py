@@ -138,7 +138,7 @@ def of_run(name: str, settings: DictConfig) -> Config:
 
 
 def named(name: str, chosen: DictConfig, overrides: Iterable[str]) -> set[str]:
-    """Return the settings that a command line names; a chosen group counts by those of its settings in IDENTIFYING.
+    """Return the settings that a command line names; of a chosen group, only its settings in IDENTIFYING.
 
     `chosen`: the configuration that the command line composes to.
     """

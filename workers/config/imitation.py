@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from agents import Needs
 
-IMITATE = "imitate"  # the command's name, given where other commands give a role's
+IMITATE = "imitate"  # the command's name, used in place of a role's
 # Settings of processes, servers and data that imitation does not have.
 NOT_READ = (
     "sampling", "actors", "env_runners", "served_memory", "batch_segments", "max_staleness", "publish_every",

@@ -15,7 +15,7 @@ def _fixed(settings: Any) -> set[str]:
 
 
 SETTINGS = _fixed(Config) | {"experiment"}  # `experiment` chooses the files of several tables
-# Tables of which the choice of a file and only some settings are fixed; any other table is fixed as a whole or not.
+# Tables in which the choice of a file and some settings are fixed; any other is fixed as a whole or not at all.
 
 
 @cache

@@ -221,7 +221,7 @@ class Config:
     def progress(self, steps: float, seconds: float) -> float:
         """Return the part of the run, in [0, 1], that is over after `steps` of all actors and `seconds` of training.
 
-        The settings total_steps or `seconds` count, whichever is nearer; in a deterministic run, total_steps alone.
+        It is the part of total_steps or of the setting `seconds`, the larger one; if deterministic, of total_steps.
         """
         by_time = 0.0 if self.seconds is None or self.deterministic else seconds / self.seconds
         return min(1.0, max(steps / self.total_steps, by_time))

@@ -34,9 +34,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Access:
     """Passes on to `app` the requests that name an allowed host and show the token.
 
-    The hosts keep out other sites that name this machine. The token comes as a cookie, as `Authorization: Bearer`, or
-    once in an address, `?token=`, which is then kept as a cookie and taken out of the address. A request that changes
-    anything must come from a page of this server.
+    The check of hosts keeps out other sites' names for this machine. The token comes as a cookie, as `Authorization:
+    Bearer`, or once in an address, `?token=`, which is then kept as a cookie and taken out of the address. A request
+    that changes anything must come from a page of this server.
     """
 
     def __init__(self, app: App, token: str, hosts: Iterable[str] = LOOPBACK) -> None:

@@ -24,7 +24,7 @@ class Feed:
         hello: Callable[[], dict[str, Any]],
         encode: Callable[[dict[str, Any]], bytes],
     ) -> None:
-        """`hello`: makes a page's first message, which tells whether it missed anything since it was read."""
+        """`hello`: makes a page's first message, by which the page knows if it missed anything since it was read."""
         self._look, self._hello, self._encode = look, hello, encode
         self._listeners: set[asyncio.Queue[bytes]] = set()
         self._task: asyncio.Task[None] | None = None

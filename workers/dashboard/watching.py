@@ -94,7 +94,7 @@ class Watched:
             known = shared is not None, version
             if self._measured is None or self._measured[0] != known:
                 found = shared or measured.saved(self.run.league)
-                if found.known_slots and self._terms is None:  # the game is made for them, which takes a while
+                if found.known_slots and self._terms is None:  # the game is made for this, which takes a while
                     self._terms = measured.terms(self.run.settings())
                 self._measured = known, measured.Table(found, *(self._terms or (None, measured.CONFIDENCE)))
             return self._measured[1]

@@ -123,7 +123,7 @@ class Model(Worker):
 
     @service
     def clone(self, name: str) -> str:
-        """Add the weights that it decides by to the run's league, as a player that does not learn; return its name."""
+        """Add its present weights to the run's league, as a player that does not learn; return the model's name."""
         self._refresh()
         store = Store(self._redis, f"{self._prefix}league:")
         if not store.exists():

@@ -17,7 +17,7 @@ from workers.gateway.agent_state import AgentState, remembered
 from workers.gateway.passes import Decide, End, Passes, masks
 from workers.models.backends import Backend
 
-EPISODES = 100  # finished episodes that the mean return is of
+EPISODES = 100  # finished episodes of which the mean return is taken
 
 
 class DeployedPlayer(Passes):

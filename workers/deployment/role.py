@@ -120,7 +120,7 @@ class Deployment:
         return True
 
     def _tell_of_damage(self) -> None:
-        """Log each newer checkpoint that is skipped because it cannot be read, once."""
+        """Log, once each, the newer checkpoints that are skipped because they cannot be read."""
         whole = {path.stem for path in checkpoints.readable(self._checkpoints)}
         newer = {path for path in numbered(self._checkpoints) if version_of(path) > self.player.version}
         damaged = {path for path in newer if path.stem not in whole and path.is_file()}

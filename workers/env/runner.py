@@ -48,7 +48,7 @@ class EnvRunner(RoleProcess):
         self.source = source_name(config.env_runner_id, "env")
         self.timing = Timing()
         self._solver = Solver(session.app, session.topology, deadline=None, patience=PATIENCE)
-        # Groups must not play the same episodes, and those of a process that was started again not its earlier ones.
+        # No two groups may play the same episodes, and a process that was started again must not repeat its own.
         self._seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
         self._times = itertools.count()
         self._league = None if config.league is None else league_of(config)

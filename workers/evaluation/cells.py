@@ -75,11 +75,11 @@ class Plan:
 class Evaluator:
     """Plays the cells between frozen players that the league's mixture depends on.
 
-    A cell is known from `least` games on. The cells of the mixture's members are then played further, the widest
-    intervals, weighted by the shares of their players, first, until each mean return is known to within `error` with
-    confidence 1 - `alpha`, at all times, or until `most` games. Returns of games lie within [-bound, bound]; `bound`
-    None takes 1, or the largest that is seen. `source`: GAMES, or PAIRS of them; a pair's mean is one observation of
-    both players' cells, so a player's share is the same in both seats. `least` and `most` count games there as well.
+    A cell is known from `least` games on. The cells of the mixture's members are then played further, the largest
+    interval times the players' share first, until each mean return is known to within `error` with confidence
+    1 - `alpha`, at all times, or until `most` games. Returns of games lie within [-bound, bound]; `bound` None takes 1,
+    or the largest that is seen. `source`: GAMES, or PAIRS of them; a pair's mean is one observation of both players'
+    cells, so a player's share is the same in both seats. `least` and `most` count games there as well.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ TROUBLE = (redis.RedisError, WarrenError, OSError)
 IDLE = 0.5  # s between checks while every cell is known well enough
 AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
 FIRST_PICTURES, PICTURES_EVERY = 20.0, 60.0  # s
-PICTURES_REST = 20.0  # least time until the next pictures, in times of drawing: a busy machine has other work
+PICTURES_REST = 20.0  # least time until the next pictures, per time of drawing: a busy machine has other work
 
 
 class EvaluatorRole(RoleProcess):

@@ -89,7 +89,7 @@ class ExactEvaluator(Evaluator):
     def _compute_cells(self, slots: Slots) -> bool:
         """Compute one player's missing cells with known players; False if none is missing or others compute them."""
         missing = self.returns.games(slots) == 0.0
-        known = np.flatnonzero(~missing.diagonal())  # by all cells but those that another evaluator computes now
+        known = np.flatnonzero(~missing.diagonal())  # with all cells except those that another evaluator computes now
         rest = np.flatnonzero(missing.diagonal())[::-1]
         lacking = known[(missing | missing.T)[np.ix_(known, known)].any(axis=1)]
         offered = [(int(slot), int(slot)) for slot in slots[np.concatenate([lacking, rest])[:OFFERED]]]

@@ -220,7 +220,7 @@ def _arrays(spec: Spec, value: Any) -> Tree:
     if isinstance(spec, ArraySpec):
         try:
             array = np.array(value)  # a copy: the caller may fill its own anew
-            # Numbers of any kind are converted to the space's; integers and bools only if their values stay the same.
+            # Numbers of any kind are converted to the space's dtype; to integers or bools only without a change.
             if array.dtype.name != spec.dtype and array.dtype.kind in "biuf":
                 with np.errstate(over="ignore", invalid="ignore"):  # values that do not fit are refused below
                     converted = array.astype(spec.dtype)

@@ -251,7 +251,7 @@ def server(app: Endpoint, limits: Limits, connections: Connections) -> uvicorn.S
     protocol = type("BoundedProtocol", (_Protocol,), {"limits": limits, "counted": connections})
     config = uvicorn.Config(
         app,
-        proxy_headers=False,  # a proxy's games count as from its address
+        proxy_headers=False,  # games behind a proxy count as one address
         http=protocol,
         ws="none",
         lifespan="off",

@@ -24,7 +24,7 @@ from workers.runtime.lease import Lease, held
 
 logger = logging.getLogger(__name__)
 
-KEPT = 2.0  # time for which a session's key stays if its gateway dies, in idle times
+KEPT = 2.0  # time for which a session's key stays if its gateway dies, as a multiple of the idle time
 LIVE = 4.0  # s of silence after which a gateway on another machine counts as dead; on this one that is seen at once
 ANSWER = 2.0  # s within which Redis has to answer
 AWAY = 5.0  # s for which Redis is not asked again once it did not answer
@@ -50,7 +50,7 @@ class Neighbours:
     """SessionDirectory in Redis, from `enter` to `leave`. While Redis is away a gateway knows only its own sessions."""
 
     def __init__(self, client: Any, prefix: str, idle: float) -> None:
-        """`client`: a client of redis-py, for the server to use; `prefix`: of all keys of the run."""
+        """`client`: a redis-py client of the server to use; `prefix`: of all keys of the run."""
         self.address = ""  # this gateway's
         pool = client.connection_pool
         hurried = {**pool.connection_kwargs, "retry": Retry(NoBackoff(), 1), "socket_timeout": ANSWER}  # games wait

@@ -40,7 +40,7 @@ class Decide:
 
 @dataclass(slots=True)
 class End:
-    """The end of an agent's episode: a true end, a cut at the observation `last`, or abandoned."""
+    """The end of an agent's episode: a true end, a cut at the observation `last`, or a game that was abandoned."""
 
     agent: Agent
     earned: Any
