@@ -20,6 +20,7 @@ SITE, BROKER, REDIS, RUN = sys.argv[1:5]
 sys.path.insert(0, SITE)
 
 from celery import Celery, chain, chord, group  # noqa: E402
+from celery.exceptions import TimeoutError as CeleryTimeout  # noqa: E402
 from celery.result import AsyncResult, GroupResult  # noqa: E402
 
 NAME = f"warren.{RUN}"
@@ -102,6 +103,8 @@ def send(key: str, name: str, args: Any) -> None:
 def get(key: str, **how: Any) -> dict[str, Any]:
     try:
         found = results[key].get(**{"timeout": 60, **how})
+    except CeleryTimeout as error:
+        return {**told(error), "state": look(key).get("state", "")}  # SUCCESS: it came, and this process missed it
     except Exception as error:
         return told(error)
     parts = found if isinstance(found, list) else [found]
