@@ -15,7 +15,7 @@ WORKERS ?= 4
 ARGS ?=
 IMAGE_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Else each of a run's processes would compile all its modules anew.
+# Without this, each of a run's processes would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -45,7 +45,7 @@ league: $(VENV)/.ready-games ## train a league: Kuhn poker to exploitability 0.0
 dashboard: $(VENV)/.ready-dashboard ## show runs and leagues in a browser, and play against players; ARGS=FOLDER for one
 	@$(PYTHON) -m workers.dashboard $(ARGS)
 
-# The processes that share the tests leave no core for more threads, whose waiting is busy.
+# The processes that share the tests use all cores, and a waiting OpenMP thread keeps its core busy.
 test test-without-servers: export OMP_NUM_THREADS := 1
 
 test: $(VENV)/.ready-dev servers ## run the tests and tell what the optional ones need; on Debian as root, install RabbitMQ and Redis first
@@ -58,13 +58,13 @@ dashboard-test: $(VENV)/.ready-dev ## the dashboard's pages in the distribution'
 	@$(call quietly,Playwright,--editable '.[dashboard$(comma)browser]')
 	@$(PYTHON) -m pytest tests/workers/dashboard $(ARGS)
 
-test-python3.13: ## the same on Python 3.13: this machine's, or Debian 13's in a container
+test-python3.13: ## the tests without servers on Python 3.13: this machine's, or Debian 13's in a container
 	@docker/python3.13.sh $(ARGS)
 
 try-wheel: $(VENV)/.ready-games servers ## use the wheel as a stranger would: a new environment, CartPole, a league
 	@docker/try_wheel.sh $(PYTHON)
 
-try-wheel-python3.13: ## the same on Python 3.13
+try-wheel-python3.13: ## try-wheel on Python 3.13
 	@TARGET=try-wheel docker/python3.13.sh
 
 test-arm64: $(VENV)/.ready-dev ## tests of numbers on an ARM processor that QEMU emulates: C, gradients, codec
@@ -85,7 +85,7 @@ images: ## build the image of all roles and the one that serves trained policies
 
 check: compiled lint test ## everything that CI runs: linters, types, layers, tests
 
-compiled: $(VENV)/.ready-dev # what tests import, beside the linters, which leave a core idle; else each process compiles it
+compiled: $(VENV)/.ready-dev # compile what tests import while the linters leave a core idle; else each process does
 	@$(PYTHON) -m pytest --collect-only --quiet >/dev/null 2>&1 &
 
 site: $(VENV)/.ready-run ## build/site: the pages of docs/ as a site with a reference and a search; a dead link fails
@@ -112,8 +112,8 @@ clean: ## remove caches and build results; .venv and runs/ stay
 
 # A stamp is touched only after its whole recipe, so an interrupted installation is taken up again. Torch goes first and
 # alone: what depends on it then finds a build that was chosen on purpose and fetches no other.
-# A line a step is said, the rest goes to a log, which is shown when the step fails. A module is compiled when it is first
-# imported: most of torch's never are.
+# Each step prints one line; the rest goes to a log, whose end is shown when the step fails. A module is compiled when
+# it is first imported (--no-compile): most of torch's never are.
 $(VENV)/.ready-run: pyproject.toml constraints.txt
 	@$(make-venv)
 	@$(call quietly,torch,$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch)
