@@ -1,4 +1,4 @@
-"""Steps of perceptrons, with a recurrent cell or without, by one call: outputs, draw, value and memory."""
+"""Steps of perceptrons, with a recurrent cell or without, in one call: outputs, draw, value and memory."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Parts(NamedTuple):
 
 
 class Acting:
-    """Steps of a policy's perceptron, the first head of it, and of the perceptron that computes the value."""
+    """Computes steps: actions by the first head of the policy's perceptron, and values by the value's perceptron."""
 
     def __init__(self, policy: Parts, value: Parts | None) -> None:
-        """`value`: with the policy's own perceptron it is its second head; None: there is no value."""
+        """`value`: if it has the policy's perceptron, the value is its second head; None: there is no value."""
         self._policy, self._other = policy, value
         self._valued = value is not None
         if value is not None and value.perceptron is policy.perceptron:
@@ -54,9 +54,9 @@ class Acting:
     def gaussian(
         self, x: Tensor, kind: int, log_std: Tensor, noise: Tensor | None, memory: Mapping[str, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor | None, dict[str, Tensor]]:
-        """Return the same of Box actions float32 [N, A], as they are drawn, before they are squashed.
+        """Return the same as `discrete` for Box actions float32 [N, A], as drawn, before they are squashed.
 
-        `log_std` float32 [A]: that of the actions, or what is added to the network's where `kind` is OF_STATE. `noise`:
+        `log_std` float32 [A]: the actions' own or, where `kind` is OF_STATE, an addition to the network's. `noise`:
         float32 [N, A], normally distributed; None: the likeliest actions.
         """
         action = torch.empty(len(x), len(log_std))
@@ -81,7 +81,7 @@ class Acting:
         return log_prob, values, after
 
     def _remembered(self, memory: Mapping[str, Tensor], rows: int) -> tuple[Any, dict[str, Tensor], list[Tensor]]:
-        """Return (where the memories before and after are, the memory after, what is to live until the call ends).
+        """Return (pointers to the memories before and after, the memory after, tensors to keep until the call ends).
 
         Raises ValueError for a memory of another number of rows.
         """

@@ -1,6 +1,7 @@
 // Gradients: the derivatives at a network's outputs, taken back through its layers.
 
-// Add to the gradient of a layer, [units][padded(before)] and [units] of the biases, that of d [units][PLACES] at it.
+// Add a block's share to a layer's gradient, [units][padded(before)] of weights and then [units] of biases, by the
+// derivatives d [units][PLACES] at the layer.
 static void weigh(const float *d, int64_t n, int64_t inputs, int64_t rows, float *turned,
                     float *gradient) {
   product(n, padded(inputs), rows, d, PLACES, 1, turned, padded(inputs), gradient, padded(inputs), 0, 1, NONE);
@@ -24,7 +25,7 @@ static void slope(const float *y, float *d, int64_t numbers, int kind) {
   }
 }
 
-// Numbers that `gradient` is to have room for.
+// Return how many numbers `gradient` must have room for.
 int64_t gradient_size(const Net *net) {
   int64_t size = 0, before = net->inputs;
   for (int64_t l = 0; l < net->layers; l++) size += layer_size(net->units[l], before), before = net->units[l];
@@ -32,7 +33,7 @@ int64_t gradient_size(const Net *net) {
   return size + 16;
 }
 
-// Where `backward_block` works: [outputs][PLACES] of each head, and the rest.
+// Working memory of `backward_block`: [outputs][PLACES] of each head, and the rest.
 typedef struct {
   float *out[HEADS], *turned, *d, *next;
 } Space;
@@ -45,8 +46,9 @@ static Space space(const Net *net, float *at) {
   return s;
 }
 
-// Add a block's part of the gradient, by the inputs and the hidden layers of the block. Derivatives are in s.out of the
-// heads that `given` names, without heads in s.d; 0 behind the rows. Returns those at the inputs, if `at_inputs`.
+// Add a block's part of the gradient, by the inputs and the hidden layers of the block. The derivatives of the heads
+// that `given` names are in s.out, those of a network without heads in s.d; they are 0 after the last row. Return the
+// derivatives at the inputs, if `at_inputs`.
 static const float *backward_block(const Net *net, const float *inputs, const float *layers, int64_t m, Space s,
                                    const int *given, int at_inputs, float *gradient) {
   int64_t l = net->layers, places = padded(m), width = of_last(net);
@@ -79,8 +81,8 @@ static const float *backward_block(const Net *net, const float *inputs, const fl
   return s.d;
 }
 
-// The gradient of a sum whose derivatives at the outputs are dy[h] [rows][outputs] (null: 0), by what `forward` kept;
-// and dx [rows][inputs], that at the inputs, unless it is null. `collect` takes the gradient on.
+// Compute the gradient from the derivatives dy[h] [rows][outputs] at the outputs (null: 0) and what `forward` kept, and
+// the derivatives dx [rows][inputs] at the inputs, unless dx is null. `collect` reads the gradient.
 void backward(const Net *net, const float *x, int64_t rows, const float *kept, const float *const *dy, float *dx,
               float *gradient, float *work) {
   int64_t n = units(net);
@@ -100,8 +102,8 @@ void backward(const Net *net, const float *x, int64_t rows, const float *kept, c
   }
 }
 
-// The sum of `parts` gradients of `backward`, `apart` numbers from each other, as torch lays out parameters: weight and
-// bias of each layer, then of each head.
+// Write to `to` the sum of `parts` gradients of `backward`, which lie `apart` numbers apart, as torch lays out
+// parameters: weight and bias of each layer, then of each head.
 void collect(const Net *net, float *gradient, int64_t parts, int64_t apart, float *to) {
   for (int64_t p = 0; p < parts; p++) {
     const float *from = aligned(gradient + p * apart);

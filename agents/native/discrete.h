@@ -9,8 +9,8 @@ static void forbid(float *z, int64_t n, int64_t rows, const uint8_t *mask) {
       if (!mask[r * n + a]) z[a * PLACES + r] = ILLEGAL;
 }
 
-// Draw one block's actions of logits z [actions][PLACES], which are masked in place, by a number for each row or, of
-// EXPONENTIAL, for each row and action. In a row with NaN it is a legal one, whose log-probability is NaN.
+// Draw one block's actions from logits z [actions][PLACES], which are masked in place. `chance` has a number for each
+// row or, with EXPONENTIAL, for each row and action. In a row with NaN the action is legal, its log-probability NaN.
 static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by, const float *chance, int64_t *action,
                  float *log_prob, float *p) {
   int64_t places = padded(rows);
@@ -30,7 +30,7 @@ static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by,
       sum += e;
     }
     vec limit = load(uniform + r) * sum, before = all(0.0f), found = all(0.0f);
-    if (by != UNIFORM) // from the last on, so that of equal ones the first is taken
+    if (by != UNIFORM) // from the last action down, so that the first of equal ones is taken
       for (int64_t a = n - 1; a >= 0; a--)
         found = choose(~(load(z + a * PLACES + r) < top) & ~(load(p + a * PLACES + r) <= all(0.0f)), all((float)a), found);
     if (by == UNIFORM)
@@ -55,8 +55,8 @@ static void draw(float *z, int64_t n, int64_t rows, const uint8_t *mask, int by,
   }
 }
 
-// Actions int64 [rows] and their log-probabilities [rows], and the value [rows][values] if it is not null; `other`
-// computes it, unless that is null. `mask` [rows][actions] may be null. `work` and `memories` are as in pair.h.
+// Write actions int64 [rows], their log-probabilities [rows] and, unless `value` is null, the values [rows][values];
+// `other` computes these, `net` if it is null. `mask` [rows][actions] may be null. `work` and `memories`: see pair.h.
 void act(const Net *net, const Net *other, const float *x, int64_t rows, const Memory *memories, const uint8_t *mask,
          int64_t by, const float *chance, int64_t *action, float *log_prob, float *value, float *work) {
   int64_t n = net->outputs[0], values = other ? other->outputs[0] : net->outputs[1], one = by == EXPONENTIAL ? n : 1;

@@ -1,6 +1,6 @@
 // Steps over Box actions: mean, draw, log-probability and value of a gaussian, which may be squashed by tanh.
 
-enum { GAUSSIAN, SQUASHED, OF_STATE }; // OF_STATE: squashed, of a deviation that the network gives
+enum { GAUSSIAN, SQUASHED, OF_STATE }; // OF_STATE: squashed, with a deviation that the network gives
 
 #define HALF_LOG_TWO_PI 0.918938533204672742f
 #define LOG_TWO 0.693147180559945309f
@@ -13,9 +13,9 @@ static float log_slope(float u) {
   return 2 * (LOG_TWO - u - softplus);
 }
 
-// Actions [rows][actions] as drawn, before they are squashed, by `noise` of that shape, normally distributed (null: 0,
-// the likeliest ones); their log-probabilities [rows], and the value as in `act`. `log_std` [actions]; OF_STATE: what
-// is added to the network's.
+// Write actions [rows][actions] as drawn, before they are squashed, by normally distributed `noise` of that shape
+// (null: 0, the likeliest actions); their log-probabilities [rows], and the values as in `act`. `log_std` [actions];
+// with OF_STATE it is added to the network's.
 void act_gaussian(const Net *net, const Net *other, const float *x, int64_t rows, const Memory *memories, int64_t kind,
                   const float *log_std, const float *noise, float *action, float *log_prob, float *value,
                   float *work) {

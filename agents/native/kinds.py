@@ -1,4 +1,4 @@
-"""Rows by the kinds that they are of: in small games the same observations come again and again."""
+"""Rows grouped into kinds of equal ones: in small games the same observations come again and again."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agents.native.perceptron import at, work_of
 class Kinds(NamedTuple):
     """The K kinds of N rows."""
 
-    first: Tensor  # int64 [K]: a row of each
-    kind: Tensor  # int32 [N]: that of each row
+    first: Tensor  # int64 [K]: a row of each kind
+    kind: Tensor  # int32 [N]: the kind of each row
 
 
 def kinds_of(x: Tensor) -> Kinds | None:

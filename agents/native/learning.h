@@ -3,13 +3,13 @@
 //
 // `value` and `work` are as in pair.h.
 
-// Where rows are put together that do not follow each other.
+// Room for rows that do not follow each other.
 typedef struct {
   float columns[COLUMNS][PLACES];
   int64_t action[PLACES];
 } Picked;
 
-// Columns of the rows `which`: in `picked`, and those as wide as the actions in `wide`, 4 [actions][PLACES].
+// Gather columns of the rows `which`: into `picked`, and those as wide as the actions into `wide`, 4 [actions][PLACES].
 static Steps picked_steps(const Steps *steps, const int32_t *which, int64_t rows, int64_t n, Picked *picked,
                           float *wide) {
   Steps s = {0};
@@ -23,8 +23,9 @@ static Steps picked_steps(const Steps *steps, const int32_t *which, int64_t rows
   return s;
 }
 
-// `differentiate` the rows of m kinds, from the kind `first` on: z and v are the kinds', and so are the derivatives.
-// `work`: 11 [actions][PLACES]. A kind's rows are added up in double: what they share of an error does not cancel out.
+// `differentiate` the rows of m kinds, which begin with the kind `first`: z and v are the kinds' outputs, and become
+// their derivatives. `work`: 11 [actions][PLACES]. A kind's rows are added up in double, since shared errors do not
+// cancel out.
 static void differentiate_kinds(float *z, int64_t n, float *v, const Kinds *of, int64_t first, int64_t m,
                                 const Steps *steps, const Loss *loss, double *terms, float *work) {
   double *d = (double *)work, dv[PLACES] = {0};
@@ -48,9 +49,9 @@ static void differentiate_kinds(float *z, int64_t n, float *v, const Kinds *of, 
   for (int64_t k = 0; k < PLACES; k++) v[k] = dv[k];
 }
 
-// The gradient of a loss over some rows of a minibatch, by their kinds, and the sums of its terms over them. `which`:
-// the rows, where they are not of kinds and do not follow each other from the first on. `kept`: as in `learn`.
-// `rarely`: of each network, what its rectified layers need to be computed row by row; null: they are not.
+// Compute the gradient of a loss over some rows of a minibatch, by their kinds, and the sums of its terms over them.
+// `which`: the rows, where they have no kinds and do not follow each other from the first on. `kept`: as in `learn`.
+// `rarely`: for each network, the state for computing its rectified layers row by row; null: by blocks.
 static void gradient_of(const Net *policy, const Net *value, const Steps *steps, const Kinds *of, const int32_t *which,
                         const Loss *loss, float *const *kept, double *terms, float *of_policy, float *of_value,
                         Sparse *rarely, float *work) {
@@ -88,16 +89,16 @@ static void gradient_of(const Net *policy, const Net *value, const Steps *steps,
   }
 }
 
-// The gradient of a loss over some rows of a minibatch, and the sums of its terms over them. `kept`: the hidden layers
-// of each network, by `evaluate` of the same rows; null: they are computed.
+// Compute the gradient of a loss over some rows of a minibatch, and the sums of its terms over them. `kept`: the hidden
+// layers of each network, from `evaluate` of the same rows; null: compute them.
 void learn(const Net *policy, const Net *value, const Steps *steps, int64_t rows, const Loss *loss, float *const *kept,
            double *terms, float *of_policy, float *of_value, float *work) {
   Kinds of = kept ? each(rows) : kinds(steps->x, rows, policy->inputs, pair(policy, value, work).of_kinds);
   gradient_of(policy, value, steps, &of, 0, loss, kept, terms, of_policy, of_value, 0, work);
 }
 
-// Log-probabilities [rows] of the steps' actions and values [rows]. Returns 1 where it has kept the hidden layers of
-// all rows in `kept`, unless that is null; of equal rows it keeps none, since computing a few kinds again costs little.
+// Write log-probabilities [rows] of the steps' actions and values [rows]. Return 1 if the hidden layers of all rows are
+// in `kept`, which may be null; of equal rows none are kept, since computing a few kinds again costs little.
 int64_t evaluate(const Net *policy, const Net *value, const Steps *steps, int64_t rows, float *const *kept,
                  float *log_prob, float *values, float *work) {
   int64_t n = policy->outputs[0];

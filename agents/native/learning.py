@@ -58,7 +58,7 @@ class Loss(NamedTuple):
     anchored: Mapping[str, float] = {}  # weight of the divergence from each of ANCHORS
 
     def of(self, rows: int) -> LossAsTaken:
-        """Return it for minibatches of so many rows."""
+        """Return the library's struct of this loss for minibatches of `rows` rows."""
         bounds = (-1.0 if bound is None else bound for bound in (self.clip, self.clip_value))
         coefficients = self.value_coefficient, self.entropy_coefficient, self.upgo_coefficient
         anchored = _Anchors(*(self.anchored.get(anchor, 0.0) for anchor in ANCHORS))
@@ -73,11 +73,11 @@ class Steps:
     mask: Tensor | None
     action: Tensor
     columns: dict[str, Tensor] = field(default_factory=dict)  # those of COLUMNS that the loss has: float32 [B]
-    anchors: dict[str, Tensor] = field(default_factory=dict)  # those of ANCHORS that there are: their logits [B, A]
-    kept: list[Kept] | None = None  # hidden layers of each network, as the present weights make them
+    anchors: dict[str, Tensor] = field(default_factory=dict)  # those of ANCHORS in use: their logits [B, A]
+    kept: list[Kept] | None = None  # hidden layers of each network, computed with the present weights
 
     def pointers(self) -> PointersOf:
-        """Return what tells the library where these are."""
+        """Return the pointers to these tensors for the library."""
         columns = [self.columns.get(name) for name in COLUMNS]
         anchors = [self.anchors.get(name) for name in ANCHORS]
         return PointersOf([self.x, self.mask, self.action, *columns, *anchors])
@@ -90,7 +90,7 @@ class PointersOf:
         self._tensors = [None if one is None else one.contiguous() for one in tensors]
 
     def __call__(self, row: int) -> StepsAsTaken:
-        """Return where these rows begin."""
+        """Return pointers to the tensors from `row` on."""
         x, mask, action, *others = (
             None if one is None else one.data_ptr() + row * one.stride(0) * one.element_size() for one in self._tensors
         )
@@ -108,7 +108,7 @@ class Trained(NamedTuple):
 
 
 class Learner:
-    """Computes gradients of losses, as long as weights and gradient stay where they are."""
+    """Computes gradients of losses; weights and gradient must stay where they are."""
 
     def __init__(self, policy: Trained, value: Trained | None) -> None:
         """`value`: None where the value is the second head of `policy`."""
@@ -120,11 +120,11 @@ class Learner:
         self._units = [
             sum(len(bias) for _, bias in one.layers[: len(one.layers) - one.perceptron.heads]) for one in self.trained
         ]
-        self._parts = 0  # parts that there is room for
+        self._parts = 0  # parts that `_gradients` has room for
         self._gradients: list[Tensor] = []
 
     def gradient(self, steps: Steps, loss: Loss) -> Tensor:
-        """Write the gradient of the loss, a mean over the steps; return its TERMS, float64 [9], 0 of absent ones."""
+        """Write the gradient of the loss, a mean over the steps; return its TERMS, float64 [9], 0 where absent."""
         loaded, sizes = self._loaded, self._sizes
         rows, parts = len(steps.x), parts_of(len(steps.x))
         if parts > self._parts:
@@ -175,7 +175,7 @@ class Learner:
         return log_prob, values
 
     def _layers(self, kept: list[Kept] | None, row: int) -> object:
-        """Return where the hidden layers from `row` on are kept."""
+        """Return pointers to the kept hidden layers from `row` on."""
         if kept is None:
             return None
         places = (at(one.numbers, row * units).value for one, units in zip(kept, self._units, strict=True))

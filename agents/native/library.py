@@ -1,4 +1,4 @@
-"""The compiled library of perceptrons, and the choice whether it or torch computes them."""
+"""The compiled library of perceptrons, and the choice between it and torch."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def library() -> ctypes.CDLL | None:
 
 
 def lacking() -> str | None:
-    """Return why there is no library, a clause; None where there is one."""
+    """Return the reason why there is no library, as a clause; None where there is one."""
     return COMPILED.lacking()

@@ -2,8 +2,8 @@
 
 enum { TEACHER, MAGNET, LAST, ANCHORS }; // policies that the loss keeps this one near
 
-// Columns of a minibatch: `log_prob` of the policy that acted; the ratio of probabilities is times `weight`; the
-// divergence that is reported is from `since`, or from `log_prob` where that is null; `upgoing` is a second advantage.
+// Columns of a minibatch: `log_prob` of the policy that acted; `weight` multiplies the ratio of probabilities; the
+// reported divergence is from `since`, or from `log_prob` where that is null; `upgoing` is a second advantage.
 enum { LOG_PROB, ADVANTAGE, TARGET, OLD_VALUE, WEIGHT, SINCE, UPGOING, COLUMNS };
 
 typedef struct {
@@ -13,7 +13,7 @@ typedef struct {
   double anchored[ANCHORS];                                                    // coefficients of the divergences
 } Loss;
 
-// Steps by row. `mask` bool [rows][actions] may be null, and so may what is not asked for.
+// Steps by row. `mask` bool [rows][actions] and columns that are not needed may be null.
 typedef struct {
   const float *x; // [rows][inputs]
   const uint8_t *mask;
@@ -31,7 +31,7 @@ static Steps from(Steps s, int64_t first, int64_t inputs, int64_t actions) {
 
 enum { POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, CLIPPED, UPGO_LOSS, OF_ANCHORS, TERMS = OF_ANCHORS + ANCHORS };
 
-// Logits z [actions][PLACES] become log-probabilities; p are the probabilities.
+// Turn logits z [actions][PLACES] into log-probabilities; write the probabilities to p.
 static void log_softmax(float *z, int64_t n, int64_t rows, float *p) {
   int64_t places = padded(rows);
   float tops[PLACES], logs[PLACES];
@@ -54,7 +54,7 @@ static void log_softmax(float *z, int64_t n, int64_t rows, float *p) {
     }
 }
 
-// sums [PLACES] = sum over the actions of p (l - other), each [actions][PLACES]; other null: of p l.
+// sums [PLACES] = sum over the actions of p (l - other), each [actions][PLACES]; if other is null, of p l.
 static void expectation(const float *p, const float *l, const float *other, int64_t n, int64_t rows, float *sums) {
   for (int64_t r = 0; r < padded(rows); r += LANES) {
     vec sum = all(0.0f);
@@ -66,8 +66,8 @@ static void expectation(const float *p, const float *l, const float *other, int6
   }
 }
 
-// Add to d [actions][PLACES] the derivatives of a divergence between the policy, of log-probabilities l and
-// probabilities p, and an anchor of these logits: KL(teacher || policy), else KL(policy || anchor). Returns its sum.
+// Add to d [actions][PLACES] the derivatives of a divergence between the policy, with log-probabilities l and
+// probabilities p, and an anchor with these logits: KL(teacher || policy), else KL(policy || anchor). Return its sum.
 static double anchored(int kind, const float *logits, float coefficient, const float *l, const float *p, int64_t n,
                        int64_t rows, float *d, float *work) {
   float *other = work, *of_other = work + n * PLACES, divergence[PLACES];
@@ -89,7 +89,7 @@ static double anchored(int kind, const float *logits, float coefficient, const f
   return sum;
 }
 
-// The terms of a step whose action has the log-probability `l`; returns the policy's derivative there, times the rows.
+// Add a step's terms, its action having log-probability `l`; return the policy's derivative there, times the rows.
 static float of_ratio(float l, const Steps *s, int64_t r, float clip, double *terms) {
   const float *const *column = s->column;
   float change = l - column[LOG_PROB][r], ratio = expf(change), a = column[ADVANTAGE][r];
@@ -109,7 +109,7 @@ static float of_log_prob(float l, const Steps *s, int64_t r, float upgo, double 
   return -(a + upgo * upgoing);
 }
 
-// The same of its value; `limit` < 0: the value is not clipped.
+// Do the same for the value; `limit` < 0: the value is not clipped.
 static float of_value(float v, const Steps *s, int64_t r, float limit, double *terms) {
   float target = s->column[TARGET][r], error = v - target, slope = 1.0f;
   if (limit >= 0) {
@@ -121,8 +121,8 @@ static float of_value(float v, const Steps *s, int64_t r, float limit, double *t
   return 2 * error * slope;
 }
 
-// The derivatives of a loss at one block's logits z [actions][PLACES] and values v [PLACES], which they replace. The
-// loss's terms, times the rows, are added to `terms`. `work`: 4 [actions][PLACES].
+// Replace one block's logits z [actions][PLACES] and values v [PLACES] by the derivatives of a loss at them; add the
+// loss's terms, times the rows, to `terms`. `work`: 4 [actions][PLACES].
 static void differentiate(float *z, int64_t n, float *v, int64_t rows, const Steps *s, const Loss *of, double *terms,
                           float *work) {
   int64_t places = padded(rows);

@@ -2,7 +2,7 @@
 // processor's cache.
 //
 // Within a block numbers lie by unit and then by row, [units][PLACES], so that every loop goes over rows: weights are
-// read as torch keeps them, and layers of any width need no padding.
+// read in torch's layout, and layers of any width need no padding.
 
 #define LAYERS 16 // at most: hidden layers
 #define HEADS 2   // at most
@@ -26,7 +26,7 @@ static int64_t units(const Net *net) {
   return n;
 }
 
-// x [rows][inputs] by row, or its rows `which` -> [inputs][PLACES] by input; places behind the rows repeat the last one.
+// Copy x [rows][inputs], or its rows `which`, to [inputs][PLACES]; places after the last row repeat it.
 static void take_in(const Net *net, const float *x, const int32_t *which, int64_t rows, float *to) {
   int64_t places = padded(rows), n = net->inputs;
   for (int64_t i = 0; i < n; i++) {
@@ -36,7 +36,7 @@ static void take_in(const Net *net, const float *x, const int32_t *which, int64_
   }
 }
 
-// The hidden layers of one block, each [units][PLACES], the first at `layers`; returns the last, or the inputs.
+// Compute the hidden layers of one block, each [units][PLACES], the first at `layers`; return the last, or the inputs.
 static const float *hidden(const Net *net, const float *inputs, int64_t rows, float *layers) {
   const float *from = inputs;
   int64_t before = net->inputs;
@@ -48,12 +48,12 @@ static const float *hidden(const Net *net, const float *inputs, int64_t rows, fl
   return from;
 }
 
-// The last hidden layer of a block, computed before, or the inputs.
+// Return the last hidden layer of a block, already computed, or the inputs.
 static const float *last_of(const Net *net, const float *inputs, const float *layers) {
   return net->layers ? layers + (units(net) - net->units[net->layers - 1]) * PLACES : inputs;
 }
 
-// Units of the last hidden layer, or the inputs.
+// Return the number of units of the last hidden layer, or of the inputs.
 static int64_t of_last(const Net *net) { return net->layers ? net->units[net->layers - 1] : net->inputs; }
 
 static void head(const Net *net, int64_t h, const float *last, int64_t rows, float *y) {
@@ -74,11 +74,11 @@ static void by_unit(const float *y, int64_t units, int64_t rows, float *to) {
 
 static float *aligned(float *work) { return (float *)(((uintptr_t)work + 63) & ~(uintptr_t)63); }
 
-// Numbers that `kept` is to have room for.
+// Return how many numbers `kept` must have room for.
 int64_t kept_size(const Net *net, int64_t rows) { return ((rows + PLACES - 1) / PLACES * units(net) + 1) * PLACES; }
 
-// y[h] [rows][outputs] of x [rows][inputs]; without a head y[0] is the last hidden layer itself. `kept`, if it is not
-// null, is what `backward` needs.
+// Compute y[h] [rows][outputs] from x [rows][inputs]; without a head y[0] is the last hidden layer itself. Store what
+// `backward` needs in `kept`, unless it is null.
 void forward(const Net *net, const float *x, int64_t rows, float *const *y, float *kept, float *work) {
   float *inputs = aligned(work), *layers = inputs + net->inputs * PLACES, *out = layers + units(net) * PLACES;
   kept = kept ? aligned(kept) : 0;
@@ -103,7 +103,7 @@ static int64_t widest(const Net *net) {
 
 static int64_t layer_size(int64_t n, int64_t before) { return n * padded(before) + padded(n); }
 
-// Numbers that `work` is to have room for, in functions of this network.
+// Return how many numbers `work` must have room for, in functions of this network.
 int64_t work_size(const Net *net) {
   int64_t outputs = 0;
   for (int64_t h = 0; h < net->heads; h++) outputs += net->outputs[h];

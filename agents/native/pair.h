@@ -1,15 +1,15 @@
 // The network of a policy and that of its value, at one block of rows.
 //
-// In functions that take both `value` is null where it is the second head of `policy`, and `work` is for both networks,
-// one behind the other, and for `kinds`.
+// In functions that take both, `value` is null where it is the second head of `policy`, and `work` has room for one
+// network, then the other, then `kinds`.
 
 typedef struct {
   const Net *policy, *value;
-  float *inputs, *layers, *others; // [units][PLACES]: what goes in, and the hidden layers of each
-  float *cells[2];                 // where recurrent cells work
-  Space of_policy, of_value;       // the same where `value` is null
+  float *inputs, *layers, *others; // [units][PLACES]: the inputs, and the hidden layers of each network
+  float *cells[2];                 // working memory of recurrent cells
+  Space of_policy, of_value;       // both the same where `value` is null
   float *z, *v;                    // outputs of the policy and values, [outputs][PLACES]
-  float *room, *of_kinds;          // behind the policy's space, and behind all of this
+  float *room, *of_kinds;          // after the policy's space, and after all of this
 } Pair;
 
 static Pair pair(const Net *policy, const Net *value, float *work) {
@@ -27,14 +27,14 @@ static Pair pair(const Net *policy, const Net *value, float *work) {
   return (Pair){policy, value, inputs, layers, others, {cell, other_cell}, s, t, s.out[0], v, room, work};
 }
 
-// Where the hidden layers of a block are kept, from the row `first` on, rather than where each block's are.
+// Let the hidden layers of a block, which begins with the row `first`, stay in `kept` instead of working memory.
 static void keep(Pair *two, float *const *kept, int64_t first) {
   two->layers = aligned(kept[0]) + first * units(two->policy);
   if (two->value) two->others = aligned(kept[1]) + first * units(two->value);
 }
 
-// The outputs, and values if they are `valued`, of a block: of m rows x, or of the rows `which`; by hidden layers that
-// are `known` already. `memories`: of each network with a cell, of which the block begins with the row `first`.
+// Compute the outputs, and the values if `valued`, of a block: of m rows x, or of the rows `which`. If `known`, the
+// hidden layers are already computed. `memories`: of each network with a cell; the block begins with their row `first`.
 static void forward_pair(const Pair *two, int valued, const float *x, const int32_t *which, int64_t m, int known,
                          const Memory *memories, int64_t first) {
   const Net *policy = two->policy, *value = two->value;

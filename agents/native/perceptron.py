@@ -16,9 +16,9 @@ from agents.native.library import library
 
 LAYERS, HEADS, BLOCK = 16, 2, 64  # constants of network.h and vectors.h, where BLOCK is PLACES
 ACTIVATIONS = {"tanh": 0, "relu": 1, "elu": 2, "silu": 3}
-DIFFERENTIATED = frozenset({"tanh", "relu", "elu"})  # those whose output gives their derivative
-WIDEST = 512  # inputs and units; the products of wider layers are BLAS's
-A_THREAD = 8 * BLOCK  # rows at least, or a thread costs more than it saves
+DIFFERENTIATED = frozenset({"tanh", "relu", "elu"})  # activations whose derivative follows from their output
+WIDEST = 512  # inputs and units; BLAS computes the products of wider layers
+A_THREAD = 8 * BLOCK  # least rows of a thread; with fewer it costs more than it saves
 
 CORES = {None: 0, "lstm": 1, "gru": 2}
 GATES = {"lstm": 4, "gru": 3}
@@ -46,7 +46,7 @@ _Pointers = ctypes.c_void_p * HEADS
 
 
 class Kept:
-    """Numbers that `forward` keeps for `backward`, which may be asked more than once; then they are `spare`."""
+    """Numbers that `forward` keeps for `backward`, which may run more than once; afterwards they become `spare`."""
 
     def __init__(self, numbers: Tensor, spare: list[Tensor]) -> None:
         self.numbers, self._spare = numbers, spare
@@ -59,15 +59,15 @@ class Perceptron:
     """Hidden layers and up to two linear heads on the last of them; without a head, the last layer's outputs.
 
     It has no weights: each call is given them, and reads them where they are. Between hidden layers and heads there may
-    be a recurrent `core`, whose two "layers" are those of its gates, from what goes in and from its state; such a one
-    only acts.
+    be a recurrent `core`, whose two "layers" are its gates' weights for its input and for its state; a perceptron with
+    a core only acts.
     """
 
     def __init__(self, activation: str, heads: int = 1, core: str | None = None) -> None:
         self.activation, self.heads, self.core = activation, heads, core
         self._net = _Net(heads=heads, activation=ACTIVATIONS[activation], core=CORES[core])
         self._pointers: list[int] = []
-        self._spare: list[Tensor] = []  # buffers of graphs that are gone, to be written again
+        self._spare: list[Tensor] = []  # buffers of graphs that are gone, to be used again
 
     def __deepcopy__(self, memo: object) -> Self:
         return type(self)(self.activation, self.heads, self.core)
@@ -76,7 +76,7 @@ class Perceptron:
         return type(self), (self.activation, self.heads, self.core)
 
     def takes(self, layers: Sequence[Layer]) -> bool:
-        """Return True for layers, the heads last, that the library is to compute: float32 on the CPU, not too wide."""
+        """Return True for layers, the heads last, that the library can compute: float32 on the CPU, not too wide."""
         hidden = self._hidden(layers)
         gates = layers[hidden : hidden + 2] if self.core else []
         return (
@@ -115,7 +115,7 @@ class Perceptron:
     ) -> tuple[Tensor | None, list[Tensor]]:
         """Return (derivatives [N, inputs] at x if `inputs`, those by weight and bias of each layer).
 
-        `derivatives` [N, units]: those at the outputs of each head; None: zeros. `kept`: of `forward`.
+        `derivatives` [N, units]: at the outputs of each head; None: zeros. `kept`: from `forward`.
         """
         loaded, net = self.loaded(), self.pointed(layers)
         rows, parts = len(x), parts_of(len(x))
@@ -148,11 +148,11 @@ class Perceptron:
         return len(layers) - self.heads - (2 if self.core else 0)
 
     def loaded(self) -> ctypes.CDLL:
-        """Return the library, which is there where `takes` was asked."""
+        """Return the library, which exists where `takes` was asked."""
         return cast(ctypes.CDLL, library())
 
     def pointed(self, layers: Sequence[Layer]) -> Any:
-        """Return Net with the present places of these weights."""
+        """Return a pointer to the Net with the present addresses of these weights."""
         net, pointers = self._net, [part.data_ptr() for layer in layers for part in layer]
         if pointers != self._pointers:
             hidden = self._hidden(layers)
@@ -164,14 +164,14 @@ class Perceptron:
                     net.units[place], net.weight[place], net.bias[place] = len(bias), weight_at, bias_at
                 elif head < 0:
                     net.core_weight[place - hidden], net.core_bias[place - hidden] = weight_at, bias_at
-                    net.state = layers[place][0].shape[1]  # at last of the gates from the state
+                    net.state = layers[place][0].shape[1]  # finally that of the gates from the state
                 else:
                     net.outputs[head], net.head_weight[head], net.head_bias[head] = len(bias), weight_at, bias_at
             self._pointers = pointers
         return ctypes.byref(net)
 
     def room_to_keep(self, size: int) -> Kept:
-        """Return so many numbers, which are given again once nobody holds them."""
+        """Return room for `size` numbers, which is given out again once nobody holds it."""
         # New memory costs as much as the layers: the kernel clears each page of it.
         while self._spare:
             spare = self._spare.pop()
@@ -199,7 +199,7 @@ class _Differentiated(torch.autograd.Function):
 
 
 def computed(perceptron: Perceptron, layers: Sequence[Layer], x: Tensor) -> Tensor | None:
-    """Return the one output [N, units] of x [N, inputs], with gradients where torch has them; None: torch is to do it.
+    """Return the one output [N, units] of x [N, inputs], with gradients where torch has them; None: torch must do it.
 
     Equal to torch's within 1e-6 of the largest number in the sums.
     """
@@ -217,15 +217,15 @@ def computed(perceptron: Perceptron, layers: Sequence[Layer], x: Tensor) -> Tens
 
 
 def at(tensor: Tensor, number: int = 0) -> ctypes.c_void_p:
-    """Return where a number of a contiguous tensor stands."""
+    """Return the address of the number at index `number` of a contiguous tensor."""
     return ctypes.c_void_p(tensor.data_ptr() + tensor.element_size() * number)
 
 
-_own = threading.local()  # each thread's: numbers that the library works with
+_own = threading.local()  # the library's working memory, one for each thread
 
 
 def work_of(size: int) -> ctypes.c_void_p:
-    """Return room for `size` numbers, this thread's own."""
+    """Return working memory for `size` numbers, this thread's own."""
     work: Tensor | None = getattr(_own, "work", None)
     if work is None or work.numel() < size:
         work = _own.work = torch.empty(size)
@@ -233,7 +233,7 @@ def work_of(size: int) -> ctypes.c_void_p:
 
 
 def parts_of(rows: int) -> int:
-    """Return among how many threads rows are divided."""
+    """Return the number of threads that share these rows."""
     return max(1, min(torch.get_num_threads(), rows // A_THREAD))
 
 
@@ -241,7 +241,7 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, since a fo
 
 
 def pool_of(parts: int) -> ThreadPoolExecutor:
-    """Return threads that, with the caller's own, are as many as `parts`, at least two."""
+    """Return a pool whose threads, with the caller's own, number `parts`, at least two."""
     key = os.getpid(), parts
     pool = _pools.get(key)
     if pool is None:
@@ -250,7 +250,7 @@ def pool_of(parts: int) -> ThreadPoolExecutor:
 
 
 def in_parts(part: Any, rows: int) -> None:
-    """Call part(first row, last row, number), each of the parts in a thread of its own."""
+    """Call part(first row, last row, number) for each part of the rows, each in a thread of its own."""
     parts = parts_of(rows)
     if parts == 1:
         part(0, rows, 0)

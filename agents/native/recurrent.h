@@ -1,6 +1,6 @@
-// Recurrent cells for acting: one step of torch's LSTM or GRU, whose weights are as torch lays them out.
+// Recurrent cells for acting: one step of torch's LSTM or GRU, with weights in torch's layout.
 
-// The memory of all rows before the step and after it, [rows][state] each; c is the LSTM's alone.
+// The memory of all rows before and after the step, [rows][state] each; only the LSTM has c.
 typedef struct {
   const float *h, *c;
   float *h_after, *c_after;
@@ -31,7 +31,8 @@ static void gru(const float *of_x, const float *of_h, int64_t n, int64_t places,
     }
 }
 
-// One step of a block of rows, from the row `first` of the memory on, by x [units][PLACES]; returns h [state][PLACES].
+// Compute one step of a block of rows, which begins with the memory's row `first`, by x [units][PLACES]; return
+// h [state][PLACES].
 static const float *remember(const Net *net, const float *x, int64_t rows, const Memory *memory, int64_t first,
                              float *work) {
   int64_t n = net->state, gates = net->core == LSTM ? 4 * n : 3 * n, before = of_last(net), places = padded(rows);

@@ -1,12 +1,12 @@
 // Rectified layers, row by row. Where most units are 0, as in networks that have learned for a while, only the others
-// are multiplied by. Sums are of the same numbers in the same order as those of blocks, but for the biases' gradients.
+// are multiplied. Sums add the same numbers in the same order as those of blocks, except the biases' gradients.
 
 typedef struct {
   int possible, ready;           // `ready`: `turned` holds the present weights
-  double share;                  // of the time that whole blocks take; of the last block
+  double share;                  // time of the last block row by row, relative to computing it as a whole
   float *turned[LAYERS + HEADS]; // weights of each layer and head, [units before][units]
   float *rows[LAYERS + 1];       // [PLACES][padded(units)] of the inputs and of each layer
-  int32_t *active[LAYERS + 1];   // [PLACES][padded(units) + LANES]: which are not 0
+  int32_t *active[LAYERS + 1];   // [PLACES][padded(units) + LANES]: indices of those that are not 0
   int32_t *counts[LAYERS + 1];   // [PLACES]
   float *d, *next, *y;
 } Sparse;
@@ -66,7 +66,7 @@ static void turn_all(const Net *net, Sparse *s) {
     turn(net->head_weight[h], net->outputs[h], units_at(net, net->layers), s->turned[net->layers + h]);
 }
 
-// Which of x [n] are not 0, n a multiple of LANES; returns how many.
+// Write the indices of the numbers of x [n] that are not 0, n a multiple of LANES; return their count.
 static int32_t nonzero(const float *x, int64_t n, int32_t *to) {
   int32_t count = 0;
 #if defined(__AVX512F__)
@@ -91,7 +91,7 @@ static int32_t nonzero(const float *x, int64_t n, int32_t *to) {
     else { part(1) i += LANES; }                                                                                       \
   }
 
-// y [n] += the sum over `which` of x[u] * weights[u], rows of n numbers.
+// y [n] += the sum over u of `which` of x[u] * weights[u], where weights have rows of n numbers.
 static void add_rows(float *y, int64_t n, const float *x, const int32_t *which, int32_t count, const float *weights) {
 #define PART(wide)                                                                                                     \
   vec sum[wide];                                                                                                       \
@@ -106,7 +106,7 @@ static void add_rows(float *y, int64_t n, const float *x, const int32_t *which, 
 #undef PART
 }
 
-// to[u] += d[u] * x for each u of `which`, rows of n numbers.
+// to[u] += d[u] * x for each u of `which`, where `to` has rows of n numbers.
 static void add_to_rows(float *to, int64_t n, const float *d, const int32_t *which, int32_t count, const float *x) {
 #define PART(wide)                                                                                                     \
   vec here[wide];                                                                                                      \
@@ -119,7 +119,7 @@ static void add_to_rows(float *to, int64_t n, const float *d, const int32_t *whi
 #undef PART
 }
 
-// Outputs y[h] [outputs][PLACES] of rows of x, one by one; what `backward_rows` needs stays in s.
+// Compute outputs y[h] [outputs][PLACES] of rows of x, one by one; keep what `backward_rows` needs in s.
 static void forward_rows(const Net *net, const float *x, const int32_t *which, int64_t rows, Sparse *s, float *const *y) {
   turn_all(net, s);
   int64_t across = padded(net->inputs), last = net->layers;
@@ -189,7 +189,7 @@ static void backward_rows(const Net *net, int64_t rows, Sparse *s, float *const 
   }
 }
 
-// The time of rows with so many active units in each layer, of that of whole blocks: measured.
+// Return the time of rows with so many active units in each layer, relative to that of whole blocks: as measured.
 static double share_of(const Net *net, const double *active) {
   double rows = 0, blocks = 0;
   for (int64_t l = 1; l <= net->layers; l++) {
@@ -215,7 +215,7 @@ static void find_share(const Net *net, const float *inputs, const float *layers,
   s->share = share_of(net, active);
 }
 
-// `forward_pair` of a block's outputs and values, of the networks `by_rows` row by row; then finds what pays next.
+// Do as `forward_pair` for a block's outputs and values, for networks in `by_rows` row by row; then find what pays.
 static void forward_sparse(const Pair *two, const float *x, const int32_t *which, int64_t m, Sparse *rarely,
                            int *by_rows) {
   const Net *policy = two->policy, *value = two->value;

@@ -1,4 +1,4 @@
-"""Sums over the steps of unrolls by the library."""
+"""Sums over the steps of unrolls, computed by the C library."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from agents.native.perceptron import at
 
 
 def sum_from_the_end(term: Tensor, decay: Tensor) -> Tensor | None:
-    """Return x [T, ...], x_t = term_t + decay_t x_{t+1}, x_T = 0; None where torch is to compute it.
+    """Return x [T, ...], x_t = term_t + decay_t x_{t+1}, x_T = 0; None where torch has to compute it.
 
-    `decay` broadcasts to `term`. It is torch's where numbers are not float32 on the CPU, or have gradients.
+    `decay` broadcasts to `term`. Torch computes numbers that are not float32 on the CPU, or have gradients.
     """
     needed = torch.is_grad_enabled() and (term.requires_grad or decay.requires_grad)
     here = all(one.dtype is torch.float32 and one.is_cpu for one in (term, decay))

@@ -1,5 +1,5 @@
-// Vectors of the compiler's own extension (GCC, Clang), as wide as those of the machine compiled for, and the functions
-// of one argument that networks need.
+// Vectors of the compiler's own extension (GCC, Clang), as wide as those of the target machine, and the functions of
+// one argument that networks need.
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -49,14 +49,14 @@ INLINE vec inverse(vec x) {
 #endif
 }
 
-// Of 1 + r + r^2 (EXP2 + EXP3 r + ...), fitted to e^r where |r| <= log(2) / 2: the error is below 4e-9.
+// Coefficients of 1 + r + r^2 (EXP2 + EXP3 r + ...), fitted to e^r where |r| <= log(2) / 2: the error is below 4e-9.
 #define EXP2 4.999999343e-01f
 #define EXP3 1.666652040e-01f
 #define EXP4 4.166839077e-02f
 #define EXP5 8.368745131e-03f
 #define EXP6 1.381454072e-03f
 
-// e^x - less for x cut to [-87, 88], as 2^n (e^r - 1) + (2^n - less), which loses nothing near 0.
+// Return e^x - less, x clipped to [-87, 88], as 2^n (e^r - 1) + (2^n - less), which loses no precision near 0.
 INLINE vec exponential_from(vec x, float less) {
   x = most(least(x, 88.0f), -87.0f);
   const float magic = 12582912.0f; // 1.5 * 2^23: rounds to a whole number by being added
@@ -74,7 +74,7 @@ INLINE vec exponential_from(vec x, float less) {
   return less == 0.0f ? (p * r + 1.0f) * power : p * r * power + (power - less);
 }
 
-// e^x within 2e-7 of itself.
+// Return e^x, with a relative error below 2e-7.
 INLINE vec exponential(vec x) { return exponential_from(x, 0.0f); }
 
 INLINE vec activated(vec z, int kind) {

@@ -4,13 +4,13 @@
 typedef struct {
   double rate, beta1, beta2, epsilon, decay; // decay: of weights
   int64_t decoupled, step;                   // AdamW; steps made so far
-  double longest;                            // gradients are cut to this norm
+  double longest;                            // longer gradients are scaled down to this norm
   int64_t parameters;
   float *values, *gradient, *mean, *square;
   const float *factors; // of each parameter's rate; null: 1 each
 } Descent;
 
-// The norm of the gradient; in eight sums, or the compiler could not make vectors of them.
+// Return the norm of the gradient; eight sums let the compiler use vectors.
 static double norm(const float *x, int64_t n) {
   double sums[8] = {0}, sum = 0;
   int64_t i = 0;
@@ -46,18 +46,18 @@ typedef struct {
   int64_t rows, epochs, minibatches;
   const int32_t *order; // [epochs][rows]
   const int64_t *cuts;  // [minibatches + 1]: where the rows of each begin
-  const int32_t *kind;  // [rows]: as `find_kinds` finds them; null: most rows are of a kind of their own
+  const int32_t *kind;  // [rows]: from `find_kinds`; null: most rows are of a kind of their own
   int64_t standardize;  // advantages, in each minibatch
   double most_kl;       // a minibatch beyond it ends the update; below 0: none does
   Loss loss;
   Descent descent;
-  float *of_policy, *of_value; // where in the gradient their parts are
-  double *terms;               // [epochs * minibatches][TERMS + 1]: means, and the gradient's norm behind them
-  int64_t done, failed;        // minibatches; `failed`: the next was not finite, and nothing was changed by it
+  float *of_policy, *of_value; // their parts of the gradient
+  double *terms;               // [epochs * minibatches][TERMS + 1]: means, then the gradient's norm
+  int64_t done, failed;        // minibatches; `failed`: the next was not finite, and changed nothing
   int64_t ended;               // the number of the minibatch beyond `most_kl`; -1: none was
 } Whole;
 
-// Rows `which` by their kinds, given the kinds of all rows: rows keep their numbers. `known` [kinds] holds -1.
+// Group the rows `which` by kinds, given the kinds of all rows; rows keep their numbers. `known` [kinds] holds -1.
 static Kinds kinds_among(const int32_t *all, const int32_t *which, int64_t rows, int32_t *known, int32_t *room) {
   int32_t *first = room, *begin = first + rows, *row = begin + rows + 1, *kind = row + rows, count = 0;
   for (int64_t r = 0; r < rows; r++) {
@@ -75,7 +75,7 @@ static Kinds kinds_among(const int32_t *all, const int32_t *which, int64_t rows,
   return (Kinds){count, first, begin, row, kind};
 }
 
-// Numbers that `work` of `learn_whole` is to have room for.
+// Return how many numbers `work` of `learn_whole` must have room for.
 int64_t whole_size(const Whole *of) {
   const Net *nets[] = {of->policy, of->value};
   int64_t size = 6 * of->rows + 64;
@@ -100,7 +100,7 @@ static double loss_of(const Loss *of, const double *terms) {
   return loss;
 }
 
-// Learn from minibatch after minibatch, up to the end or to one that is not finite, which changes nothing.
+// Learn from one minibatch after another, up to the end or to one that is not finite, which changes nothing.
 void learn_whole(Whole *of, float *work) {
   int64_t n = of->rows;
   float *space = work, *parts[2] = {0, 0};

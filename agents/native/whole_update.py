@@ -1,4 +1,4 @@
-"""All minibatches of players' updates by PPO in one call of the library each: gradients, Adam's steps, the terms."""
+"""PPO updates of players, each in one call of the C library: all minibatches' gradients, Adam's steps and terms."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class WholeUpdate:
         descent: AdamSteps,
         alike: Kinds | None,
     ) -> None:
-        """Take where the gradient goes, the loss, the batch's steps with their columns, and the optimizer's step.
+        """Take the learner, which holds the gradient, the loss, the steps with their columns, and the optimizer.
 
-        `alike`: the steps by their observations.
+        `alike`: the steps grouped by their observations.
         """
         trained, epochs, rows = learner.trained, len(passes.orders), len(steps.x)
         self._pointers, self._order = steps.pointers(), torch.stack(list(passes.orders)).to(torch.int32)
@@ -87,7 +87,7 @@ class WholeUpdate:
         )  # fmt: skip
 
     def run(self) -> None:
-        """Learn from minibatch after minibatch, up to the end or to one that is not finite, which changes nothing."""
+        """Learn from one minibatch after another, up to the end or to one that is not finite, which changes nothing."""
         of = ctypes.byref(self._whole)
         self._loaded.learn_whole(of, work_of(self._loaded.whole_size(of)))
 
