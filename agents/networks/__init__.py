@@ -1,6 +1,6 @@
 """Networks: from an observation to the policy's outputs and the value. `NETWORKS` holds them by name."""
 
-from agents.networks import (  # noqa: F401  (enter themselves)
+from agents.networks import (  # noqa: F401  (importing registers them)
     board_resnet,
     impala_resnet,
     mlp,

@@ -24,7 +24,7 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def perceptron(self) -> tuple[nn.Module, MLP] | None:
-        """Return (what flattens leaves, the layers after it) of an encoder that is no more than these."""
+        """Return (the module that flattens leaves, the layers after it) if the encoder is just these, else None."""
         return None
 
 
@@ -49,7 +49,7 @@ class Trunk(nn.Module):
 class ActorCritic(Network):
     """One or two trunks, with a linear layer for the policy and one for the value.
 
-    The policy's layer starts near zero, so that the first actions are near-uniform, or uniform, where its gain is None.
+    The policy's layer starts near zero, for nearly uniform first actions; with a gain of None it starts as torch's do.
     Each of two trunks has a memory of its own, whose names begin with "policy." and "value.".
     """
 
@@ -97,7 +97,7 @@ class ActorCritic(Network):
         return self.value_head
 
     def perceptrons(self, value: bool) -> Perceptrons | None:
-        """See Network; of two trunks only those with a core, which act: `mlp` without one is no ActorCritic then."""
+        """See Network; with two trunks only for those with a core: `mlp` without one is no ActorCritic."""
         policy, other = self._trunk(self._policy_trunk), self._trunk(self._value_trunk)
         if self._flattening() is None or (policy is not other and policy.core is None):
             return None
@@ -121,7 +121,7 @@ class ActorCritic(Network):
         return flat
 
     def _flattening(self) -> nn.Module | None:
-        """Return what flattens observations of a network for one action whose encoders are perceptrons."""
+        """Return the module that flattens observations, for one action and encoders that are perceptrons; else None."""
         if not self._heads.bare or not self._is_just(ActorCritic):
             return None
         encoder = self._trunk(self._policy_trunk).encoder.perceptron()

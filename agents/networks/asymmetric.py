@@ -1,8 +1,8 @@
-"""An actor and a critic that see different things: privileged keys of the observation are the value's alone.
+"""An actor and a critic that see different things: only the value sees privileged keys of the observation.
 
-An asymmetric actor-critic (Pinto et al. 2017); of several agents, the central value of centralised training (Lowe et
-al. 2017). Two networks of one description: the actor's is built for the observation without the privileged keys, so
-that nothing of them can reach an action, and the critic's for all of it.
+This is an asymmetric actor-critic (Pinto et al. 2017) or, with several agents, the central value of centralised
+training (Lowe et al. 2017). One description gives two networks: the actor's, for the observation without the
+privileged keys, so that nothing of them can reach an action, and the critic's, for all of it.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ class Asymmetric(Network):
 
 
 class Hidden(Network):
-    """An actor without a value, which is not shown the other leaves of the observation."""
+    """An actor without a value, which sees only some leaves of the observation."""
 
     has_value = False
 
     def __init__(self, actor: Network, seen: Sequence[str]) -> None:
-        """`seen`: names of the leaves that it sees."""
+        """`seen`: names of these leaves."""
         super().__init__()
         self.actor, self.memory, self._seen = actor, actor.memory, list(seen)
 

@@ -40,9 +40,10 @@ class ImageEncoder(Encoder):
     ) -> None:
         """`smallest`: the smallest height or width that the convolutions take.
 
-        `channels_last`: the dimension of an image's channels; None: the first or last, whichever makes the other two
-        equal, else the shorter one. `cells`: the output of the convolutions is among the features too, beside the
-        linear layer's. Raises ConfigurationError for observations without an image, and for images that are too small.
+        `channels_last`: whether an image's channels are its last dimension; None: they are the first or last,
+        whichever makes the other two equal, else the shorter one. `cells`: the output of the convolutions is among the
+        features too, beside the linear layer's. Raises ConfigurationError for observations without an image, and for
+        images that are too small.
         """
         super().__init__()
         images = {
@@ -121,7 +122,7 @@ class Image(nn.Module):
             x = x.movedim(-1, -3)
         if x.dim() == 5:
             x = x.flatten(1, 2)
-        x = x.contiguous(memory_format=torch.channels_last)  # convolutions are fastest so, even of 6 x 7 cells
+        x = x.contiguous(memory_format=torch.channels_last)  # fastest for convolutions, even of 6 x 7 cells
         x = x.float() * self.scale if self.scale != 1.0 else x.float()
         cells = self.convolutions(x).flatten(1)
         hidden = functional.relu(self.linear(cells))
@@ -135,7 +136,7 @@ def _channels_last(first: int, middle: int, last: int) -> bool:
 
 
 def divide_images(network: nn.Module, divisor: float) -> None:
-    """Have `network` divide the bytes of images by `divisor`. Raises ConfigurationError where it takes in none."""
+    """Have `network` divide the bytes of images by `divisor`. Raises ConfigurationError if it takes no images."""
     taking = [one for one in network.modules() if isinstance(one, Image | Numbers) and one.scale != 1.0]
     if not taking:
         raise ConfigurationError(

@@ -49,7 +49,7 @@ class MLPConfig:
             raise ConfigurationError(problems)
 
     def last_gain(self, orthogonal: float) -> float | None:
-        """Return the gain of a last layer, `orthogonal` where layers begin so; None where it begins uniform."""
+        """Return the gain of a last layer: `orthogonal`, or None where layers begin uniform."""
         return None if self.initialization == UNIFORM else orthogonal
 
     @property
@@ -61,7 +61,7 @@ class MLPConfig:
 class MLPActorCritic(Network):
     """Two MLPs over the flattened observation.
 
-    The policy's last layer starts near zero, so that the first actions are near-uniform, but for values of actions.
+    The policy's last layer starts near zero, for near-uniform first actions, unless it outputs values of actions.
     """
 
     separate_value = True
@@ -106,7 +106,7 @@ class MLPActorCritic(Network):
         return Perceptrons(policy.native, policy.weights(), other.native, other.weights())
 
     def flattened(self, observation: Leaves) -> Tensor:
-        # A module's call costs as much as a layer of so small a network: none where numbers come as they are.
+        # Calling a module costs as much as a layer of so small a network, so plain numbers skip it.
         if self._plain and isinstance(observation, Tensor):
             return observation.flatten(1)
         flat: Tensor = self.flat(observation)

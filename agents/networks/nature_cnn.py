@@ -20,7 +20,7 @@ from agents.spaces import SpaceTree
 from warren.errors import ConfigurationError
 
 OWNER = "network 'nature_cnn'"
-SMALLEST = 36  # the side of which the three strides of 4, 2 and 1 leave one pixel
+SMALLEST = 36  # the side that the three strides of 4, 2 and 1 reduce to one pixel
 
 
 @dataclass(frozen=True)

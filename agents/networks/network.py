@@ -45,7 +45,7 @@ class Heads:
         return dict(zip(self.parts, torch.split(policy, self._sizes, -1), strict=True))
 
     def nothing(self, policy: Leaves) -> Tensor:
-        """Return the value [...] of a network without one: zeros."""
+        """Return the value [...] of a network that has none: zeros."""
         one = policy if isinstance(policy, Tensor) else next(iter(policy.values()))
         return one.new_zeros(one.shape[:-1])
 
@@ -62,9 +62,9 @@ class Outputs(NamedTuple):
 
 
 class Perceptrons(NamedTuple):
-    """A network that is perceptrons over its flat observation, and one Discrete, MultiDiscrete or Box action.
+    """A network that consists of perceptrons over its flat observation, for a Discrete, MultiDiscrete or Box action.
 
-    Between hidden layers and heads each may have a recurrent cell, whose memory has names of its own.
+    Between hidden layers and heads each perceptron may have a recurrent cell; their memories have different names.
     """
 
     policy: Perceptron
@@ -107,15 +107,15 @@ class Network(nn.Module):
         return None
 
     def perceptrons(self, value: bool) -> Perceptrons | None:
-        """Return the perceptrons that this network is, with its value or without; None where it is anything else."""
+        """Return the perceptrons that this network consists of, with or without its value; None for others."""
         return None
 
     def _is_just(self, kind: type[Network]) -> bool:
-        """Return True for one of this very class, none of whose methods somebody has replaced."""
+        """Return True for an instance of `kind` itself, none of whose methods has been replaced."""
         return type(self) is kind and not {"step", "act", "value"} & self.__dict__.keys()
 
     def flattened(self, observation: Leaves) -> Tensor:
-        """Return what `perceptrons` take, float32 [N, inputs]."""
+        """Return the input of `perceptrons`, float32 [N, inputs]."""
         raise NotImplementedError
 
     def in_units(self, value: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ IMAGES = 255.0  # the largest number in an image of bytes
 class NormalizationConfig:
     """Settings of normalisation, which any network has."""
 
-    normalize_observations: bool = False  # Box leaves by their mean and deviation; images and whole numbers are not
+    normalize_observations: bool = False  # Box leaves, except images, by their mean and deviation
     normalize_values: bool = False  # the value head gives values in units of the returns' deviation: PopArt
     divide_images_by: float = IMAGES  # pixels are from 0 to 1 then; symbols of 0 to 10 in a uint8 image want 10
     observation_clip: float = 10.0  # deviations from the mean that a normalised observation is cut to
@@ -101,7 +101,7 @@ class Normalized(Network):
         return [(name, cast(RunningMoments, part)) for name, part in zip(self._names, self.observations, strict=True)]
 
     def normalized(self, observation: Leaves) -> Leaves:
-        """Return leaves by their moments."""
+        """Return the observation with leaves normalised by their moments."""
         if isinstance(observation, Tensor):
             for _, moments in self._moments():
                 observation = moments.normalize(observation, self._clip)

@@ -19,7 +19,7 @@ from agents.networks.network import Memory
 from agents.operators.blocks import unset
 from warren.errors import ConfigurationError
 
-FEW = 4  # cuts that are made whatever else would take
+FEW = 4  # cuts up to which the parts are always unrolled one after another
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ class Recurrent(Core):
         return torch.cat(outputs) if len(outputs) > 1 else outputs[0], memory
 
     def _is_sooner_side_by_side(self, begins: Tensor, cuts: int, on_gpu: bool) -> bool:
-        """Tell whether parts of all stretches side by side take less time than one cut after the other.
+        """Return True if unrolling parts of all stretches side by side is faster than one cut after another.
 
-        Time goes by steps that follow each other, whatever their number of slots, and by calls of the layer.
+        The time depends on consecutive steps, however many slots they have, and on the number of calls of the layer.
         """
         steps, call = len(begins), 8 if self._fused or on_gpu else 1  # the time of a call, in steps
         begun = begins.clone()

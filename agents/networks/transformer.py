@@ -31,7 +31,7 @@ class TransformerConfig:
 
     size: int = 64  # numbers in a step's representation
     heads: int = 4  # heads of attention in each layer
-    layers: int = 2  # one upon the other
+    layers: int = 2  # stacked on each other
     memory: int = 32  # steps that a layer sees beside the present one
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Transformer(Core):
     def _visible(self, count: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
         """Return (visible bool [N, T, M + T], remembered bool [N, M]).
 
-        `visible`: which of the M remembered and T new steps each new step attends to: those of itself and the M before
+        `visible`: which of the M remembered and T new steps each new step attends to: itself, and those of the M before
         it that belong to its episode. `remembered`: which of the last M steps belong to the last step's episode.
         """
         steps, length = len(begins), self.length

@@ -46,7 +46,7 @@ def generalized_advantage(
 
 
 def gae(unroll: Unroll, gamma: float | Tensor, lambda_: float | Tensor) -> Tensor:
-    """Return the same of tensors, shaped as reward.
+    """Return the same for tensors, shaped as reward.
 
     A_t = delta_t + gamma lambda A_{t+1}, delta_t = r_t + gamma V_{t+1} - V_t.
     `gamma` is a number or [C], `lambda_` a number or a tensor as reward. Differentiable.

@@ -41,7 +41,7 @@ def tanh_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     bit: a third of the time of PPO's update of CartPole's network. Actors and learners use the same form, so that a
     policy gives both the same output.
     """
-    exact = torch.compiler.is_exporting()  # elsewhere a tanh is one operation, and no slower
+    exact = torch.compiler.is_exporting()  # in an exported model a tanh is one operation, and no slower
     if exact or x.dtype is not torch.float32 or not x.is_cpu or torch.is_autocast_enabled("cpu"):
         return torch.tanh(functional.linear(x, weight, bias))
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
@@ -88,7 +88,7 @@ M = TypeVar("M", bound=nn.Module)
 def unset(kind: Callable[..., M], *sizes: int, **options: Any) -> M:
     """Return a layer whose numbers are not set: its own initialisation would draw from torch's global generator.
 
-    As torch.nn.utils.skip_init, which imports sympy for it: that takes 1.6 s.
+    torch.nn.utils.skip_init does the same, but imports sympy for it, which takes 1.6 s.
     """
     layer = kind(*sizes, device="meta", **options)
     for name, parameter in list(layer.named_parameters(recurse=False)):
@@ -147,6 +147,6 @@ class MLP(nn.Module):
 
     def weights(self) -> list[tuple[Tensor, Tensor]]:
         """Return weight and bias of each layer."""
-        # For a batch of 8, module calls and attribute look-ups cost more than the arithmetic: none of either here.
+        # For a batch of 8, module calls and attribute look-ups cost more than the arithmetic, so neither is made here.
         parameters = [cast("dict[str, Tensor]", layer._parameters) for layer in self.layers]
         return [(own["weight"], own["bias"]) for own in parameters]

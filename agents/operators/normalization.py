@@ -104,7 +104,7 @@ class RunningMoments(nn.Module):
     def scale(self, x: Tensor, clip: float | None = None) -> Tensor:
         """Return x / deviation, clipped to [-clip, clip]: for rewards, whose sign and zero are to stay.
 
-        The samples are to be `discounted_sums`, not rewards, so that values have a deviation near 1.
+        The samples have to be `discounted_sums`, not rewards, so that values have a deviation near 1.
         """
         scaled = x / self.moments.deviation.to(x.dtype)
         return scaled if clip is None else scaled.clamp(-clip, clip)

@@ -32,7 +32,7 @@ SCHEDULES: Registry[type[Schedule]] = Registry("schedule")
 
 
 OVER = ("steps", "progress")
-PARTS = 1_000_000  # in which progress is counted, as if they were steps
+PARTS = 1_000_000  # units in which progress is counted, like steps
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Timed:
 
 
 def build_timed(config: Any, owner: str) -> Timed:
-    """Return the schedule of `build_schedule`, whose table may also have `over`: steps, or progress.
+    """Return the schedule that `build_schedule` returns, from a table that may also have `over`: steps, or progress.
 
-    Over progress `steps` is a share of the run, such as 0.5, and 1 where it is left out. Raises ConfigurationError.
+    With `over: progress`, `steps` is a share of the run, such as 0.5; 1 if left out. Raises ConfigurationError.
     """
     over = config.get("over", "steps") if isinstance(config, Mapping) else "steps"
     if over not in OVER:
@@ -79,7 +79,7 @@ def _parts(share: Any, owner: str) -> Any:
 def build_schedule(config: Any, owner: str) -> Schedule:
     """Return the schedule that `config` describes: a number, or a table of its `name` and its settings.
 
-    `owner` ("learning_rate of ppo") is what errors blame. Raises ConfigurationError.
+    Errors name `owner` ("learning_rate of ppo"). Raises ConfigurationError.
     """
     if isinstance(config, int | float) and not isinstance(config, bool):
         return Constant(float(config))

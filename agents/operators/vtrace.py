@@ -34,7 +34,7 @@ def vtrace(
     v_s = V_s + delta_s + gamma c_s (v_{s+1} - V_{s+1})                                     (remark 1)
     delta_s = rho_s (r_s + gamma V_{s+1} - V_s), rho_s = min(rho_bar, pi / mu), c_s = lambda min(c_bar, pi / mu)
 
-    The unroll's values are to be of the weights that learn. `rho_bar` decides to which policy's value v converges
+    The unroll's values have to be of the learning weights. `rho_bar` decides to which policy's value v converges
     (infinity: pi's; the smaller, the nearer to mu's), `c_bar` only how fast; the paper wants rho_bar >= c_bar. Either
     may be math.inf. On-policy, with both at least 1, v_s is the lambda return. `gamma` is a number or [C]. Raises
     ValueError for log-probabilities that are not [T, N].
