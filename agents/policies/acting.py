@@ -68,7 +68,7 @@ class ActingPolicy(nn.Module):
 
     @property
     def behaviour(self) -> Mapping[str, float]:
-        """Return `Algorithm.behaviour` of the weights: how actions are drawn, `explorers` says by which keys."""
+        """Return `Algorithm.behaviour` of the weights: how actions are drawn; explorers.py lists its keys."""
         return self._behaviour
 
     @behaviour.setter
@@ -77,7 +77,7 @@ class ActingPolicy(nn.Module):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Return the index of the actor that acts by it, and how many there are."""
+        """Return the index of the actor that uses this policy, and the number of actors."""
         return self._place
 
     @place.setter
@@ -170,7 +170,7 @@ class ActingPolicy(nn.Module):
             return ActionBatch(self.distribution.numpy(action), extras, memory)
 
     def one_pass(self, value: bool) -> OnePass | None:
-        """Return what makes steps, with or without a `value`, in one call of the library; None where torch does."""
+        """Return a OnePass that makes steps, with or without a `value`, by the library; None where torch has to."""
         return OnePass.of(self.network, self.distribution, self.explorer is not None, value)
 
     def act(
@@ -267,10 +267,9 @@ class ActingPolicy(nn.Module):
         return self.distribution.env_action(action)
 
     def own_action(self, action: Any) -> Any:
-        """Turn actions [N, ...] of the environment, recorded say, into those that `step` would have returned for them.
+        """Turn actions [N, ...] of the environment, such as recorded ones, into those that `step` would have returned.
 
-        Of a Dict or Tuple, leaf name -> [N, ...] for the same. Raises ConfigurationError for other actions than the
-        space's.
+        For a Dict or Tuple both are leaf name -> [N, ...]. Raises ConfigurationError for actions outside the space.
         """
         return self.distribution.own_action(action)
 

@@ -1,4 +1,4 @@
-"""Distributions of off-policy algorithms over bounded Box actions: a gaussian of the state's deviation, one action."""
+"""Distributions of off-policy algorithms over bounded Box actions: a gaussian with a state's deviation, one action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG_STD = (-20.0, 2.0)  # the bounds of Haarnoja et al. 2018
 class StateGaussian(SquashedGaussian):
     """A squashed gaussian whose deviation the network gives too: the policy of SAC (Haarnoja et al. 2018).
 
-    The output is the mean and, times `initial_std`, the logarithm of the deviation: [..., 2 A].
+    The output holds the mean and log(deviation / `initial_std`): [..., 2 A].
     """
 
     def __init__(self, low: np.ndarray, high: np.ndarray, initial_std: float = 1.0) -> None:

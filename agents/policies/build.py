@@ -42,7 +42,7 @@ class BoxActionsConfig:
 
     squashed: bool = False  # tanh of a gaussian, stretched to the bounds, instead of one that is clipped to them
     initial_std: float = 1.0  # deviation of the gaussian at the beginning
-    state_std: bool = False  # the network gives the deviation too, in each state another (SAC); for squashed ones
+    state_std: bool = False  # the network gives the deviation too, for each state (SAC); only if squashed
     deterministic: bool = False  # tanh of the output, stretched to the bounds, without chance (DDPG, TD3)
 
     def __post_init__(self) -> None:
@@ -96,10 +96,11 @@ def build_policy(
     """Build a policy for these spaces, with a distribution for each leaf of the action space.
 
     Discrete actions are categorical, MultiDiscrete and MultiBinary ones several categoricals, Box ones gaussian.
-    `network_config`: `name` and settings of the network, `box_actions`, `discrete_actions`, `distribution` of the
+    `network_config`: `name` and settings of the network, `box_actions`, `discrete_actions`, a `distribution` of the
     user's own, `value`, `privileged`, and those of NormalizationConfig.
-    `seed` decides the initial weights and the actions drawn. `reward_channels`: how many have a value each, or name ->
-    coefficient of those (none: one reward). Raises ConfigurationError for a network's unknown name or
+
+    `seed` decides the initial weights and the actions drawn. `reward_channels`: the number of channels with a value
+    each, or name -> coefficient (empty: one reward). Raises ConfigurationError for a network's unknown name or
     settings and for spaces that no policy takes.
     """
     settings = dict(network_config)
@@ -134,7 +135,7 @@ def build_policy(
 
 
 def _own(tree: SpaceTree, config: Mapping[str, Any]) -> dict[str, Distribution]:
-    """Return the distributions of the user's own by leaf. Raises ConfigurationError."""
+    """Return the user's own distributions by leaf. Raises ConfigurationError."""
     tables = parse(DistributionConfig, "network", {"distribution": config}).distribution
     if tree.bare:
         tables = {"": tables} if tables else {}

@@ -46,7 +46,7 @@ class Categorical(Distribution):
         return _draw(_level(self.scores(output)), generator)
 
     def explored_by(self, output: Tensor, noise: Tensor, epsilon: float) -> Tensor:
-        # The least of exponential numbers is independent of its index: one decides whether to explore, one where to.
+        # The least of exponential numbers is independent of its index: it decides whether to explore, the index where.
         scores = self.scores(output)
         legal = scores > ILLEGAL / 2
         least, uniform = noise.to(output.device).masked_fill(~legal, torch.inf).min(-1)
@@ -151,7 +151,7 @@ def _counted(given: np.ndarray, own: np.ndarray, shape: tuple[int, ...], counts:
 
 
 def _level(logits: Tensor) -> Tensor:
-    """Return logits that make all legal actions alike."""
+    """Return logits that make all legal actions equally likely."""
     return torch.where(logits > ILLEGAL / 2, 0.0, ILLEGAL)
 
 

@@ -23,7 +23,7 @@ class Distribution(nn.Module):
 
     @property
     def mask_size(self) -> int:
-        """Return how many actions a mask is of."""
+        """Return the number of actions that a mask covers."""
         return self.size
 
     def sample(self, output: Any, generator: torch.Generator) -> Any:
@@ -44,7 +44,7 @@ class Distribution(nn.Module):
         raise NotImplementedError
 
     def noisy(self, action: Tensor, noise: Tensor) -> Tensor:
-        """Return an action of a Box plus `noise` [..., A], in halves of the range of its bounds, and within these.
+        """Return a Box action plus `noise` [..., A], in units of half its range; `env_action` keeps it in the bounds.
 
         Raises ConfigurationError for other actions.
         """
@@ -55,7 +55,7 @@ class Distribution(nn.Module):
         raise ConfigurationError("only Discrete actions are drawn by noise that is given")
 
     def bounded(self, action: Tensor) -> Tensor:
-        """Return an action of a Box, as the policy draws it, in [-1, 1], as critics see it.
+        """Turn a Box action, as the policy draws it, into [-1, 1], as critics see it.
 
         Raises ConfigurationError for actions that have no bounds.
         """
@@ -104,7 +104,7 @@ class Distribution(nn.Module):
         return action
 
     def own_action(self, action: Any) -> Any:
-        """Undo `env_action`, as far as that can be undone, of actions [N, ...].
+        """Undo `env_action` for actions [N, ...], as far as possible.
 
         Raises ConfigurationError for actions that the space does not hold.
         """

@@ -1,16 +1,16 @@
-"""Explorers: how actions are drawn where an algorithm's `behaviour` asks for more chance than the policy itself has.
+"""Explorers: they draw actions where an algorithm's `behaviour` asks for more chance than the policy itself has.
 
-The keys of `ActingPolicy.behaviour` choose; without one of `epsilon` and `noise` there is no explorer, and actions are
+The keys of `ActingPolicy.behaviour` choose; with neither `epsilon` nor `noise` there is no explorer, and actions are
 drawn from the policy's distribution.
 
     epsilon        probability of a legal action drawn uniformly in place of the likeliest one
     epsilon_alpha  spreads epsilons over actors: actor i of n has epsilon^(1 + alpha i / (n - 1)), Ape-X's formula
-                   (Horgan et al. 2018); 0, the same for all, if not given; in deterministic runs over environments
-    noise          deviation of gaussian noise on the likeliest action of a Box, in halves of the range of its bounds
-    noise_theta    the part of the noise that is forgotten a step: an Ornstein-Uhlenbeck process, whose innovations have
-                   the deviation `noise` (Lillicrap et al. 2016); each step's own noise, if not given
+                   (Horgan et al. 2018); 0, the same for all, if not given; over environments in deterministic runs
+    noise          deviation of gaussian noise on the likeliest action of a Box, in units of half its bounds' range
+    noise_theta    fraction of the noise forgotten per step: an Ornstein-Uhlenbeck process, whose innovations have
+                   the deviation `noise` (Lillicrap et al. 2016); if not given, each step has noise of its own
 
-The state of that process is its drift, a tensor [N, A] of N slots. None is that of slots at rest, as an episode begins.
+The state of that process is its drift, a tensor [N, A] for N slots; None for slots at rest, as when an episode begins.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Explorer:
 
 
 def at_rest(drift: Tensor | None, begins: np.ndarray) -> Tensor | None:
-    """Return `drift` with none in slots where `begins` bool [N] says that an episode begins."""
+    """Return `drift`, set to 0 in slots where `begins` bool [N] says that an episode begins."""
     if drift is None or not begins.any():
         return drift
     return drift.masked_fill(torch.from_numpy(begins).to(drift.device)[:, None], 0)
 
 
 def joined(drifts: Sequence[Tensor | None], slots: Sequence[int]) -> Tensor | None:
-    """Return the drifts of groups, each of so many `slots`, as one; None where all are at rest."""
+    """Return the drifts of groups with these numbers of `slots`, joined into one; None where all are at rest."""
     known = next((one for one in drifts if one is not None), None)
     if known is None:
         return None
@@ -82,5 +82,5 @@ def joined(drifts: Sequence[Tensor | None], slots: Sequence[int]) -> Tensor | No
 
 
 def explorer_of(behaviour: Mapping[str, float], place: tuple[int, int]) -> Explorer | None:
-    """Return the explorer that `behaviour` asks for, if it does."""
+    """Return the explorer that `behaviour` asks for, or None."""
     return Explorer(behaviour, place) if KEYS & behaviour.keys() else None

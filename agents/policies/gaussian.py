@@ -34,7 +34,7 @@ class Gaussian(Distribution):
         self._low, self._high = low, high
 
     def moments(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (mean, log_std) [..., A] each, or [A] what no state changes."""
+        """Return (mean, log_std), [..., A] each, or [A] if no state changes it."""
         return output, self.log_std
 
     @property
@@ -90,7 +90,7 @@ class SquashedGaussian(Gaussian):
 
     Actions are kept as u, float32 [..., A], since tanh cannot be undone near its ends; densities and entropies are
     those of a in [-1, 1], which `env_action` stretches to the bounds. The mode is tanh of the mean. The divergence of
-    two is that of the gaussians beneath, as of any two that one function is applied to.
+    two is that of their gaussians: applying one invertible function to both does not change it.
     """
 
     _nodes: Tensor

@@ -1,4 +1,4 @@
-"""The distribution of policies that act by the values of their actions: all of it is on the best one."""
+"""The distribution of policies that act by the values of their actions: all probability is on the best one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents.policies.categorical import ILLEGAL, Categorical
 class Greedy(Categorical):
     """The Discrete action of the greatest value, where the output is Q(s, .): the policy of DQN and its kin.
 
-    With K `quantiles` of each action's return the output is [..., A * K], an action's together, and Q their mean. An
+    With K `quantiles` of each action's return the output is [..., A * K], an action's side by side; Q is their mean. An
     explorer draws other actions.
     """
 

@@ -1,7 +1,7 @@
 """A perceptron's step over one Discrete or Box action in one call of the library: draw, log-probability, value, memory.
 
-Draws of Discrete actions take one number a row of the generator, and so differ from torch's, which take one for each
-action; those of a gaussian are torch's.
+Drawing Discrete actions takes one number per row from the generator, so the actions differ from those of torch, which
+takes one for each action; a gaussian's actions are the same as torch's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GAUSSIANS: dict[type[Distribution], int] = {Gaussian: GAUSSIAN, SquashedGaussian
 
 
 class OnePass:
-    """The call, for as long as the weights stay in their tensors; `of` makes one where that is possible."""
+    """The call, usable as long as the weights stay in their tensors; `of` makes one where that is possible."""
 
     def __init__(self, network: Network, found: Perceptrons, distribution: Distribution) -> None:
         self._network, self._distribution = network, distribution
@@ -37,11 +37,11 @@ class OnePass:
 
     @classmethod
     def of(cls, network: Network, distribution: Distribution, explores: bool, value: bool) -> OnePass | None:
-        """Return it for steps of a policy of these, with or without a `value`; None where torch is to act.
+        """Return a OnePass for this network and distribution, with or without a `value`; None where torch has to act.
 
-        That is: actions that are not one Discrete or Box, one of a Box without chance, an explorer, other networks than
-        perceptrons, a value that the network has not, weights that are not float32 on the CPU, too wide layers, no
-        library.
+        That is for actions that are not one Discrete or Box, for deterministic Box actions, an explorer, networks other
+        than perceptrons, a value that the network does not have, weights that are not float32 on the CPU, layers that
+        are too wide, and without the library.
         """
         known = type(distribution) is Categorical or type(distribution) in GAUSSIANS
         if not known or explores or library() is None:
@@ -62,7 +62,7 @@ class OnePass:
         mode: str = "sample",
         noise: np.ndarray | None = None,
     ) -> tuple[np.ndarray, dict[str, np.ndarray], Memory]:
-        """Return (action, extras, memory) as `ActingPolicy.step` does, whose arguments these are."""
+        """Return (action, extras, memory) as `ActingPolicy.step` does, for its arguments."""
         x = self._network.flattened(leaves).contiguous()
         action: Tensor
         if self._kind is None:

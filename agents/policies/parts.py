@@ -16,7 +16,7 @@ from warren.errors import ConfigurationError
 class Parts(Distribution):
     """Outputs, actions, masks, statistics and divergences are dicts, leaf name -> that of the leaf.
 
-    Log-probabilities and entropies are sums over the leaves. A mask may leave leaves out: all is legal there.
+    Log-probabilities and entropies are sums over the leaves. All actions are legal in leaves that a mask leaves out.
     """
 
     def __init__(self, tree: SpaceTree, parts: Mapping[str, Distribution]) -> None:

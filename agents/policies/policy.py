@@ -1,4 +1,4 @@
-"""Policy: what acts (acting.py), and what learns: the log-probabilities, entropies and values of given actions."""
+"""Policy: its acting half is in acting.py; here are log-probabilities, entropies and values of given actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["ActionBatch", "Evaluation", "Policy"]
 
 
 class Evaluation(NamedTuple):
-    """Given actions under the present weights, with gradients: [B] of a flat batch, [T, N] of an unroll."""
+    """Evaluation of actions under the present weights, with gradients: [B] for a flat batch, [T, N] for an unroll."""
 
     log_prob: Tensor
     entropy: Tensor
@@ -51,7 +51,7 @@ class Policy(ActingPolicy):
 
     @property
     def channel_coefficients(self) -> Tensor | None:
-        """Return float32 [C], by which advantages of reward channels are combined; None for one reward."""
+        """Return the weights, float32 [C], that combine advantages of reward channels; None for one reward."""
         if not self.channels:
             return None
         return torch.tensor(list(self.channels.values()), dtype=torch.float32, device=self._device)
@@ -85,7 +85,7 @@ class Policy(ActingPolicy):
         self._precision, self._compiled = precision, compiled
         self._forward, self._unrolled = self.network.step, self.network.unroll
         if compiled:
-            for module in self.network.modules():  # one call between two graphs: how it is cut depends on the data
+            for module in self.network.modules():  # left out of the graphs: how an unroll is cut depends on the data
                 if isinstance(module, Recurrent):
                     module.unroll = torch.compiler.disable(module.unroll)  # type: ignore[method-assign, no-untyped-call]
             self._forward, self._unrolled = (
@@ -120,11 +120,11 @@ class Policy(ActingPolicy):
         return Outputs(policy, value), {name: part.float() for name, part in memory.items()}
 
     def outputs(self, observation: Leaves) -> Outputs:
-        """Return what the network says of a flat batch of observations [B, ...], with gradients; as `evaluate`."""
+        """Return the network's outputs for a flat batch of observations [B, ...], with gradients, as in `evaluate`."""
         return self._compute(self._forward, observation, {})[0]
 
     def unrolled(self, observation: Leaves, memory: Memory, begins: Tensor) -> tuple[Outputs, Memory]:
-        """Return what the network says of observations [T, N, ...] in their order; arguments as of `unroll`."""
+        """Return the network's outputs for observations [T, N, ...] in their order; arguments as in `unroll`."""
         memory = {name: part.clone() for name, part in memory.items()}  # inference tensors take part in no gradient
         return self._compute(self._unrolled, observation, memory, begins)
 
@@ -155,7 +155,7 @@ class Policy(ActingPolicy):
     ) -> tuple[Evaluation, Memory]:
         """Evaluate T steps of N slots, all [T, N, ...], from `memory` [N, ...] on; return the memory after them too.
 
-        `begins` bool [T, N]: where an episode begins, and with it the memory. The rest is as in `evaluate`.
+        `begins` bool [T, N]: where an episode begins, and its memory with it. The rest is as in `evaluate`.
         """
         outputs, memory = self.unrolled(observation, memory, begins)
         return self._evaluation(outputs, action, action_mask, exact_entropy), memory

@@ -1,4 +1,4 @@
-"""A segment of steps by the same weights: log-probabilities and values are computed at its end, in less time."""
+"""A segment of steps by the same weights: log-probabilities and values are computed at its end, which is faster."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Segment:
     def __init__(self, policy: Policy, generator: torch.Generator, names: Collection[str] = EXTRAS) -> None:
         """Draw actions from `generator`; compute the extras `names`, of EXTRAS.
 
-        A value that has a memory is computed at each step all the same, since its memory is to go on.
+        A value that has a memory is computed at each step all the same, since its memory has to go on.
         """
         self._policy, self._generator, self._names = policy, generator, names
         network = policy.network
-        later = network.separate_value or "value" not in names  # `values` has them then, if anybody asks
+        later = network.separate_value or "value" not in names  # `values` computes them at the end, if asked for
         self._alone = later and not network.memory
-        # Looked up once: what explores changes only between segments.
+        # Looked up once: the explorer changes only between segments.
         self._draw = policy.distribution.sample if policy.explorer is None else policy.draw
         self._at_once = policy.one_pass(not self._alone)
         self._outputs: list[Any] = []

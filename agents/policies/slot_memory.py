@@ -48,7 +48,7 @@ class Remembering(Protocol):
 
 
 class SeatMemories:
-    """The memory of each of `seats`, where players of several networks sit, each from an episode's begin to its end."""
+    """The memory of each of `seats`, where players of several networks sit, each from an episode's start to its end."""
 
     def __init__(self, seats: int) -> None:
         self._seats = seats
