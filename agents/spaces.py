@@ -1,4 +1,4 @@
-"""A gymnasium space as a tree of named leaves: what networks encode one by one, and what actions are made of."""
+"""A gymnasium space as a tree of named leaves: networks encode them one by one, and actions consist of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Leaves = Tensor | dict[str, Tensor]  # one tensor where the space is a leaf itse
 class SpaceTree:
     """The leaves of `space`: Box, Discrete, MultiDiscrete and MultiBinary, within any Dict and Tuple.
 
-    A leaf's name is the way to it: "hand/0" is the first of the Tuple that a Dict holds as "hand". A space that is a
+    A leaf's name is its path: "hand/0" is the first of the Tuple that a Dict holds as "hand". A space that is a
     leaf itself is `bare`: it has one leaf, called "", and its values are not put into a dict.
     """
 

@@ -24,7 +24,7 @@ Spec = Any  # ArraySpec | dict[str, Spec] | tuple[Spec, ...]
 class ArraySpec:
     """One element of an array: its shape, the name of its dtype ("float32"), and the `count` of values 0, 1, ...
 
-    Of several choices, int64 [K], `count` is that of each.
+    For several choices, int64 [K], `count` has one number for each.
     """
 
     shape: tuple[int, ...]
@@ -118,6 +118,6 @@ def not_finite(tree: Tree, name: str) -> Iterator[str]:
 
 
 def flattened(array: np.ndarray) -> np.ndarray:
-    """Return an array [T, N, ...] as [T * N, ...], a view where that can be."""
+    """Return an array [T, N, ...] as [T * N, ...], a view if possible."""
     steps, slots, *rest = array.shape
     return array.reshape(steps * slots, *rest)  # -1 is ambiguous where an axis of the rest has length 0

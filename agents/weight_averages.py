@@ -44,7 +44,7 @@ class WeightAverages:
         return self._averages[rate] or policy.state_dict()
 
     def state(self) -> Tensors:
-        """Return all averages as tensors by name, for a checkpoint; `updates` goes beside them."""
+        """Return all averages as tensors by name, for a checkpoint; `updates` has to be saved beside them."""
         return {
             f"{rate!r}/{name}": tensor for rate, tensors in self._averages.items() for name, tensor in tensors.items()
         }

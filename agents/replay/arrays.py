@@ -1,4 +1,4 @@
-"""Arrays of a replay: in memory as far as they may, the largest of them in files."""
+"""Arrays of a replay: in memory up to a bound, the largest ones in files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shape = tuple[tuple[int, ...], np.dtype]  # shape, dtype
 def allocated(shapes: Mapping[str, Shape], in_memory: int | None, folder: Path | None) -> dict[str, np.ndarray]:
     """Return arrays of zeros by name: as many as fit into `in_memory` bytes, the smallest first, the rest in `folder`.
 
-    None for no bound. Raises ConfigurationError where the disk has no room for the rest, or there is no folder.
+    `in_memory` None: no bound. Raises ConfigurationError where the disk has no room for the rest, or `folder` is None.
     """
     sizes = {name: prod(shape) * dtype.itemsize for name, (shape, dtype) in shapes.items()}
     left, arrays = in_memory, {}

@@ -15,14 +15,14 @@ from agents.trajectories import Trajectory
 from warren.errors import CheckpointError, ConfigurationError
 
 LEAST = 1e-6  # added to each priority, so that an item of priority 0 is drawn now and then
-MOST_TRIES = 1 << 16  # candidates of a draw; where fewer than one in so many may be drawn, they are counted first
+MOST_TRIES = 1 << 16  # candidates of a draw; where more would be needed, those that may be drawn are counted first
 
 
 @dataclass(frozen=True)
 class Draw:
     """Drawn sequences: one Trajectory [length, n], with `weights` where it was by priority.
 
-    `items` int64 [n]: which they were; `counted` int64 [n]: their rows since the beginning, by which it is known
+    `items` int64 [n]: their numbers; `counted` int64 [n]: the numbers of their rows since the beginning, which tell
     whether they are still there.
     """
 
@@ -35,12 +35,12 @@ class Draw:
 class ReplayBuffer:
     """The last `capacity` steps of all streams, and draws of sequences of `length` steps that lie in one stream.
 
-    Sequences may overlap and cross an episode's end. They begin at steps that somebody decided. Those of a network with
-    a memory begin where segments do, since the memory of that moment is known: segments shorter than the sequences give
-    overlapping ones.
+    Sequences may overlap and cross an episode's end. They begin at steps where an agent decided. Those of a network
+    with a memory begin where segments do, since the memory of that moment is known: if segments are shorter than
+    sequences, these overlap.
 
-    With `priority_exponent` alpha they are drawn in proportion to priority^alpha (Schaul et al. 2016), new ones at the
-    greatest priority that any was given; without, evenly.
+    With `priority_exponent` alpha they are drawn in proportion to priority^alpha (Schaul et al. 2016), and new ones
+    have the greatest priority given so far; without it they are drawn evenly.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class ReplayBuffer:
         groups: bool = False,
         unrolls: bool = False,
     ) -> None:
-        """Keep what is more than `in_memory` bytes, if that is given, in files in `folder`. With `groups` the sequences
-        of all slots of a group are drawn together, as one. With `unrolls` all steps of a sequence are learned from, and
-        it also begins at one that nobody decided."""
+        """Keep what exceeds `in_memory` bytes, if that is given, in files in `folder`. With `groups` the sequences of
+        all slots of a group are drawn together, as one. With `unrolls` all steps of a sequence are learned from, so it
+        may also begin at a step where no agent decided."""
         self.ring = UnrollRing(capacity, length, in_memory, folder, groups)
         self._unrolls = unrolls
         self.generator = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ class ReplayBuffer:
     def add(self, trajectory: Trajectory, source: str = "", number: int = 0) -> None:
         """Copy a segment, the `number`-th of the stream `source`. Raises ConfigurationError for one that does not fit.
 
-        The slots of a stream's segment go on in those of its next, where nothing is missing between them.
+        The slots of a stream's next segment continue those of this one, if nothing is missing in between.
         """
         ring = self.ring
         new = (ring.written + np.arange(trajectory.num_slots)) % max(ring.rows, 1)
@@ -91,7 +91,7 @@ class ReplayBuffer:
 
     @property
     def _decided(self) -> np.ndarray | None:
-        """Return bool [rows, steps], True where sequences may begin since somebody decided; None: everywhere."""
+        """Return bool [rows, steps], True where an agent decided, so sequences may begin; None: everywhere."""
         ring = self.ring
         return None if self._unrolls or ring.starts_only or ring.together > 1 else ring.arrays.get("valid")
 
@@ -101,13 +101,13 @@ class ReplayBuffer:
         return may if (decided := self._decided) is None else may & decided[rows]
 
     def _enter(self, rows: np.ndarray, may: np.ndarray, older: np.ndarray, prolonged: np.ndarray) -> None:
-        """Give the greatest priority to new items: of `rows` those that `may` begin, of `older` those `prolonged`, bool
+        """Give the greatest priority to new items: those of `rows` in `may`, those of `older` in `prolonged`, bool
         [K, per_row] each."""
         ring, per_row = self.ring, self.per_row
         if self.tree is None:
             self.tree = SumTree(ring.rows * per_row)
         priorities = np.where(may, self.greatest, 0.0)
-        turn = int(np.argmin(rows))  # rows before the ring's end, of a segment that is written around it; else 0
+        turn = int(np.argmin(rows))  # rows up to the ring's end, of a segment that goes around it; else 0
         for here in (slice(0, turn), slice(turn, None)) if turn else (slice(None),):
             self.tree.set_range(int(rows[here][0]) * per_row, priorities[here].ravel())
         if len(older):
@@ -117,7 +117,7 @@ class ReplayBuffer:
     def draw(self, count: int, weight_exponent: float = 0.0) -> Draw:
         """Draw `count` sequences, or groups of them, with replacement. Raises ValueError while there is none.
 
-        By priority also their weights (N P(i))^-weight_exponent, divided by the greatest of the draw.
+        Draws by priority have weights (N P(i))^-weight_exponent, divided by the greatest of the draw.
         """
         if self.startable == 0:
             raise ValueError(f"no sequence of {self.ring.length} steps was stored yet, so none can be drawn")
@@ -153,8 +153,8 @@ class ReplayBuffer:
         return found[:count]
 
     def set_priorities(self, draw: Draw, priorities: np.ndarray) -> None:
-        """Set the priorities float [n] of what was drawn; what was overwritten since is left out. A group has the
-        greatest of its slots.
+        """Set the priorities float [n] of drawn sequences, leaving out those that were overwritten since. A group gets
+        the greatest of its slots' priorities.
 
         Raises ConfigurationError for priorities that are not n finite numbers of at least 0.
         """
@@ -186,7 +186,7 @@ class ReplayBuffer:
         return arrays, {**mine, "generator": self.generator.bit_generator.state, "ring": meta}
 
     def load_state(self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-        """Take over what `state` returned. Raises CheckpointError for that of another replay."""
+        """Take over what `state` returned. Raises CheckpointError for the state of another kind of replay."""
         if (meta["exponent"] is None) != (self._exponent is None):
             raise CheckpointError("it is drawn from in another way: by priority, or evenly")
         self.ring.load_state(arrays, meta["ring"])
@@ -197,6 +197,6 @@ class ReplayBuffer:
             self.tree.set_range(0, arrays["priorities"])
 
     def _counted(self, row: np.ndarray) -> np.ndarray:
-        """Return what is in these rows, by its number since the beginning."""
+        """Return the numbers, since the beginning, of the unrolls in these rows."""
         newest = self.ring.written - 1
         return newest - (newest - row) % self.ring.rows

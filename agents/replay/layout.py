@@ -12,7 +12,7 @@ from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
 from warren.trees import Tree, map_tree
 
-LARGE = 1 << 17  # bytes of a draw's field that is written into kept memory: glibc gives such back to the system
+LARGE = 1 << 17  # bytes of a draw's field that is written into kept memory: glibc returns such memory to the system
 KEPT = KeptArrays(16)
 
 
@@ -53,7 +53,7 @@ def understood(given: Any) -> Tree:
 
 
 def like_cuts(tree: Tree) -> Tree:
-    """Return paths of what is kept at cuts for paths of fields."""
+    """Return the paths of arrays that are kept at cuts, for the paths of fields."""
     return map_tree(lambda path: f"cut.{path}", tree)
 
 

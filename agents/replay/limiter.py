@@ -1,4 +1,4 @@
-"""Limiter: how often steps are drawn for each that is stored, as Reverb's SampleToInsertRatio has it."""
+"""Limiter: how many sequences are drawn for each stored step, limited as by Reverb's SampleToInsertRatio."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """UnrollRing: the arrays of a replay, and where sequences may begin in them.
 
 A row is one slot's unroll of T steps as it was sampled, with the observation that followed. Rows are written in turn,
-and the oldest are overwritten. A row is linked to the one that goes on where it ends, if that has come: from the same
-stream, the next segment of it, and with the very observation that followed. So a sequence of `length` steps runs over
-rows of one stream, without a gap, and, since what follows was written later, never into what is overwritten.
+and the oldest are overwritten. A row is linked to the row that continues it, once that has come: from the next segment
+of the same stream, beginning with the very observation that followed. So a sequence of `length` steps runs over rows of
+one stream without a gap and, since what follows was written later, never into overwritten rows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from agents.trees import flattened
 from warren.errors import CheckpointError, ConfigurationError
 from warren.trees import Tree, leaves, map_tree, take
 
-APART = {"episodes", *CUTS, "last", "observation"}  # fields that are kept in ways of their own
+APART = {"episodes", *CUTS, "last", "observation"}  # fields that are stored differently
 OF_ROWS = ("following", "before", "startable", "led")
 OF_ALL = ("steps", "rows", "written", "length", "moments", "together", "keeps_cuts", "starts_only")
-BEFORE_GROUPS = {"together": 1}  # for a replay written when none held groups
-STREAMS = 256  # beyond so many, those with nothing left in the ring are forgotten
+BEFORE_GROUPS = {"together": 1}  # for a file from before replays could hold groups
+STREAMS = 256  # with more streams than this, those with nothing left in the ring are forgotten
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class UnrollRing:
         self.written = 0  # rows since the beginning
         self.streams: dict[str, Stream] = {}
         self.cuts: dict[int, list[tuple[int, Tree]]] = {}  # row -> steps at which it was cut off, what is kept of each
-        self.moments: list[str] = []  # fields that are also known of the moment after a row's last step
+        self.moments: list[str] = []  # fields that are also known for the moment after a row's last step
         self.arrays: dict[str, np.ndarray] = {}  # by path
         self.keeps_cuts = False
         self.starts_only = False  # sequences begin where rows do, where the memory is known
@@ -74,8 +74,8 @@ class UnrollRing:
     # Writing.
 
     def add(self, trajectory: Trajectory, source: str, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Copy a segment, the `number`-th of `source`; return the rows written, older ones that it prolongs, and how
-        many steps of the latter sequences could begin at until now.
+        """Copy a segment, the `number`-th of `source`; return (rows written, older rows that it prolongs, how many
+        steps of each of the latter were possible beginnings of sequences until now).
 
         Raises ConfigurationError for a segment that does not fit.
         """
@@ -128,7 +128,7 @@ class UnrollRing:
         self._make(shapes)
 
     def _make(self, shapes: Mapping[str, Any]) -> None:
-        """Allocate arrays of these shapes and dtypes, and what is known of each row."""
+        """Allocate arrays of these shapes and dtypes, and the bookkeeping of each row."""
         self.arrays = allocated(shapes, self._in_memory, self._folder)
         self.flat = {
             path: array if path.partition(".")[0] in OF_SLOTS else flattened(array)
@@ -139,7 +139,7 @@ class UnrollRing:
         self.following = np.full(self.rows, -1)
         self.before = np.full(self.rows, -1)
         self.startable = np.zeros(self.rows, np.int64)
-        self.led = np.zeros(self.rows, np.bool_)  # not the first of its group, with which it is drawn
+        self.led = np.zeros(self.rows, np.bool_)  # True: not the first of its group, and drawn together with that
 
     def _write(self, trajectory: Trajectory, rows: np.ndarray) -> None:
         first, slots = int(rows[0]), len(rows)
@@ -181,12 +181,12 @@ class UnrollRing:
         return older
 
     def _count(self, rows: np.ndarray, older: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count anew where sequences may begin in `rows` and all that they prolong; return the latter, and the count
-        of each of these before.
+        """Count again where sequences may begin in `rows` and all rows that these prolong; return (the latter, their
+        counts before).
         """
         self.startable[rows] = self._starts(1)
         prolonged, known, behind = [rows[:0]], [rows[:0]], 1
-        while len(older) and self._starts(behind) < self.most_starts:  # none yet, where sequences are of many rows
+        while len(older) and self._starts(behind) < self.most_starts:  # 0 at first if sequences have many rows
             known.append(self.startable[older])
             prolonged.append(older)
             self.startable[older] = self._starts(behind + 1)
@@ -198,7 +198,7 @@ class UnrollRing:
         return np.concatenate(prolonged), np.concatenate(known)
 
     def _starts(self, rows: int) -> int:
-        """Return how many steps of a row sequences may begin at, where it and those that go on are `rows` rows."""
+        """Return how many steps of a row sequences may begin at, if it and those that go on are `rows` rows."""
         return min(max(rows * self.steps - self.length + 1, 0), self.most_starts)
 
     # Reading.
@@ -263,7 +263,7 @@ class UnrollRing:
         return arrays, {**meta, "streams": streams, "like": {name: told(tree) for name, tree in self._like.items()}}
 
     def load_state(self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-        """Take over what `state` returned. Raises CheckpointError for that of another capacity, length or version."""
+        """Take over what `state` returned. Raises CheckpointError for a state of another capacity, length or version."""
         meta = {**BEFORE_GROUPS, **meta}
         if lacking := [name for name in OF_ALL if name not in meta]:
             raise CheckpointError(f"another version of Warren wrote it, without {', '.join(lacking)}")

@@ -11,7 +11,7 @@ import numpy as np
 
 FANOUT = 32
 _ONES = np.ones(FANOUT)
-_UP_TO = np.triu(np.ones((FANOUT, FANOUT)))  # times it: sums up to each; small products are far quicker than cumsum
+_UP_TO = np.triu(np.ones((FANOUT, FANOUT)))  # multiplied by: running sums; far quicker than cumsum of small arrays
 TOP = 1024  # nodes at most that are searched as one list
 
 
@@ -27,7 +27,7 @@ class SumTree:
 
     @property
     def priorities(self) -> np.ndarray:
-        """Return the priorities float64 [size], a view that is only to be read."""
+        """Return the priorities float64 [size], a view that must not be written to."""
         return self._levels[0][: self._size]
 
     @property
@@ -36,7 +36,7 @@ class SumTree:
         return float(self._levels[-1].sum())
 
     def set(self, items: np.ndarray, priorities: np.ndarray | float) -> None:
-        """Set the priorities of `items` int64 [K]; of one that comes twice the last counts."""
+        """Set the priorities of `items` int64 [K]; for an item that comes twice the last one counts."""
         self._levels[0][items] = priorities
         for blocks, above in zip(self._blocks, self._levels[1:], strict=False):
             items = items // FANOUT
@@ -64,7 +64,7 @@ class SumTree:
         return items
 
     def _find(self, mass: np.ndarray) -> np.ndarray:
-        """Return the items at `mass` [K] of the sum over all items in their order."""
+        """Return the items in which the running sum over all items reaches `mass` [K]."""
         sums = self._levels[-1].cumsum()
         node = np.minimum(sums.searchsorted(mass, side="right"), len(sums) - 1)
         mass = mass - (sums[node] - self._levels[-1][node])

@@ -68,7 +68,7 @@ def _invalid(valid: Any, data: Mapping[str, Any], shape: tuple[int, int]) -> Ite
 def wrong_numbers(data: Mapping[str, Any], spec: TrajectorySpec | None = None) -> Iterator[str]:
     """Yield a message for each field with a number that is not finite, and for an action that its mask forbids.
 
-    Masks over several choices, int64 [..., K], are looked at by the counts that `spec` has of them.
+    Masks over several choices, int64 [..., K], are checked by the counts of choices in `spec`.
     """
     # One NaN from one environment would make every weight NaN, and the learner would publish them.
     for name, value in data.items():

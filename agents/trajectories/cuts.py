@@ -1,4 +1,4 @@
-"""The moments at which episodes ran out of time, kept sparsely: where they are, and one row for each of them.
+"""The moments at which episodes were cut off, kept sparsely: their places, and one row for each of them.
 
 `at` int64 [K, 2]: (step, slot), in ascending order; `kept`: trees [K, ...] by name, "observation" and "action_mask".
 """
@@ -22,7 +22,7 @@ def places(terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray:
 
 
 def gather(specs: Mapping[str, Spec], rows: Sequence[tuple[int, int, Mapping[str, Tree]]]) -> Cuts:
-    """Return the cuts of `rows` (step, slot, parts by name) in any order; what has no mask may do anything."""
+    """Return the cuts of `rows` (step, slot, parts by name) in any order; a missing mask allows all actions."""
     ordered = sorted(rows, key=lambda row: row[:2])
     kept = {name: empty(spec, (len(ordered),)) for name, spec in specs.items()}
     for index, (_, _, parts) in enumerate(ordered):
@@ -46,14 +46,14 @@ def cuts_of_slots(cuts: Cuts, which: slice | np.ndarray, slots: int) -> Cuts:
 
 
 def joined_cuts(parts: Sequence[Cuts], slots: Sequence[int]) -> Cuts:
-    """Return the cuts of trajectories that are joined along their slots, of which each has so many."""
+    """Return the cuts of trajectories that are joined along their slots; `slots`: how many each has."""
     before = np.concatenate([[0], np.cumsum(slots)[:-1]])
     at = np.concatenate([at + np.array([0, first]) for (at, _), first in zip(parts, before, strict=True)])
     return _ordered(at, map_tree(lambda *leaf: np.concatenate(leaf), *(kept for _, kept in parts)))
 
 
 def wrong_cuts(given: Sequence[Any], terminated: np.ndarray, truncated: np.ndarray) -> Iterator[str]:
-    """Yield how cuts that came over the wire do not fit each other, and how their episodes ended.
+    """Yield how cuts that came over the wire do not fit each other, or do not fit the ends of episodes.
 
     `given`: what came as cut_at, cut_observation and cut_action_mask.
     """

@@ -15,9 +15,9 @@ from agents.trees import ArraySpec, Spec, problems, spec_of, zeros
 from warren.trees import Tree, map_tree
 
 OF_SLOTS = {"last", "version", "memory", "group"}  # [N, ...]; all others but `episodes` are [T, N, ...]
-# Fields that samplers collect where an algorithm asks for them (agents.Needs); all others they always do.
+# Fields that samplers collect only if an algorithm asks for them (agents.Needs); they always collect all others.
 ON_REQUEST = ("extras.log_prob", "extras.value", "last.value", "cut.value")
-# One that they collect only where it is named: where episodes were cut off, and what is legal there and at the last.
+# A field that they collect only if it is named: observations at cuts, with the legal actions there and at the last.
 CUT_OBSERVATION = "cut.observation"
 
 
@@ -43,16 +43,16 @@ class TrajectorySpec:
     cut: dict[str, ArraySpec]
     memory: dict[str, ArraySpec] = field(default_factory=dict)
     action_mask: Spec | None = None
-    cut_observation: Spec | None = None  # one observation's, where those at which episodes were cut off are kept
+    cut_observation: Spec | None = None  # of one observation, if observations at which episodes were cut off are kept
     cut_action_mask: Spec | None = None  # legal actions there
     reward: ArraySpec = REWARD
     returns: int = 0  # columns of `episodes` after the first two
-    privileged: tuple[str, ...] = ()  # keys of the observation that the value saw, and the actions do not follow from
+    privileged: tuple[str, ...] = ()  # keys of the observation that the value saw, and the actor did not
 
     @property
     def values_steps(self) -> bool:
-        """Return True where each step needs the policy's value: to keep it, as that of the moment after the last step,
-        or because it has a memory, which goes on from step to step."""
+        """Return True where each step needs the policy's value: to keep it, to have it for the moment after the last
+        step, or because the policy has a memory, which goes on from step to step."""
         return "value" in self.extras or "value" in self.last or bool(self.memory)
 
     @property
@@ -107,10 +107,10 @@ def on_policy(
 ) -> TrajectorySpec:
     """Return the spec of trajectories for algorithms that learn from the decisions of the policy that acted.
 
-    `legal_actions`: whether each step has an action_mask; `memory`: name -> shape of a slot's part of it; `channels` of
-    the reward that have a value each, 0 for one reward; `returns` of channels in `episodes`; `privileged` keys of the
-    observation; `fields` as of Needs: of ON_REQUEST those that they name, all for None. Raises ConfigurationError for
-    spaces without a Spec.
+    `legal_actions`: whether each step has an action_mask; `memory`: name -> shape of a slot's part of it; `channels`:
+    reward channels that have a value each, 0 for one reward; `returns`: channels' returns in `episodes`; `privileged`:
+    keys of the observation; `fields`: as in Needs, those of ON_REQUEST to include, None for all. Raises
+    ConfigurationError for spaces without a Spec.
     """
     number = ArraySpec((), "float32")
     value = ArraySpec((channels,), "float32") if channels else number

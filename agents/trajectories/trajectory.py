@@ -23,9 +23,9 @@ class Trajectory:
     """T steps of N slots (environments, or seats of games), time-major; observations and actions may be trees.
 
     Where an episode ends at step t, `observation[t + 1]` already belongs to the next one. An episode that ran out of
-    time (truncated) goes on in principle, so `cut` keeps what the policy said of the observation that was cut off, and
-    `cut_observation`, where an algorithm names "cut.observation", that observation itself. Then `last` and the cuts
-    also say what is legal there, where not all always is.
+    time (truncated) goes on in principle, so `cut` keeps the policy's numbers for the observation that was cut off.
+    Where an algorithm names "cut.observation", `cut_observation` keeps that observation itself; then `last` and the
+    cuts also hold the legal actions there, unless all always are.
 
     In a game in turns the steps of a slot are one player's own decisions in one seat of one game after another; its
     reward at a step is all that it got until its next decision, and an episode ends at its last decision of a game.
@@ -64,7 +64,7 @@ class Trajectory:
 
     @property
     def cuts(self) -> Cuts | None:
-        """Return where episodes were cut off, and what is kept of it by name; None where that is not kept."""
+        """Return (where episodes were cut off, what is kept there by name); None where cuts are not kept."""
         if self.cut_at is None:
             return None
         masks = {} if self.cut_action_mask is None else {"action_mask": self.cut_action_mask}
