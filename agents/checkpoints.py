@@ -50,7 +50,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Moment:
-    """Copies of all that a checkpoint holds, as it was at one moment; training goes on meanwhile."""
+    """Copies of all that a checkpoint holds, as it was at one moment, while training goes on."""
 
     tensors: dict[str, Tensor]
     scalars: dict[str, Any]
@@ -73,7 +73,7 @@ class Moment:
 
     @classmethod
     def of_weights(cls, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Moment:
-        """Return a moment of a policy's weights alone: it can be acted by, and not be resumed from."""
+        """Return a moment of a policy's weights alone: policies can act by it, but runs cannot resume from it."""
         return cls({_POLICY + key: tensor for key, tensor in tensors.items()}, {}, dict(meta))
 
 
@@ -87,7 +87,7 @@ def save(
 def write(folder: Path, name: str, moment: Moment, keep: int | None = None) -> Path:
     """Write folder/NAME.safetensors atomically and return its path.
 
-    Its `meta` is whatever JSON holds (weight version, steps, seed, configuration). `keep`: how many of the folder's
+    `meta` of the moment is any JSON (weight version, steps, seed, configuration). `keep`: how many of the folder's
     newest checkpoints to keep; None: all. Raises OSError when the disk refuses.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Checks of how networks are computed, in which precision, compiled or not and by what, before a run starts."""
+"""Checks, before a run starts, of the settings for computing networks: precision, compilation and perceptrons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def problems(precision: str, compiled: bool, device: torch.device) -> Iterator[str]:
-    """Yield what keeps a learner on `device` from the settings `precision` and `compile`; nothing where they hold."""
+    """Yield why a learner on `device` cannot follow the settings `precision` and `compile`; nothing where it can."""
     if precision not in PRECISIONS:
         yield f"precision={precision!r} is not a precision; use {' or '.join(PRECISIONS)}"
     elif precision == "bfloat16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
@@ -41,7 +41,7 @@ def problems(precision: str, compiled: bool, device: torch.device) -> Iterator[s
 
 
 def problems_of_perceptrons(choice: str, here: bool) -> Iterator[str]:
-    """Yield what is wrong with the setting `perceptrons`; `here`: it is for this machine, whose compiler counts."""
+    """Yield what is wrong with the setting `perceptrons`; `here`: it is for this machine, which needs a compiler."""
     if choice not in CHOICES:
         yield f"perceptrons={choice!r} is not a choice; use {', '.join(CHOICES[:-1])} or {CHOICES[-1]}"
     elif choice == "native" and here and (why := lacking()) is not None:

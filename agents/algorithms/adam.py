@@ -12,7 +12,7 @@ from torch.optim.adam import adam
 class Adam:
     """Steps `values`, float [P], down `values.grad`.
 
-    torch.optim.Adam makes the same steps, but a process's first imports torch._dynamo, which takes a second.
+    torch.optim.Adam makes the same steps, but the first in a process imports torch._dynamo, which takes a second.
     `state`: "step", float32 [], and `moments`, [P] each; empty before the first step. `decoupled`: weights decay by
     themselves (AdamW, Loshchilov and Hutter 2019), not as a part of the gradient.
     """
@@ -28,7 +28,7 @@ class Adam:
         self.state: dict[str, Tensor] = {}
 
     def begin(self) -> None:
-        """Make the state of no steps, where there is none."""
+        """Create the state for step 0, unless there is a state."""
         if not self.state:
             self.state = {"step": self.values.new_zeros((), dtype=torch.float32)}
             self.state |= {name: torch.zeros_like(self.values) for name in self.moments}
@@ -45,7 +45,7 @@ class Adam:
             [self.state["exp_avg_sq"]],
             [],
             [self.state["step"]],
-            fused=True,  # a third of the others' time on CPU
+            fused=True,  # on a CPU a third of the time that the other implementations take
             found_inf=skipped,
             decoupled_weight_decay=self.decoupled,
             amsgrad=False,

@@ -1,8 +1,8 @@
-"""Anchors: frozen policies near which a loss keeps the one that learns, by their distributions at a batch's steps.
+"""Anchors: frozen policies that a loss keeps the learning policy near to, by their distributions at a batch's steps.
 
-What an anchor says is computed once an update, without gradients, and is kept as columns of the batch, named by the
-anchor and the action's part. Three are in use: a teacher (teacher.py), a magnet (magnet.py), and the policy as it was
-at the update's beginning.
+An anchor's distributions are computed once per update, without gradients, and kept as columns of the batch, named by
+the anchor and the action's part. Three are in use: a teacher (teacher.py), a magnet (magnet.py), and the policy as it
+was at the update's beginning.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from agents.algorithms.batches import Batch
 from agents.policies import Policy
 from warren.trees import map_tree
 
-LESSON, MAGNET, LAST = "teacher's ", "magnet's ", "last "  # and a head's name: columns of a minibatch
+LESSON, MAGNET, LAST = "teacher's ", "magnet's ", "last "  # a head's name follows: names of a minibatch's columns
 PREFIXES = {"teacher": LESSON, "magnet": MAGNET, "proximal": LAST}  # by what their coefficients are called
 
 
 def distributions(anchor: Policy, batch: Batch, prefix: str) -> dict[str, Tensor]:
     """Return the anchor's distribution at each step of `batch`, columns [B, K] or [T, N, K] by `prefix` and head.
 
-    An anchor with a memory goes on from the memories that the batch's unrolls began with, which other weights made.
+    An anchor with a memory starts from the memories at the beginning of the batch's unrolls, which other weights made.
     """
     with torch.no_grad():
         if batch.begins is None and anchor.computes_plainly:  # the value is not asked for
             observation, alike = batch.observation, batch.alike
             if alike is None or not isinstance(observation, Tensor):
                 output, _ = anchor.network.act(observation, {})
-            else:  # once for equal steps
+            else:  # equal observations are computed once
                 output, _ = anchor.network.act(observation[alike.first], {})
                 output = map_tree(lambda part: part[alike.kind], output)
             statistics = anchor.statistics(anchor.legal(output, batch.action_mask))
@@ -49,7 +49,7 @@ def distributions(anchor: Policy, batch: Batch, prefix: str) -> dict[str, Tensor
 
 
 def said_by(prefix: str, columns: Mapping[str, Tensor]) -> Any:
-    """Return the statistics among `columns` that `distributions` gave under `prefix`, for `Policy.kl`; None: none."""
+    """Return the statistics that `distributions` put into `columns` under `prefix`, for `Policy.kl`, or None."""
     heads = {name.removeprefix(prefix): column for name, column in columns.items() if name.startswith(prefix)}
     return (heads[""] if set(heads) == {""} else heads) if heads else None
 

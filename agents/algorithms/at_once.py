@@ -1,4 +1,4 @@
-"""Losses of perceptrons over Discrete actions, and their gradients, by calls of the library."""
+"""Losses of perceptrons over Discrete actions, and their gradients, computed by the C library (agents/native)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ OF_RATIOS = {"approx_kl", "clip_fraction"}  # terms that only a loss of ratios h
 
 
 class AtOnce:
-    """The gradient of an update, computed by the library; `of` makes one where it can."""
+    """Computes the gradient of an update by the C library; `of` makes one for policies that the library can compute."""
 
     def __init__(self, network: Network, learner: Learner) -> None:
         self._network, self.learner = network, learner
 
     @classmethod
     def of(cls, policy: Policy, gradient: Tensor, batch: Batch | Minibatch) -> AtOnce | None:
-        """Return what writes gradients into `gradient` [P], or None where torch is to compute losses of `batch`.
+        """Return an AtOnce that writes gradients into `gradient` [P]; None where torch has to compute `batch`.
 
-        Actions that there are not are torch's, whose errors say more.
+        Batches with actions outside the space are left to torch, whose errors say more.
         """
         if policy.has_memory or not policy.computes_plainly or library() is None:
             return None
@@ -45,7 +45,7 @@ class AtOnce:
         if found.value is not found.policy:
             trained.append(Trained(found.value, found.of_value, gradient))
         trained = [one._replace(gradient=part) for one in trained if (part := _part(gradient, one.layers)) is not None]
-        if sum(len(one.gradient) for one in trained) < len(gradient):  # parameters of others, or not in this order
+        if sum(len(one.gradient) for one in trained) < len(gradient):  # other parameters, or another order of these
             return None
         if not all(one.perceptron.takes(one.layers) for one in trained):
             return None
@@ -55,7 +55,7 @@ class AtOnce:
         return cls(policy.network, Learner(trained[0], trained[1] if len(trained) > 1 else None))
 
     def steps(self, batch: Batch | Minibatch) -> Steps | None:
-        """Return the steps of a batch as the library takes them, [B, ...]; None where torch is to compute."""
+        """Return the steps of a batch in the library's form, [B, ...]; None where torch has to compute them."""
         observation, action, mask = batch.observation, batch.action, batch.action_mask
         if batch.begins is not None:
             observation, action = flatten_steps(observation), action.flatten()
@@ -73,14 +73,14 @@ class AtOnce:
     def gradient(
         self, steps: Steps, columns: Mapping[str, Tensor], loss: Loss
     ) -> tuple[Tensor, dict[str, Tensor]] | None:
-        """Do as `computed`, but return None where the loss is not finite: it is torch's then, whose error says more."""
+        """Do as `computed`, but return None for a loss that is not finite: torch's error about it says more."""
         found = self.computed(steps, columns, loss)
         return found if isfinite(found[0].item()) else None
 
     def computed(self, steps: Steps, columns: Mapping[str, Tensor], loss: Loss) -> tuple[Tensor, dict[str, Tensor]]:
         """Write the gradient of a loss of these steps; return (loss, terms).
 
-        `columns` [B]: of COLUMNS, and anchors' [B, A] by PREFIXES.
+        `columns`: those that COLUMNS names, [B], and the anchors', [B, A], by PREFIXES.
         """
         means = self.learner.gradient(with_columns(steps, columns, loss), loss)
         exact = dict(zip(TERMS, means.tolist(), strict=True))
@@ -91,14 +91,14 @@ class AtOnce:
 
 
 def with_columns(steps: Steps, columns: Mapping[str, Tensor], loss: Loss) -> Steps:
-    """Give steps those of `columns` that the loss takes, as `AtOnce.computed` does; return the steps."""
+    """Give `steps` those of `columns` (see `AtOnce.computed`) that the loss takes; return `steps`."""
     steps.columns = {name: column for name, column in columns.items() if name in COLUMNS}
     steps.anchors = {name: columns[PREFIXES[name]] for name in loss.anchored}
     return steps
 
 
 def terms_of(loss: Loss, means: Tensor) -> dict[str, Tensor]:
-    """Return the terms that a loss has, float32 [...] each, of `means` float64 [..., 9] of all TERMS."""
+    """Return the terms that `loss` has, float32 [...] each, from `means` float64 [..., 9], which has all TERMS."""
     absent = {f"{name}_kl" for name in PREFIXES if name not in loss.anchored}
     absent |= OF_RATIOS if loss.clip is None else set()
     absent |= set() if loss.upgo_coefficient else {"upgo_loss"}
@@ -107,7 +107,7 @@ def terms_of(loss: Loss, means: Tensor) -> dict[str, Tensor]:
 
 
 def _part(gradient: Tensor, layers: Sequence[Layer]) -> Tensor | None:
-    """Return the part of `gradient` that these layers' own are views of, if they follow each other there."""
+    """Return the part of `gradient` that holds these layers' gradients; None unless they lie there side by side."""
     parameters = [one for layer in layers for one in layer]
     start = end = None
     for one in parameters:

@@ -22,7 +22,7 @@ C = TypeVar("C", bound=OptimizerConfig)
 
 
 class ConfiguredAlgorithm(Generic[C]):
-    """Trains `policy` in place; `seed` decides all chance of the algorithm's own."""
+    """Trains `policy` in place; `seed` decides all random numbers of the algorithm itself."""
 
     needs = Needs()
     fixed: ClassVar[tuple[str, ...]] = ("optimizer", "burn_in")  # settings that `adjust` does not change
@@ -40,9 +40,9 @@ class ConfiguredAlgorithm(Generic[C]):
         return {}
 
     def adjust(self, changes: Mapping[str, Any]) -> None:
-        """Change these settings, as a population's hyperparameters do, and keep the others.
+        """Change the settings in `changes`, as a population does with hyperparameters, and keep the others.
 
-        Raises ConfigurationError for unknown names and wrong values, and for others than before of `fixed` ones.
+        Raises ConfigurationError for unknown names, for wrong values, and for new values of settings in `fixed`.
         """
         for name in self.fixed:
             has = getattr(self.config, name, None)
@@ -76,6 +76,6 @@ class ConfiguredAlgorithm(Generic[C]):
     def not_finite(
         self, what: str, loss: Tensor, terms: Mapping[str, Tensor], inputs: Mapping[str, Tensor], model: nn.Module
     ) -> NotFinite:
-        """Return the error of an update whose loss or gradient is not finite; `what` of the update it was."""
+        """Return the error of an update whose loss or gradient is not finite; `what`: the part of it that failed."""
         where = f"{self.config.name}, {what} of the update after {self.steps:,} environment steps"
         return not_finite(where, loss, terms, inputs, model)

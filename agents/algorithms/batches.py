@@ -1,8 +1,8 @@
 """Batch: trajectories as tensors where the policy is, and the minibatches that an epoch cuts them into.
 
 A policy without a memory learns from steps: all T * N of a batch are shuffled. One with a memory learns from unrolls:
-the N slots are shuffled, and of each all T steps are unrolled from the memory that the slot had when it was sampled,
-or that a burn-in made of it.
+the N slots are shuffled, and the T steps of each are unrolled from the memory that the slot had when it was sampled, or
+from the memory that a burn-in made of that one.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Minibatch:
     observation: Tree
     action: Tree
     action_mask: Tree | None
-    columns: dict[str, Tensor]  # whatever else the algorithm has of each step
+    columns: dict[str, Tensor]  # the algorithm's other tensors of each step
     memory: Memory
     begins: Tensor | None = None
     head: Head | None = None  # the steps between `memory` and the unrolls' first
     kept: Tensor | None = (
-        None  # bool [T, n]: the valid steps, where some are not; `columns` are of these alone, [B, ...]
+        None  # bool [T, n]: the valid steps; None: all are. If set, `columns` has the valid steps alone, [B, ...]
     )
 
     def evaluate(self, policy: Policy, exact_entropy: bool = True) -> Evaluation:
@@ -59,11 +59,11 @@ class Batch:
     """All steps of `trajectories`: [B, ...] with B the sum of T * N, or [T, N, ...] for a policy with a memory.
 
 
-    Steps that are not valid (Trajectory.valid) are left out of [B, ...]; of [T, N, ...] by `valid`, since the memory
-    goes through them. What is learned is then of the others alone: losses, means, deviations, counts.
+    Steps that are not valid (Trajectory.valid) are left out of [B, ...]. They stay in [T, N, ...], since the memory
+    goes through them; the method `valid` drops them. Losses, means, deviations and counts are of valid steps alone.
 
-    With a burn-in of B steps T counts those that follow it. Raises ValueError for unrolls of different lengths T, and
-    for a burn-in that leaves none of them, or is of a policy without a memory.
+    With a burn-in T counts the steps after it. Raises ValueError for unrolls of different lengths T, for a burn-in that
+    leaves no step, and for a burn-in of a policy without a memory.
     """
 
     def __init__(
@@ -71,8 +71,7 @@ class Batch:
     ) -> None:
         """`unrolled`: keep [T, N, ...] also where the policy has no memory, for returns of the weights that learn.
 
-        `burn_in`: steps at the head of each unroll that its memory is brought up to date by, and that are not learned
-        from.
+        `burn_in`: steps at the head of each unroll that only bring its memory up to date and are not learned from.
         """
         self.device = policy.device
         self.unrolled = unrolled or policy.has_memory
@@ -91,7 +90,7 @@ class Batch:
         self.observation = policy.leaves(map_tree(self._join, *(t.observation for t in trajectories)))
         self.action = map_tree(lambda *parts: self.column(parts), *(t.action for t in trajectories))
         masks = [t.action_mask for t in trajectories if t.action_mask is not None]
-        # All trajectories have one or none has.
+        # Either all trajectories have a mask, or none has.
         self.action_mask = map_tree(lambda *parts: self.column(parts), *masks) if masks else None
         self.memory: Memory = {}
         self.begins: Tensor | None = None
@@ -112,7 +111,7 @@ class Batch:
                 self.head = Head(policy.leaves(first), begins[:burn_in])
 
     def by_step(self, columns: dict[str, Tensor]) -> tuple[Batch, dict[str, Tensor]]:
-        """Return an unrolled batch and its columns without their order in time, [B, ...]; for one without a memory."""
+        """Return an unrolled batch and its columns as single steps, [B, ...]; for policies without a memory."""
         flat = copy(self)
         flat.unrolled, flat.begins, flat.kept = False, None, None
 
@@ -124,9 +123,9 @@ class Batch:
         return flat, by_step(columns)
 
     def valid(self, tree: Tree, always: bool = False) -> Tree:
-        """Return the valid steps [B, ...] of tensors shaped like the batch; the tensors, where all are valid.
+        """Return the valid steps [B, ...] of tensors shaped like the batch; if all are valid, the tensors themselves.
 
-        `always`: without their order in time in any case.
+        `always`: flatten the tensors to [B, ...] also if all steps are valid.
         """
         if (kept := self.kept) is not None:
             return map_tree(lambda tensor: tensor[kept], tree)
@@ -140,7 +139,7 @@ class Batch:
 
     @cached_property
     def alike(self) -> Kinds | None:
-        """Return the kinds of a flat batch's steps by their observations, where many of these are equal."""
+        """Return the groups of a flat batch's steps with equal observations; None where few are equal."""
         return kinds_of(self.observation) if isinstance(self.observation, Tensor) and self.begins is None else None
 
     def column(self, arrays: Sequence[np.ndarray]) -> Tensor:
@@ -148,10 +147,10 @@ class Batch:
         return self._tensor(self._join(*arrays))
 
     def unroll(self, policy: Policy, exact_entropy: bool = True) -> tuple[Unroll, Evaluation]:
-        """Return the unroll for computing returns and the evaluation of `policy`, which learns, with gradients.
+        """Return (the unroll to compute returns from, the evaluation of the learning `policy`), with gradients.
 
-        Values are those of `policy`, the bootstrap value included. Those of what was cut off are too where the
-        trajectories have its observations; else they are of the policy that acted.
+        Values are those of `policy`, the bootstrap value included. Values at cuts are too, if the trajectories have
+        the observations there; otherwise they are of the policy that acted.
         """
         assert self.begins is not None
         said, memory = policy.unroll(
@@ -195,7 +194,7 @@ class Batch:
         return final
 
     def _memory_after(self, policy: Policy, step: np.ndarray, slot: np.ndarray) -> Memory:
-        """Return the memory [K, ...] after these steps, ascending, of these slots, int64 [K]."""
+        """Return the memory [K, ...] of slots `slot` after steps `step`, both int64 [K]; `step` ascends."""
         if not policy.has_memory:
             return {}
         assert self.begins is not None
@@ -216,7 +215,7 @@ class Batch:
         return size if self.begins is None else max(1, size // len(self.begins))
 
     def minibatches(self, cuts: Sequence[slice], order: Tensor, columns: dict[str, Tensor]) -> Iterator[Minibatch]:
-        """Yield the batch in `order` int64 [len(self)], cut at `cuts`; `columns`, as `column` makes them, alike."""
+        """Yield the batch in `order` int64 [len(self)], cut at `cuts`, together with `columns` (see `column`)."""
         axis = 0 if self.begins is None else 1
         order = order.to(self.device)
 
@@ -267,7 +266,7 @@ def _at(parts: Tree, columns: Iterable[str], kept: Tensor) -> dict[str, Tensor]:
 
 
 def of_somebody(trajectories: Sequence[Trajectory], burn_in: int = 0) -> Sequence[Trajectory]:
-    """Return the trajectories without slots that have no valid step after a burn-in: a minibatch of these is empty."""
+    """Return the trajectories without slots that have no valid step after a burn-in: their minibatch would be empty."""
     if all(t.valid is None for t in trajectories):
         return trajectories
     kept = [t if t.valid is None else t.slots(np.flatnonzero(t.valid[burn_in:].any(0))) for t in trajectories]

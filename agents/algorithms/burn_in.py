@@ -1,10 +1,10 @@
 """Burn-in: steps at an unroll's head that only bring its memory up to date with the weights that learn.
 
-The memory that a slot began an unroll with was made by the weights that acted, which are older than those that learn
-now. With `burn_in` steps B the network is unrolled over the first B of T steps from that stored memory, without
-gradients, and the memory that this gives is what the other T - B steps are learned from: the "stored state with
-burn-in" of R2D2 (Kapturowski et al. 2019, section 3). No loss is on the first B. Unrolls do not overlap here, as R2D2's
-do, so that the share B / T of what is sampled is not learned from.
+The memory at the beginning of an unroll was made by the weights that acted, which are older than those that learn now.
+With `burn_in` B the network is unrolled over the first B of T steps from that stored memory, without gradients, and
+the other T - B steps are learned from, starting with the memory that this gives: the "stored state with burn-in" of
+R2D2 (Kapturowski et al. 2019, section 3). The first B steps have no loss. Unlike R2D2's, unrolls do not overlap here,
+so the share B / T of the sampled steps is not learned from.
 """
 
 from __future__ import annotations

@@ -25,28 +25,29 @@ MEMORY = "memory"  # the field that trajectories of a network with a memory have
 class Needs:
     """Requirements of an algorithm on the trajectories that it learns from; checked before a run starts.
 
-    `fields` are a request: names such as "extras.log_prob" or "last.value". Observation, action, reward, how episodes
-    ended and the last observation are always there; what else is not named, samplers neither compute nor send
-    (trajectories.ON_REQUEST, and "cut.observation", the observations at which episodes were cut off, with the masks
-    there and after the last step). None, an algorithm that declares none: they collect all of ON_REQUEST.
-    `source`: where an update's data come from. "queue": all that arrived since the last one, used once. "uniform" and
-    "prioritized": a replay, from which each update draws one Trajectory of sequences of `length` steps, any number of
-    times (agents/replay). With "prioritized" a Batch has weights, and each Update has to give priorities. "file":
-    recorded games (workers/imitation), which a run's own do not replace.
-    `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long. In a replay they begin at
-    any step, other sequences at those that somebody decided.
-    `groups`: a replay draws the sequences of all agents of a game together, which are slots one after another.
+    `fields`: optional fields that samplers are to collect, such as "extras.log_prob" or "last.value". Observation,
+    action, reward, how episodes ended and the last observation are always there; samplers neither compute nor send
+    other fields (trajectories.ON_REQUEST, and "cut.observation", the observations at which episodes were cut off, with
+    the masks there and after the last step) unless they are named. None, of an algorithm that declares no fields: all
+    of ON_REQUEST.
+    `source`: where an update's data come from. "queue": all data that arrived since the last update, used once.
+    "uniform" and "prioritized": a replay, from which each update draws one Trajectory of sequences of `length` steps,
+    any number of times (agents/replay). With "prioritized" a Batch has weights, and each Update has to give priorities.
+    "file": recorded games (workers/imitation); a run's own games cannot replace them.
+    `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long. In a replay unrolls begin at
+    any step, other sequences only at steps where an agent decided.
+    `groups`: a replay draws the sequences of all agents of a game together, in adjacent slots.
     `max_staleness`: by how many weight versions data may be older than the weights that learn; None: any number.
     `burn_in`: steps of each unroll that only bring a memory up to date (agents/algorithms/burn_in.py).
-    `because` says why, or why no other sampling suits, as the end of a sentence that begins with "it".
+    `because`: the reason, such as why no other sampling suits, as the end of a sentence that begins with "it".
     """
 
     fields: tuple[str, ...] | None = None
     unrolls: bool = False
     source: str = QUEUE
-    length: int | None = None  # steps of a drawn sequence, a burn-in's included; of a replay alone
+    length: int | None = None  # steps of a drawn sequence, a burn-in's included; only for a replay
     groups: bool = False
-    sampling: tuple[str, ...] = (GATHERED, STREAMING)  # served data is as streaming data is
+    sampling: tuple[str, ...] = (GATHERED, STREAMING)  # served data counts as streaming
     max_staleness: int | None = None
     burn_in: int = 0
     because: str = ""
@@ -59,7 +60,7 @@ class Needs:
         max_staleness: int,
         unroll_length: int | None = None,
     ) -> list[str]:
-        """Return how a run does not meet the needs, by its `provided` fields, `sampling` and `max_staleness`.
+        """Return a message for each need that a run with these `provided` fields and settings does not meet.
 
         `unroll_length`: steps of its unrolls, None where they are not known.
         """
@@ -110,7 +111,7 @@ def provided(spec: TrajectorySpec) -> set[str]:
 
 
 def not_asked_for(error: KeyError, algorithm: str, spec: TrajectorySpec) -> str | None:
-    """Return a message for an update that failed since its `Needs` do not name a field; None for other failures."""
+    """Return a message for an update that failed because its `Needs` do not name a field; None for other failures."""
     lacking = [name for name in ON_REQUEST if name not in provided(spec)]
     names = [repr(name) for name in lacking if error.args == (name.partition(".")[2],)]
     if not names:
@@ -125,8 +126,8 @@ def not_asked_for(error: KeyError, algorithm: str, spec: TrajectorySpec) -> str 
 class Update:
     """The result of an update: `metrics` by name, for people and plots.
 
-    `priorities`, where data were drawn by priority: float32 [slots], at least 0, one for each slot of the batch in
-    their order, by which they are drawn next; None where an algorithm gives none: they stay as they are.
+    `priorities`, for data drawn by priority: float32 [slots], at least 0, one for each slot of the batch in their
+    order; later draws go by them. None leaves the priorities as they are.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)

@@ -27,9 +27,9 @@ class CriticsConfig(OffPolicyConfig):
     """Settings of algorithms whose critics are the learner's alone."""
 
     learning_rate: Scheduled = 3e-4
-    critic_rate: float = 1.0  # the critics' learning rate is so many times the policy's
+    critic_rate: float = 1.0  # the critics' learning rate as a multiple of the policy's
     critic: Mapping[str, Any] = field(default_factory=dict)  # name and settings of their network; mlp: [256, 256] relu
-    target_rate: float = 0.005  # part of the way to the weights that targets go after each update
+    target_rate: float = 0.005  # fraction of the way to the weights that targets move after each update
     random_steps: int = 1_000  # environment steps at the beginning whose actions are drawn uniformly
 
     def allowed(self) -> Allowed:
@@ -41,7 +41,7 @@ class CriticsConfig(OffPolicyConfig):
 
 
 class Critics(nn.Module):
-    """`count` networks with weights of their own, which see what the policy learns from."""
+    """`count` networks with weights of their own, which see the observations that the policy learns from."""
 
     def __init__(self, policy: Policy, config: Mapping[str, Any], count: int, seed: int) -> None:
         """`config`: name and settings of the network, "mlp" if it has no name. Raises ConfigurationError."""
@@ -100,11 +100,11 @@ class ActorAndCritics(OffPolicyAlgorithm[C]):
         return self.config.critic_rate if name == "critics" else 1.0
 
     def seen(self, observation: Leaves) -> Leaves:
-        """Return an observation as the critics see it: by the policy's moments, where it normalises."""
+        """Return an observation as the critics see it: normalised by the policy's moments, if the policy normalises."""
         return self.policy.normalized(observation)
 
     def learn_critics(self, drawn: Transitions, values: Tensor, target: Tensor, terms: dict[str, Tensor]) -> Tensor:
-        """Step the critics, whose `values` are [count, N], to `target` [N]; return the mean absolute error [N].
+        """Step the critics, whose `values` are [count, N], towards `target` [N]; return the mean absolute error [N].
 
         Their loss, the sum of half of their mean squared errors, and their gradient's norm are added to `terms`.
         """

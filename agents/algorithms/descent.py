@@ -1,4 +1,4 @@
-"""Steps of the optimizer down a gradient: clipped, averaged over learners, and none where a number is not finite."""
+"""Steps of the optimizer down a gradient: clipped, averaged over learners, left out where a number is not finite."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ErrorMaker(Protocol):
 
 
 class Descent:
-    """A module's parameters and gradients, each as one tensor, and the optimizer of them that the settings name."""
+    """A module's parameters and gradients, each as one tensor, and the optimizer that the settings name for them."""
 
     def __init__(self, module: nn.Module, config: OptimizerConfig) -> None:
-        """Raise ConfigurationError for factors of learning rates that no parameter has."""
+        """Raise ConfigurationError for names in `learning_rates` that no parameter's name begins with."""
         self.parameters = FlatParameters(module)
         self.optimizer = optimizer_of(config, self.parameters.values)
         self._kind = "rmsprop" if config.optimizer == "rmsprop" else "adam"  # for the names of its state
@@ -70,8 +70,8 @@ class Descent:
     ) -> Tensor:
         """Make one step down the gradient of all learners' losses; return its norm before it is clipped.
 
-        See `GradientAlgorithm.descend`. It is not clipped where `max_grad_norm` is None. The gradient of a `loss` that
-        requires none is in `parameters.gradient` already.
+        See `GradientAlgorithm.descend`. The gradient is not clipped where `max_grad_norm` is None. Where `loss` does
+        not require a gradient, `parameters.gradient` already holds it.
         """
         gradient = self.parameters.gradient
         if loss.requires_grad:
@@ -81,7 +81,7 @@ class Descent:
         grad_norm: Tensor = torch.linalg.vector_norm(gradient)
         number = loss_of_all + grad_norm  # NaN and infinity outlive a sum
         failed: Tensor | None = None
-        if self.late is not None and peers.size == 1:  # several learners wait for each other at each minibatch
+        if self.late is not None and peers.size == 1:  # several learners wait for each other at each minibatch anyway
             failed = self.late.failed(number, partial(error, loss.detach(), _detached(terms), _detached(inputs)))
         elif not isfinite(number.item()):
             raise error(loss, terms, inputs)
@@ -90,7 +90,7 @@ class Descent:
         factors = self._factors[1]
         before = None if factors is None else self.parameters.values.detach().clone()
         self.optimizer.step(failed)
-        if factors is not None and before is not None:  # a step is proportional to the rate, whichever optimizer's
+        if factors is not None and before is not None:  # a step of either optimizer is proportional to the rate
             with torch.no_grad():
                 self.parameters.values.copy_(torch.lerp(before, self.parameters.values, factors))
         return grad_norm

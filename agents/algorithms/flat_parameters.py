@@ -15,8 +15,8 @@ ALIGNED = 128  # numbers; at least the 512 bytes that CUDA's allocator aligns a 
 class FlatParameters:
     """All parameters of a module, which become views of `values`, float [P].
 
-    Names and shapes stay. From then on weights are to be loaded in place, and the module must stay on its device. The
-    weights of each recurrent layer lie as cuDNN keeps them, in a storage that begins with them: else it would copy them
+    Names and shapes stay. From then on weights have to be loaded in place, and the module must stay on its device. The
+    weights of each recurrent layer lie in cuDNN's order at the beginning of a storage; otherwise cuDNN would copy them
     together at every call.
     """
 
@@ -46,7 +46,7 @@ class FlatParameters:
             named[name].data, named[name].grad = values[name], gradient
 
     def _placed(self, layers: list[list[str]]) -> tuple[dict[str, int], int]:
-        """Return (where each parameter begins, the length of all); between parameters there may be gaps of zeros."""
+        """Return (where each parameter begins, the total length); between parameters there may be gaps of zeros."""
         leading = {names[0]: names for names in layers}
         starts: dict[str, int] = {}
         end = 0
@@ -60,7 +60,7 @@ class FlatParameters:
         return starts, end
 
     def _beginning_a_storage(self, names: list[str]) -> Iterator[tuple[str, Tensor]]:
-        """Yield names of parameters that follow each other and their values, views of a storage that they begin."""
+        """Yield each of these consecutive parameters' names and values, views of a storage that begins with them."""
         first, last = self._starts[names[0]], names[-1]
         part = self.values.detach()[first : self._starts[last] + self._shapes[last].numel()]
         storage = torch.from_dlpack(part)  # type: ignore[attr-defined]  # the same memory

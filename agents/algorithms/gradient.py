@@ -1,4 +1,4 @@
-"""Base of algorithms that follow a gradient: what `update` of one is made of, and a state to resume from."""
+"""Base of algorithms that follow a gradient: the parts of their `update`, and a state to resume from."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         self.rewards.moments.total = self.total
 
     def take_teacher(self, teacher: Policy, name: str = "of these weights") -> None:
-        """Keep the student near `teacher`, called `name` in messages, from now on; it is not changed.
+        """Keep the student near `teacher`, called `name` in messages, from now on; the teacher does not change.
 
         Raises ConfigurationError for a teacher of another game, or with a memory.
         """
@@ -61,8 +61,8 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, scalars) to resume from.
 
-        Adam's moments by parameter, the shuffling generator, the rewards' moments and the magnet; the count of steps,
-        and the magnet's of updates.
+        The tensors are the optimizer's moments by parameter, the shuffling generator, the rewards' moments and the
+        magnet; the scalars are the count of steps and the magnet's count of updates.
         """
         tensors = {"generator": self.generator.get_state()} | self.descent.state()
         if self.config.scale_rewards:
@@ -72,7 +72,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         return tensors | self.magnet.state(), {"steps": self.steps, "magnet_age": self.magnet.age}
 
     def load_state(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned; the policy's weights are loaded apart from it."""
+        """Continue from what `state` returned; the policy's weights are loaded separately."""
         self.steps = int(scalars["steps"])
         self.generator.set_state(tensors["generator"])
         self.rewards.load_state(tensors)
@@ -98,8 +98,8 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         return rate
 
     def scaled(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
-        """Return the trajectories of an update, without slots where nobody decides, their rewards scaled if
-        `scale_rewards`; call it once."""
+        """Return an update's trajectories without slots where no agent decides, with rewards scaled if `scale_rewards`;
+        call it once per update."""
         trajectories = of_somebody(trajectories, self.needs.burn_in)
         return self.rewards.scaled(trajectories, self.config.gamma) if self.config.scale_rewards else trajectories
 
@@ -121,14 +121,14 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
     def combined(self, advantage: Tensor) -> Tensor:
         """Return advantages [..., C] as [...], weighted by the channels' coefficients.
 
-        Where values are normalised, they are in units of the values' deviations.
+        Where values are normalised, advantages are in units of the values' deviations.
         """
         return weighted_channels(advantage, self.policy.channel_coefficients, self.policy.value_scale)
 
     def lessons(self, batch: Batch) -> dict[str, Tensor]:
-        """Return what teacher, magnet and the policy of this moment do at each step, as columns: name -> [B, ...].
+        """Return the distributions of teacher, magnet and present policy at each step, as columns: name -> [B, ...].
 
-        To be called once an update, at its beginning. Those whose coefficient is 0 are left out. Raises
+        Call it once per update, at the beginning. Anchors whose coefficient is 0 are left out. Raises
         ConfigurationError where the settings name a teacher that was not loaded.
         """
         columns: dict[str, Tensor] = {}
@@ -151,13 +151,13 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         return 0.0 if schedule is None else schedule.at(self.steps, self.progress)
 
     def at_once(self, batch: Batch | Minibatch) -> AtOnce | None:
-        """Return what computes the loss of `batch` and its gradient in one pass; None where torch does."""
+        """Return an AtOnce that computes the loss of `batch` and its gradient in one pass; None where torch has to."""
         return AtOnce.of(self.policy, self.descent.parameters.gradient, batch)
 
     def anchored(self, columns: Collection[str], taken: Collection[str] = ()) -> dict[str, float] | None:
         """Return the coefficients of the anchors among `columns` by the names of PREFIXES.
 
-        None where torch is to compute them: there are other columns than these and `taken`, and a teacher of parts.
+        None where torch has to compute the loss: for other columns than these and `taken`, and for `teacher_heads`.
         """
         found = {name: self.anchor_coefficient(name) for name, prefix in PREFIXES.items() if prefix in columns}
         if set(columns) != {PREFIXES[name] for name in found} | set(taken):
@@ -167,9 +167,9 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
     def with_teacher(
         self, loss: Tensor, terms: dict[str, Tensor], output: Any, columns: Mapping[str, Tensor]
     ) -> Tensor:
-        """Return `loss`, a scalar, plus a term for each of `lessons` in `columns`; `terms` gets the divergences.
+        """Return `loss`, a scalar, plus a term for each anchor in `columns` (see `lessons`); `terms` gets their KL.
 
-        KL(teacher || student), KL(policy || magnet) and KL(policy || policy at the update's beginning), each times its
+        KL(teacher || student), KL(policy || magnet), KL(policy || policy at the update's beginning), each times its
         coefficient. `output`: the learning policy's `Evaluation.output` at the steps of `columns`.
         """
         policy = self.policy
@@ -197,9 +197,10 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         It is clipped to `max_grad_norm`.
 
         Raises NotFinite, having changed nothing, where the loss or the norm is NaN or infinite. On a GPU it is raised
-        when the update ends (`learned_from`); neither that minibatch nor later ones have changed anything then. For
-        its message: the loss's `terms`, what they were computed from (`inputs`), and the number of the `minibatch` in
-        the update. With several learners the gradient is the mean over all their `steps`; `loss` is a mean over ours.
+        when the update ends (`learned_from`); neither that minibatch nor later ones have changed anything then. Its
+        message tells of the loss's `terms`, the `inputs` that they were computed from, and the number of the
+        `minibatch` in the update. With several learners the gradient is the mean over all their `steps`, and `loss` is
+        the mean over this learner's.
         """
 
         def error(loss: Tensor, terms: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> NotFinite:
@@ -211,7 +212,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         """End an update: count the steps of all learners' batches and add the batch to the running moments.
 
         `target`: returns the value's targets [..., channels], or None; called only where values are normalised. Raises
-        NotFinite for a minibatch that `descend` has not looked at.
+        NotFinite for a minibatch whose check `descend` has put off.
         """
         if self.descent.late is not None:
             self.descent.late.look()

@@ -15,12 +15,12 @@ from agents.operators.schedules import InverseSquareRoot
 class GradientConfig(TeacherConfig, MagnetConfig, OptimizerConfig):
     """Settings that all of these algorithms have: of the loss, of the optimizer, of a teacher and of a magnet."""
 
-    max_grad_norm: float = 0.5  # longer gradients are cut to it
+    max_grad_norm: float = 0.5  # longer gradients are scaled down to this norm
     gamma: float = 0.99  # the discount of a step
     entropy_coefficient: Scheduled = 0.0  # weight of the entropy bonus in the loss
     entropy_decay_steps: int | None = None  # the coefficient falls by 1/sqrt(1 + steps/this); null keeps it constant
     value_coefficient: float = 0.5  # weight of the value loss
-    scale_rewards: bool = False  # divided by the deviation of their discounted sums, and clipped
+    scale_rewards: bool = False  # divide rewards by the deviation of their discounted sums, and clip them
 
     def scheduled(self) -> tuple[str, ...]:
         return (*super().scheduled(), "entropy_coefficient")

@@ -1,12 +1,12 @@
 """Large arrays that batches are written into, kept from one update to the next.
 
-A fresh array of many MiB is memory that the system hands out page by page, each zeroed as it is first written to: for a
-batch of images that takes as long as the copying. Kept memory has its pages, and for a GPU it is pinned, so that it is
-copied there by the device itself.
+The system hands out a fresh array of many MiB page by page, and zeroes each page when it is first written to: for a
+batch of images that takes as long as the copying. Kept memory has its pages already, and memory for a GPU is pinned, so
+that the device itself copies it.
 
-Nobody says that they are done with an array. It is written to again only when nothing holds it: a tensor made of it, a
-view, and a graph that gradients flow through each hold a reference. Where an update still reads the last batch, or an
-algorithm keeps it, the next one is written elsewhere: two arrays that are used in turn.
+Users do not release an array. It is written to again only when nothing holds it: a tensor made of it, a view, and a
+graph that gradients flow through each hold a reference. Where an update still reads the last batch, or an algorithm
+keeps it, the next batch is written to another array, so two arrays are used in turn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KeptArrays:
         """Return an uninitialised array that nothing else holds; `pinned`: in pinned memory, for copies to a GPU."""
         size = prod(shape) * dtype.itemsize
         with self._lock:
-            buffers = self._buffers[pinned]  # the one that was taken last at the end
+            buffers = self._buffers[pinned]  # the one that was taken last is at the end
             index = self._free(buffers, size)
             if index is not None:
                 buffer = buffers.pop(index)
@@ -77,7 +77,7 @@ def joined(parts: Sequence[np.ndarray], axis: int, pinned: bool = False) -> np.n
 
 
 def selected(tensor: Tensor, axis: int, order: Tensor) -> Tensor:
-    """Return tensor.index_select(axis, order), of a large tensor on the CPU in kept memory."""
+    """Return tensor.index_select(axis, order); a large tensor on the CPU is written to kept memory."""
     if tensor.nbytes < SMALLEST or tensor.device.type != "cpu" or tensor.requires_grad:
         return tensor.index_select(axis, order)
     shape = (*tensor.shape[:axis], len(order), *tensor.shape[axis + 1 :])

@@ -1,8 +1,8 @@
-"""Checks that losses and gradients are finite, for many minibatches at once: a GPU is waited for once an update.
+"""Checks that losses and gradients are finite, for many minibatches at once: they wait for a GPU once per update.
 
-To read one number of each minibatch would stop the processor that queues the GPU's work until the GPU has done it all.
-So a flag stays on the device, and from the first minibatch that fails on no step changes anything (the optimizer's
-kernel looks at the flag); it is read when the update ends, and the error is that of the minibatch which failed first.
+Reading a number of each minibatch would stop the processor, which queues the GPU's work, until the GPU has done all of
+it. So a flag stays on the device: from the first minibatch that fails on, no step changes anything (the optimizer's
+kernel looks at the flag). The flag is read when the update ends; the error is that of the minibatch that failed first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from warren.errors import NotFinite
 
-MOST = 64  # minibatches that are not looked at: each keeps what its error would tell
+MOST = 64  # minibatches that are not looked at: each keeps the tensors that its error would describe
 
 
 class LateChecks:
@@ -25,14 +25,14 @@ class LateChecks:
         self._begin()
 
     def _begin(self) -> None:
-        self._made: list[tuple[Tensor, Callable[[], NotFinite]]] = []  # 1: it or one before failed; maker of its error
+        self._made: list[tuple[Tensor, Callable[[], NotFinite]]] = []  # 1: this or an earlier one failed; error's maker
         self._failed = self._gradient.new_zeros((), dtype=torch.float32)
         self._first: Tensor | None = None  # the gradient that failed first, if one did
 
     def failed(self, number: Tensor, error: Callable[[], NotFinite]) -> Tensor:
         """Return float32 []: 1 where `number` of this minibatch, or of one since the last look, is not finite, else 0.
 
-        `error` makes the error that `look` raises then, if this minibatch was the first. Raises it itself after MOST.
+        `error` makes the error that `look` raises if this minibatch was the first to fail. After MOST, looks itself.
         """
         if len(self._made) >= MOST:
             self.look()

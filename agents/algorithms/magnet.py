@@ -1,11 +1,11 @@
 """A magnet: the policy's own past weights, to which its loss draws it by KL(policy || magnet).
 
-In two-player zero-sum games this is what makes the last policy of self-play approach an equilibrium, around which it
-would circle otherwise. With the magnet that stands still it is the equilibrium of the game with this KL as a cost
-(magnetic mirror descent, Sokota et al. 2023; its uniform magnet is the entropy bonus). With a magnet that is renewed it
-is the game's own: a copy every N updates (NashPG, arXiv 2510.18183; R-NaD, Perolat et al. 2022), or one that moves a
-little after each update, which for logits is Sokota's magnet^(1 - rate) policy^rate. A magnet that is never renewed and
-whose coefficient falls to 0 only ties a player to the weights that it began with.
+In two-player zero-sum games it makes the last policy of self-play approach an equilibrium; without it that policy would
+circle around one. With a magnet that stands still this is the equilibrium of the game with the KL as a cost (magnetic
+mirror descent, Sokota et al. 2023; its uniform magnet is the entropy bonus). With a magnet that is renewed it is the
+equilibrium of the game itself; the magnet becomes a copy every N updates (NashPG, arXiv 2510.18183; R-NaD, Perolat et
+al. 2022), or moves a little after each update, which for logits is Sokota's magnet^(1 - rate) policy^rate. A magnet
+that is never renewed and whose coefficient falls to 0 only ties a player to the weights that it began with.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ KEY = "magnet."  # before the names of its tensors in an algorithm's state
 
 @dataclass(frozen=True)
 class MagnetConfig(AlgorithmConfig):
-    """Settings of the magnet; with a coefficient of 0 there is none."""
+    """Settings of the magnet; with a coefficient of 0 there is no magnet."""
 
     magnet_coefficient: Scheduled = 0.0  # weight of KL(policy || magnet) in the loss; the magnet is an older policy
     magnet_every: int | None = None  # updates after which the magnet becomes a copy of the policy; null: it does not
-    magnet_rate: float = 0.0  # part of the way to the policy that the magnet goes after each update
+    magnet_rate: float = 0.0  # fraction of the way to the policy that the magnet moves after each update
 
     def scheduled(self) -> tuple[str, ...]:
         return (*super().scheduled(), "magnet_coefficient")
@@ -52,7 +52,7 @@ class Magnet:
         self.age = 0  # updates since it was made or copied
 
     def follow(self, policy: Policy, config: MagnetConfig) -> None:
-        """Count an update of `policy`, and move."""
+        """Count an update of `policy`, and move towards it as the settings say."""
         self.age += 1
         renewed = config.magnet_every is not None and self.age >= config.magnet_every
         if renewed:
@@ -63,10 +63,10 @@ class Magnet:
                 for parameter, its in zip(self.policy.parameters(), policy.parameters(), strict=True):
                     parameter.lerp_(its, rate)
                 for buffer, now in zip(self.policy.buffers(), policy.buffers(), strict=True):
-                    buffer.copy_(now)  # moments of normalisation, which have no way in between
+                    buffer.copy_(now)  # moments of normalisation, which cannot be interpolated
 
     def state(self) -> dict[str, Tensor]:
-        """Return its weights, by KEY and name."""
+        """Return the magnet's weights by KEY and name."""
         return {KEY + name: tensor for name, tensor in self.policy.state_dict().items()}
 
     @classmethod

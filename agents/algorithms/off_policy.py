@@ -26,10 +26,10 @@ class OffPolicyConfig(OptimizerConfig):
     """Settings that all of these algorithms have."""
 
     adam_epsilon: float = 1e-8  # added to the root of adam's mean of squares
-    max_grad_norm: float | None = None  # longer gradients are cut to it; null: none is
+    max_grad_norm: float | None = None  # longer gradients are scaled down to this norm; null: none are
     gamma: float = 0.99  # the discount of a step
     n_steps: int = 1  # steps whose rewards a target has before its bootstrap
-    prioritized: bool = False  # draw transitions by their last errors, and weight them in turn
+    prioritized: bool = False  # draw transitions by their last errors, and correct for that by weights
 
     def allowed(self) -> Allowed:
         return super().allowed() | {
@@ -43,8 +43,8 @@ D = TypeVar("D", bound=OffPolicyConfig)
 
 
 class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
-    """Keeps `modules` that are not published: critics, and targets, which follow others. Each part that learns is
-    stepped by the descent of its name; all of them are in the state."""
+    """Keeps `modules` that are not published: critics, and targets, which follow other modules. The descent of its name
+    steps each part that learns. All of these are in the state."""
 
     fixed: ClassVar[tuple[str, ...]] = ("optimizer", "n_steps", "prioritized")
 
@@ -65,7 +65,7 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
         return self.config.n_steps
 
     def learns(self, name: str, module: nn.Module) -> None:
-        """Step the parameters of `module` by `descend(name, ...)` from now on."""
+        """Let `descend(name, ...)` step the parameters of `module` from now on."""
         self.descents[name] = Descent(module, self.config)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -102,7 +102,7 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
         return 1.0
 
     def take_in(self, drawn: Trajectory) -> None:
-        """Add the observations of all steps that somebody decided to the moments of normalisation."""
+        """Add the observations of all steps where an agent decided to the moments of normalisation."""
         valid = drawn.valid
         seen = drawn.observation if valid is None else map_tree(lambda leaf: leaf[valid], drawn.observation)
         self.policy.take_in(self.policy.leaves(seen))
@@ -112,8 +112,8 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
     ) -> Tensor:
         """Make one optimizer step of the part `name`; return the gradient's norm before it was clipped.
 
-        Raises NotFinite, having changed nothing of that part, where the loss or the norm is NaN or infinite. `terms` of
-        the loss, and `inputs` that it was computed from, are for its message; `steps`: what it is a mean over.
+        Raises NotFinite, having changed nothing of that part, where the loss or the norm is NaN or infinite; its
+        message tells of the loss's `terms` and the `inputs` of the loss, which is a mean over `steps`.
         """
         descent = self.descents[name]
 
@@ -134,7 +134,7 @@ def target_of(module: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def follow(target: nn.Module, module: nn.Module, rate: float = 1.0) -> None:
-    """Move the weights of `target` by the part `rate` of the way to those of `module`; buffers are copied."""
+    """Move the weights of `target` by the fraction `rate` of the way to those of `module`; copy the buffers."""
     parameters: list[Tensor] = list(module.parameters())
     if parameters:
         torch._foreach_lerp_(list(target.parameters()), parameters, rate)

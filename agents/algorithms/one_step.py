@@ -16,7 +16,7 @@ from agents.operators.unrolls import Unroll
 
 
 class Computed(NamedTuple):
-    """A loss of unrolls: with a gradient, or with one that is written already."""
+    """A loss of unrolls, with a gradient, or with its gradient written already."""
 
     unroll: Unroll
     log_prob: Tensor  # [T, N]
@@ -31,10 +31,10 @@ def by_library(
     constants: Callable[[Unroll, Tensor], dict[str, Tensor]],
     loss: Loss,
 ) -> Computed | None:
-    """Return the loss, whose gradient the library has written; None where torch is to compute it.
+    """Return the loss, whose gradient the C library has written; None where torch has to compute it.
 
-    `constants`: what of it has no gradient, [T, N] or [B] of valid steps, of the unroll and the log-probabilities of
-    the weights that learn; its mean `rho` is a term. `loss` is without anchors.
+    `constants` returns the columns without gradients, [T, N] or [B] of valid steps, for the unroll and the learning
+    weights' log-probabilities; the mean of `rho` among them is a term. `loss` has no anchors yet.
     """
     at_once = algorithm.at_once(batch)
     steps = None if at_once is None else at_once.steps(batch)
@@ -51,7 +51,7 @@ def by_library(
         mask = None if mask is None else mask[where]
         steps = replace(steps, x=steps.x[where], mask=mask, action=flat.action, kept=None)
     columns = {name: column.flatten() for name, column in found.items()} | lessons
-    # Not finite either is the end of it: peers take part in `constants`, and would wait if torch asked for them again.
+    # Kept also if it is not finite: torch would call `constants` again, and wait there for peers that do not.
     whole, terms = at_once.computed(steps, columns, loss._replace(anchored=anchored))
     terms |= {"rho": found["rho"].mean()} if "rho" in found else {}
     return Computed(unroll, log_prob, whole, terms, inputs_of(unroll, log_prob))

@@ -28,8 +28,8 @@ class OptimizerConfig(AlgorithmConfig):
     adam_epsilon: float = 1e-5  # value of the reference implementations of PPO, not torch's
     rmsprop_decay: float = 0.99  # decay of its mean of squared gradients
     rmsprop_epsilon: float = 0.01  # added to its root, as torch does
-    weight_decay: float = 0.0  # adamw: a part of each weight, times the rate; adam and rmsprop: of the gradient
-    learning_rates: Mapping[str, float] = field(default_factory=dict)  # beginning of parameters' names -> a factor
+    weight_decay: float = 0.0  # adamw: weights shrink by it times the rate; others add it times weight to gradient
+    learning_rates: Mapping[str, float] = field(default_factory=dict)  # beginning of parameters' names -> rate's factor
 
     def scheduled(self) -> tuple[str, ...]:
         return (*super().scheduled(), "learning_rate")
@@ -73,7 +73,7 @@ def optimizer_of(config: OptimizerConfig, values: Tensor) -> Optimizer:
 
 
 def configure(optimizer: Optimizer, config: OptimizerConfig) -> None:
-    """Give `optimizer` its settings, which may have changed, but for the rate."""
+    """Give `optimizer` its settings, which may have changed, except for the learning rate."""
     optimizer.weight_decay = config.weight_decay
     if isinstance(optimizer, Adam):
         optimizer.beta1, optimizer.beta2 = config.adam_beta1, config.adam_beta2

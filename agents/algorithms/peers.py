@@ -15,7 +15,7 @@ class Peers(Protocol):
     """All learners of one policy, this one among them. Each makes the same calls in the same order, and waits in them
     for the others; each gets the same result, bit for bit, so that their weights stay equal.
 
-    Calls raise where a learner is lost; the update is then made again, by those that are left.
+    Calls raise an error where a learner is lost; the learners that are left then make the update again.
     """
 
     @property
@@ -73,10 +73,10 @@ def standardized(x: Tensor, peers: Peers) -> Tensor:
 
 
 def cuts(length: int, size: int, peers: Peers) -> list[slice]:
-    """Return where to cut `length` into minibatches of at most `size`, all nearly as large as each other.
+    """Return where to cut `length` into minibatches of at most `size`, all of nearly the same size.
 
-    `size` counts all learners' together. Each learner makes as many, since every minibatch is one step of all: as many
-    as the one with the least data.
+    `size` counts the steps of all learners together. Every minibatch is one step of all learners, so each makes as many
+    as the learner with the least data.
     """
     number = peers.least(-(-length // max(1, size // peers.size)))
     bounds = [length * part // number for part in range(number + 1)]

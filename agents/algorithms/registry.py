@@ -1,4 +1,4 @@
-"""The table of algorithms by name, and the building of one of them or of the user's."""
+"""The table of algorithms by name, and a function that builds one of them, or a user's own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ALGORITHMS: Registry[Callable[[Mapping[str, Any], Policy, int], Algorithm]] = Re
 def build_algorithm(name: str, config: Mapping[str, Any], policy: Policy, seed: int, replay: bool = True) -> Algorithm:
     """Build the algorithm called `name`; a `name` in `config` is ignored, so that a whole YAML file may be given.
 
-    A name with a colon is the user's: "path/to/file.py:build" or "my.module:build", called as the table's own are.
-    `replay`: whether the caller has what an algorithm may draw from; without, one that draws is refused.
+    A name with a colon is a user's function, "path/to/file.py:build" or "my.module:build", called as the table's are.
+    `replay`: whether the caller has a replay; without one, algorithms with another source than the queue are refused.
     Raises UnknownName for the name and ConfigurationError for the settings, and for whatever a user's function raises.
     """
     settings = {key: value for key, value in config.items() if key != "name"}

@@ -24,8 +24,8 @@ class RewardScaling:
     def scaled(self, trajectories: Sequence[Trajectory], gamma: float) -> Sequence[Trajectory]:
         """Return the trajectories with scaled rewards, after adding their sums to the moments.
 
-        Sums begin at 0 with each trajectory: unrolls that are much shorter than 1 / (1 - gamma) make them, and so the
-        deviation, smaller than over whole episodes.
+        Sums begin at 0 in each trajectory, so unrolls that are much shorter than 1 / (1 - gamma) give smaller sums, and
+        a smaller deviation, than whole episodes do.
         """
         sums = []
         for t in trajectories:

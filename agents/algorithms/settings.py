@@ -70,7 +70,7 @@ class EpochsConfig(AlgorithmConfig):
 
     epochs: int = 10  # passes over each batch
     minibatch_size: int = 256  # steps at most; a batch is cut into equal parts
-    clip_range: float = 0.2  # by which the ratio of probabilities may leave 1
+    clip_range: float = 0.2  # how far the ratio of probabilities may leave 1
     normalize_advantage: bool = True  # to mean 0 and deviation 1 in each minibatch
     proximal_coefficient: Scheduled = 0.0  # weight of KL(policy || the policy at the update's beginning), MMD's 1 / eta
 
@@ -88,11 +88,11 @@ class EpochsConfig(AlgorithmConfig):
 
 @dataclass(frozen=True)
 class VTraceConfig(AlgorithmConfig):
-    """Settings of algorithms that correct by V-trace for weights that acted and are older."""
+    """Settings of algorithms that correct by V-trace for older weights that acted."""
 
-    rho_bar: float = 1.0  # importance weights are cut to it: which policy's value is found
-    c_bar: float = 1.0  # the same of the traces: how fast it is found
-    lambda_: float = 1.0  # V-trace's traces are multiplied by it
+    rho_bar: float = 1.0  # upper bound of importance weights: decides which policy's value is estimated
+    c_bar: float = 1.0  # upper bound of the traces' weights: decides how fast it is found
+    lambda_: float = 1.0  # factor of V-trace's traces
 
     def allowed(self) -> Allowed:
         return super().allowed() | {

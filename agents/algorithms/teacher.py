@@ -1,8 +1,8 @@
-"""A teacher: a frozen policy near which a student is kept, by KL(teacher || student) in the loss.
+"""A teacher: a frozen policy that KL(teacher || student) in the loss keeps a student near to.
 
 The direction is that of distillation (Rusu et al. 2016, eq. 3) and of AlphaStar (Vinyals et al. 2019, methods): the
-student is to find likely whatever the teacher does. The divergence is taken of each part of an action by itself, at the
-steps that the student has acted in, with the legal actions that there were.
+student has to find likely whatever the teacher does. The divergence is computed for each part of an action by itself,
+at the steps in which the student has acted, over the actions that were legal there.
 
     class MyAlgorithm(GradientAlgorithm[Config]):
         def update(self, trajectories):
@@ -32,11 +32,11 @@ from warren.errors import ConfigurationError, unknown_name
 
 @dataclass(frozen=True)
 class TeacherConfig(AlgorithmConfig):
-    """Settings of algorithms that can have a teacher; without one the others mean nothing."""
+    """Settings of algorithms that can have a teacher; without `teacher` the other settings have no effect."""
 
     teacher: str | None = None  # a run folder, a checkpoint, or in a league a model of its pool, PLAYER@VERSION
     teacher_coefficient: Scheduled = 1.0  # weight of KL(teacher || student) in the loss
-    teacher_anneal_steps: int | None = None  # environment steps over which it falls linearly to 0; null: it stays
+    teacher_anneal_steps: int | None = None  # environment steps over which this falls linearly to 0; null: it stays
     teacher_heads: Mapping[str, float] | None = None  # factors of an action's parts, by name; null: 1 each
 
     def scheduled(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
     problems = [
         f"teacher {name}: its {kind} space is {theirs}, the student's {ours}; name one trained on the same game"
         for kind, theirs, ours in (
-            ("observation", teacher.learning_space, student.learning_space),  # it may act by what is privileged
+            ("observation", teacher.learning_space, student.learning_space),  # it may act by privileged observations
             ("action", teacher.action_space, student.action_space),
         )
         if theirs != ours

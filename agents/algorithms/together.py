@@ -1,13 +1,14 @@
-"""Several players' updates at once: those of one algorithm whose policies are alike, each from a batch of its own.
+"""Several players' updates at once, each from a batch of its own.
 
     updates = update_together(algorithms, batches)      # the result of each algorithm.update(batch)
 
 Nothing is shared: each player keeps its weights, its optimizer's moments, its generator and its settings, so players
 may join, be reset or leave between two calls, and each ends as its own `update` would have left it, but for rounding.
-What is saved is what a minibatch costs beside its sums: Python, calls, copies in the order of a pass. That pays for one
-player too, so learners make their updates by this. Perceptrons on the CPU are computed by the library, a player a call,
-players in threads; those on a GPU by products of all players' weights at once (ppo/stacked.py). Others are updated one
-after the other.
+
+This saves the costs of a minibatch beside its sums: Python, calls, copies in the order of a pass. That pays for one
+player too, so learners make all updates this way. The C library computes perceptrons on the CPU, one player per call,
+the calls in threads; those on a GPU are computed by products of all players' weights at once (ppo/stacked.py). Other
+players are updated one after the other.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from agents.native.perceptron import parts_of
 from agents.native.whole_update import run_all
 from warren.errors import NotFinite
 
-MADE = PPO.update  # one that takes its place is called
+MADE = PPO.update  # a method that replaces it is called instead
 STACKED = ("cuda",)  # types of devices on which batched products pay
 
 
 def update_together(algorithms: Sequence[Algorithm], batches: Sequence[Batch]) -> list[Update]:
     """Update each algorithm's policy from its batch; return what their `update` would have returned.
 
-    Raises NotFinite of the first player whose update does, after the others are updated.
+    Raises the NotFinite of the first player whose update raises it, after the others are updated.
     """
     updates: dict[int, Update] = {}
     begun: dict[int, tuple[PPO, Begun]] = {}
@@ -63,13 +64,13 @@ def update_together(algorithms: Sequence[Algorithm], batches: Sequence[Batch]) -
 
 
 def _whole(algorithm: PPO, begun: Begun, players: int) -> WholePPO | None:
-    """Return a player's update by one call; None where threads gain more from the rows of its minibatches."""
+    """Return a player's update as one call; None where threads gain more by sharing its minibatches' rows."""
     largest = max(cut.stop - cut.start for cut in begun.cuts)
     return WholePPO.of(algorithm, begun) if players >= torch.get_num_threads() or parts_of(largest) == 1 else None
 
 
 def _stacked(begun: Mapping[int, tuple[PPO, Begun]]) -> dict[int, tuple[Stack, int]]:
-    """Update together those that can be stacked; return by player's place its stack and its place in that."""
+    """Update the players that can be stacked; return the stack and the place in it of each, by its key in `begun`."""
     alike: dict[Shape, list[int]] = {}
     for place, one in begun.items():
         if one[0].policy.device.type in STACKED and (shape := shape_of(*one)) is not None:

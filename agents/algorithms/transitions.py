@@ -1,4 +1,4 @@
-"""Transitions: drawn trajectories as n-step transitions, what Q-learning learns from."""
+"""Transitions: drawn trajectories as n-step transitions, which Q-learning learns from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEEN = "observation", "action_mask"  # fields of the moment that a transition le
 
 @dataclass(frozen=True)
 class Transitions:
-    """Steps of N slots, in tensors where the policy is: an action, and what came of it until the next bootstrap."""
+    """Steps of N slots, in tensors on the policy's device: an action, and its results until the next bootstrap."""
 
     observation: Leaves  # [N, ...]
     action: Any  # [N, ...]
@@ -30,20 +30,20 @@ class Transitions:
     legal: Tensor | None  # bool [N, A]: actions at `following`; None: all
     legal_now: Tensor | None  # bool [N, A]: actions at `observation`; None: all
     weights: Tensor  # float32 [N]: of each in the loss
-    decided: np.ndarray  # bool [slots of the batch]: somebody decided there; only of these, N, are there transitions
+    decided: np.ndarray  # bool [slots of the batch]: an agent decided there; only these, N, have transitions
 
     def priorities(self, error: Tensor) -> np.ndarray:
-        """Return float32 [slots of the batch]: `error` [N], and 0 where nobody decided."""
+        """Return `error` [N] as float32 [slots of the batch], with 0 where no agent decided."""
         found = np.zeros(len(self.decided), np.float32)
         found[self.decided] = error.cpu().numpy()
         return found
 
 
 def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Transitions:
-    """Return one transition of each slot of `batch` at whose first step somebody decided; it has all steps, or those
-    until an episode ends.
+    """Return one transition for each slot of `batch` in whose first step an agent decided.
 
-    Raises ValueError for episodes that were cut off, where the observations that they were cut off at are not there.
+    It spans all steps, or those until the episode ends. Raises ValueError for episodes that were cut off where the
+    observations at the cut are missing.
     """
     drawn, weights = concatenate(list(batch)), getattr(batch, "weights", None)
     decided = np.ones(drawn.num_slots, np.bool_) if drawn.valid is None else drawn.valid[0]
@@ -85,7 +85,7 @@ def coefficients_of(policy: Policy) -> np.ndarray:
 def kept_at_cuts(drawn: Trajectory, cut: np.ndarray) -> tuple[np.ndarray, Tree]:
     """Return (slots int64 [K], what is kept [K, ...] by name) of the episodes cut off where `cut` bool [T, N] is True.
 
-    Raises ValueError where one is not there.
+    Raises ValueError where the trajectory lacks one of them.
     """
     if drawn.cuts is None:
         raise ValueError("episodes were cut off, and the trajectory has no cut_observation; name it in Needs.fields")

@@ -29,9 +29,9 @@ def a2c_loss(
     """Return (loss, its terms by name without gradients) of unrolls [T, N] in which the learning weights have acted.
 
     -E[log pi A] + value_coefficient E[(G - V)^2] - entropy_coefficient E[H], with lambda returns G and A = G - V both
-    constant; gae_lambda = 1 is the paper's. `unroll.value`, `log_prob` and `entropy` [T, N] have gradients. Of reward
-    channels A is the sum by `channel_coefficients` [C], and the value's error the mean over them. Both are in units of
-    `value_scale`, if it is given. Means are over the steps that are `valid` bool [T, N]; None: over all.
+    constant; gae_lambda = 1 is the paper's. `unroll.value`, `log_prob` and `entropy` [T, N] have gradients. With reward
+    channels A is their sum weighted by `channel_coefficients` [C], and the value's error is their mean; both are in
+    units of `value_scale`, if it is given. Means are over the steps that are `valid` bool [T, N]; None: over all.
     """
     target, advantage = a2c_constants(unroll, gamma, gae_lambda, standardize, channel_coefficients, value_scale, valid)
     log_prob, entropy, value = chosen(valid, log_prob, entropy, unroll.value)

@@ -65,7 +65,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
     def _loss(
         self, minibatch: Minibatch, advantage: Tensor, inputs: dict[str, Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return (loss with a gradient, its terms); what it was computed from is added to `inputs`."""
+        """Return (loss with a gradient, its terms); add the tensors that it was computed from to `inputs`."""
         config, of = self.config, minibatch.columns
         log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
         inputs |= {"new log_prob": log_prob, "new value": value}
@@ -86,7 +86,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
         return self.with_teacher(loss, terms, output, of), terms
 
     def _by_library(self, columns: Collection[str]) -> Loss | None:
-        """Return the loss as the library takes it; None where torch is to compute it."""
+        """Return the loss in the C library's form; None where torch has to compute it."""
         config, anchored = self.config, self.anchored(columns, TAKEN)
         if anchored is None:
             return None
@@ -100,7 +100,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
     def _corrected(
         self, batch: Batch, trajectories: Sequence[Trajectory], at_once: AtOnce | None
     ) -> tuple[dict[str, Tensor], float]:
-        """Return columns [T, N], which stay as they are over the epochs, and the mean importance weight."""
+        """Return (columns [T, N], which all epochs of the update use, the mean importance weight)."""
         config = self.config
         behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
         with torch.no_grad():

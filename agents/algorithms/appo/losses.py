@@ -25,9 +25,9 @@ def appo_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return (loss, its terms by name without gradients) of a minibatch; all tensors [B].
 
-    `target_log_prob` is of the policy pi' at which V-trace was computed, before the first minibatch of an update;
-    `advantage` and `target` are V-trace's of pi' against mu, which acted (`behaviour_log_prob`). They bring the data
-    from mu to pi', and clipping keeps pi near pi' over the minibatches. `log_prob`, `value` and `entropy` have
+    `target_log_prob` is of pi', the policy before the first minibatch of an update, for which V-trace was computed;
+    `advantage` and `target` are V-trace's for pi' against mu, the policy that acted (`behaviour_log_prob`). They bring
+    the data from mu to pi', and clipping keeps pi near pi' over the minibatches. `log_prob`, `value` and `entropy` have
     gradients. At pi = pi' the policy's gradient is IMPALA's, where the ratio is not clipped (see `target_ratio`).
     """
     ratio = target_ratio(log_prob, behaviour_log_prob, target_log_prob, target_clip)

@@ -1,4 +1,4 @@
-"""Behaviour cloning: the actions of recorded games become likely, or the distributions of a teacher."""
+"""Behaviour cloning: make the actions of recorded games likely, or imitate the distributions of a teacher."""
 
 from agents.algorithms.bc.algorithm import BC, RETURN
 from agents.algorithms.bc.config import BCConfig

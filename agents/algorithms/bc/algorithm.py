@@ -22,9 +22,9 @@ RETURN = "return"  # in `extras` of recorded games: the discounted return from e
 
 
 class BC(GradientAlgorithm[BCConfig]):
-    """Makes the actions of its trajectories likely, among the legal ones, whoever chose them.
+    """Makes the actions of its trajectories likely among the legal ones, whichever policy chose them.
 
-    With a teacher KL(teacher || student) is added, at whatever states the trajectories have: the student's own make it
+    With a teacher KL(teacher || student) is added at the trajectories' states; if these are the student's own, it is
     DAgger's loss (Ross et al. 2011). Where the trajectories have RETURN, the value learns it.
     """
 
@@ -38,7 +38,7 @@ class BC(GradientAlgorithm[BCConfig]):
     def __init__(self, policy: Policy, config: BCConfig, seed: int) -> None:
         super().__init__(policy, config, seed)
         if config.teacher is not None and config.likelihood_coefficient == 0:
-            self.needs = Needs(fields=())  # a teacher says what is to be done at anybody's states
+            self.needs = Needs(fields=())  # a teacher can be asked at the states of any policy
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
         """Make `epochs` passes over the trajectories in shuffled minibatches; metrics are means over minibatches."""

@@ -1,4 +1,4 @@
-"""DDPG: TD3 with one critic, whose policy is stepped with each update and without smoothing."""
+"""DDPG: TD3 with one critic, a policy step in every update, and no smoothing of the target policy."""
 
 from agents.algorithms.ddpg.algorithm import build
 from agents.algorithms.ddpg.config import DDPGConfig

@@ -11,8 +11,8 @@ from agents.algorithms.td3.config import TD3Config
 class DDPGConfig(TD3Config):
     """Settings of `ddpg`: those of TD3, with other defaults."""
 
-    critics: int = 1  # networks of the value, of whose targets the least counts
-    policy_every: int = 1  # updates of the critics for each of the policy and of all targets
-    target_noise: float = 0.0  # deviation of the noise on the target policy's action, in halves of the range
+    critics: int = 1  # value networks; the smallest of their targets counts
+    policy_every: int = 1  # updates of the critics per update of the policy and of all targets
+    target_noise: float = 0.0  # deviation of the noise on the target policy's action, in units of half the range
 
     name = "ddpg"

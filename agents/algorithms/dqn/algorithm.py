@@ -38,7 +38,7 @@ class ValueLearning(OffPolicyAlgorithm[C]):
     takes_memory: ClassVar[bool] = False
 
     def __init__(self, policy: Policy, config: C, seed: int) -> None:
-        """Raise ConfigurationError for a policy that acts otherwise, or has not the quantiles of the settings."""
+        """Raise ConfigurationError for a policy that does not act by values, or has other quantiles."""
         check_policy(policy, config)
         if policy.has_memory and not self.takes_memory:
             raise ConfigurationError(
@@ -57,7 +57,7 @@ class ValueLearning(OffPolicyAlgorithm[C]):
         return {"epsilon": config.epsilon_at(self.steps, self.progress), **spread}
 
     def values(self, outputs: Outputs) -> Tensor:
-        """Return what a network says of each action: [..., A, K], K quantiles or one number."""
+        """Return the value of each action, [..., A, K]: K quantiles or one number."""
         assert isinstance(outputs.policy, Tensor)
         values = outputs.policy.view(*outputs.policy.shape[:-1], -1, self.config.quantiles)
         if self.config.dueling:
@@ -65,7 +65,7 @@ class ValueLearning(OffPolicyAlgorithm[C]):
         return values
 
     def best(self, values: Tensor, target: Tensor, legal: Tensor | None) -> Tensor:
-        """Return [..., K] of `target` [..., A, K]: those of the best legal action, by `values` if double."""
+        """Return the values [..., K] in `target` [..., A, K] of the best legal action (by `values` if double)."""
         scores = (values if self.config.double else target).mean(-1)
         if legal is not None:
             scores = scores.masked_fill(~legal, ILLEGAL)
@@ -114,7 +114,7 @@ class DQN(ValueLearning[DQNConfig]):
 
     @torch.no_grad()
     def targets(self, drawn: Transitions) -> Tensor:
-        """Return float32 [N, K], what the values of the actions taken are to become."""
+        """Return the targets, float32 [N, K], for the values of the actions taken."""
         target = self.values(self.target.outputs(drawn.following))
         values = self.values(self.policy.outputs(drawn.following)) if self.config.double else target
         best = self.best(values, target, drawn.legal)
@@ -128,7 +128,7 @@ def taken(values: Tensor, action: Tensor) -> Tensor:
 
 
 def check_policy(policy: Policy, config: DQNConfig) -> None:
-    """Raise ConfigurationError for a policy that does not act by the values that the settings tell of."""
+    """Raise ConfigurationError for a policy that does not act by values, or not by those that the settings describe."""
     name, distribution = config.name, policy.distribution
     if not isinstance(distribution, Greedy):
         raise ConfigurationError(

@@ -14,15 +14,15 @@ class DQNConfig(OffPolicyConfig):
 
     learning_rate: Scheduled = 1e-3
     max_grad_norm: float | None = 10.0
-    double: bool = True  # the network that learns chooses the next action, its target says what that is worth
+    double: bool = True  # the learning network chooses the next action, the target network values it
     dueling: bool = False  # Q = V + A - mean A, of the network's two heads
     quantiles: int = 1  # quantiles that are learned of each action's return (QR-DQN); 1: its mean alone
-    huber: float = 1.0  # errors from which on the loss is linear
+    huber: float = 1.0  # the loss is linear in errors beyond this
     target_every: int = 500  # updates after which the target becomes a copy, where target_rate is 1
-    target_rate: float = 1.0  # part of the way to the weights that the target goes; below 1 after each update
+    target_rate: float = 1.0  # fraction of the way to the weights that the target moves; below 1: after each update
     epsilon: Scheduled = 0.05  # probability of a random action, after explore_steps
-    explore_steps: int = 10_000  # environment steps over which it falls to that from 1
-    epsilon_alpha: float = 0.0  # spreads epsilons over actors, as Ape-X does by 7; 0: the same for all
+    explore_steps: int = 10_000  # environment steps over which epsilon falls from 1 to its value
+    epsilon_alpha: float = 0.0  # spreads epsilon over actors, 7 in Ape-X; 0: the same for all
 
     name = "dqn"
 

@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 def huber(error: Tensor, delta: float) -> Tensor:
-    """Return, of each error, e^2 / 2 where |e| <= delta, else delta (|e| - delta / 2): Huber 1964."""
+    """Return, for each error e, e^2 / 2 where |e| <= delta, else delta (|e| - delta / 2): Huber 1964."""
     inside = error.abs().clamp(max=delta)
     return inside * (error.abs() - 0.5 * inside)
 
 
 def value_errors(value: Tensor, target: Tensor, delta: float) -> Tensor:
-    """Return the loss [N] of values [N, K] for targets [N, K], no gradient flowing into these.
+    """Return the loss [N] of values [N, K] for targets [N, K]; no gradient flows into the targets.
 
     One number each: its Huber loss. K quantiles: the quantile Huber loss of Dabney et al. 2018, eq. 10, summed over the
     quantiles and averaged over the targets; it is divided by delta, as there.

@@ -1,4 +1,4 @@
-"""IMPALA: Espeholt et al. 2018, an actor-critic that corrects by V-trace for weights that acted and are older."""
+"""IMPALA: Espeholt et al. 2018, an actor-critic that corrects by V-trace for older weights that acted."""
 
 from __future__ import annotations
 

@@ -34,12 +34,12 @@ def impala_loss(
     """Return (loss, its terms by name without gradients) of unrolls [T, N]; section 4.2 of the paper, as means.
 
     -E[log pi rho A] + value_coefficient E[(v - V)^2] - entropy_coefficient E[H], with V-trace's v and rho A constant;
-    plus upgo_coefficient times -E[log pi rho (G - V)] with UPGO's G (Vinyals et al. 2019). `unroll.value` is of the
-    weights that learn and has gradients, as `log_prob` and `entropy` [T, N]; `behaviour_log_prob` is of those that
-    acted. Of an unroll with reward channels advantages are the sum by `channel_coefficients` [C], and the value's error
-    is the mean over them, both in units of `value_scale`, if it is given. `standardize`, if it is, is of rho A, and of
-    rho (G - V), as they are multiplied by the gradient. `rho` among the terms is the mean importance weight: near 1
-    while data is fresh. Means are over the steps that are `valid` bool [T, N]; None: over all.
+    plus upgo_coefficient times -E[log pi rho (G - V)] with UPGO's G (Vinyals et al. 2019). `unroll.value`, `log_prob`
+    and `entropy` [T, N] are of the learning weights and have gradients; `behaviour_log_prob` is of the weights that
+    acted. With reward channels the advantage is their sum weighted by `channel_coefficients` [C], and the value's error
+    is their mean; both are in units of `value_scale`, if it is given. `standardize`, if it is given, is applied to
+    rho A and rho (G - V). The term `rho` is the mean importance weight: near 1 while data is fresh. Means are over the
+    steps that are `valid` bool [T, N]; None: over all.
     """
     constants = impala_constants(
         unroll, log_prob, behaviour_log_prob, gamma=gamma, rho_bar=rho_bar, c_bar=c_bar, lambda_=lambda_,

@@ -38,7 +38,7 @@ class ByLibrary:
     loss: Loss
 
     def __call__(self, minibatch: Minibatch, advantage: Tensor) -> tuple[Tensor, dict[str, Tensor]] | None:
-        """Return (loss, terms) by advantages [B], standardised if they are to be; None where torch is to do it."""
+        """Return (loss, terms) for advantages [B], standardised if so configured; None where torch has to do it."""
         steps, columns = self.at_once.steps(minibatch), self.columns(minibatch.columns, advantage)
         return None if steps is None else self.at_once.gradient(steps, columns, self.loss)
 
@@ -49,7 +49,7 @@ class ByLibrary:
 
 @dataclass
 class Begun:
-    """An update of which no minibatch has been learned from."""
+    """An update before its first minibatch."""
 
     batch: Batch
     columns: dict[str, Tensor]
@@ -66,7 +66,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
         """Make `epochs` passes over the trajectories in shuffled minibatches; metrics are means over minibatches.
 
-        Where already the first minibatch exceeds target_kl, the weights stay as they are; the metrics are of it then.
+        If the first minibatch already exceeds target_kl, the weights stay as they are, and the metrics are its own.
         """
         begun = self.begin(trajectories)
         history: list[dict[str, Tensor]] = []
@@ -83,9 +83,9 @@ class PPO(GradientAlgorithm[PPOConfig]):
         return Begun(batch, columns, learning_rate, cuts, self.by_library(batch, columns))
 
     def follow(self, begun: Begun, history: list[dict[str, Tensor]], orders: Sequence[Tensor] = ()) -> None:
-        """Learn from the minibatches that follow those of `history`, to which their terms are added.
+        """Learn from the minibatches that follow those in `history`, and add their terms to it.
 
-        `orders`: of the steps in each pass, int64 [B]; drawn where none are given.
+        `orders`: the order of the steps in each pass, int64 [B]; drawn if none are given.
         """
         for epoch in range(self.config.epochs):
             order = orders[epoch] if orders else self._permutation(len(begun.batch))
@@ -109,7 +109,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
         return Update(metrics)
 
     def by_library(self, batch: Batch | Minibatch, columns: Collection[str]) -> ByLibrary | None:
-        """Return what computes minibatches' losses by the library; None where torch does."""
+        """Return a ByLibrary that computes minibatches' losses; None where torch has to."""
         config, anchored = self.config, self.anchored(columns, TAKEN)
         at_once = None if anchored is None else self.at_once(batch)
         if at_once is None or anchored is None:
@@ -138,7 +138,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
     def _epoch(self, begun: Begun, first: int, order: Tensor, history: list[dict[str, Tensor]]) -> bool:
         """Make one pass over the batch; return False once the policy has moved further than target_kl allows.
 
-        `first`: the number of its first minibatch; those that `history` has are passed over.
+        `first`: the number of its first minibatch; minibatches that `history` already has are skipped.
         """
         config = self.config
         for number, minibatch in enumerate(begun.batch.minibatches(begun.cuts, order, begun.columns), first):
@@ -166,7 +166,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
     def _loss(
         self, minibatch: Minibatch, advantage: Tensor, inputs: dict[str, Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return (loss with a gradient, its terms); what it was computed from is added to `inputs`."""
+        """Return (loss with a gradient, its terms); add the tensors that it was computed from to `inputs`."""
         config, recorded = self.config, minibatch.columns
         log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
         log_ratio = log_prob - recorded["log_prob"]

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 WARM_UP = 3  # steps before a capture, as torch asks for
-LEAST = 4 * WARM_UP  # steps of equal shapes after which a capture pays: more of them are to be expected
+LEAST = 4 * WARM_UP  # steps of equal shapes after which a capture pays, since more of them can be expected
 MOST = 8  # shapes whose graphs are kept
 
 Step = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 class Captured:
-    """A step that is launched as one graph for columns of one shape, once there were `LEAST` of that shape."""
+    """A step that is launched as one graph for each shape of its columns, after `LEAST` steps of that shape."""
 
     def __init__(self, step: Step, state: Sequence[Tensor]) -> None:
         """Take a step, and all the tensors that it writes in place."""

@@ -1,9 +1,9 @@
-"""Players of alike perceptrons as one: weights [P, ...], batched products, one Adam over [P, n]; for a GPU.
+"""Players with perceptrons alike, updated as one: weights [P, ...], batched products, one Adam over [P, n]; for a GPU.
 
-A stack is given what players have when an update begins, and hands it back when it ends; its steps are launched as
-graphs, so one player alone makes a stack too. Settings that differ between players are vectors [P]. What becomes of a
-player stays on the device meanwhile: after a loss that is not finite or a KL beyond target_kl, its steps change
-nothing. So the processor waits for the device once an update.
+A stack takes over the players' weights and moments when an update begins, and hands them back when it ends. Its steps
+are launched as graphs, so stacking pays for one player alone too. Settings that differ between players are vectors [P].
+The players' status stays on the device meanwhile: after a loss that is not finite or a KL beyond target_kl, the steps
+of that player change nothing. So the processor waits for the device once per update.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agents.policies.categorical import Categorical
 
 
 def shape_of(algorithm: PPO, begun: Begun) -> Shape | None:
-    """Return what a player has to share with others to be stacked with them; None where it is updated alone."""
+    """Return the Shape that a player has to share with those it is stacked with; None if it must be updated alone."""
     policy, config, optimizer = algorithm.policy, algorithm.config, algorithm.descent.optimizer
     batch = begun.batch
     if type(optimizer) is not Adam or algorithm.descent.factors is not None or algorithm.peers.size > 1:
@@ -65,7 +65,7 @@ class Stack:
         self._begin(optimizers)
 
     def _begin(self, optimizers: Sequence[Adam]) -> None:
-        """Give the steps what players have."""
+        """Copy the players' weights, moments and settings into the steps."""
         steps = self.steps
         torch.stack([optimizer.values.detach() for optimizer in optimizers], out=steps.values)
         for name, moment in zip(Adam.moments, (steps.mean, steps.square), strict=True):
@@ -100,7 +100,7 @@ class Stack:
         learned = int((became == LEARNED).sum())
         if (became == FAILED).any():
             made = [{name: column[row] for name, column in terms.items()} for row in range(learned)]
-            algorithm.follow(begun, made, self._orders[place])  # the error of one alone says more
+            algorithm.follow(begun, made, self._orders[place])  # torch's error of one player alone says more
             return mean_terms(made)
         if learned < len(became):
             algorithm.generator.set_state(self._states[place][learned // (len(self._shape.cuts) - 1)])

@@ -1,6 +1,6 @@
 """Steps of stacked players: weights [P, ...], batched products, one Adam over [P, n]; on a GPU launched as graphs.
 
-The tensors that steps read and write stay where they are from update to update, and so do graphs of steps.
+The tensors that steps read and write, and the graphs of steps, are kept from update to update.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from agents.policies.categorical import Categorical
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu, "silu": functional.silu,
 }  # fmt: skip
-LEARNED, ENDED, FAILED = range(3)  # a minibatch: learned from; target_kl ended the update before it; it had a NaN
-LOGITS = Categorical(0)  # for any number of actions: nothing used of it here depends on that
+LEARNED, ENDED, FAILED = range(3)  # a minibatch: learned from; target_kl ended the update before it; not finite
+LOGITS = Categorical(0)  # serves any number of actions: the methods used here do not depend on it
 KEPT = 4  # stacks whose tensors and graphs are kept: those of a league's main agents, exploiters, ...
 # Numbers that each player has of its own, beside the coefficients of its anchors.
 NUMBERS = (
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
 
     @property
     def anchors(self) -> list[str]:
-        """Names of what policies are kept near to."""
+        """Names of the anchors that policies are kept near to."""
         return [name for name, prefix in PREFIXES.items() if prefix in self.columns]
 
 
@@ -59,7 +59,7 @@ class StackedSteps:
         self._shape, device = shape, shape.device
         self.values, self.mean, self.square = (torch.zeros(players, size, device=device) for _ in range(3))
         self.step_count = torch.zeros(players, dtype=torch.float64, device=device)
-        self.status = torch.zeros(players, dtype=torch.int64, device=device)  # LEARNED, until something else becomes
+        self.status = torch.zeros(players, dtype=torch.int64, device=device)  # LEARNED, until the player ends or fails
         self.numbers = {  # float64 [P, 1]
             name: torch.zeros(players, 1, dtype=torch.float64, device=device) for name in (*NUMBERS, *shape.anchors)
         }
@@ -68,17 +68,17 @@ class StackedSteps:
 
     @classmethod
     def of(cls, shape: Shape, players: int, size: int) -> StackedSteps:
-        """Return the steps of such players, whose last users are done with them; their tensors are to be filled."""
+        """Return steps for such players, which their last user must be done with; the caller fills their tensors."""
         return _kept(shape, players, size)
 
     def __call__(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Make `step`, by a graph where that pays."""
+        """Make `step`, as a graph where that pays."""
         return self._launched(columns)
 
     def step(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Make a step of each player by its minibatch, columns [P, B, ...]; return the loss's terms, [P] each.
 
-        Nothing waits for the device, and no tensor is replaced: steps of equal shapes can be captured as a graph.
+        Nothing waits for the device, and no tensor is replaced, so steps of equal shapes can be captured as a graph.
         """
         values = self.values.detach().requires_grad_()
         loss, terms = self._loss(values, columns)

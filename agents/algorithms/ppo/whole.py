@@ -1,4 +1,4 @@
-"""A whole update of PPO by one call of the library, beside which those of other players may run."""
+"""A whole update of PPO by one call of the C library, beside which other players' updates may run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agents.native.whole_update import AdamSteps, Passes, WholeUpdate
 
 
 class WholePPO:
-    """An update that has begun: `update` is to be run before `end`."""
+    """An update that has begun; `update` has to be run before `end`."""
 
     def __init__(
         self, algorithm: PPO, begun: Begun, update: WholeUpdate, orders: Sequence[Tensor], states: Sequence[Tensor]
@@ -25,7 +25,7 @@ class WholePPO:
 
     @classmethod
     def of(cls, algorithm: PPO, begun: Begun) -> WholePPO | None:
-        """Return the update, or None where it is to be made minibatch by minibatch."""
+        """Return the update, or None where it has to be made minibatch by minibatch."""
         optimizer, config = algorithm.descent.optimizer, algorithm.config
         by, batch = begun.by_library, begun.batch
         if by is None or type(optimizer) is not Adam or algorithm.peers.size > 1:
@@ -45,7 +45,7 @@ class WholePPO:
         """Return the means of the minibatches' terms, for `PPO.end`. Raises NotFinite as `PPO.follow` does."""
         algorithm, update, begun = self._algorithm, self.update, self._begun
         algorithm.descent.optimizer.state["step"].fill_(update.steps)
-        if update.ended is not None:  # passes that were not begun have drawn no order
+        if update.ended is not None:  # take back the orders of passes that did not begin
             algorithm.generator.set_state(self._states[update.ended // len(begun.cuts)])
         assert begun.by_library is not None
         terms = terms_of(begun.by_library.loss, update.terms[:, :-1]) | {"grad_norm": update.terms[:, -1].float()}
@@ -57,7 +57,7 @@ class WholePPO:
 
 
 def _adam(descent: Descent, optimizer: Adam, longest: float) -> AdamSteps:
-    """Return what steps the parameters of `descent`, as they stand."""
+    """Return the library's Adam for the parameters of `descent` in their present state."""
     optimizer.begin()
     values, state, factors = descent.parameters.values, optimizer.state, descent.factors
     places = (values, descent.parameters.gradient, state["exp_avg"], state["exp_avg_sq"], factors)

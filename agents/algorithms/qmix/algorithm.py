@@ -94,7 +94,7 @@ class QMIX(ValueLearning[QMIXConfig]):
     def _targets(self, drawn: Trajectory, joint: JointSteps, values: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return (targets [L, B], float32 [L, B]: 1 where they are known).
 
-        With a memory they are not where a game was cut off: what came after has no value here.
+        With a memory, targets are not known where a game was cut off: the value of what came after is not known.
         """
         first, games = self.config.burn_in, joint.alive[1:].shape
         legal = None if drawn.action_mask is None else self._tensor(drawn.action_mask[first + 1 :])
@@ -108,7 +108,7 @@ class QMIX(ValueLearning[QMIXConfig]):
         return target, self._tensor(known.astype(np.float32))
 
     def _bootstrap_at_cuts(self, drawn: Trajectory, joint: JointSteps, best: Tensor, following: Tensor) -> None:
-        """Put into `best` [L, B, P] and `following` [L, B, S] what was seen where games were cut off."""
+        """Put the values and states seen where games were cut off into `best` [L, B, P] and `following` [L, B, S]."""
         if drawn.cut_at is None:
             raise ValueError("games were cut off, and the trajectory has no cut_observation; name it in Needs.fields")
         step, slot = drawn.cut_at[:, 0] - self.config.burn_in, drawn.cut_at[:, 1]
@@ -124,7 +124,7 @@ class QMIX(ValueLearning[QMIXConfig]):
         following[step, game] = self._state_of(seen)
 
     def _state(self, seen: Any, joint: JointSteps) -> Tensor:
-        """Return the games' states float32 [L + 1, B, S], as one who is there sees them."""
+        """Return the games' states float32 [L + 1, B, S], as seen by an agent that is still in the game."""
         all_seen = self._state_of(seen)[self.config.burn_in :]
         state = all_seen.view(len(all_seen), -1, self.agents, all_seen.shape[-1])
         one = self._tensor(joint.alive.argmax(-1))[..., None, None].expand(*joint.alive.shape[:2], 1, state.shape[-1])

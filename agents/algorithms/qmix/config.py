@@ -15,7 +15,7 @@ class QMIXConfig(DQNConfig):
     """Settings of `qmix`: those of DQN, of sequences, and of the mixing network."""
 
     learning_rate: Scheduled = 5e-4
-    huber: float = 10.0  # errors from which on the loss is linear
+    huber: float = 10.0  # the loss is linear in errors beyond this
     target_every: int = 200  # updates after which the target becomes a copy, where target_rate is 1
     burn_in: int = 0  # steps of a sequence that only bring its memory up to date
     learned: int = 1  # steps of a sequence after them that are learned from

@@ -13,12 +13,12 @@ from agents.trajectories import Trajectory
 
 @dataclass(frozen=True)
 class JointSteps:
-    """L steps of B games of P agents, whose slots lie together; the one after each is known too."""
+    """L steps of B games of P agents, which lie in adjacent slots; the step after each is known too."""
 
     alive: np.ndarray  # bool [L + 1, B, P]: the agent decides
-    reward: np.ndarray  # float32 [L, B]: the mean of those who decide
-    over: np.ndarray  # bool [L, B]: the game ended truly
-    cut: np.ndarray  # bool [L, B]: it was cut off
+    reward: np.ndarray  # float32 [L, B]: the mean over the agents that decide
+    over: np.ndarray  # bool [L, B]: the game terminated
+    cut: np.ndarray  # bool [L, B]: the game was cut off
     decided: np.ndarray  # bool [L, B]: an agent decided
 
 

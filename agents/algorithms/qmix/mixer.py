@@ -1,4 +1,4 @@
-"""Mixers: the value of a whole game from its agents' values, never falling where one of them rises."""
+"""Mixers: the value of a whole game from its agents' values; it never falls where one of these rises."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agents.operators.blocks import uniform, unset
 class Mixer(nn.Module):
     """The mixing network of Rashid et al. 2018, section 4.1: hypernetworks over the state give its weights.
 
-    The weights are absolute values of linear functions of the state, the biases linear, the last of two layers.
+    Weights are absolute values of linear functions of the state; the first bias is linear, the last has two layers.
     """
 
     def __init__(self, agents: int, state: int, size: int, generator: torch.Generator) -> None:
-        """`agents`: how many; `state`: numbers of it; `size`: units of the hidden layer."""
+        """`agents`: their number; `state`: the length of its vector; `size`: units of the hidden layer."""
         super().__init__()
 
         def layer(inputs: int, outputs: int) -> nn.Linear:

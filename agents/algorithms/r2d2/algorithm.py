@@ -1,4 +1,4 @@
-"""R2D2: Kapturowski et al. 2019, with the memory that was stored, burn-in and values that are rescaled."""
+"""R2D2: Kapturowski et al. 2019, with stored memory, burn-in and rescaled values."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class R2D2(ValueLearning[R2D2Config]):
     def _targets(self, drawn: Trajectory, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return (targets [learned, N, K], float32 [learned, N]: 1 where they are known).
 
-        They are not where an episode was cut off on the way to the bootstrap: what came after has no value here.
+        Targets are not known where an episode was cut off before the bootstrap: what came after has no value here.
         """
         config, policy = self.config, self.policy
         first, learned, steps = config.burn_in, config.learned, config.n_steps

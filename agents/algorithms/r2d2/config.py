@@ -15,11 +15,11 @@ class R2D2Config(DQNConfig):
     learning_rate: Scheduled = 5e-4
     gamma: float = 0.997  # the discount of a step
     n_steps: int = 5  # steps whose rewards a target has before its bootstrap
-    prioritized: bool = True  # draw sequences by their last errors, and weight them in turn
+    prioritized: bool = True  # draw sequences by their last errors, and correct for that by weights
     burn_in: int = 20  # steps of a sequence that only bring its memory up to date
     learned: int = 40  # steps of a sequence after them that are learned from
     rescaled: bool = True  # values are learned as h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000
-    largest_share: float = 0.9  # weight of a sequence's largest error in its priority; the rest is of their mean
+    largest_share: float = 0.9  # weight of a sequence's largest error in its priority; the mean error has the rest
 
     name = "r2d2"
 

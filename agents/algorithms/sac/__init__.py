@@ -1,4 +1,4 @@
-"""Soft actor-critic: a policy that is rewarded for its entropy, of Box actions or of Discrete ones."""
+"""Soft actor-critic: a policy that is rewarded for its entropy, over Box or Discrete actions."""
 
 from agents.algorithms.sac.algorithm import SAC
 from agents.algorithms.sac.config import SACConfig

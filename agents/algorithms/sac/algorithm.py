@@ -1,4 +1,4 @@
-"""SAC: Haarnoja et al. 2018 (arXiv 1812.05905), of Discrete actions Christodoulou 2019 (arXiv 1910.07207)."""
+"""SAC: Haarnoja et al. 2018 (arXiv 1812.05905); for Discrete actions Christodoulou 2019 (arXiv 1910.07207)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CRITICS = 2
 
 
 class Temperature(nn.Module):
-    """The logarithm of the entropy's coefficient, which is above 0 whatever its gradient."""
+    """The logarithm of the entropy's coefficient, which keeps the coefficient above 0 whatever the gradient."""
 
     def __init__(self, value: float) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class SAC(ActorAndCritics[SACConfig]):
     """One step of twin critics, policy and temperature on a batch of transitions."""
 
     def __init__(self, policy: Policy, config: SACConfig, seed: int) -> None:
-        """Raise ConfigurationError for a policy that is not SAC's."""
+        """Raise ConfigurationError for a policy that SAC does not train."""
         check_policy(policy)
         super().__init__(policy, config, seed, CRITICS)
         self._discrete = isinstance(policy.distribution, Categorical)
@@ -98,9 +98,10 @@ class SAC(ActorAndCritics[SACConfig]):
     def _soft(
         self, critics: nn.Module, observation: Leaves, legal: Tensor | None, temperature: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return (the least soft value of the policy, its entropy, the largest that it could have), [N] each.
+        """Return (the policy's soft value by the lowest critic, its entropy, the largest possible entropy), [N] each.
 
-        Of Discrete actions they are exact, of others estimated by one action, drawn so that gradients flow through it.
+        For Discrete actions they are exact; for a Box they are estimated by one action, drawn so that gradients flow
+        through it, and the last is 0.
         """
         policy, seen = self.policy, self.seen(observation)
         output = policy.outputs(observation).policy

@@ -12,11 +12,11 @@ from agents.algorithms.settings import Allowed
 class SACConfig(CriticsConfig):
     """Settings of `sac`, beside those of CriticsConfig."""
 
-    temperature: float = 1.0  # weight of the entropy in what is maximised; where it is tuned, at the beginning
-    tuned: bool = True  # by gradient, so that the policy's entropy becomes target_entropy
-    target_entropy: float | None = None  # null: -1 an action dimension; of Discrete actions entropy_share
+    temperature: float = 1.0  # weight of the entropy in the objective; where it is tuned, its first value
+    tuned: bool = True  # tune it by gradient, so that the policy's entropy becomes target_entropy
+    target_entropy: float | None = None  # null: -1 per action dimension; for Discrete actions by entropy_share
     entropy_share: float = 0.89  # Discrete actions: the policy is to have this share of the largest entropy
-    temperature_rate: float = 1.0  # the temperature's learning rate is so many times the policy's
+    temperature_rate: float = 1.0  # the temperature's learning rate as a multiple of the policy's
 
     name = "sac"
 

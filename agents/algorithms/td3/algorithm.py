@@ -1,4 +1,4 @@
-"""TD3: Fujimoto et al. 2018; with one critic, no delay and no smoothing DDPG, Lillicrap et al. 2016."""
+"""TD3: Fujimoto et al. 2018; with one critic, no delay and no smoothing it is DDPG, Lillicrap et al. 2016."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from warren.errors import ConfigurationError
 
 
 class TD3(ActorAndCritics[TD3Config]):
-    """One step of the critics on a batch of transitions; of the policy and all targets with every `policy_every`-th."""
+    """Steps the critics on a batch of transitions, and the policy and all targets in every `policy_every`-th update."""
 
     fixed: ClassVar[tuple[str, ...]] = (*ActorAndCritics.fixed, "critics")
 

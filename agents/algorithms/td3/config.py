@@ -13,12 +13,12 @@ class TD3Config(CriticsConfig):
     """Settings of `td3`, beside those of CriticsConfig."""
 
     learning_rate: Scheduled = 1e-3
-    critics: int = 2  # networks of the value, of whose targets the least counts
-    policy_every: int = 2  # updates of the critics for each of the policy and of all targets
-    target_noise: float = 0.2  # deviation of the noise on the target policy's action, in halves of the range
-    target_noise_clip: float = 0.5  # this noise is cut to it
-    noise: float = 0.1  # deviation of the noise on what actors do, in halves of the range
-    noise_theta: float | None = None  # part of it that is forgotten a step (Ornstein-Uhlenbeck); null: all
+    critics: int = 2  # value networks; the smallest of their targets counts
+    policy_every: int = 2  # updates of the critics per update of the policy and of all targets
+    target_noise: float = 0.2  # deviation of the noise on the target policy's action, in units of half the range
+    target_noise_clip: float = 0.5  # largest size of this noise
+    noise: float = 0.1  # deviation of the noise on actors' actions, in units of half the range
+    noise_theta: float | None = None  # fraction of it that is forgotten per step (Ornstein-Uhlenbeck); null: all
 
     name = "td3"
 
