@@ -1,9 +1,9 @@
 """One AMQP connection: a socket that feeds the parser, and py-amqp beside it for what is intricate and rare.
 
-py-amqp does login, TLS, channels, declarations, consumers, errors. What happens thousands of times a second, a message
-out or in, goes straight between the socket, `frames` and `parser`: many messages in one write, all that has arrived in
-one read. Nothing is ever read while sending (py-amqp's own basic_publish does that), so no handler is entered from
-within another.
+py-amqp does login, TLS, channels, declarations, consumers, errors. Messages out and in, thousands per second, go
+straight between the socket, `frames` and `parser`: many messages in one write, all that has arrived in one read.
+Nothing is ever read while sending (py-amqp's own basic_publish does that), so no handler is entered from within
+another.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Link:
         self._answer_by: float | None = None  # when a method that is under way has to be answered
         self._notices = Notices(self._set_blocked, self._lost)
         self._publisher = Publisher(self._connect_publisher, self._lost)
-        self._held_up = self._publisher.held_up  # looked at in each turn
+        self._held_up = self._publisher.held_up  # checked in each turn
         try:
             # From here on every byte of this connection passes `_fill` and `send`, py-amqp's too.
             sock, unused = compat.take_over(self.connection, self._read_frame, self.send)
@@ -145,7 +145,7 @@ class Link:
             raise self._lost(f"cannot write: {error}") from error
 
     def publish(self, data: bytes) -> None:
-        """See Connection. It has a connection of its own: a short broker stops reading those that publish."""
+        """See Connection. It uses another connection: a broker short of memory stops reading those that publish."""
         self._publisher.publish(data)
 
     def _connect_publisher(self) -> Link:
@@ -158,7 +158,7 @@ class Link:
     # Reading.
 
     def drain(self, timeout: float | None = None) -> list[Delivery]:
-        """See Connection. Raises what py-amqp raises, too, when the broker closes the channel or the connection."""
+        """See Connection. Also raises py-amqp's errors when the broker closes the channel or the connection."""
         if self._held_up:
             self._publisher.let_go()
         deliveries, self._kept = self._kept, []
@@ -190,7 +190,7 @@ class Link:
         return self._stream.fileno()
 
     def _fill(self, timeout: float | None) -> None:
-        """Read what is there and have it parsed."""
+        """Read the bytes that are there and have them parsed."""
         try:
             room = self._parser.room()
             count: int | None

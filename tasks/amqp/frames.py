@@ -1,7 +1,7 @@
 """The few AMQP 0-9-1 frames of a call, written and read as bytes: basic.publish, basic.deliver, basic.ack.
 
 py-amqp does all else (see connection.py). It builds and takes apart each message field by field, which costs more than
-everything else in a small call; here what does not change between two calls is put together once.
+everything else in a small call; here the parts that do not change between two calls are put together once.
 Section numbers are those of the AMQP 0-9-1 specification.
 """
 
@@ -113,7 +113,7 @@ def ack(channel: int, tag: int, multiple: bool = False) -> bytes:
 def acks(channel: int, tags: list[int], held: Mapping[int, Any]) -> list[bytes]:
     """Acknowledge `tags` (sorted here), all of them delivered and none twice, in as few frames as possible.
 
-    `held`: the tags that are not to be acknowledged yet, in order.
+    `held`: the tags that must not be acknowledged yet, in order.
     """
     tags.sort()
     floor = next(iter(held), tags[-1] + 1)
@@ -186,7 +186,7 @@ def _table_at(raw: bytes, position: int, end: int) -> dict[str, Any]:
         key = raw[position + 1 : position + 1 + size].decode()
         position += 1 + size
         code = raw[position]
-        # The three that nearly every header is, ahead of the table of all.
+        # The two types of nearly every header first, before the general case.
         if code == 0x53:  # S
             (size,) = _U32.unpack_from(raw, position + 1)
             values[key] = raw[position + 5 : position + 5 + size].decode()

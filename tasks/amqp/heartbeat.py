@@ -33,8 +33,8 @@ class HeartbeatConnection(Protocol):
 class Heartbeats:
     """Sends a heartbeat on each connection that nothing was sent on for a third of its interval.
 
-    No connection keeps the others waiting: one that is being written to needs no heartbeat, one whose socket is full
-    would get it no sooner.
+    No connection keeps the others waiting: one that is being written to needs no heartbeat, and one whose socket is
+    full could not send it any sooner.
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ NO_LINKS = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 
 class Ids:
-    """Ids of calls: valid UUIDs, 23 random characters a caller and a counter; a new one costs next to nothing."""
+    """Ids of calls: valid UUIDs of 23 random characters per caller and a counter; a new one costs next to nothing."""
 
     def __init__(self) -> None:
         self._prefix, self._count = str(uuid.UUID(bytes=os.urandom(16), version=4))[:24], 0
@@ -55,7 +55,7 @@ def expires_at(seconds: float) -> bytes:
 
 
 def _origin() -> str:
-    """Return this process as Celery names one that is no worker."""
+    """Return the name of this process in Celery's form for processes that are not workers."""
     return f"gen{os.getpid()}@{socket.gethostname()}"
 
 
@@ -121,7 +121,7 @@ class Envelope:
 
 
 class Replies:
-    """Writes replies; the frame that addresses a caller is kept, because a caller seldom asks once."""
+    """Writes replies; the frame that addresses a caller is kept, because most callers ask more than once."""
 
     REMEMBERED = 4096  # callers
 

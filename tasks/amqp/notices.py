@@ -22,14 +22,14 @@ Settled = Callable[[int, bool, bool], None]
 
 
 class Notices:
-    """Deals with notices. `on_blocked` is told why the broker takes no messages, "" when it does again.
+    """Deals with notices. `on_blocked` gets the reason why the broker takes no messages, "" when it does again.
 
-    `lost` makes the error of a connection that is of no use any more.
+    `lost` makes the error of a connection that cannot be used any more.
     """
 
     def __init__(self, on_blocked: Callable[[str], None], lost: Callable[[str], Exception]) -> None:
         self._on_blocked, self._lost = on_blocked, lost
-        self.settled: dict[int, Settled] = {}  # channel in confirm mode -> who is told of its confirms
+        self.settled: dict[int, Settled] = {}  # channel in confirm mode -> callback for its confirms
         self.returned: Callable[[str], None] = lambda _: None
 
     def take(self, event: Frame | Content) -> bool:
@@ -68,5 +68,5 @@ def _short_text(event: Frame) -> str:
 
 
 def may_be_the_end(event: Event) -> bool:
-    """Return whether to deal with `event` may raise, since the broker ends a consumer, the channel, the connection."""
+    """Return whether `event` may make `take` raise: the broker ends a consumer, the channel or the connection."""
     return isinstance(event, Frame) and event.kind == frames.METHOD and event.payload[:4] not in HARMLESS

@@ -1,8 +1,8 @@
-"""Bytes of one AMQP connection in, deliveries and other frames out. No sockets here: whoever reads feeds it.
+"""Bytes of one AMQP connection in, deliveries and other frames out. It has no socket: the caller feeds it.
 
 A content (a method that carries a message, its header frame, its body frames; AMQP 0-9-1, 2.3.5.2) becomes one event
 when it is whole, also where the frames of several channels alternate. Nearly every message arrives in one piece and is
-read at once where it lies; the others are put together frame by frame.
+read in place at once; the others are put together frame by frame.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tasks.amqp.frames import BODY, DELIVER, FRAME, HEADER, HEARTBEAT, METHOD, OVERHEAD, Delivery
 
 LONGEST_BODY = 512 << 20  # bytes; no RabbitMQ lets a longer message pass
-LONG = 1 << 16  # bytes from which a message is read to where it will lie, instead of being joined from pieces
+LONG = 1 << 16  # bytes from which a message is read into its final place, instead of being joined from pieces
 
 _END = 0xCE
 _PUBLISH, _RETURN, _GET_OK = b"\x00\x3c\x00\x28", b"\x00\x3c\x00\x32", b"\x00\x3c\x00\x47"
@@ -82,7 +82,7 @@ class Parser:
         return events
 
     def room(self) -> memoryview | None:
-        """Return the buffer for the next bytes of a long message, of which `filled` is told; None: `feed` them."""
+        """Return the buffer for the next bytes of a long message, to be followed by `filled`; None: `feed` them."""
         if self._room is None:
             begun = len(self._data) - self._position
             if self._need < LONG or begun >= self._need:
@@ -140,16 +140,16 @@ class Parser:
     def _read_whole(
         self, data: bytes | bytearray, start: int, header: int, end: int, channel: int, events: list[Event]
     ) -> int:
-        """Read the delivery that begins at `start`, and should have its header frame at `header`, where it lies.
+        """Read in place the delivery that begins at `start`, and should have its header frame at `header`.
 
-        Returns the position after it; 0 while it has not all come, -1 where its frames are not in one piece.
+        Returns the position after it; 0 while it is incomplete, -1 where its frames are not in one piece.
         """
         if end - header < FRAME.size:
             self._need = header - start + FRAME.size
             return 0
         kind, of, size = FRAME.unpack_from(data, header)
         if kind != HEADER or of != channel or not _LEAST_HEADER <= size <= self._frame_max - OVERHEAD:
-            return -1  # another channel's, or wrong: that is found out there
+            return -1  # another channel's, or wrong: `_read_frame` finds out
         if end - header < OVERHEAD + _LEAST_HEADER:
             self._need = header - start + OVERHEAD + size
             return 0

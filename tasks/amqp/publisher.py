@@ -1,4 +1,4 @@
-"""Messages that nobody confirms: published past a connection over another, which a short broker may stop reading."""
+"""Messages without confirms: they have a connection of their own, which a broker short of memory may stop reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.amqp.gone import GONE
 
 logger = get_logger(__name__)
 
-PROBE_EVERY = 0.05  # s between looks whether a connection that only publishes was closed, or takes no messages
+PROBE_EVERY = 0.05  # s between checks whether the publishing connection was closed, or takes no messages
 HELD_UP = 64 << 20  # bytes of messages that may wait for a broker which takes none at the moment
 
 
@@ -39,14 +39,14 @@ class PublishingLink(Protocol):
 class Publisher:
     """Publishes over a connection of its own, which `connect` makes when it is first needed, or was closed.
 
-    `lost` makes the error of too many messages held up, and marks the connection beside it as lost.
+    `lost` makes the error of too many messages held up, and marks the main connection as lost.
     """
 
     def __init__(self, connect: Callable[[], PublishingLink], lost: Callable[[str], Exception]) -> None:
         self._connect, self._lost = connect, lost
         self.link: PublishingLink | None = None
         self.held_up: list[bytes] = []  # messages, while the broker takes none
-        self.probed_at = 0.0  # when it was looked after
+        self.probed_at = 0.0  # when the connection was last checked
         self._lock = threading.Lock()  # held while the connection is made or used
 
     def publish(self, data: bytes) -> None:

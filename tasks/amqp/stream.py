@@ -86,7 +86,7 @@ class Stream:
         return self._sock.fileno()
 
     def abandon(self) -> None:
-        """Close this process's end alone: a process that was forked off has its own."""
+        """Close this process's copy of the socket alone: after a fork, parent and child have one each."""
         self._sock.close()
 
     def _may_read(self, timeout: float | None) -> bool:
