@@ -1,4 +1,4 @@
-"""Inspecting a run and cleaning up after it: which services it has, who serves them, what waits, removing all of it.
+"""Inspecting a run and cleaning up after it: its services, their workers, what waits, and removing all of it.
 
-Others take `registry.Directory`, `discovery.discover` and `cleanup.remove_run`.
+Other packages use `registry.Directory`, `discovery.discover` and `cleanup.remove_run`.
 """

@@ -44,7 +44,7 @@ class Depths:
             for queue in self._queues:
                 try:
                     found[queue.routing_key] = waiting(self._connected(), queue)
-                except amqp.NotFound:  # unused for long, as those of ranks are in a streaming run
+                except amqp.NotFound:  # unused for a long time, as queues of ranks are in a streaming run
                     self.close()  # its channel is of no use any more
                     if not found:  # not even the first exists: none was declared
                         break
@@ -83,9 +83,8 @@ def remove_run(
 
     `client`: a Redis client of the run's results and pool. `kept`: keys that stay. `before_each` is called before every
     deletion and may raise to end this, as when another launcher has taken the run over meanwhile. `queues`,
-    `exchanges`: names on the broker besides those that the topology and the run's keys tell. Raises BrokerError when a
-    server is away: then what is left there stays, but for task queues, which delete themselves after half an hour
-    without a consumer.
+    `exchanges`: more names on the broker than the topology and the run's keys tell. Raises BrokerError when a server is
+    away: what is on it stays then, except task queues, which delete themselves after half an hour without a consumer.
     """
     problems = []
     acts: tuple[Callable[[], None], ...] = (

@@ -1,7 +1,7 @@
-"""Dead letters of a run, one by one: looked at, sent again, or dropped. On brokers that keep any.
+"""Dead letters of a run, one by one, on brokers that keep them: to look at, send again, or drop.
 
-Each is received without being acknowledged, and goes back when the connection closes. Sent again, it is acknowledged
-once the broker has confirmed its copy; a process killed in between leaves both.
+Each is received without being acknowledged, and goes back when the connection closes. A letter that is sent again is
+acknowledged once the broker has confirmed its copy; a process that is killed in between leaves both.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tasks.codec import claim_check, claim_stub
 from tasks.topology import ROLE_TASKS, ROLES, Topology
 from warren.errors import BrokerError, ConfigurationError
 
-# Headers that the broker, or who gave the message up, has added.
+# Headers added by the broker, or by the worker that gave the message up.
 _ADDED = (REASON, DIED, "x-delivery-count", "x-acquired-count")
 _ADDED_BEGINNINGS = ("x-death", "x-first-death-", "x-last-death-")
 
 
 class DeadLetter:
-    """One dead letter, held unacknowledged. `service`: of a task, its key. `died_at`: Unix time, None if unknown."""
+    """One dead letter, held unacknowledged. `service`: its task, or its key. `died_at`: Unix time or None."""
 
     def __init__(self, message: amqp.Message, topology: Topology) -> None:
         self.message = message
@@ -69,7 +69,7 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters of a run; a context manager, at whose end all that were neither sent nor dropped are back.
+    """The dead letters of a run; a context manager that puts back all that were neither sent nor dropped.
 
     Raises ConfigurationError on a broker that keeps none, BrokerError where it is away.
     """
@@ -106,7 +106,7 @@ class DeadLetters:
         return sorted(served | set(ROLES))
 
     def _waiting(self, role: str) -> int | None:
-        """Return how many wait among those of a role, None where it has no queue of them."""
+        """Return how many dead letters of a role wait, None where it has no queue for them."""
         with self._connection.channel() as channel:
             try:
                 _, ready, _ = channel.queue_declare(self._topology.dead_queue(role).name, passive=True)
@@ -115,13 +115,13 @@ class DeadLetters:
         return int(ready)
 
     def count(self) -> int | None:
-        """Count what waits now, and is what `each` yields; None where the run has no queue of dead letters at all."""
+        """Count the letters that wait now, which `each` then yields; None if the run has no queue of dead letters."""
         found = {role: self._waiting(role) for role in self.roles()}
         self._waiting_of = {role: number for role, number in found.items() if number is not None}
         return sum(self._waiting_of.values()) if self._waiting_of else None
 
     def each(self) -> Iterator[DeadLetter]:
-        """Yield as many as were counted, in the order of the queues; what dies later is left for the next time."""
+        """Yield as many letters as were counted, queue by queue; later ones are left for the next time."""
         for role, number in self._waiting_of.items():
             for _ in range(number):
                 found = self._held.basic_get(self._topology.dead_queue(role).name)
@@ -134,10 +134,10 @@ class DeadLetters:
         self._held.basic_recover(requeue=True)
 
     def send_again(self, letter: DeadLetter) -> None:
-        """Send it again as it was, and take it out once the broker has the copy.
+        """Send `letter` again as it was, and take it out once the broker has the copy.
 
-        It counts as never begun, and a deadline that has passed is left out. Raises BrokerError where the broker does
-        not take it, ClaimError where its long body is gone; it stays then.
+        The copy counts as never begun, and a deadline that has passed is left out. Raises BrokerError where the broker
+        does not take it, ClaimError where its long body is gone; the letter stays then.
         """
         if claim_stub.is_stub(letter.body):
             claim_check.redeem(letter.body)
@@ -167,7 +167,7 @@ class DeadLetters:
         self._held.basic_ack(letter.message.delivery_tag)
 
     def drop(self, letter: DeadLetter) -> None:
-        """Take it out for good, with its long body."""
+        """Take `letter` out for good, with its long body."""
         self._held.basic_ack(letter.message.delivery_tag)
         claim_check.release(letter.body)
 

@@ -26,8 +26,8 @@ class Served:
     calls: int
     failed: int
     dropped: int  # calls that no client waited for any more
-    refused: int  # messages that were no call
-    retried: int  # times that a call was to run again after an exception
+    refused: int  # messages that were not calls
+    retried: int  # times that a call was sent to run again after an exception
     mean_batch: float
     error: str = ""  # the last failure of a call, and its place in the service's code
 
@@ -53,7 +53,7 @@ def unserved(app: Any, topology: Topology, served: list[Served]) -> list[str]:
 
 
 def as_dict(served: Served) -> dict[str, Any]:
-    """Return it as a dict for JSON."""
+    """Return `served` as a dict for JSON."""
     return asdict(served)
 
 

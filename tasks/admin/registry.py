@@ -42,7 +42,7 @@ class Directory:
                 pipe.execute()
 
     def note_delay(self, name: str, milliseconds: int) -> None:
-        """Remember that calls of a service were delayed so long, which has a queue for it. Raises redis.RedisError."""
+        """Note a delay of a service's calls, for which there is a queue. Raises redis.RedisError."""
         with self._redis.pipeline(transaction=True) as pipe:
             pipe.sadd(self._delays_key, f"{milliseconds} {name}")
             pipe.expire(self._delays_key, DELAYS_TTL)
@@ -62,7 +62,7 @@ class Directory:
         return self._known
 
     def find(self, name: str) -> Spec | None:
-        """Return the service of that full name, or the only one whose method is called so; None without one."""
+        """Return the service with that full name, or the only one whose method has that name; else None."""
         known = self.known()
         if name in known:
             return known[name]
