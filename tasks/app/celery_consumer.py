@@ -1,4 +1,4 @@
-"""A Celery consumer that no message can end, that loses none unread, and that removes claims after their use.
+"""A Celery consumer that no message can end, that loses no message unread, and that removes claims after use.
 
 Celery acknowledges a message that it cannot decode, which is then gone without a trace; one that is malformed in
 another way raises in its event loop, which ends the worker, and the next one that the message is delivered to. Here
@@ -22,7 +22,7 @@ from celery.worker import loops
 from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.request import Request as CeleryRequest
 
-import tasks.app.revoking  # noqa: F401  every worker of a run revokes as it says there
+import tasks.app.revoking  # noqa: F401  importing it changes how every worker of a run revokes
 from tasks import brokers
 from tasks.app.dead_letters import letter_of, send_dead_letter
 from tasks.app.formats import answering
@@ -61,7 +61,7 @@ settle_log = SettleLog(logger, {})
 class Consumer(CeleryConsumer):  # type: ignore[misc]
     """Celery's consumer, with every message checked before Celery acts on it.
 
-    `refused`: reason -> messages that went to the dead letters because nobody can run them.
+    `refused`: reason -> messages that went to the dead letters because no worker can run them.
     """
 
     class Blueprint(CeleryConsumer.Blueprint):  # type: ignore[misc]
@@ -169,14 +169,14 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
 
 
 class Task(celery.Task):  # type: ignore[misc]
-    """Base of every task of the app. `deliveries`: of one message, before it is given up (see redelivery.py)."""
+    """Base of every task of the app. `deliveries` of one message, after which it is given up (see redelivery.py)."""
 
     abstract = True
     Request = "tasks.app.celery_consumer:Request"
     deliveries = DELIVERIES
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it; in a worker, if its message may be delivered so often."""
+        """Run the task; in a worker, only if its message has not been delivered too often."""
         request = self.request
         if request.called_directly:
             return super().__call__(*args, **kwargs)
@@ -220,7 +220,7 @@ class Request(CeleryRequest):  # type: ignore[misc]
 
     @property
     def priority(self) -> int:
-        """Return a higher number for what runs first; in messages of a Redis broker that is the lower one."""
+        """Return the priority, the highest running first; in messages of a Redis broker the lowest number does."""
         return -int(self.message.properties.get("priority") or 0)
 
     @property
@@ -241,7 +241,7 @@ class Request(CeleryRequest):  # type: ignore[misc]
         """Refuse the message: back to its queue, or to the dead letters."""
         for_good = bool(self.reason) and not requeue and not self.acknowledged
         if for_good and send_dead_letter(self._app, letter_of(self._app, self.message), self.reason):
-            super().acknowledge()  # not our own: the copy needs the claim
+            super().acknowledge()  # not this class's, which removes the claim: the copy needs it
             return
         if not requeue and not self.acknowledged and brokers.of(self._app).dead_letters:
             claim_check.keep(self.message.body)

@@ -1,6 +1,6 @@
 """Remote control and task events under the run's own names, on queues of a named type.
 
-kombu's own names begin with a host's or a process's, which no permission fits.
+kombu's own names begin with the name of a host or a process, which no permission can match.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class RunNode(Node):  # type: ignore[misc]
     """A worker's end of remote control; a message that is not a command is logged, and the channel stays open."""
 
     def listen(self, channel: Any = None, callback: Any = None) -> Any:
-        """Consume commands, once there are the exchanges, which RabbitMQ forgets when it restarts."""
+        """Consume commands, once the exchanges exist, which RabbitMQ forgets when it restarts."""
         connection = self.channel.connection.client
         for exchange in (self.mailbox.exchange, self.mailbox.reply_exchange):
             declare(connection, exchange, _worker_stops_within)
         return super().listen(channel, callback)
 
     def handle_message(self, body: Any, message: Any = None) -> Any:
-        """Run a command; log and drop a malformed one; pass over one to all or others that this node lacks."""
+        """Run a command; log and drop a malformed one; skip a command to all or others that this node does not have."""
         problem = self._problem_with(body, message)
         if problem is not None:
             logger.error("a message of remote control is refused: %s", problem)

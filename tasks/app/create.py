@@ -22,7 +22,7 @@ HEARTBEAT = 30  # s between AMQP heartbeats; the event loop is never busy (see p
 RESULT_EXPIRES = 3600  # s that an unfetched result stays in Redis
 CLAIM_EXPIRES = 3600  # s that the bytes behind a claim check stay in Redis
 CLAIM_THRESHOLD = 1 << 20  # bytes; RabbitMQ 4 refuses messages over 16 MiB, and small messages move faster
-REDIS_TRIES = 15  # a Redis that restarts is waited for: about 12 s
+REDIS_TRIES = 15  # tries while a Redis restarts: about 12 s
 ENDS_WITHIN = 8.0  # s that a process which was told to stop waits for a Redis that is away
 REDELIVER_AFTER = 60  # s until a Redis broker hands on what a dead worker held (RabbitMQ does so at once)
 
@@ -61,7 +61,7 @@ def create_app(
 
     `prefetch`: messages a worker may hold unacknowledged. `task_events`: send the events that Flower shows.
     Payloads over `claim_threshold` bytes go through Redis (see claim_check.py). `redeliver_after`: s that a worker may
-    hold a message before a Redis broker takes it for dead; longer than any task runs.
+    hold a message before a Redis broker takes the worker for dead; longer than any task runs.
     """
     claims = claim_check.install(
         claim_check.ClaimStore(
@@ -96,7 +96,7 @@ def _settings(topology: Topology, serializer: str) -> dict[str, Any]:
     return {
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
         "task_serializer": serializer,
-        "result_serializer": codec.STORED,  # not a claim check, however long: it lies in Redis itself
+        "result_serializer": codec.STORED,  # never a claim check: a result lies in Redis itself, however long
         "accept_content": [codec.NAME, "json"],
         "result_accept_content": [codec.STORED, codec.NAME, "json"],
         # Routes and queues come from the topology alone.
@@ -117,7 +117,7 @@ def _settings(topology: Topology, serializer: str) -> dict[str, Any]:
         "result_expires": RESULT_EXPIRES,
         "result_chord_join_timeout": 60.0,
         "result_backend_transport_options": {"global_keyprefix": topology.key_prefix},
-        # A broker that restarts is waited for.
+        # Wait for a broker that restarts.
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_heartbeat": HEARTBEAT,

@@ -16,14 +16,14 @@ from tasks.topology import ROLES, Topology
 logger = get_logger(__name__)
 
 REASON = "x-warren-reason"  # header of a dead letter, as text
-DIED = "x-warren-died"  # header of it, when that was: Unix time in whole s
+DIED = "x-warren-died"  # header of a dead letter: when the message died, Unix time in whole s
 UNKNOWN_TYPE = "application/data"  # type of a body that came without one
 CONFIRMED_WITHIN = 10.0  # s that the broker may take to confirm a dead letter, before it goes without its reason
 
 
 @dataclass(frozen=True)
 class Letter:
-    """A message that nobody could run. `key`: its routing key, which begins with the role that it was meant for."""
+    """A message that no worker could run. `key`: its routing key, which begins with the role that it was meant for."""
 
     body: bytes
     headers: Mapping[str, Any]
@@ -43,7 +43,7 @@ def letter_of(app: Any, message: Any) -> Letter:
     """Make a letter of a message that kombu delivered."""
     key = message.delivery_info.get("routing_key") or ""
     return Letter(
-        body=message.body.encode() if isinstance(message.body, str) else message.body,  # an empty one is a text
+        body=message.body.encode() if isinstance(message.body, str) else message.body,  # an empty body is a str
         headers=message.headers or {},
         content_type=message.content_type,
         content_encoding=message.content_encoding,

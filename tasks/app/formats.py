@@ -1,7 +1,7 @@
 """A call is answered in the format that it came in: JSON for clients that know Celery alone, else the wire format.
 
-While a worker keeps the books of a call (`answering`), what it stores (results, parts of chords) and what it publishes
-(callbacks, the rest of a chain, the body of a chord) is written in that format; at any other time in the app's own.
+While a worker does the bookkeeping of a call (`answering`), what it stores (results, parts of chords) and publishes
+(callbacks, the rest of a chain, the body of a chord) is written in the call's format; at other times in the app's own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _books = threading.local()
 
 @contextmanager
 def answering(content_type: str) -> Iterator[None]:
-    """Write JSON within, unless the call's content type is that of the wire format."""
+    """Write JSON within this block, unless the call's content type is that of the wire format."""
     before = getattr(_books, "of", None)
     _books.of = content_type
     try:
@@ -35,12 +35,12 @@ def answering(content_type: str) -> Iterator[None]:
 
 
 def keeps_books() -> bool:
-    """Return True where this thread keeps the books of a call."""
+    """Return True while this thread does the bookkeeping of a call."""
     return getattr(_books, "of", None) is not None
 
 
 def answers_json() -> bool:
-    """Return True where this thread keeps the books of a call that came as JSON."""
+    """Return True while this thread does the bookkeeping of a call that came as JSON."""
     return getattr(_books, "of", None) not in (None, codec.CONTENT_TYPE)
 
 

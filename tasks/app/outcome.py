@@ -40,7 +40,7 @@ class Outcome:
 
 
 class Failed(Outcome):
-    """The call raised."""
+    """The call raised an exception."""
 
 
 class Dropped(Outcome):
@@ -57,7 +57,7 @@ class DeadLetter(Outcome):
 
 @dataclass(frozen=True)
 class Again(Failed):
-    """The call raised, and its service wants it tried again, in so many `seconds`."""
+    """The call raised an exception, and its service wants it tried again after `seconds`."""
 
     seconds: float = 0.0
 
@@ -90,13 +90,13 @@ def outcome_of_service(error: BaseException) -> Outcome:
 
 
 def failed(error: BaseException) -> Failed:
-    """Return the failure that `error` is."""
+    """Return `error` as a failure, with its text and traceback."""
     text = text_of(error, lambda one: "".join(tracebacks.format_exception(one)))
     return Failed(error, kind_of(error), text_of(error), text)
 
 
 def dropped(why: str) -> Dropped:
-    """Return the outcome of a call that its worker does not run, because it has EXPIRED, was REVOKED, or `why` else."""
+    """Return the outcome of a call that its worker does not run: it has EXPIRED, was REVOKED, or `why` else."""
     error = TaskRevokedError(why)
     return Dropped(error, kind_of(error), f"the call was dropped: {why}")
 
@@ -113,7 +113,7 @@ def not_yet(error: BaseException) -> NotYet:
 
 
 def kind_of(error: Any) -> str:
-    """Return the name of the class of `error`, or of any value, with its module unless it is the language's own."""
+    """Return the name of the class of `error`, or of any value, with its module unless that is builtins."""
     cls = type(error)
     return text_of(cls, lambda one: one.__qualname__ if one.__module__ == "builtins" else _full_name(one))
 
@@ -132,9 +132,9 @@ def text_of(value: Any, form: Callable[[Any], str] = str) -> str:
 
 
 def for_celery(outcome: Outcome) -> Exception:
-    """Return the error that Celery can keep the books of: one that is no Exception, or no text, it cannot store.
+    """Return an error that Celery can store: an Exception, with a text that can be encoded.
 
-    Nor may a failure be one that Celery takes for its worker's end, or for a call that is sent again.
+    A failure must also not be an error that Celery takes for its worker's end, or for a call that is sent again.
     """
     error = outcome.error
     if isinstance(error, TimeLimitExceeded):

@@ -18,7 +18,7 @@ from tasks.topology import foreign_queue
 
 
 class RunRouter(Router):  # type: ignore[misc]
-    """Celery's, which takes the name of any queue: a client's own tasks, in a chain with services, name theirs."""
+    """Celery's router for any queue's name: a client's own tasks in a chain with services name their queues."""
 
     def expand_destination(self, route: Any) -> Any:
         """Put a Queue in the place of a queue's name; one that is not the run's is not declared."""
@@ -45,7 +45,7 @@ class RunAMQP(AMQP):  # type: ignore[misc]
 
 
 def _send(app: Any, send: Callable[..., Any], producer: Any, name: str, message: Any, **options: Any) -> Any:
-    """Send a task. Raises OperationalError where a call's callback, or the next of its chain, is for no queue."""
+    """Send a task. Raises OperationalError if no queue takes a call's callback, or the next task of its chain."""
     if not keeps_books():
         return send(producer, name, message, **options)
     if answers_json() and options.get("serializer") in (None, app.conf.task_serializer):
@@ -71,7 +71,7 @@ def _send(app: Any, send: Callable[..., Any], producer: Any, name: str, message:
 
 
 def _is_lost_on_redis(app: Any, channel: Any, options: dict[str, Any]) -> bool:
-    """Return True where no queue is bound for a call of a service: a Redis drops it in silence."""
+    """Return True where no queue is bound for a call of a service: a Redis broker drops it silently."""
     exchange = app.warren_topology.service.name
     if options.get("exchange") != exchange:
         return False

@@ -22,7 +22,7 @@ from tasks.topology import Topology
 logger = get_logger(__name__)
 
 HOLDS = 30  # s for which an announcement holds
-READ_EVERY = 1.0  # s for which what a sender read last holds
+READ_EVERY = 1.0  # s for which a sender relies on what it read last
 SWEEP_EVERY = 60.0  # s between a reader's sweeps
 
 _ANNOUNCEMENT = re.compile(rb"([0-9a-f]{16}) (reader-[0-9a-f]{16})")

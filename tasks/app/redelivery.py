@@ -3,12 +3,12 @@
 A broker hands on what a dead worker held, marked as redelivered, and neither a classic queue nor Redis counts how
 often. Here each run of a redelivered message is counted in Redis when it begins, under the message's id, and forgotten
 when it ends: the remaining count is the number of workers that died while running it. A message that is delivered once,
-as nearly all are, costs nothing; one that was merely held by a worker that died for another reason counts nothing.
+as nearly all are, costs nothing; one that was merely held by a worker that died for another reason is not counted.
 
-Where one delivery is the limit, every run is marked as begun and then as done, whether its message is redelivered or
-not. What was merely held has no mark and runs. What was begun and not done is given up. What was done is not run again:
-its acknowledgement was lost, or its sender published it twice. A call whose caller waits is not marked as done: its
-answer may be lost with its worker, so it is given up likewise. Its mark goes when the call itself has expired.
+With a limit of one delivery, every run is marked as begun and then as done, whether its message is redelivered or not.
+A message that was merely held has no mark and runs. One that was begun and not done is given up. One that was done is
+not run again: its acknowledgement was lost, or its sender published it twice. A call whose caller waits is not marked
+as done: its answer may be lost with its worker, so it is given up likewise. Its mark goes when the call has expired.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from warren.errors import BrokerError, DeliveriesExceeded
 
 logger = get_logger(__name__)
 
-DELIVERIES = 3  # a message's, unless its task or service says otherwise: as many workers may die of it
+DELIVERIES = 3  # of a message, unless its task or service says otherwise: so many workers may die of it
 REMEMBERED = 24 * 3600  # s that a count is kept after the last worker died
-DONE_FOR = int(UNUSED_EXPIRES)  # s that a run is remembered; a queue without a worker is gone by then, and its messages
+DONE_FOR = int(UNUSED_EXPIRES)  # s that a run is remembered; by then a queue without a worker is gone with its messages
 SLACK = 60.0  # s for which a mark is kept beyond the end of its call, as clocks differ
 DONE = b"done"
 
 
 class Delivered(Protocol):
-    """A message as far as its deliveries are counted."""
+    """The part of a message that counting its deliveries needs."""
 
     @property
     def id(self) -> str:
@@ -74,9 +74,9 @@ class Deliveries:
         self._unsure: set[str] = set()  # not run, and perhaps marked: Redis went away before it had answered
 
     def numbers(self, ids: Sequence[str]) -> list[int]:
-        """Return which delivery of each redelivered message this is, as far as it was begun before: 2 after none.
+        """Return the number of this delivery of each redelivered message: 2 plus the runs begun before.
 
-        Without Redis nobody knows: the answer is 2.
+        Without Redis that number is not known, and 2 is returned.
         """
         try:
             begun: Any = self._redis.mget([self._prefix + one for one in ids])
@@ -94,7 +94,7 @@ class Deliveries:
         self._try(lambda pipe, key: pipe.delete(key), ids)
 
     def forget(self, ids: Sequence[str]) -> None:
-        """Forget all runs of messages that are sent again by hand, also that one is done. Raises redis.RedisError."""
+        """Forget all runs of messages that are sent again by hand, finished ones too. Raises redis.RedisError."""
         if ids:
             self._redis.unlink(*(self._prefix + one for one in ids))
 
@@ -123,7 +123,7 @@ class Deliveries:
         self._try(lambda pipe, key: pipe.set(key, DONE, ex=DONE_FOR), ids)
 
     def _forget_soon(self, ids: Sequence[str]) -> None:
-        """Keep the marks of messages, as they are, for no longer than those of others that have run."""
+        """Keep the marks of messages, unchanged, for no longer than those of messages that have run."""
         self._try(lambda pipe, key: pipe.expire(key, DONE_FOR), ids)
 
     def _try(self, add: Callable[[Any, str], Any], ids: Sequence[str]) -> None:
@@ -145,17 +145,17 @@ class Deliveries:
         calls: Sequence[Any],
         messages: Sequence[Delivered],
     ) -> list[Any]:
-        """Run calls of `name` by `call_all`, in `steps` where they are counted; return one outcome a call."""
+        """Run calls of `name` by `call_all`, in `steps` where they are counted; return one outcome per call."""
         steps = self.steps(name, limit, calls, messages)
         return call_all(list(calls)) if steps is None else drive(steps, call_all)
 
     def steps(self, name: str, limit: int, calls: Sequence[Any], messages: Sequence[Delivered]) -> Steps | None:
-        """Return the steps in which calls of `name` are run; None where nothing is counted, as of nearly all batches.
+        """Return the steps in which calls of `name` are run; None where nothing is counted, as for nearly all batches.
 
-        `messages`: of the calls. One that is redelivered over `limit` is not run: its outcome is a failure with
-        DeliveriesExceeded. One on its last delivery is run alone, so that of a batch that killed its workers only the
-        message at fault is given up. With a `limit` of 1 those that are delivered first are marked too, and what cannot
-        be marked is NotYet run.
+        `messages`: of the calls. One that was delivered more often than `limit` is not run: its outcome is a failure
+        with DeliveriesExceeded. One on its last delivery is run alone, so that only the message at fault is given up of
+        a batch that killed its workers. With a `limit` of 1 first deliveries are marked too, and calls that cannot be
+        marked have the outcome NotYet.
         """
         if limit == 1:
             return self._steps_once(name, calls, messages)
@@ -198,7 +198,7 @@ class Deliveries:
         return outcomes
 
     def _steps_once(self, name: str, calls: Sequence[Any], messages: Sequence[Delivered]) -> Steps:
-        """Run what has no mark yet."""
+        """Run the calls whose messages have no mark yet."""
         ids, awaited = [one.id for one in messages], [one.awaited for one in messages]
         outcomes: list[Any] = [None] * len(calls)
         try:

@@ -1,6 +1,6 @@
 """Calls that were revoked, by id or by a stamp. A worker drops them when their turn comes.
 
-What runs, runs on; an `async def` is cancelled.
+A call that has begun runs on, but an `async def` is cancelled.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _all(values: Any) -> set[str]:
 def _revoke(control: Any, task_id: Any, terminate: bool = False, **__: Any) -> dict[str, str]:
     """Revoke tasks by id.
 
-    Celery's own also stores the state REVOKED at once, of calls that run as well, and they would be SUCCESS after it.
+    Celery's own also stores the state REVOKED at once, even of calls that are running and would be SUCCESS after it.
     """
     ids = {str(one) for one in task_id} if isinstance(task_id, list | tuple | set) else {str(task_id)}
     worker_state.revoked.update(ids)

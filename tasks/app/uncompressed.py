@@ -22,7 +22,7 @@ ENCODINGS = ("binary", "utf-8", "us-ascii")
 
 
 def refusal(compression: object) -> str:
-    """Return the reason for refusing a message with that header `compression`."""
+    """Return the reason for refusing a message with this header `compression`."""
     return f"it is compressed ({compression!r:.60}), and Warren unpacks nothing: send it without `compression`"
 
 
@@ -37,7 +37,7 @@ def _problem(headers: Any, encoding: Any) -> str | None:
 
 
 class _Uncompressed(Message):  # type: ignore[misc]
-    """The base of every message class here: one that kombu would unpack has an error, and its body stays as it is.
+    """The base of every message class here: a message that kombu would unpack gets an error; its body stays as it is.
 
     kombu gives such a message to its consumer's `on_decode_error`.
     """

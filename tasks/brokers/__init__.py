@@ -1,14 +1,14 @@
 """One interface to every kind of broker: `of(app)` tells what the broker of an app can do, and connects to it.
 
-base.py says what clients, workers and events may use; amqp.py is RabbitMQ, redis.py a Redis (tasks/testing has one
-within a process). Others take what this file exports.
+base.py has what clients, workers and events may use; amqp.py is RabbitMQ, redis.py a Redis (tasks/testing has a broker
+within a process). Other packages use what this file exports.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import tasks.brokers.tls  # noqa: F401  amqps:// is opened as written there
+import tasks.brokers.tls  # noqa: F401  importing it changes how amqps:// is opened
 from tasks.amqp.gone import GONE, LinkLost
 from tasks.brokers.amqp import AmqpBroker
 from tasks.brokers.base import Broker, Connection

@@ -14,10 +14,10 @@ Returned = Callable[[str], None]  # correlation id
 
 
 class Connection(Protocol):
-    """One connection with a channel to consume on. `send` and `publish` from any thread; one thread at a time drains.
+    """One connection with a channel to consume on. Any thread may `send` and `publish`; one at a time may `drain`.
 
     What is sent are whole AMQP frames (tasks.amqp.frames and messages make them), many at once where there are many.
-    All methods raise one of GONE when the connection is lost; it is of no use afterwards.
+    All methods raise one of GONE when the connection is lost; it cannot be used afterwards.
     """
 
     channel_id: int  # to consume and acknowledge on, and to publish on without confirmation
@@ -54,7 +54,7 @@ class Connection(Protocol):
         """Write whole frames that come in parts, without joining them first."""
 
     def publish(self, data: bytes) -> None:
-        """Write messages that nobody confirms, past `send`: when the broker takes none, acknowledgements still pass."""
+        """Write messages without confirms, not by `send`: acknowledgements still pass when the broker takes none."""
 
     def drain(self, timeout: float | None = None) -> list[Delivery]:
         """Return what was delivered, perhaps nothing; wait up to `timeout` s (None: a moment) for the first."""

@@ -1,4 +1,4 @@
-"""Connections of users with the rights of one role: what they may not declare is looked for, and declared by others."""
+"""Connections of users with the rights of one role: what a user may not declare, others do, and it looks for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_EVERY, SAY_EVERY = 0.2, 60.0  # s between looks for what others declare, an
 
 
 class Channel(KombuChannel):  # type: ignore[misc]
-    """A channel that declares what its user may. Of the rest it raises NotFound where that does not exist."""
+    """A channel that declares what its user may declare, and raises NotFound if anything else does not exist."""
 
     def exchange_declare(self, exchange: str, type: str, passive: bool = False, **more: Any) -> Any:
         """Declare an exchange as py-amqp, or look for one that the user may not declare."""
@@ -32,7 +32,7 @@ class Channel(KombuChannel):  # type: ignore[misc]
         return super().queue_declare(queue, passive or not self.connection.may_declare(queue), **more)
 
     def queue_bind(self, queue: str, *given: Any, **more: Any) -> Any:
-        """Bind a queue as py-amqp; one that the user may not declare has been bound by who did."""
+        """Bind a queue as py-amqp; one that the user may not declare has been bound by its declarer."""
         return super().queue_bind(queue, *given, **more) if self.connection.may_declare(queue) else None
 
 
@@ -47,15 +47,15 @@ class Connection(KombuConnection):  # type: ignore[misc]
 
 
 class Transport(KombuTransport):  # type: ignore[misc]
-    """kombu's transport, with such connections."""
+    """kombu's transport, with the connections of this module."""
 
     Connection = Connection
 
 
 def declare(connection: Any, entity: Any, stops_within: Callable[[float], bool]) -> bool:
-    """Declare a queue or an exchange; one that this user may not declare is waited for.
+    """Declare a queue or an exchange; wait for one that this user may not declare.
 
-    Returns False once `stops_within`, which waits for so many s, has returned that there is nothing more to wait for.
+    `stops_within` waits for so many s; return False once it returns True, when there is nothing more to wait for.
     """
     say_at = 0.0
     while True:

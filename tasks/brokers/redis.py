@@ -20,7 +20,7 @@ class RedisBroker(Broker):
         self._app = app
 
     def priority(self, level: int, levels: int) -> int:
-        """See Broker. For kombu 0 is the highest here, and 0, 3, 6 and 9 are all there are."""
+        """See Broker. kombu takes 0 for the highest here, and has 0, 3, 6 and 9 only."""
         return LOWEST - round(level * LOWEST / (levels - 1))
 
     def connect(self) -> Connection:
