@@ -1,4 +1,4 @@
 """The caller's side: `Solver` and `remote`, calls under way, chords, sending with back-pressure.
 
-Others take `solver.Solver`, `chord.gather` and `bounded_sender.BoundedSender`. Knows nothing of worker.
+Other packages use `solver.Solver`, `chord.gather`, `bounded_sender.BoundedSender`. Knows nothing of worker.
 """

@@ -35,7 +35,7 @@ def of_call(given: Iterable[Any]) -> Args:
 
 
 def whole(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call whose first is Args. Raises ConfigurationError where others stand beside it."""
+    """Return the arguments of a call whose first is Args. Raises ConfigurationError for others beside it."""
     if len(args) > 1 or kwargs:
         raise ConfigurationError("a call takes Args(...) alone, or arguments: give all of them within Args")
     return args[0].args, args[0].kwargs

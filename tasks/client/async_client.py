@@ -27,13 +27,13 @@ from warren.errors import BrokerError
 
 ONE_WAY_WINDOW = 256  # one-way calls that may be out unconfirmed; more wait here, in order
 CLOSE_WITHIN = 5.0  # s that one-way calls get to arrive before their client is closed
-CLOSE_POLL = 0.01  # s between looks whether they have
+CLOSE_POLL = 0.01  # s between checks whether they have arrived
 
 
 class AsyncClient:
     """One event loop's client. Make and use it in that loop's thread. `client`: one that may not block.
 
-    It closes by itself when the loop ends as `asyncio.run` ends it (`loop.shutdown_asyncgens`); `close` does otherwise.
+    It closes by itself when the loop ends as `asyncio.run` ends it (`loop.shutdown_asyncgens`); otherwise call `close`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client: Driver) -> None:
@@ -46,7 +46,7 @@ class AsyncClient:
         self._storing = False  # a one-way call's body is on its way to Redis
         self._waiting: deque[tuple[asyncio.Future[Any], Spec, Any, Any, Outgoing | None]] = (
             deque()
-        )  # one-way calls, for room
+        )  # one-way calls that wait for room
         self.finding: dict[str, asyncio.Task[Spec]] = {}  # name -> its look-up, while it is not known
         self.unsent: set[asyncio.Task[Any] | None] = set()  # calls that wait for such a look-up
         self._closed = False
@@ -105,7 +105,7 @@ class AsyncClient:
     def submit(
         self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None, extra: Outgoing | None = None
     ) -> asyncio.Future[Any]:
-        """Send a call; return a future of its result, or for a one-way call of the broker's having it.
+        """Send a call; return a future of its result or, for a one-way call, of the broker's confirmation.
 
         One-way calls over ONE_WAY_WINDOW are not sent until the broker has confirmed others: await them.
         """
@@ -118,7 +118,7 @@ class AsyncClient:
         return future
 
     def _has_room(self) -> bool:
-        """Return whether a one-way call may be sent now: their order is kept."""
+        """Return whether a one-way call may be sent now, in the order of the calls."""
         return not self._storing and self._client.unconfirmed < ONE_WAY_WINDOW
 
     def _send(
@@ -242,7 +242,7 @@ class AsyncClient:
         self._watch()
 
     def _tend(self) -> None:
-        """Have done, in another thread, what may take a while."""
+        """Start in another thread what may take a while."""
         if self._closed or not self._client.needs_tending:
             return
         if self._tending:
@@ -255,7 +255,7 @@ class AsyncClient:
     def _tended(self, tended: asyncio.Future[None]) -> None:
         self._tending = False
         if not tended.cancelled():
-            tended.result()  # whatever went wrong there is to be seen
+            tended.result()  # raises what went wrong there
         self._client.poll()  # nothing woke the loop for what arrived meanwhile
         self._watch()
         if self._tend_again:

@@ -85,9 +85,9 @@ class BoundedSender:
         return LAST_WAIT * min(max(1.0, self.bound() / SHORT), 8.0)
 
     def wait_for_room(self, enough: Callable[[bool], bool] = bool) -> None:
-        """Wait until the queue has room for one more; returns at once while the broker is away, which `send` heeds.
+        """Wait until the queue has room for one more; return at once while the broker is away, which `send` deals with.
 
-        `enough`, told at each look whether there is room, may say otherwise when to return.
+        `enough` is called at each look with whether there is room, and returns True where the wait may end.
         """
         wait, self.found_room = FIRST_WAIT, True
         with contextlib.suppress(*self._away, NotFound):
@@ -99,8 +99,8 @@ class BoundedSender:
     def offer(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:
         """Send task `name` if there is room for it now; True when the broker has it, False also while it is away.
 
-        Raises BrokerError when it is away for over `patience` s. What was not sent may have arrived all the same, where
-        the broker went away before it could say so: offer it again, with the very same `args`, or call `withdraw`.
+        Raises BrokerError when it is away for over `patience` s. A task that was not sent may have arrived all the
+        same, if the broker went away before it said so: offer it again, with the very same `args`, or call `withdraw`.
         """
         if args is not self._offered:
             self.withdraw()
@@ -113,7 +113,7 @@ class BoundedSender:
         return False
 
     def withdraw(self) -> None:
-        """Give up what was offered last, and release its claims."""
+        """Give up the task that was offered last, and release its claims."""
         self._offered = ()
         claim_check.forget(self._made)
 
@@ -125,7 +125,7 @@ class BoundedSender:
             bound = self.bound()
             looks_first = self._refused_from is None or bound < self._refused_from
             if self._away_since or looks_first:
-                # Left to itself, kombu would try again for seconds, and neither stop nor patience be heeded.
+                # Left to itself, kombu would try again for seconds, heeding neither stop nor patience.
                 self._connection.ensure_connection(max_retries=1, interval_start=0)
             has_room = not looks_first or waiting(self._connection, self.queue) < bound
             if has_room:

@@ -38,7 +38,7 @@ def remote_failure(call: Handle, body: bytes) -> CallError:
 
 
 def failure_of(call: Handle, kind: str, message: str, traceback: str) -> CallError:
-    """Return the error that an exception of that kind in a worker is to the caller."""
+    """Return the caller's error for an exception of that kind in a worker."""
     if kind == _EXCEEDED:
         died = f"{1 + call.spec.retries} workers died" if call.spec.retries else "the worker that ran it died"
         return WorkerLost(call.spec.name, f"{call.spec.name}: {died} with this call; see their logs")

@@ -6,11 +6,11 @@ from tasks.amqp.messages import DIRECT_REPLY, Envelope, expires_at
 from tasks.client.future import Handle
 from tasks.topology import Topology
 
-MOST_KEPT = 1000  # envelopes, of a caller that computes each deadline anew
+MOST_KEPT = 1000  # envelopes kept; a caller that computes each deadline anew needs a new one for each call
 
 
 class CallFrames:
-    """Writes calls for one connection after another; what calls of a service have in common is made once for each."""
+    """Writes calls for one connection after another; the parts that a service's calls share are made once for each."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology

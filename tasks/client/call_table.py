@@ -7,7 +7,7 @@ calls that Celery sends.
     WAITING ──send, send_due──> SENT (UNCONFIRMED where there is no response) ──delivered, confirmed──> ENDED
        └───────────returned, refused, lost, "its worker died"───────────┘
 
-Whoever takes a call out of the table ends it, so a call ends once however many threads meet. The table has a lock of
+The thread that takes a call out of the table ends it, so a call ends once, however many meet. The table has a lock of
 its own, which is never held while a call is settled: callbacks may send other calls.
 """
 
@@ -91,7 +91,7 @@ class CallTable:
                 self._waiting.add(call, due)
 
     def send_due(self, now: float, most: int) -> bytes:
-        """Return the frames of up to `most` calls that are due; b"" when none is, or can be written."""
+        """Return the frames of up to `most` calls that are due; b"" when none is due, or none can be written."""
         data = []
         with self._lock:
             for call in self._waiting.take_due(now, most, self.confirming):
@@ -170,9 +170,9 @@ class CallTable:
             self.end(call)
 
     def returned(self, call_id: str, now: float) -> Handle | None:
-        """Send a call again that no queue took: nobody has ever served it, or its queue has expired.
+        """Send a call again that no queue took: no worker has ever served it, or its queue has expired.
 
-        Returns the call where that has gone on for longer than the patience.
+        Returns the call if that has gone on for longer than the patience.
         """
         with self._lock:
             call = self._calls.get(call_id)
@@ -182,7 +182,7 @@ class CallTable:
         return call if now - _unserved_since(call, now) >= self._patience else None
 
     def lost(self) -> list[tuple[Handle, Exception]]:
-        """Have the calls under way on a broken connection wait to be sent again, where they may be.
+        """Let the calls under way on a broken connection wait to be sent again, if they may be.
 
         Returns those that may not, with their errors, for `fail`.
         """
@@ -208,13 +208,13 @@ class CallTable:
     # Time.
 
     def expire(self, now: float, blocked: str = "") -> None:
-        """End what has passed its deadline. `blocked`: why the broker takes no messages at the moment, or ""."""
+        """End calls that have passed their deadline. `blocked`: why the broker takes no messages now, or ""."""
         with self._lock:
             late = [call for call in self._calls.values() if call.deadline <= now]
         self._end_all([(call, deadline_passed(call, blocked)) for call in late])
 
     def out_since(self, before: float) -> set[str]:
-        """Return the services whose answers have been awaited since then."""
+        """Return the services with calls that were sent before that time and still wait for an answer."""
         with self._lock:
             return {call.spec.name for call in self._calls.values() if call.state is SENT and call.sent_at < before}
 
@@ -246,7 +246,7 @@ class CallTable:
         call.settle(failure=error)
 
     def fail_all(self, error: Exception, waiting: bool = False) -> None:
-        """End all calls with `error`, or those that wait to be sent."""
+        """End all calls with `error`; if `waiting`, only those that wait to be sent."""
         with self._lock:
             calls = list(self._waiting if waiting else self._calls.values())
         if calls:

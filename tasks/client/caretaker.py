@@ -1,4 +1,4 @@
-"""One thread a process that looks after calls while their callers do other things.
+"""One thread per process that looks after calls while their callers do other things.
 
 It keeps one-way calls until the broker has them: what a full queue refused is sent again, a lost connection is
 replaced, and the calls of a thread that has ended are still delivered. It also takes in the answers of calls that have

@@ -114,7 +114,7 @@ class StockClient(Driver):
 
     @property
     def longest_delay(self) -> float:
-        """See Driver. It waits in a worker, and before that the broker would deliver it again."""
+        """See Driver. A delayed call waits in a worker, and must begin before the broker would deliver it again."""
         return float((self._app.conf.broker_transport_options or {}).get("visibility_timeout", 2 * HELD_FOR)) / 2
 
     @property
@@ -173,7 +173,7 @@ class StockClient(Driver):
 
 
 def _options(broker: Broker, call: Handle) -> dict[str, Any]:
-    """Return Celery's options for what a call has besides."""
+    """Return Celery's options for a call's headers, priority and delay."""
     spec, extra = call.spec, call.extra
     options: dict[str, Any] = {} if extra is None else {"headers": extra.call.headers}
     if spec.priorities:  # without one, a message would be of the highest
@@ -191,7 +191,7 @@ def _failure(backend: Any, call: Handle, meta: dict[str, Any]) -> CallError:
         return DeadlinePassed(name, f"{name} was dropped by its worker: {error}")
     cls = type(error)
     kind, module = cls.__qualname__, cls.__module__
-    if isinstance(stored, dict):  # here its module may be unknown, and the class be made up
+    if isinstance(stored, dict):  # its module may be unknown here, and its class made up
         kind, module = str(stored.get("exc_type", kind)), str(stored.get("exc_module") or "builtins")
     kind = kind if module == "builtins" else f"{module}.{kind}"
     return failure_of(call, CELERYS.get(kind, kind), str(error), str(meta.get("traceback") or ""))

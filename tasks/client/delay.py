@@ -1,4 +1,4 @@
-"""One-way calls that are run later: how long they may wait, and in which of the broker's queues they do."""
+"""One-way calls that are run later: how long they may wait, and the broker's queues in which they wait."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def checked_delay(delay: float, spec: Spec | None, longest: float) -> int:
 
 
 class DelayQueues:
-    """Declares, on one connection, the queues that delayed calls wait in, again before they could delete themselves."""
+    """Declares, on one connection, the queues that delayed calls wait in, again before these delete themselves."""
 
     def __init__(self, topology: Topology, directory: Directory) -> None:
         self._topology, self._directory = topology, directory
@@ -52,7 +52,7 @@ class DelayQueues:
         self._declared.clear()
 
     def declare(self, link: Connection, name: str, milliseconds: int) -> None:
-        """Have the queue there for longer than a call of this delay waits. Raises one of GONE."""
+        """Let the queue exist for longer than a call of this delay waits. Raises one of GONE."""
         now = time.monotonic()
         if now - self._declared.get((name, milliseconds), float("-inf")) > DELAY_EXPIRES / 3:
             link.declare(self._topology.delay_queue(name, milliseconds))
@@ -60,7 +60,7 @@ class DelayQueues:
             self._note(name, milliseconds)
 
     def _note(self, name: str, milliseconds: int) -> None:
-        """Have the end of the run remove the queue; it removes itself a little later."""
+        """Note the queue, so that the run's end removes it; it removes itself a little later."""
         if (name, milliseconds) not in self._noted:
             try:
                 self._directory.note_delay(name, milliseconds)

@@ -39,7 +39,7 @@ class Driver(ABC):
     def submit(
         self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None, extra: Outgoing | None = None
     ) -> Handle:
-        """Send one call. Raises CodecError, and BrokerError once closed; every other trouble is the result's."""
+        """Send one call. Raises CodecError, and BrokerError once closed; the result raises all other errors."""
         return self.submit_packed(spec, self.bodies.store(self.bodies.pack(args, kwargs)), time_to_live, extra)
 
     def submit_packed(self, spec: Spec, body: Any, time_to_live: float | None, extra: Outgoing | None = None) -> Handle:
@@ -76,11 +76,11 @@ class Driver(ABC):
 
     @abstractmethod
     def expire(self) -> None:
-        """Fail what has passed its deadline."""
+        """Fail the calls that have passed their deadline."""
 
     @abstractmethod
     def tend(self) -> None:
-        """Take in what has arrived, send what is due, connect where that is needed; not if another thread does."""
+        """Take in what has arrived, send what is due, connect if needed; do nothing while another thread does."""
 
     @property
     @abstractmethod
@@ -99,19 +99,19 @@ class Driver(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End for good; what is under way fails."""
+        """Close for good; calls under way fail."""
 
     @property
     def closed(self) -> bool:
-        """Return whether it has ended for good."""
+        """Return whether it was closed for good."""
         return self._closed
 
     @abstractmethod
     def drop(self) -> None:
-        """Drop the connection at once, of a client without calls that nobody uses any more."""
+        """Drop the connection at once; for a client without calls that is not used any more."""
 
     def attend(self, handle: Handle) -> None:
-        """Have the answer of `handle` taken in though nobody waits for it."""
+        """Have the caretaker take in the answer of `handle`, so that nobody has to wait for it."""
         self._attended.add(handle.id)
         handle.when_ended(lambda ended: self._attended.discard(ended.id))
         caretaker.watch(self)

@@ -38,7 +38,7 @@ class Extras:
         return not (self._hooks or self.headers) and self.priority is None and self.delay is None
 
     def send(self, client: Driver, spec: Spec, given: Args, time_to_live: float | None) -> Handle:
-        """Send a call. Raises what a hook raises that refuses it, and as Driver.submit."""
+        """Send a call. Raises the error of a hook that refuses it, and those of Driver.submit."""
         outgoing = self.outgoing(spec.name, spec, given, client.longest_delay)
         try:
             handle = client.submit(spec, outgoing.args, outgoing.kwargs, time_to_live, outgoing)
@@ -65,7 +65,7 @@ class Extras:
         """Return a call that is about to be sent, after its hooks have run. Raises what they raise.
 
         `spec`: None for a task that is no service; `longest_delay`: s, 0 in a chord. Raises ConfigurationError for a
-        priority or a delay that it cannot have.
+        priority or a delay that the call cannot have.
         """
         if self.priority is not None and spec is not None:
             _check_priority(spec, self.priority)

@@ -24,7 +24,7 @@ class Failures:
     _first: Exception | None
 
     def add(self, service: str, error: Exception) -> None:
-        """Count one more."""
+        """Count one more lost call."""
         with self._lock:
             self.lost += 1
             self._untold += 1
@@ -39,7 +39,7 @@ class Failures:
             logger.error("%d more one-way calls are lost, the last of %s: %s", number, service, error)
 
     def take(self) -> tuple[int, Exception | None]:
-        """Return how many were lost since this was asked last, and why the first of them was."""
+        """Return (how many were lost since this was last called, the error of the first of them)."""
         with self._lock:
             taken = self._untold, self._first
             self._untold, self._first = 0, None

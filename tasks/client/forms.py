@@ -185,7 +185,7 @@ class Forms(ABC):
         `tasks.middleware.current_call().headers`. `priority`: a level of a service that has `priorities`, 0 the lowest;
         a call of another service raises ConfigurationError. `delay`: s after which calls without a response are run, of
         a service that has `delays`. A view costs little and shares the connections. Raises
-        ConfigurationError for what no call can have.
+        ConfigurationError for options that no call can have.
         """
         limit = self.deadline if deadline is UNSET else checked(deadline)
         before = self._extras or Extras((), {})

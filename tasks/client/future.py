@@ -27,7 +27,7 @@ _adding = threading.Lock()  # held while a callback is added, or all are taken
 class State(Enum):
     """The state of a call."""
 
-    WAITING = "waiting"  # here: it is to be sent at `Handle.due`
+    WAITING = "waiting"  # not sent: that is due at `Handle.due`
     SENT = "sent"  # written, and its answer awaited
     UNCONFIRMED = "unconfirmed"  # one-way, written, and the broker has not said that it has it
     ENDED = "ended"  # with a result or an error
@@ -57,7 +57,7 @@ class Waiter(Protocol):
         """Return when `handle` has ended; raise TimeoutError after `timeout` s."""
 
     def attend(self, handle: Handle) -> None:
-        """Have the answer of `handle` taken in though nobody waits for it."""
+        """Take in the answer of `handle` even if nobody waits for it."""
 
     def cancel(self, handle: Handle) -> bool:
         """Give a call up; False when it had ended."""
@@ -106,7 +106,7 @@ class Handle:
         # The table of its client writes these.
         self.state = WAITING
         self.due = 0.0  # when it is to be sent, on the monotonic clock
-        self.number = 0  # its message's, among the one-way calls of a connection
+        self.number = 0  # of its message, among the one-way calls of a connection
         self.unserved_since: float | None = None
         self._callbacks: list[Callable[[Handle], object]] | None = None
         self._body: bytes | memoryview | None = None
@@ -124,7 +124,7 @@ class Handle:
         return self.ended
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return what the service returned, or raise what became of the call: a CallError, a BrokerError.
+        """Return what the service returned, or raise the call's error: a CallError, a BrokerError.
 
         Raises TimeoutError after `timeout` s: the call goes on, ask again.
         """
@@ -143,7 +143,7 @@ class Handle:
         return None
 
     def cancel(self) -> bool:
-        """Give the call up: it is not waited for, and not run where it has not begun. False when it had ended."""
+        """Give the call up: nobody waits for it, and it is not run unless it has begun. False when it had ended."""
         return self._client.cancel(self)
 
     def cancelled(self) -> bool:
@@ -153,8 +153,8 @@ class Handle:
     def add_done_callback(self, function: Callable[[Handle], object]) -> None:
         """Call `function` with this handle once the call has ended, or at once when it has.
 
-        Nobody has to wait for the call: a thread of the process takes its answer in. The thread that does calls
-        `function`, so that should be short. What it raises is logged.
+        Nobody has to wait for the call: a thread of the process takes its answer in. That thread calls `function`,
+        which should be short. Its errors are logged.
         """
         self.when_ended(function)
         if not self.ended:
@@ -218,7 +218,7 @@ class Handle:
         self._body, self.failure = body, failure
         self.state = ENDED
         if self.spec.response and claim_stub.is_stub(self.args_body):
-            self._client.bodies.forget(self.args_body)  # it is not sent again; of a one-way call its worker forgets it
+            self._client.bodies.forget(self.args_body)  # it is not sent again; a one-way call's worker forgets its body
         if self._callbacks is not None:
             self._call_back()
 

@@ -11,7 +11,7 @@ MOST_IDLE = 16  # clients that are kept
 
 
 class Idle:
-    """The clients that no thread uses. No method waits or takes a lock: garbage is collected at any point of code."""
+    """The clients that no thread uses. No method waits or takes a lock: `Lease.__del__` runs at any point of code."""
 
     def __init__(self) -> None:
         self._clients: deque[tuple[int, Driver]] = deque()  # with the process that each belongs to; the newest last
@@ -24,12 +24,12 @@ class Idle:
             except IndexError:  # another thread was faster
                 return None
             if pid == os.getpid() and not client.closed:
-                client.table.failures.take()  # another thread's
+                client.table.failures.take()  # forget those of another thread
                 return client
         return None
 
     def add(self, client: Driver) -> None:
-        """Keep a client, unless enough are kept: it drops its connection then. One with calls under way goes on."""
+        """Keep a client, or drop its connection if enough are kept. Leave one with calls under way alone."""
         if client.closed or client.under_way:
             return
         if len(self._clients) < MOST_IDLE:
@@ -43,7 +43,7 @@ class Idle:
 
 
 class Lease:
-    """A thread's use of a client: with the thread's own variables it goes, and the client is idle again."""
+    """A thread's use of a client; it ends with the thread's own variables, and the client is idle again."""
 
     __slots__ = ("_idle", "client", "pid")
 

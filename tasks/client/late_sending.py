@@ -1,4 +1,4 @@
-"""Calls that could not be written at once: they come again, are delayed, or need a channel of their own."""
+"""Calls that cannot be written at once: they are sent again, are delayed, or need a channel of their own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LateSending:
         self._writing, self._on_lost = writing, on_lost
 
     def send_due(self, now: float) -> None:
-        """Write what waits and is due. Raises one of GONE."""
+        """Write the waiting calls that are due. Raises one of GONE."""
         if not self._table.due(now):
             return
         if waiting := self._table.one_way_waiting():
@@ -49,7 +49,7 @@ class LateSending:
                 link.send(data)
 
     def try_send_due(self, now: float) -> None:
-        """Write what waits and is due, if the connection allows it."""
+        """Write the waiting calls that are due, if the connection allows it."""
         link = self._connector.link
         try:
             self.send_due(now)

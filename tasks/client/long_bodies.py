@@ -1,4 +1,4 @@
-"""Bodies of calls: packed, and those too long for a message stored in Redis for as long as somebody needs them."""
+"""Bodies of calls: packed, and those too long for a message stored in Redis for as long as they are needed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LongBodies:
 
 
 class PlainBodies:
-    """Bodies of a client whose messages Celery's serializer writes, and stores what is long when it is sent."""
+    """Bodies of a client whose messages Celery's serializer writes; it stores long ones when they are sent."""
 
     def __init__(self) -> None:
         self.forgotten: deque[bytes] = deque()

@@ -1,4 +1,4 @@
-"""Many calls of one service, so many at a time, and their results in order."""
+"""Many calls of one service, a limited number at a time, and their results in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def results(
     in_flight: int,
     send: Callable[[list[Args]], Iterable[Handle]],
 ) -> Iterator[Any]:
-    """Yield the result for each of `calls`. However it ends, no call is left under way, but for one-way calls.
+    """Yield the result for each of `calls`. However it ends, no call is left under way, except one-way calls.
 
     `send`: sends some of them, on `client`; it may raise after it has given the handles of those that were sent.
     """

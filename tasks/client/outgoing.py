@@ -1,4 +1,4 @@
-"""A call that has more than arguments and a deadline, on its way: headers, and its caller's hooks that it passed."""
+"""A call on its way that has more than arguments and a deadline: headers, a priority, a delay, its caller's hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = get_logger(__name__)
 
 
 class Outgoing:
-    """A call on its way. `priority`: its level. `delay`: ms, or None. `entered`: the middleware that let it pass."""
+    """A call on its way. `priority`: its level. `delay`: ms, or None. `entered`: how many middleware let it pass."""
 
     __slots__ = ("_hooks", "call", "delay", "entered", "priority")
 

@@ -28,8 +28,8 @@ class Reconnector:
     def connect(self, limit: float) -> Connection | None:
         """Try once to connect, after the pause since the last try; return None, by `limit`, when that fails.
 
-        Raises BrokerError once the broker has been away for longer than the patience, ConfigurationError when it has
-        what was declared with other arguments.
+        Raises BrokerError once the broker has been away for longer than the patience, ConfigurationError when an entity
+        exists there with other arguments than declared.
         """
         if (pause := self._next_try - time.monotonic()) > 0:
             time.sleep(max(0.0, min(pause, limit - time.monotonic())))

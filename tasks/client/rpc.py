@@ -1,8 +1,8 @@
 """A caller's end of the fast path: one kept connection, direct reply-to, answers matched to their calls.
 
 A thread has a client of its own, so a call involves no other thread: it writes the message and reads the answer itself.
-A handle may still be waited for from any thread: whoever waits reads for all. call_table.py says what becomes of each
-call; here it meets the connection.
+Any thread may still wait for a handle: the one that waits reads for all. call_table.py has the states of calls; here
+calls meet the connection.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Client(Driver):
 
     `patience`: s that a service may be without a worker, or the broker away or short of memory, before calls fail.
 
-    Two locks: `_reading` is held by who reads, connects or speaks with the broker; `_writing`, alone or within it, by
-    who writes calls.
+    Two locks: a thread holds `_reading` while it reads, connects or speaks with the broker, and `_writing`, alone or
+    within it, while it writes calls.
     """
 
     longest_delay = delay.MOST
@@ -122,7 +122,7 @@ class Client(Driver):
     # Waiting.
 
     def wait(self, handle: Handle, timeout: float | None = None) -> None:
-        """Return when `handle` has ended; what else arrives meanwhile is settled too."""
+        """Return when `handle` has ended; settle what else arrives meanwhile too."""
         limit = handle.deadline if timeout is None else min(handle.deadline, time.monotonic() + timeout)
         while not handle.ended:
             if not self._reading.acquire(timeout=0.05):
@@ -143,7 +143,7 @@ class Client(Driver):
             self._pump(time.monotonic() + seconds)
 
     def poll(self) -> None:
-        """Take in what has arrived, without waiting; nothing when another thread does that already."""
+        """Take in what has arrived, without waiting; do nothing if another thread does that already."""
         if self._reading.acquire(blocking=False):
             try:
                 link = self._connector.link
@@ -155,7 +155,7 @@ class Client(Driver):
                 self._reading.release()
 
     def tend(self) -> None:
-        """Take in what has arrived, send what is due, connect where that is needed; not if another thread does."""
+        """Take in what has arrived, send what is due, connect if needed; do nothing while another thread does."""
         self.bodies.forget_all()
         if self._reading.acquire(blocking=False):
             try:
@@ -168,7 +168,7 @@ class Client(Driver):
                 self._reading.release()
 
     def expire(self) -> None:
-        """Fail what has passed its deadline."""
+        """Fail the calls that have passed their deadline."""
         self.table.expire(time.monotonic(), self._blocked)
 
     @property
@@ -246,7 +246,7 @@ class Client(Driver):
         """Do what a new connection needs before calls may use it."""
         link.on_returned(self._unserved.returned)
         self._delays.clear()
-        link.declare(self._topology.service)  # to publish to an exchange that is missing would end the connection
+        link.declare(self._topology.service)  # publishing to an exchange that is missing would end the connection
         link.consume(DIRECT_REPLY, REPLY_TAG, no_ack=True)
         with self._writing:
             self.table.opened(link.channel_id, link.frame_max)
@@ -283,9 +283,9 @@ class Client(Driver):
             link.discard()
 
     def close(self) -> None:
-        """Close the connection for good; what is under way fails."""
+        """Close the connection for good; calls under way fail."""
         self._closed = True
-        self.table.fail_all(BrokerError(CLOSED))  # so that who reads for one of them stops
+        self.table.fail_all(BrokerError(CLOSED))  # so that a thread which reads for one of them stops
         with self._reading:
             self.table.fail_all(BrokerError(CLOSED))
             self._connector.close()

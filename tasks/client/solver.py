@@ -43,7 +43,7 @@ DEADLINE = 60.0  # s that a call may take, unless it says otherwise
 # workers, gives more (see workers/launch/kinds/services_run.py).
 PATIENCE = float(os.environ.get("WARREN_PATIENCE") or 10.0)
 # s that a service may be unknown, since none of its workers has ever started. Environments of a run from a file start
-# when all services do: what is unknown to them is misspelt, and they are told sooner.
+# when all services do: a service that they do not know is misspelt, so they fail sooner.
 UNKNOWN_FOR = float(os.environ.get("WARREN_UNKNOWN_FOR") or PATIENCE)
 
 SPECS_LAST = 30.0  # s until a service, which may be deployed anew with other settings, is looked up again
@@ -55,14 +55,14 @@ logger = get_logger(__name__)
 class Solver(Forms):
     """Calls services of one run, by default that of the environment. Safe to use from any thread and event loop.
 
-    Each thread and each event loop has a connection of its own, from its first call on; one of a thread that has ended
-    is the next thread's. `close`, `aclose` and the ends of `with` and `async with` close them all, and a loop's goes
-    with the loop too.
+    Each thread and each event loop has a connection of its own, from its first call on; that of a thread that has ended
+    passes to the next thread. `close`, `aclose` and the ends of `with` and `async with` close them all; a loop's also
+    closes with the loop.
 
     `deadline`: s that a call may take by default (None: any time). `patience`: s that a service may be without a
-    worker, or the broker away, before calls fail for it. `middleware`: around all calls of it; None for what the
-    process has installed (tasks.middleware.install). `options` gives a view of it whose calls have headers, or another
-    deadline.
+    worker, or the broker away, before calls fail for it. `middleware`: around all of its calls; None: the middleware
+    that the process has installed (tasks.middleware.install). `options` gives a view of it whose calls have headers, or
+    another deadline.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Solver(Forms):
     def flush(self, timeout: float = 10.0) -> int:
         """Wait until the broker has all one-way calls that this thread sent; return how many it does not have.
 
-        Raises BrokerError when some were given up since the last time this was asked: they are lost.
+        Raises BrokerError when some were given up since the last `flush`: they are lost.
         """
         client, limit = self._client(), time.monotonic() + timeout
         while client.unconfirmed and (left := limit - time.monotonic()) > 0:
@@ -188,9 +188,9 @@ class Solver(Forms):
                 return
 
     def _look_up(self, service: str, waited: float) -> Spec | None:
-        """Look once; None while it is not known, or Redis is away.
+        """Look a service up once; return None while it is not known, or Redis is away.
 
-        Raises NoSuchService, or BrokerError without Redis, once it has been `waited` for long enough.
+        Raises NoSuchService, or BrokerError without Redis, once the caller has `waited` long enough.
         """
         try:
             spec = self._directory.find(service)
@@ -225,7 +225,7 @@ class Solver(Forms):
         return client
 
     def _bridge_here(self) -> AsyncClient:
-        """Return the client of the loop that runs."""
+        """Return the client of the running loop."""
         loop = asyncio.get_running_loop()
         bridge: AsyncClient | None = getattr(self._local, "bridge", None)
         if bridge is None or bridge.loop is not loop:

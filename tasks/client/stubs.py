@@ -25,7 +25,7 @@ class Caller(Protocol):
 def calling(
     solver: Callable[[], Caller], name: str, function: Callable[..., Any], all_are_the_services: bool = True
 ) -> Callable[..., Any]:
-    """Return a function like `function` that calls service `name`, and is awaited if that is.
+    """Return a function like `function` that calls service `name`; it is an `async def` if `function` is one.
 
     `all_are_the_services`: every argument is the service's; False: `deadline` is the call's.
     """

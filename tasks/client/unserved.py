@@ -1,4 +1,4 @@
-"""The failing of calls that nobody serves."""
+"""Failing of calls that no worker serves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UnservedCalls:
         self._table, self._topology, self._directory = table, topology, directory
 
     def returned(self, call_id: str) -> None:
-        """Take in that no queue took a call."""
+        """Note that no queue took a call."""
         now = time.monotonic()
         if (call := self._table.returned(call_id, now)) is not None:
             self._fail(call, now)

@@ -10,7 +10,7 @@ NEVER = float("inf")
 
 
 class WaitingCalls:
-    """Calls in WAITING, in the order in which they came there. Its callers hold the lock of the call table."""
+    """Calls in the state WAITING, in the order in which they entered it. Callers hold the lock of the call table."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Handle] = {}
@@ -23,7 +23,7 @@ class WaitingCalls:
         return iter(self._calls.values())
 
     def add(self, call: Handle, due: float) -> None:
-        """Have a call wait until `due`."""
+        """Let a call wait until `due`."""
         call.state, call.due, call.number = State.WAITING, due, 0
         self._calls[call.id] = call
         self.next_due = min(self.next_due, due)
