@@ -1,12 +1,12 @@
 """Claim checks: a body too long for the broker waits in Redis, and the message carries only what is needed to get it.
 
 RabbitMQ 4 refuses messages over 16 MiB, and every broker is slower with long ones. A claim is read any number of times
-(a fanout exchange delivers it to every subscriber). It goes when the one message that carries it has been acknowledged
-(`release`), or else by its time to live, which is short for events (`time_to_live`): only their newest is of use. A
-claim of a call belongs to its caller, which may resend it; a claim of an answer is removed when the answer is read. A
-dead letter's claim is kept for as long as the letter (`keep`).
+(a fanout exchange delivers it to every subscriber). It is removed when the one message that carries it has been
+acknowledged (`release`), or else expires by its time to live, which is short for events (`time_to_live`): only their
+newest is of use. A claim of a call belongs to its caller, which may resend it; a claim of an answer is removed when the
+answer is read. A dead letter's claim is kept for as long as the letter (`keep`).
 
-Where the sender shares memory with who will read the message (`shared`), the bytes wait there and not in Redis.
+Where the sender shares memory with the reader of the message (`shared`), the bytes wait there and not in Redis.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ logger = get_logger(__name__)
 
 THRESHOLD = 1 << 20  # bytes; the longest body that travels in its message
 LONGEST = 512 << 20  # bytes; Redis stores no longer string (proto-max-bulk-len)
-USED_FOR = 900  # s that it is known of a claim that its message was dealt with
-MOST_KEPT = 100  # claims of dead letters, of a run: the newest
+USED_FOR = 900  # s for which a claim is remembered as used, after its message was dealt with
+MOST_KEPT = 100  # claims of a run's dead letters that are kept, the newest
 
 
 class ClaimStore:
@@ -96,7 +96,7 @@ class ClaimStore:
         return stub
 
     def _share(self, body: bytes) -> str | None:
-        """Write to memory that the reader shares; return the key, None where there is none, or no room."""
+        """Write to memory that the reader shares; return the key, or None without such memory, or without room."""
         folder = _place.get()()
         name = None if folder is None else folder.write(body)
         return None if folder is None or name is None else self.prefix + claim_stub.shared_key(folder, name)
@@ -142,9 +142,9 @@ class ClaimStore:
         return bytes(body)
 
     def release(self, stub: bytes | bytearray | memoryview, used: bool = False) -> None:
-        """Remove the claim, since its only message has been dealt with. Raises nothing: it expires by itself.
+        """Remove the claim, since its only message has been dealt with. Raises nothing: a claim expires by itself.
 
-        `used`: remember that for a while, so that the message is known should it come again.
+        `used`: remember that for a while, so that the message is recognised if it comes again.
         """
         try:
             key, _, _ = claim_stub.read(stub)
@@ -168,7 +168,7 @@ class ClaimStore:
             logger.debug("a claim stays until its time to live has passed: %s", error)
 
     def keep(self, stub: bytes | bytearray | memoryview) -> None:
-        """Keep the claim of a dead letter for `kept_seconds`, one of MOST_KEPT. Raises nothing."""
+        """Keep the claim of a dead letter for `kept_seconds`, and only the newest MOST_KEPT. Raises nothing."""
         try:
             key, size, _ = claim_stub.read(stub)
             if not key.startswith(self.prefix):
@@ -233,7 +233,7 @@ def time_to_live(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def shared(folder: Callable[[], SharedFolder | None]) -> Iterator[None]:
-    """Put what this thread checks in within the block into the folder that `folder` returns, if there is room."""
+    """Put bodies that this thread checks in within the block into the folder that `folder` returns, if they fit."""
     before = _place.set(folder)
     try:
         yield
@@ -267,7 +267,7 @@ def once(made: Made | None = None) -> Iterator[Callable[[], None]]:
 
 
 def forget(made: Made) -> None:
-    """Release what was checked in for a message that nobody will try to send again."""
+    """Release the claims of a message that will not be sent any more."""
     while made:
         release(made.pop()[1])
 

@@ -38,7 +38,7 @@ def is_stub(data: bytes | bytearray | memoryview) -> bool:
 
 
 def size_of(body: bytes | bytearray | memoryview) -> int:
-    """Return the bytes of a message's body, which may wait elsewhere."""
+    """Return the size in bytes of a message's body, which may wait elsewhere."""
     if is_stub(body):
         with suppress(CodecError):
             return read(body)[1]

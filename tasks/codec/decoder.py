@@ -1,4 +1,4 @@
-"""Messages into values, whatever the bytes: a value or CodecError, and memory in proportion to the message."""
+"""Decoding of messages: any bytes give a value or CodecError, and take memory in proportion to the message."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _unpack(data: bytes | memoryview) -> Any:
     if end > len(data):
         raise CodecError(f"a message of {len(data)} bytes claims to have {end} or more; {_FOREIGN}")
     skeleton = bytes(data[HEADER.size : end])
-    # To nest deeper than MAX_DEPTH takes as many bytes that could open a container: most messages are cleared by that.
+    # Nesting deeper than MAX_DEPTH takes as many bytes that could open a container; most messages have fewer.
     openers = skeleton.translate(None, _NOT_OPENERS)
     suspicious = len(openers) > MAX_DEPTH
     if suspicious or openers.count(b"\xdc") + openers.count(b"\xdd") > 1:
@@ -84,7 +84,7 @@ def _unpack(data: bytes | memoryview) -> Any:
 
 
 def _check_lengths(skeleton: bytes) -> None:
-    """Read over the skeleton before it is built: unpackb makes room for what lists claim to hold, a thousand deep."""
+    """Read over the skeleton before it is built: unpackb allocates what lists claim to hold, up to a thousand deep."""
     unpacker = msgpack.Unpacker(max_buffer_size=len(skeleton))
     unpacker.feed(skeleton)
     unpacker.skip()

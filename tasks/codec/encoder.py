@@ -126,7 +126,7 @@ def _check_depth(depth: int) -> None:
 
 def _key(key: Any, depth: int) -> Any:
     if isinstance(key, bytes):
-        return bytes(key)  # never a frame: what stands for one is its length, which keys may share
+        return bytes(key)  # never a frame, of which only the length stands here, and keys may have the same
     if isinstance(key, tuple):
         _check_depth(depth + 1)
         return (_TUPLE_MARK, *[_key(part, depth + 1) for part in key])
@@ -227,7 +227,7 @@ def _locate(value: Any, refusal: Exception) -> str:
     path, fields = "value", list(_fields(value))
     if type(value) is tuple and len(value) == 3 and isinstance(value[2], dict) and "chord" in value[2]:
         path, fields = "", list(zip(("args", "kwargs", "embed"), value, strict=True))  # the body of a Celery task
-    for depth in range(2, MAX_DEPTH + 2):  # no further: what holds itself is refused at every depth
+    for depth in range(2, MAX_DEPTH + 2):  # no further: a container that holds itself is refused at every depth
         for name, part in fields:
             try:
                 _pack(_node(part, depth, []))

@@ -50,17 +50,17 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
 
 
 def decode_stored(data: bytes | bytearray | memoryview) -> Any:
-    """Return a stored result: what `decode` returns, or JSON, which calls of clients that know Celery alone leave."""
+    """Return a stored result: what `decode` returns, or JSON, which is stored for clients that know Celery alone."""
     if bytes(data[:1]) in (b"{", b"["):
         return serialization.loads(bytes(data), "application/json", "utf-8")
     return decode(data)
 
 
 def register(claims: ClaimStore | None = None) -> str:
-    """Make the format known to kombu, and so to Celery, as the serializers NAME and STORED. Again is harmless.
+    """Make the format known to kombu, and so to Celery, as the serializers NAME and STORED. Repeating it is harmless.
 
-    Returns the name of the serializer that checks long values in with `claims`: one a store, since a process may belong
-    to several runs; what arrives is read by all of them alike. kombu wraps what encode and decode raise: the CodecError
+    Returns the name of the serializer that checks long values in with `claims`: one per store, since a process may
+    belong to several runs; all of them read messages alike. kombu wraps what encode and decode raise: the CodecError
     is `args[0]` of its EncodeError or DecodeError.
     """
     name = NAME if claims is None else f"{NAME}:{claims.prefix}"

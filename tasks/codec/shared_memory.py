@@ -1,9 +1,9 @@
 """Long bodies between processes of one host: files in shared memory, which their receiver maps and need not copy.
 
-A run's files are in a folder of its own below /dev/shm, which only its user may read. The folder's name is drawn by
-chance and kept in Redis; a message carries it with the file's name, both in hexadecimal digits and nothing else. A file
-goes when its message has been acknowledged, or could not be sent; what a killed process left goes with the run, or by
-its age.
+A run's files are in a folder of its own below /dev/shm, which only its user may read. The folder's name is random and
+kept in Redis; a message carries it with the file's name, both in hexadecimal digits and nothing else. A file is removed
+when its message has been acknowledged, or could not be sent; files that a killed process left are removed with the run,
+or by their age.
 
     folder = SharedFolder(token)
     name = folder.write(body)                      # None where there is no room, or no shared memory
@@ -47,7 +47,7 @@ def place() -> Path | None:
 
 
 def new_token() -> str:
-    """Draw the name of a folder that no other run has."""
+    """Draw a random name for a run's folder."""
     return secrets.token_hex(8)
 
 
@@ -82,7 +82,7 @@ class SharedFolder:
         if self.path is None or not self._has_room(len(body)):
             return None
         name = secrets.token_hex(16)
-        part = self.path / f"{name}.part"  # a name of its own until it is whole: half a file is known to be one
+        part = self.path / f"{name}.part"  # another name until it is whole, so that half a file is recognised
         try:
             file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
@@ -154,7 +154,7 @@ class SharedFolder:
             self._named(_MARK, name).unlink()
 
     def sweep(self, older_than: float) -> None:
-        """Remove what is older than so many s, and what processes that were killed had written in part."""
+        """Remove files older than so many s, and files that killed processes had written in part."""
         if not self.is_ours():
             return
         assert self.path is not None
@@ -204,7 +204,7 @@ class SharedFolder:
 
 
 def sweep_all(older_than: float) -> None:
-    """Sweep every folder of this user's, also those of runs that were killed."""
+    """Sweep every folder of this user, also those of runs that were killed."""
     base = place()
     if base is None:
         return
