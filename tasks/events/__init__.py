@@ -1,6 +1,6 @@
-"""Events: fired by anyone, received by all who subscribed, the newest kept for who comes late.
+"""Events: any process fires them, all subscribers receive them, and the newest is kept for late subscribers.
 
-Others take `EventDispatcher`, `Subscription`, `event_handler` and the names of Warren's own events.
+Other packages use `EventDispatcher`, `Subscription`, `event_handler` and the names of Warren's own events.
 """
 
 from tasks.events.dispatcher import EventDispatcher, of_player

@@ -1,4 +1,4 @@
-"""Long events in parts: one message of several MiB is stored whole before it is forwarded, parts flow on both sides.
+"""Long events in parts: one message of several MiB is stored whole before it is forwarded; parts flow on both sides.
 
 Every message of an event carries its sender, the event's number, its part's number and the number of parts. So a
 subscriber whose queue was full knows what it lost, and drops an event of which a part is missing.
@@ -29,7 +29,7 @@ logger = get_logger(__name__)
 
 WINDOW = EVENT_LENGTH  # messages in flight to a subscriber; as many wait in its queue
 MOST_PARTS = WINDOW // 2  # parts of one event, at most
-PART_BYTES = 1 << 20  # bytes; longer ones where MOST_PARTS of these do not suffice
+PART_BYTES = 1 << 20  # bytes; parts are longer where MOST_PARTS of these do not suffice
 LONGEST_PART = 12 << 20  # bytes; RabbitMQ 4 refuses messages over 16 MiB
 CLAIM_LASTS = 60.0  # s that a longer event can be fetched: a newer one has replaced it by then
 WARN_EVERY = 1.0  # s between warnings about dropped events
@@ -79,7 +79,7 @@ def properties(headers: Mapping[str, Any]) -> bytes:
 class Assembler:
     """Puts the messages of one queue together to events, and says which of them may be acknowledged.
 
-    `missed`: events that the queue dropped since it was bound. Where the handler was to get all, that is logged.
+    `missed`: events that the queue dropped since it was bound. They are logged if the handler should get all events.
     """
 
     def __init__(self, on: Subscribed) -> None:
@@ -89,7 +89,7 @@ class Assembler:
         self._tags: list[int] = []
         self._at_end = False  # the last message was the end of an event, with no other in flight
         self.missed = self._reported = 0
-        self.refused = 0  # messages that are no part of an event
+        self.refused = 0  # messages that are not part of an event
         self._report_at = 0.0
 
     def add(self, delivery: Delivery) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Firing events, to all who subscribed: by over_amqp.py, or over_redis.py on a Redis broker."""
+"""Firing events to all subscribers: by over_amqp.py, or over_redis.py on a Redis broker."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class EventDispatcher:
             self._sender.send(name, body)
         except GONE as error:
             raise BrokerError(f"event {name!r} was not sent, since the broker is away: {error}") from error
-        if not kept:  # had no subscriber; one that came meanwhile may be followed by more, which need the event
+        if not kept:  # there was no subscriber; after one that came meanwhile more may come, which need the event
             self._retained.keep(name, body)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Events on RabbitMQ past kombu: sent without a copy, received with one, long ones in parts."""
+"""Events on RabbitMQ without kombu: sent without a copy, received with one, long ones in parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.topology import EVENT_LENGTH, Topology
 
 Keep = Callable[[str, bytes], None]
 PAUSES = (0.05, 0.25, 0.45, 0.65, 0.85)  # s between tries to send an event
-MIDWAY_FOR = 0.5  # s that the rest of a message is waited for before it counts as nothing
+MIDWAY_FOR = 0.5  # s to wait for the rest of a message before it counts as nothing
 
 
 def waiting_messages(on: Subscribed) -> int:
@@ -55,7 +55,7 @@ class Sender:
             self._lock.release()
 
     def _try(self, name: str, body: bytes) -> None:
-        """Publish, again where the connection breaks."""
+        """Publish, and try again where the connection breaks."""
         limit = time.monotonic() + SEND_TIMEOUT
         for pause in (*PAUSES, None):
             try:
@@ -147,11 +147,11 @@ class Source:
             raise
 
     def receive(self, timeout: float | None) -> bool:
-        """Take in what has arrived; waits up to `timeout` s (None: a moment) for it, False when there is nothing."""
+        """Take in what arrives, waiting up to `timeout` s (None: a moment) for it; return False when nothing has."""
         deliveries = self._link.drain(timeout)
         until = time.monotonic() + MIDWAY_FOR
         while not deliveries and self._link.midway and time.monotonic() < until:
-            deliveries = self._link.drain()  # a long one comes piece by piece, and each wakes who reads
+            deliveries = self._link.drain()  # a long message comes in pieces, and each wakes the reader
         whole: list[tuple[str, bytes]] = []
         used: list[int] = []
         self.full = False
@@ -173,5 +173,5 @@ class Source:
         return bool(deliveries)
 
     def close(self) -> None:
-        """Leave; the queues go with the connection."""
+        """Unsubscribe; the queues go with the connection."""
         self._link.close()

@@ -1,4 +1,4 @@
-"""Events on a Redis broker, by kombu. What waits for a slow subscriber waits in the server's output buffer."""
+"""Events on a Redis broker, by kombu. Events for a slow subscriber wait in the server's output buffer."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Source:
             self._stack = stack.pop_all()
 
     def receive(self, timeout: float | None) -> bool:
-        """Take in what has arrived; waits up to `timeout` s (None: a moment) for it, False when there is nothing."""
+        """Take in what arrives, waiting up to `timeout` s (None: a moment) for it; return False when nothing has."""
         try:
             self._connection.drain_events(timeout=IDLE_POLL if timeout is None else max(timeout, SHORTEST_POLL))
         except TimeoutError:
@@ -91,7 +91,7 @@ class Source:
         return True
 
     def close(self) -> None:
-        """Leave."""
+        """Unsubscribe."""
         self._stack.close()
 
     def _take(self, name: str, message: Any) -> None:

@@ -1,7 +1,7 @@
 """Retained events: of each event that services subscribe to, the newest payload stays in Redis for later subscribers.
 
-A fanout exchange forgets. An actor that starts after the learner's first weights, or is restarted between two, would
-play without any, and a learner that waits for its experience would wait for ever.
+A fanout exchange keeps nothing. Without this, an actor that starts after the learner's first weights, or is restarted
+between two, would play without any, and a learner that waits for its experience would wait for ever.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ logger = get_logger(__name__)
 TTL = 24 * 3600  # s that a retained payload outlives its last firing
 ANSWER_WITHIN = 2.0  # s
 LONGEST = 512 << 20  # bytes; Redis keeps no longer value
-SUBSCRIBED, FIRED = b"heard", b"fired"  # an event's mark: services subscribe to it; it was fired, and none has so far
+SUBSCRIBED, FIRED = b"heard", b"fired"  # an event's mark: services subscribe to it; or it was fired, and none do so far
 
 
 class Retained:
-    """The events of one run. Safe to use from any thread. Redis away is no reason not to fire: it is logged."""
+    """The events of one run. Safe to use from any thread. While Redis is away events are fired, and that is logged."""
 
     def __init__(self, app: Any, topology: Topology) -> None:
         self._redis: Any = getattr(app, "warren_redis", None)  # see tasks/testing
         if self._redis is None:
-            # One try: who fires must not wait for a Redis that is away.
+            # One try: firing must not wait for a Redis that is away.
             self._redis = redis_client.connect(
                 app.conf.result_backend, retry=Retry(NoBackoff(), 0), socket_connect_timeout=ANSWER_WITHIN
             )
@@ -39,7 +39,7 @@ class Retained:
         self._subscribed: set[str] = set()  # events known to be subscribed to; none is ever taken out
 
     def subscribe(self, names: Iterable[str]) -> None:
-        """Have the newest of these events retained from now on. Raises redis.RedisError."""
+        """Retain the newest of these events from now on. Raises redis.RedisError."""
         entries: Any = dict.fromkeys(names, SUBSCRIBED)
         if entries:
             with self._redis.pipeline(transaction=True) as pipe:
@@ -48,7 +48,7 @@ class Retained:
                 pipe.execute()
 
     def keep(self, name: str, body: bytes, ask: bool = True) -> bool:
-        """Retain a packed payload where services subscribe to `name`, before it is fired: so nobody misses it.
+        """Retain a packed payload where services subscribe to `name`, before it is fired, so that none misses it.
 
         Returns False where it was not retained: no service subscribes to it so far, or Redis is away. `ask`: ask Redis
         for subscribers where this process knows of none.
@@ -69,7 +69,7 @@ class Retained:
         return True
 
     def _has_subscribers(self, name: str) -> bool:
-        """Ask Redis, and enter the name there as that of an event that was fired."""
+        """Return whether Redis knows of subscribers, and enter the name there as that of an event that was fired."""
         with self._redis.pipeline(transaction=True) as pipe:
             pipe.hsetnx(self._names, name, FIRED)
             pipe.expire(self._names, TTL)

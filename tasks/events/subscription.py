@@ -24,9 +24,9 @@ from warren.repeats import Repeats
 
 logger = get_logger(__name__)
 
-NEWER_WITHIN = 0.01  # s that a subscriber who was busy or paused waits for a newer event at least: see _worth_a_wait
+NEWER_WITHIN = 0.01  # least s that a subscriber which was busy or paused waits for a newer event: see _worth_a_wait
 PAUSED_FOR = 0.3  # s; a check for events takes less, unless the process was stopped or the network is slow
-KEPT_FOR = 0.5  # s that an event is held back at most while newer ones keep arriving; half of a longer pause before it
+KEPT_FOR = 0.5  # most s that an event is held back while newer ones keep arriving; after a longer pause, half of that
 AGAIN_AFTER = 1.0  # s between tries to subscribe, and of an `on_connected` that failed
 
 Handler = Callable[[Any], None]
@@ -35,10 +35,10 @@ Handler = Callable[[Any], None]
 class Subscription:
     """A thread with a connection and queues of its own that hands events to their handlers, one after another.
 
-    `handlers`: event -> what is called with its payload. One that is marked with `@event_handler(event, latest=False)`
-    gets every event, while no more than its bound wait. Any other gets the newest: of what comes while a handler
-    runs, all but the newest is dropped. After a lost connection it subscribes anew and calls `on_connected`, so that
-    the owner can fetch what it missed; while that raises, it is called again every second.
+    `handlers`: event -> function called with its payload. One that is marked with `@event_handler(event, latest=False)`
+    gets every event, while no more than its bound wait. Any other gets the newest: of the events that come while a
+    handler runs, all but the newest are dropped. After a lost connection it subscribes anew and calls `on_connected`,
+    so that the owner can fetch what it missed; while that raises, it is called again every second.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Subscription:
     def start(self, timeout: float = 30.0) -> Subscription:
         """Start the thread and return once every queue is bound: what is fired from now on arrives.
 
-        Raises WireError, with the thread told to end, where that takes longer than `timeout` s.
+        Raises WireError, having told the thread to end, if that takes longer than `timeout` s.
         """
-        atexit.register(self.stop)  # a handler that Python's end meets inside of C++, torch's say, aborts the process
+        atexit.register(self.stop)  # a handler that is inside of C++ (torch's) when Python ends aborts the process
         self._thread.start()
         if not self._subscribed.wait(timeout):
             self.stop()
@@ -81,7 +81,7 @@ class Subscription:
         return self
 
     def stop(self) -> None:
-        """Leave; the queues go with the connection. The end of the process does so, too."""
+        """Unsubscribe; the queues go with the connection. The end of the process does so, too."""
         atexit.unregister(self.stop)
         self._stopping.set()
         if self._thread.is_alive():
@@ -105,7 +105,7 @@ class Subscription:
 
     def _listen(self, source: Any) -> None:
         self._catch_up_at = time.monotonic()
-        wait = 0.0  # s: more than 0 where more may have been sent than has come; only then is a newer event worth it
+        wait = 0.0  # s: above 0 if more may have been sent than has come; only then a newer event is worth the wait
         while not self._stopping.is_set():
             if self._catch_up_at and time.monotonic() >= self._catch_up_at:
                 self._catch_up()
@@ -168,6 +168,6 @@ def _worth_a_wait(away: float) -> float:
 
 
 def _mark(name: str, handler: Handler) -> Subscribed:
-    """Return what `handler` subscribes to: as it is marked, or else the newest event of that name."""
+    """Return the subscription of `handler`: its mark, or else the newest event of that name."""
     marked: Subscribed | None = getattr(handler, "__subscribed__", None)
     return Subscribed(name, latest=True) if marked is None else replace(marked, event=name)
