@@ -1,4 +1,4 @@
-"""The serving side: what receives calls, gathers them into batches, runs them and answers.
+"""The serving side: it receives calls, gathers them into batches, runs them and answers.
 
-Others take `server.Serving`, `batching.BatchTask` and the pool. Knows nothing of client.
+Other packages use `server.Serving`, `batching.BatchTask` and the pool. Knows nothing of client.
 """

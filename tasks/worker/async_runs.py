@@ -1,8 +1,8 @@
 """Batches of calls of `async def` services that run in the process's event loop, until each has its outcomes.
 
-Their owner, the thread of the services, begins a batch by `begin`. It passes through the same middleware as any other,
-in steps (tasks/app/steps.py): each step runs in the loop, and when it has ended the owner is told, who goes on by
-`resume`. So what asks Redis or writes to the broker stays in the owner's thread.
+Their owner, the thread of the services, begins a batch by `begin`. A batch passes through the same middleware as any
+other, in steps (tasks/app/steps.py): each step runs in the loop, and when it has ended the owner is told and goes on by
+`resume`. So work that asks Redis or writes to the broker stays in the owner's thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DROPPED = (EXPIRED, REVOKED)
 class Run:
     """A batch that runs. `limit`: when nobody needs it any more, on the monotonic clock; `ended`: called at its end.
 
-    `outbox`: what its owner answers by. `outcomes`: one a call, once it has ended; None where it was given up for
+    `outbox`: by which its owner answers. `outcomes`: one per call, once it has ended; None where it was given up for
     STOPPING or LOST.
     """
 
@@ -45,7 +45,7 @@ class Run:
         self.outbox = outbox
         self.started = time.monotonic()
         self.outcomes: list[Any] | None = None
-        self.why = ""  # it was cancelled; written in the loop's thread, as are the next three
+        self.why = ""  # it was cancelled; written in the loop's thread, as are `found`, `error` and `task`
         self.asked: list[Any] = []  # the calls of the present step; written by the owner
         self.found: list[Any] = []  # their outcomes
         self.error: BaseException | None = None  # the step's error, in place of outcomes
@@ -53,7 +53,7 @@ class Run:
 
 
 class AsyncRuns:
-    """The batches that run. `post`: called in the loop's thread with each whose step has ended, for `resume`."""
+    """The batches that run. `post`: called in the loop's thread with each batch whose step has ended, for `resume`."""
 
     def __init__(self, loop: EventLoop, post: Callable[[Run], None]) -> None:
         self.loop, self._post = loop, post
@@ -72,7 +72,7 @@ class AsyncRuns:
         self._go_on(run, partial(next, run.steps))
 
     def resume(self, run: Run) -> None:
-        """Go on with a batch of which a step has ended. Raises what ends this worker."""
+        """Go on with a batch whose step has ended. Raises an error that ends this worker."""
         if run not in self.running:
             return  # forsaken
         if run.error is not None:
@@ -116,7 +116,7 @@ class AsyncRuns:
             self.loop.call(self._cancel, run, why)
 
     def give_up_all(self) -> None:
-        """Give up, for STOPPING, what is cancelled when the loop ends; its owner need not wait for it."""
+        """Give up, for STOPPING, the batches that the loop's end cancels; their owner need not wait for them."""
         self.loop.call(self._give_up_all)
 
     def forsake(self, run: Run) -> None:

@@ -72,7 +72,7 @@ class AsyncServices:
         self._loop.spawn(handler, payload, lambda error: self.ended.post(partial(finish, error)))
 
     def resume(self) -> None:
-        """Go on with the runs that have ended a step. Raises what ends this worker."""
+        """Go on with the runs that have ended a step. Raises an error that ends this worker."""
         last: BaseException | None = None  # to be raised when the others have been settled
         for one in self.ended.take():
             try:
@@ -92,11 +92,11 @@ class AsyncServices:
         self._runs.look_for_revoked()
 
     def lose(self) -> None:
-        """Cancel what runs, since it is delivered again; what may run once only goes on to its end."""
+        """Cancel the batches that run, since they are delivered again; those that may run only once go on."""
         self._runs.give_up([run for run in self._runs.running if run.queue.spec.retries], LOST)
 
     def give_up(self) -> None:
-        """Cancel what runs, since this worker stops; wait a moment for it."""
+        """Cancel the batches that run, since this worker stops; wait a moment for them."""
         running = self._runs.running
         self._runs.give_up(list(running), STOPPING)
         limit = time.monotonic() + CANCELLED_WITHIN

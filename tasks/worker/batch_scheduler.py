@@ -15,7 +15,7 @@ Dropped = Callable[[ServiceQueue, Any, str], None]
 
 
 class BatchScheduler:
-    """Gathers the calls of `queues` to batches. `dropped` is told of calls that nobody needs any more, and why.
+    """Gathers the calls of `queues` into batches. `dropped` gets calls that nobody needs any more, and the reason.
 
     A service with calls has one entry in the ring, by the age of its oldest call, until it is found not ready: then its
     next call, or its time, enters it again. `age`: a number by which a call is older than those that came after it.
@@ -53,7 +53,7 @@ class BatchScheduler:
             self._enter(queue)
 
     def go_on(self, queue: ServiceQueue) -> None:
-        """Look at a queue again that was full."""
+        """Look again at a queue that was full."""
         if queue.waiting and not queue.entered:
             self._enter(queue)
 
@@ -71,7 +71,7 @@ class BatchScheduler:
         return max(0.0, min(left)) if left else None
 
     def next(self, poll: Callable[[], bool]) -> tuple[ServiceQueue, list[Any]] | None:
-        """Return the next batch, or None while nothing may run. `poll` takes in what has arrived; False: nothing."""
+        """Return the next batch, or None while nothing may run. `poll` takes in what has arrived; False if nothing."""
         ring = self._ring
         for queue in self._timed:
             if queue.waiting and not queue.entered and not queue.full and self._waited(queue):

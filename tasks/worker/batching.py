@@ -1,8 +1,8 @@
 """The task whose function runs a batch of calls at once, however they are received.
 
 A message stays unacknowledged until the call that used it has returned, so what a killed worker held is delivered
-again: nothing that the broker confirmed is lost. What Celery receives (any broker; the learner's segments) is gathered
-by celery_strategy.py, what services receive on RabbitMQ by batch_scheduler.py, which is faster.
+again: nothing that the broker confirmed is lost. celery_strategy.py gathers the calls that Celery receives (any broker;
+the learner's segments); batch_scheduler.py, which is faster, those that services receive on RabbitMQ.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BatchTask(Task):
         return outcome
 
     def run_calls(self, calls: Sequence[Any]) -> list[Any]:
-        """Run calls (objects with what a Raw has) and return one outcome a call.
+        """Run calls (objects with what a Raw has) and return one outcome per call.
 
         Failures are logged, and kept in `failures`.
         """
@@ -66,7 +66,7 @@ class BatchTask(Task):
         return self.concluded(calls, outcomes)
 
     def concluded(self, calls: Sequence[Any], outcomes: list[Any]) -> list[Any]:
-        """Note what failed among the outcomes; return them, with what is to be tried again as Again."""
+        """Note the failures among the outcomes; return the outcomes, those to be tried again as Again."""
         self.failures.note(outcomes)
         if self.retry_on is None:
             return outcomes

@@ -1,4 +1,4 @@
-"""Celery's books: result backend, chord, callbacks, chain and signals of a call that a worker ran, or did not run."""
+"""Celery's bookkeeping of a call that a worker ran or did not run: result backend, chord, callbacks, chain, signals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _outcome = threading.local()
 
 
 def replayed() -> tuple[Any] | None:
-    """Return the outcome whose books this thread keeps at the moment, in a tuple; None outside of `record`."""
+    """Return the outcome that this thread is recording, in a tuple; None outside of `record`."""
     kept: tuple[Any] | None = getattr(_outcome, "value", None)
     return kept
 
@@ -39,7 +39,7 @@ def record(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments, 
     """
     with answering(content_type):
         if answers_json() and request.get("ignore_result") is None:
-            request = {**request, "ignore_result": False}  # it knows no decorator, and waits unless it says otherwise
+            request = {**request, "ignore_result": False}  # its client knows no decorator, and waits unless it says so
         return _record(task, trace, outcome, call, request)
 
 
@@ -84,14 +84,14 @@ def _replay(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments,
 
 
 def _record_dropped(task: Any, error: TaskRevokedError, call: Arguments, request: Any) -> None:
-    """Do as Celery's Request does: the state is REVOKED, which ends whoever waits, chords and groups too."""
+    """Do as Celery's Request does: the state is REVOKED, which ends every wait, that of chords and groups too."""
     context, why = _context(call, request), text_of(error)
     task.backend.mark_as_revoked(request["id"], why, request=context, store_result=_stores(task, request))
     signals.task_revoked.send(sender=task, request=context, terminated=False, signum=None, expired=why == EXPIRED)
 
 
 def _record_rejected(task: Any, error: Exception, call: Arguments, request: Any) -> None:
-    """Do as Celery's Request does with what will never run again."""
+    """Do as Celery's Request does with a call that will never run again."""
     context = _context(call, request)
     task.backend.mark_as_failure(request["id"], error, request=context, store_result=_stores(task, request))
 

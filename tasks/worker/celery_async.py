@@ -1,7 +1,7 @@
-"""`async def` services that Celery's own consumer receives: they run in an event loop, the pool's thread sees to them.
+"""`async def` services that Celery's own consumer receives: they run in an event loop, begun by the pool's thread.
 
-What asks Redis, and Celery's books, are the pool's thread's: it begins a batch, goes on with it when a step has ended,
-and records the outcomes. What touches the channel is the consumer's, as for any other task.
+The pool's thread asks Redis and does Celery's bookkeeping: it begins a batch, goes on with it when a step has ended,
+and records the outcomes. Only the consumer's thread touches the channel, as for any other task.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CANCELLED_WITHIN = 0.5  # s that calls which are cancelled then may take to end
 
 
 class AsyncTasks:
-    """The batches of one consumer that run in the event loop. Unless said otherwise, for the pool's thread.
+    """The batches of one consumer that run in the event loop. Methods are for the pool's thread unless they say more.
 
-    `record`: called with each run that ended, returns what is to become of its requests; `settle`: does that, in the
+    `record`: called with each run that ended, returns the endings of its requests; `settle`: carries these out, in the
     consumer's thread.
     """
 
@@ -46,7 +46,7 @@ class AsyncTasks:
         self._runs.look_for_revoked()
 
     def finish(self) -> None:
-        """Wait for what runs, for a while, then cancel it, since this worker stops; in the consumer's thread."""
+        """Wait a while for the batches that run, then cancel them: this worker stops. In the consumer's thread."""
         self.stopping = True
         if not self._idle.wait(FINISH_WITHIN):
             self._runs.give_up(list(self._runs.running), STOPPING)

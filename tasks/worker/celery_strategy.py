@@ -98,7 +98,7 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
 
 
 class _Deadlines(Middleware):
-    """Drops what has expired or was revoked since it came."""
+    """Drops calls that expired or were revoked after they came."""
 
     def before_run(self, queue: ServiceQueue, call: Any) -> str | None:
         """See Middleware."""
@@ -128,7 +128,7 @@ class Gathering:
         return found
 
     def enter(self, queue: ServiceQueue) -> ServiceQueue:
-        """Enter the queue of a task; what an earlier one holds came on a connection that is lost, and comes again."""
+        """Enter the queue of a task; calls that an earlier one holds came on a lost connection, and come again."""
         with self._lock:
             self._scheduler.clear()
             self._queues[queue.spec.name] = queue
@@ -163,7 +163,7 @@ class Gathering:
                 consumer.qos.decrement_eventually()
                 self.add(queue, request)
 
-        consumer.qos.increment_eventually()  # others pass
+        consumer.qos.increment_eventually()  # so that others pass it
         consumer.timer.call_after(seconds, due)
 
     def _settle_run(self, run: Run, endings: list[Ending]) -> None:
@@ -195,7 +195,7 @@ class Gathering:
         pool, taken = self._consumer.pool, list[tuple[Any, Any]]()
 
         def take_and_run() -> tuple[list[Ending], float, Future[Any] | None]:
-            # In the pool's thread. What runs is taken now, not when the job was made: by now more may wait.
+            # In the pool's thread. The calls are taken now, not when the job was made: by now more may wait.
             with self._lock:
                 self._jobs -= 1
                 stopping = self.tasks is not None and self.tasks.stopping
@@ -244,7 +244,7 @@ def _ready(queue: ServiceQueue) -> int:
     return min(ready, spec.concurrency - queue.running) if spec.concurrency else ready
 
 
-UNRECORDED = "unrecorded"  # a call that could not run, or whose outcome the result backend or chord could not be given
+UNRECORDED = "unrecorded"  # a call that could not run, or whose outcome could not be given to result backend or chord
 DROPPED = "dropped"
 Ending = Any  # one call's: the ExceptionInfo of its failure, UNRECORDED, DROPPED, an Again, or None for a success
 

@@ -19,7 +19,7 @@ from warren import log_fields
 
 # Celery warns of root and pickle, which no Warren app accepts, and at each lost connection of changes in its version 6.
 SILENCED = (SecurityWarning, CPendingDeprecationWarning)
-NOISY = ("celery.worker.strategy", "celery.app.trace", "kombu.mixins")  # two lines of log a task
+NOISY = ("celery.worker.strategy", "celery.app.trace", "kombu.mixins")  # two lines of log per task
 
 
 def make_worker(app: Any, name: str, queues: Sequence[str] | None, *, log_level: str = "INFO", **options: Any) -> Any:
@@ -46,7 +46,7 @@ def run_worker(worker: Any, on_ready: Callable[[], object], on_stopping: Callabl
     """Run a Celery worker until it is told to stop, and return its exit status.
 
     `on_ready` is called once it consumes, `on_stopping` when it was told to stop but still finishes what it holds.
-    What `on_ready` raises stops the worker and is raised again.
+    An error of `on_ready` stops the worker and is raised again.
     """
     failures: list[Exception] = []
 
@@ -75,9 +75,9 @@ def run_worker(worker: Any, on_ready: Callable[[], object], on_stopping: Callabl
 
 
 def log_to_stderr(level: str, log_format: str = "text") -> None:
-    """Write one line a log record to standard error, which the launcher sends to the process's log file.
+    """Write one line per log record to standard error, which the launcher sends to the process's log file.
 
-    `log_format`: "text", or "json": an object a line (see warren.log_fields).
+    `log_format`: "text", or "json": an object per line (see warren.log_fields).
     """
     logging.basicConfig(
         stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True

@@ -103,7 +103,7 @@ class ConsumerLoop:
         return [self._deadlines, DeliveryLimit(self._app.warren_deliveries), self._metrics, *events]
 
     def stop(self, timeout: float | None = None) -> None:
-        """Finish what is held, hand back what cannot be finished soon, leave."""
+        """Finish the calls that are held, hand back those that cannot be finished soon, and leave."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
@@ -125,7 +125,7 @@ class ConsumerLoop:
         return {"since": self.started_at, "busy": min(busy / up, 1.0), "services": services}
 
     def revoked(self) -> None:
-        """Cancel what runs in the event loop and has been revoked; what waits is looked at when its turn comes."""
+        """Cancel revoked calls that run in the event loop; waiting calls are looked at when their turn comes."""
         if self._async is not None:
             self._async.revoked()
 
@@ -263,7 +263,7 @@ class ConsumerLoop:
     # Batches of `async def` services.
 
     def _resume(self, services: AsyncServices) -> None:
-        """Go on with batches of which the event loop has ended a step."""
+        """Go on with batches whose step in the event loop has ended."""
         if services.ended:
             self._deadlines.read_clock()
             services.resume()
@@ -305,7 +305,7 @@ def _run_calls(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
 
 
 def _outcomes_of(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
-    """Run a batch through its middleware. Whatever that raises, but what ends the worker, fails the calls."""
+    """Run a batch through its middleware. Any error of that fails the calls, except one that ends the worker."""
     try:
         outcomes = queue.chain.run(queue, calls)
         if len(outcomes) != len(calls):

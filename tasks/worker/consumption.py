@@ -18,7 +18,7 @@ from tasks.worker.timers import Timers
 
 logger = get_logger(__name__)
 
-PREFETCH = 64  # calls that a worker may hold, a service; more where its batches are larger
+PREFETCH = 64  # calls of each service that a worker may hold; more where its batches are larger
 ENTER_EVERY = 3600.0  # s between renewals of what the run's Redis holds of this worker
 
 
@@ -62,7 +62,7 @@ class Consumption:
             link.cancel(tag)
 
     def hand_back(self, outbox: Outbox) -> None:
-        """Give back every call that is held. To be delivered again costs them nothing, since they have not begun."""
+        """Give back every call that is held. Being delivered again costs them nothing, since they have not begun."""
         for queue in self._services.values():
             for call in (*queue.waiting, *sorted(queue.later, key=lambda call: call.delivery.tag)):
                 outbox.reject(call.delivery.tag, requeue=True)

@@ -14,7 +14,7 @@ from tasks.worker.service_queue import Call, ServiceQueue
 
 
 class Deadlines(Middleware):
-    """Drops what expired or was revoked. `read_clock` is called whenever time may have passed."""
+    """Drops calls that expired or were revoked. `read_clock` is called whenever time may have passed."""
 
     def __init__(self) -> None:
         self._now = ""

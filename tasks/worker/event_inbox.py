@@ -75,7 +75,7 @@ class EventInbox:
         return list(self._handlers)
 
     def subscribe(self, link: Connection) -> None:
-        """Bind and consume a new queue a handler, then give each what was fired before. Raises redis.RedisError."""
+        """Bind and consume a new queue per handler, then give each what was fired before. Raises redis.RedisError."""
         for tag, handler in self._handlers.items():
             on = handler.on
             queue = self._topology.event_queue(on.event, tag.removeprefix(TAG), waiting_messages(on))
@@ -98,7 +98,7 @@ class EventInbox:
         self._retained.subscribe(handler.on.event for handler in self._handlers.values() if handler.on.retained)
 
     def take(self, deliveries: Sequence[Delivery], outbox: Outbox) -> None:
-        """Put messages together to events, and call the handlers of those that are whole."""
+        """Put messages together into events, and call the handlers of whole ones."""
         self._outbox = outbox
         newest: dict[Handler, bytes] = {}
         for delivery in deliveries:
@@ -139,7 +139,7 @@ class EventInbox:
         self.busy += time.monotonic() - started
 
     def _begin(self, handler: Handler) -> None:
-        """Let an `async def` handler have its next event; what it has not had is not acknowledged, and so bounded."""
+        """Give an `async def` handler its next event; events that it has not had are unacknowledged, and so bounded."""
         while handler.waiting and not handler.running and self._async is not None:
             body = handler.waiting.popleft()
             if not handler.waiting:

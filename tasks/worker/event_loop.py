@@ -2,7 +2,7 @@
 
 The loop and the thread of plain services take turns: either a plain service or handler runs, or one step of an async
 one, from an await to the next. So all of them share state without locks, as plain ones always did. The loop gives its
-turn away while it waits, and who waits for a turn is the next to have it.
+turn away while it waits, and the thread that waits for a turn is the next to have it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from celery.utils.log import get_logger
 
 logger = get_logger(__name__)
 
-ENDS_WITHIN = 1.0  # s that the tasks of a loop which ends have for what follows their cancellation
+ENDS_WITHIN = 1.0  # s that the tasks of a loop that ends have to end in after they are cancelled
 
 
 class Turn:
@@ -27,16 +27,16 @@ class Turn:
         self._next, self._lock = threading.Lock(), threading.Lock()
 
     def acquire(self) -> None:
-        """Wait for it."""
+        """Wait for the turn."""
         with self._next:
             self._lock.acquire()
 
     def release(self) -> None:
-        """Give it away."""
+        """Give the turn away."""
         self._lock.release()
 
     def taken_by(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `function` such that it runs in a turn."""
+        """Return a function that calls `function` within a turn."""
 
         def in_turn(*args: Any) -> Any:
             self.acquire()
@@ -67,7 +67,7 @@ class _Selector(selectors.DefaultSelector):
 class EventLoop:
     """A thread with an asyncio loop.
 
-    `on_broken`: called in it with a SystemExit that a task of the user's own let out, which ended the loop.
+    `on_broken`: called in it with the SystemExit of a user's own task, which ended the loop.
     """
 
     def __init__(self, *on_broken: Callable[[BaseException], None]) -> None:
@@ -87,7 +87,7 @@ class EventLoop:
     def spawn(
         self, function: Callable[[Any], Any], payload: Any, ended: Callable[[BaseException | None], None]
     ) -> None:
-        """Have `function(payload)` awaited; `ended` is called in the loop, with what it raised. From any thread."""
+        """Await `function(payload)` in the loop; `ended` is called there with its error or None. From any thread."""
 
         async def guarded() -> BaseException | None:
             try:

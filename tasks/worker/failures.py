@@ -1,6 +1,6 @@
 """Logs what the user's own code raises in a service: a line that says where, and its traceback once.
 
-Refusals, of which the caller is told and which are no fault, are logged at INFO without one.
+Refusals, of which the caller is told and which are no fault, are logged at INFO without a traceback.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from warren.user_code import users_line
 logger = get_logger(__name__)
 
 LOG_EVERY = 10.0  # s between lines about failures of one kind at one place, after the first
-MOST_PLACES = 100  # places remembered; a further one takes the place of the one that was told of longest ago
+MOST_PLACES = 100  # places remembered; a further one replaces the one that was logged longest ago
 LONGEST = 300  # characters of an error's message in its line
 
 

@@ -1,4 +1,4 @@
-"""Runs the hooks of the user's middleware around calls; what a hook raises becomes of its call, never of the worker."""
+"""Runs the hooks of the user's middleware around calls; an error of a hook affects its call, never the worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Hooks:
         self._dropped = overridden(middleware, "after_drop")
 
     def run(self, service: str, calls: Sequence[Any], run: Callable[[Sequence[Any]], list[Any]]) -> list[Any]:
-        """Run those of `calls` that the hooks let pass by `run`, all at once; return one outcome a call."""
+        """Run the calls that the hooks let pass by `run`, all at once; return one outcome per call."""
         if not self._around:
             return run(calls)
         before = [self.before(service, raw) for raw in calls]
@@ -116,5 +116,5 @@ def _logged(hook: Callable[..., Any], *arguments: Any) -> None:
 
 
 def _outcome(error: BaseException) -> Outcome:
-    """Return the outcome of a call of which a hook raised `error`: unlike a service, a hook cannot end the worker."""
+    """Return the outcome of a call whose hook raised `error`: unlike a service, a hook cannot end the worker."""
     return failed(error) if isinstance(error, ENDS_WORKER) else outcome_of(error)

@@ -104,5 +104,5 @@ class Intake:
 
 def _readable(expires: Any) -> bool:
     if expires is None or (type(expires) is str and len(expires) == EXPIRES_BYTES and expires.endswith("+00:00")):
-        return True  # the form that clients of ours write
+        return True  # the form that our clients write
     return is_moment(expires)

@@ -1,6 +1,6 @@
 """Hooks around the calls of services: retries, deadlines, delivery limits, metrics, task events.
 
-A service's Chain is built once, of the hooks that its middleware overrides: one that is left as it is costs nothing.
+A service's Chain is built once, of the hooks that its middleware overrides: hooks that are left alone cost nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Middleware:
     def around_run(self, queue: ServiceQueue, calls: list[Call]) -> Steps | None:
         """Return the steps in which a batch is run; None: at once, as it is.
 
-        They raise BrokerError when all of it has to wait for Redis or the broker.
+        The steps raise BrokerError when the whole batch has to wait for Redis or the broker.
         """
 
     def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
@@ -38,7 +38,7 @@ class Chain:
         self._around, self._run = _overridden(middleware, "around_run"), run
 
     def run(self, queue: ServiceQueue, calls: list[Call], inner: int = 0) -> list[Any]:
-        """Run a batch through the middleware from number `inner` on; return one outcome a call."""
+        """Run a batch through the middleware from number `inner` on; return one outcome per call."""
         for index in range(inner, len(self._around)):
             steps = self._around[index](queue, calls)
             if steps is not None:
@@ -46,7 +46,7 @@ class Chain:
         return self._run(queue, calls)
 
     def steps(self, queue: ServiceQueue, calls: list[Call], inner: int = 0) -> Steps:
-        """Return the steps in which a batch is run, as by an event loop."""
+        """Return the steps in which a batch is run, for an event loop."""
         for index in range(inner, len(self._around)):
             steps = self._around[index](queue, calls)
             if steps is not None:

@@ -32,8 +32,8 @@ class Outcomes:
     | Requeue    | sent anew         | back to its queue           | back            |
     | DeadLetter | failure           | FAILURE; one-way: dead too  | dead letter     |
 
-    (*) nothing when it has expired: so has its caller's patience. The queues of services with a response have no dead
-    letters.
+    (*) nothing when the call has expired, since its caller waits no longer. The queues of services with a response have
+    no dead letters.
     """
 
     def __init__(self, app: Any, topology: Topology, hostname: str, outbox: Outbox, timers: Timers) -> None:
@@ -48,7 +48,7 @@ class Outcomes:
                 self._tell_caller(queue, call, outcome)
             else:
                 self._outbox.reply(properties, outcome)
-            self._outbox.ack(call.delivery.tag)  # the claim is the caller's, who may have to send the call again
+            self._outbox.ack(call.delivery.tag)  # the claim is the caller's, which may have to send the call again
         elif by_celery(properties, call.embed):
             self._settle_celerys(queue, call, outcome)
         else:
@@ -65,7 +65,7 @@ class Outcomes:
             self._outbox.reply(call.properties, outcome)
 
     def _settle_celerys(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
-        """Have Celery record the outcome, again a little later where Redis or the broker is away; then end the call."""
+        """Have Celery record the outcome, trying again later if Redis or the broker is away; then end the call."""
         properties, delivery = call.properties, call.delivery
         request = {**properties.headers, **(call.embed or {}), "hostname": self._hostname}
         request |= {"correlation_id": properties.correlation_id, "reply_to": properties.reply_to}

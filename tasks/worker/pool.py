@@ -75,7 +75,7 @@ class OneThreadPool(compat.Pool):
         self._finished: deque[Job] = deque()
         self.turn: Turn | None = None  # taken by services here while they share state with an event loop
         self._loop: EventLoop | None = None  # made when it is first needed
-        self.finishes: list[Job] = []  # called when a warm stop begins, before which nothing else is done
+        self.finishes: list[Job] = []  # called when a warm stop begins, before anything else is done
         self._outstanding = 0  # jobs of the event loop that wait for something
         self._changed = threading.Condition()
         self._reader, self._writer = socket.socketpair()
@@ -118,7 +118,7 @@ class OneThreadPool(compat.Pool):
         self._jobs.put(partial(self._do, run, error_callback))
 
     def apply_last(self, function: Job) -> None:
-        """Call `function` in the pool's thread, though a warm stop begins no other job any more; from any thread."""
+        """Call `function` in the pool's thread, also in a warm stop, which begins no other jobs; from any thread."""
         self._jobs.put(_Last(partial(self._do, function, None)))
 
     def end(self, error: BaseException) -> None:
@@ -155,9 +155,9 @@ class OneThreadPool(compat.Pool):
                 self._in_loop(error_callback)(ExceptionInfo())
 
     def on_stop(self) -> None:
-        """Let the running task finish, then run what it handed back: its acknowledgement is still to be sent.
+        """Let the running task finish, then run what it handed back: its acknowledgement has to be sent.
 
-        What waits behind it is not begun: it goes back to its queue.
+        Tasks that wait behind it are not begun: they go back to their queue.
         """
         # Celery begins a cold stop with an ordinary one of the pool; a thread cannot be made to end, nor waited for.
         warm = state.should_terminate is None or state.should_terminate is False
@@ -181,13 +181,13 @@ class OneThreadPool(compat.Pool):
             self._drain()
         if self._listens:
             if threading.current_thread() is not threading.main_thread():
-                return  # signals go on to these sockets: closed, their numbers would be other files' one day
+                return  # signals still go to these sockets: once closed, their numbers could become other files'
             signal.set_wakeup_fd(self._listened_before)
         self._reader.close()
         self._writer.close()
 
     def once(self, done: Future[Any], job: Job) -> None:
-        """In the event loop: run `job` there once `done` is. A warm stop waits for it."""
+        """Run `job` in the event loop, which calls this, once `done` is done. A warm stop waits for it."""
         with self._changed:
             self._outstanding += 1
 
@@ -201,7 +201,7 @@ class OneThreadPool(compat.Pool):
         done.add_done_callback(post)
 
     def on_terminate(self) -> None:
-        """Stop cold: do not wait for what runs; unacknowledged messages go back to the broker."""
+        """Stop cold: do not wait for the running task; unacknowledged messages go back to the broker."""
         self._jobs.put(None)
 
     def terminate_job(self, pid: int, signal: int | None = None) -> None:
@@ -225,7 +225,7 @@ class OneThreadPool(compat.Pool):
         return post
 
     def wake(self) -> None:
-        """Have the event loop look around at once; from any thread."""
+        """Wake the event loop at once; from any thread."""
         # Full: the loop is about to wake anyway. Closed: the worker has stopped.
         with contextlib.suppress(OSError):
             self._writer.send(WAKE)
@@ -238,7 +238,7 @@ class OneThreadPool(compat.Pool):
         while self._finished:
             try:
                 self._finished.popleft()()
-            except Exception:  # out of the event loop it would end the worker
+            except Exception:  # raised out of the event loop it would end the worker
                 logger.critical("a callback of a finished task failed", exc_info=True)
 
     def info_besides(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Outbox:
         return bool(self._messages or self._acks or self._refusals)
 
     def ack(self, tag: int, body: bytes = b"") -> None:
-        """Acknowledge message `tag`; `body` is given where it may be a claim check whose body nobody else needs."""
+        """Acknowledge message `tag`; `body` is given where it may be a claim check whose claim nobody else needs."""
         self.held.pop(tag, None)
         self._acks.append(tag)
         if claim_stub.is_stub(body):
@@ -47,7 +47,7 @@ class Outbox:
         self._refusals.append(frames.reject(self.link.channel_id, tag, requeue))
 
     def reply(self, properties: Properties, outcome: Any) -> None:
-        """Send `outcome` to the caller, who waits for it on a connection of ours."""
+        """Send `outcome` to the caller, which waits for it on a connection of ours."""
         if not isinstance(outcome, Outcome):
             try:
                 body = codec.encode(outcome, self._store)

@@ -9,9 +9,9 @@ from tasks.worker.service_queue import Call, ServiceQueue
 
 
 class DeliveryLimit(Middleware):
-    """Every call is delivered `1 + retries` times at most, of which those alone count that were begun.
+    """Delivers every call `1 + retries` times at most, counting only deliveries whose run was begun.
 
-    So what a killed worker merely held, beside the call that killed it, loses nothing.
+    So calls that a killed worker merely held, beside the call that killed it, lose nothing.
     """
 
     def __init__(self, counts: Deliveries) -> None:

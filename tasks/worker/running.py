@@ -1,4 +1,4 @@
-"""Running a batch of calls: one outcome a call, whatever the function does, and Celery's bookkeeping for each."""
+"""Running a batch of calls: one outcome per call, whatever the function does, and Celery's bookkeeping for each."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class LocalCall:
 
 
 def run(name: str, function: Callable[..., Any], batch: int, calls: Sequence[Any], isolate: bool) -> list[Any]:
-    """Run `calls` (objects with `args` and `kwargs`) and return one outcome a call, in order: a result, or an Outcome.
+    """Run `calls` (objects with `args` and `kwargs`); return one outcome per call, in order: a result, or an Outcome.
 
     `batch` 1: `function` gets each call's arguments. Over 1: it gets the list of them, once; it may return an exception
     in the place of a result, which fails that call alone. When it raises, all fail; with `isolate` each of several is
-    run again alone first, so that only those fail that are at fault. Raises nothing but what ends the worker.
+    first run again alone, so that only those at fault fail. Raises only errors that end the worker.
     """
     if batch == 1:
         return [_run_one(name, function, call) for call in calls]
@@ -46,7 +46,7 @@ def run(name: str, function: Callable[..., Any], batch: int, calls: Sequence[Any
 async def arun(
     name: str, function: Callable[..., Any], batch: int, calls: Sequence[Any], isolate: bool, given_up: GivenUp
 ) -> list[Any]:
-    """Run calls as `run`, of an `async def` function. Once `given_up` returns True, raises what that raises."""
+    """Run calls as `run`, of an `async def` function. Once `given_up` returns True, raises the function's errors."""
     if batch == 1:
         return [await _arun_one(name, function, call, given_up) for call in calls]
     steps = _in_batches(name, calls, isolate)
@@ -100,7 +100,7 @@ def _arguments(calls: Sequence[Any]) -> list[Any]:
 
 
 def _in_batches(name: str, calls: Sequence[Any], isolate: bool) -> Steps:
-    """Yield the calls that the function is to run together, be sent what it returned; return one outcome a call."""
+    """Yield the calls that the function is to run together, be sent what it returned; return one outcome per call."""
     if any(call.kwargs for call in calls):  # they cannot be part of a batch: each of them fails alone
         fitting = [call for call in calls if not call.kwargs]
         found = iter((yield from _in_batches(name, fitting, isolate)) if fitting else ())
@@ -142,7 +142,7 @@ _recording = threading.local()
 
 
 def acknowledge_after(done: Future[Any]) -> None:
-    """Have the calls of the batch that runs in this thread acknowledged once `done` is, however it ends.
+    """Acknowledge the calls of the batch that runs in this thread once `done` is done, however it ends.
 
     The next batch runs meanwhile. For Celery's strategy on OneThreadPool.
     """
@@ -150,7 +150,7 @@ def acknowledge_after(done: Future[Any]) -> None:
 
 
 def recording() -> Future[Any] | None:
-    """Return what the batch that ran last in this thread gave to `acknowledge_after`, once; then None."""
+    """Return the future that the last batch in this thread gave to `acknowledge_after`, once; then None."""
     done: Future[Any] | None = getattr(_recording, "value", None)
     _recording.value = None
     return done

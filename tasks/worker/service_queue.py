@@ -1,4 +1,4 @@
-"""One service as a worker sees it: the calls of it that wait here, and counters of those before."""
+"""One service as a worker sees it: its calls that wait here, and counters of earlier ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.service import Spec
 
 
 class Call:
-    """One call that a worker holds: its message, and what that said."""
+    """One call that a worker holds: its message, and the contents of that."""
 
     __slots__ = ("args", "delivery", "embed", "kwargs", "properties", "view")
 
@@ -69,7 +69,7 @@ class Hooks(Protocol):
         """Run a batch through the middleware from number `inner` on; return one outcome per call."""
 
     def steps(self, queue: ServiceQueue, calls: list[Call], inner: int = 0) -> Steps:
-        """Return the steps in which a batch is run, as by an event loop."""
+        """Return the steps in which a batch is run, for an event loop."""
 
 
 class ServiceQueue:
@@ -81,16 +81,16 @@ class ServiceQueue:
     def __init__(self, spec: Spec, task: Any, trace: Any, chain: Hooks) -> None:
         self.spec, self.task, self.trace, self.chain = spec, task, trace, chain
         self.waiting: deque[Call] = deque()  # oldest first; with priorities, those of the highest first
-        self.later: set[Call] = set()  # held, and neither waiting nor run: for their time, or for a server that is away
+        self.later: set[Call] = set()  # held, neither waiting nor run: until their time, or until a server is back
         self.entered = False  # it is in the scheduler's ring
         self.running = 0  # batches of it that run in the event loop
-        self.full = False  # no more may run
+        self.full = False  # no further batch may run
         self.since = 0.0  # when the oldest of `waiting` came, on the monotonic clock
         self.counts: Counter[str] = Counter()
         self.slowest = float("inf")  # s that its slowest batch took, of the last few; unknown before the first
 
     def put_by_priority(self, call: Any) -> None:
-        """Put a call behind those that wait of its priority, ahead of lower ones."""
+        """Put a call behind the waiting ones of its priority, ahead of lower ones."""
         place = len(self.waiting)
         while place and self.waiting[place - 1].priority < call.priority:
             place -= 1

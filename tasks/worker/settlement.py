@@ -24,7 +24,7 @@ FLUSH_AFTER = 0.0005  # s; a batch that takes longer does not run before the rep
 
 
 class Settlement:
-    """Settles batches: applies the outcomes of their calls, and has those run again that are to be tried again."""
+    """Settles batches: applies the outcomes of their calls, and holds the calls that are to be tried again."""
 
     def __init__(
         self, scheduler: BatchScheduler, outcomes: Outcomes, outbox: Outbox, timers: Timers, deadlines: Deadlines
@@ -88,7 +88,7 @@ class Settlement:
             self.settle(queue, calls, outcomes, time.monotonic() - run.started)
 
     def _give_back(self, queue: ServiceQueue, calls: list[Call]) -> None:
-        """Hand back calls that were cancelled since this worker stops; those that may run once only are lost."""
+        """Hand back calls that were cancelled since this worker stops; report those lost that may run only once."""
         for call in calls:
             if queue.spec.retries == 0 and call.direct:
                 self._outbox.reply_lost(call.properties)

@@ -43,8 +43,8 @@ def given_rate() -> float | None:
 class TaskEvents(Middleware):
     """Sends task-received, -started and -succeeded or -failed for one call in `1 / rate`.
 
-    A thread of its own sends them: under an alarm of the broker a publish waits for as long as that lasts. Of events
-    that wait meanwhile MOST_WAITING are kept.
+    A thread of its own sends them, since a publish waits for as long as an alarm of the broker lasts. Meanwhile the
+    events of MOST_WAITING calls are kept.
     """
 
     def __init__(self, app: Any, hostname: str, rate: float) -> None:
@@ -57,7 +57,7 @@ class TaskEvents(Middleware):
         self._dispatcher: Any = None
 
     def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
-        """Have the events of those calls sent whose turn it is."""
+        """Queue the events of the calls whose turn it is."""
         for call, outcome in zip(calls, outcomes, strict=True):
             self._seen += 1
             if int(self._seen * self.rate) > self._sent:
@@ -106,7 +106,7 @@ class TaskEvents(Middleware):
             send("task-succeeded", uuid=uuid, result="", runtime=runtime)
 
     def close(self) -> None:
-        """Send what waits, for a moment at most, and drop the connection."""
+        """Send the events that wait, for a moment at most, and drop the connection."""
         if self._thread is not None:
             with suppress(queue.Full):
                 self._waiting.put_nowait(None)

@@ -32,9 +32,9 @@ ENDED = 70  # exit status of a worker that a hard limit ended: EX_SOFTWARE of sy
 class Alarm:
     """A limit of what a thread runs. `due`: on the monotonic clock. `hard`: s after that to the process's end, or None.
 
-    The thread takes no lock to end it: an exception that came while it held one would leave that locked. Each side
-    writes before it reads what the other has written, so either the watch sees that it is `over`, or the thread sees
-    that it was `fired`, and waits until it is decided what came of that.
+    The thread takes no lock to end the alarm: an exception that came while it held one would leave that locked. Each
+    side writes before it reads what the other has written, so either the watch sees that the alarm is `over`, or the
+    thread sees that it was `fired`, and waits until the watch has decided.
     """
 
     def __init__(self, service: str, due: float, hard: float | None) -> None:
@@ -43,7 +43,7 @@ class Alarm:
         self.over = self.fired = self._decided = False
 
     def ring(self) -> None:
-        """Raise TimeLimitExceeded in the thread; end the process where that was done. In the watch's thread."""
+        """Raise TimeLimitExceeded in the thread; at the second ring end the process. In the watch's thread."""
         if self.fired:
             self._end_process()
         self.fired = True
@@ -71,7 +71,7 @@ class Alarm:
 
 
 class Watch:
-    """A thread that rings alarms when they are due; it starts with the first. Of each thread it knows the newest."""
+    """A thread that rings alarms when they are due; it starts with the first. It keeps the newest of each thread."""
 
     def __init__(self) -> None:
         self._alarms: dict[int, Alarm] = {}
@@ -90,7 +90,7 @@ class Watch:
 
     def _run(self) -> None:
         while True:
-            self._wakes_at = NEVER  # first: who sets an alarm that is not seen below wakes this thread
+            self._wakes_at = NEVER  # first: a thread that sets an alarm which is not seen below wakes this one
             for alarm in list(self._alarms.values()):
                 if not alarm.over and alarm.due <= time.monotonic():
                     alarm.ring()
@@ -105,9 +105,9 @@ os.register_at_fork(after_in_child=lambda: _watch.__init__())  # type: ignore[mi
 
 
 def limited(service: str, function: Callable[..., Any], seconds: float, hard: float | None) -> Callable[..., Any]:
-    """Return `function` such that it raises TimeLimitExceeded after so many `seconds`.
+    """Return a function that does as `function`, and raises TimeLimitExceeded after so many `seconds`.
 
-    After `hard` s the process ends, if it still runs: it caught the exception, or is not in Python code.
+    After `hard` s the process ends, if that still runs: it caught the exception, or is not in Python code.
     """
     message = f"{service} ran for longer than its time limit of {seconds:g} s"
     beyond = None if hard is None else hard - seconds

@@ -11,7 +11,7 @@ from typing import Any
 from tasks.worker.service_queue import Call, ServiceQueue
 
 HELD_FOR = 900.0  # s that a call may wait here: RabbitMQ takes a message back that is held for 30 minutes
-MOST_HELD = 32  # calls of one service that may: half of what a worker holds, so that others pass
+MOST_HELD = 32  # calls of one service that may wait here: half of what a worker holds, so that others pass
 AGAIN_AFTER = 1.0  # s between tries of what needs Redis or the broker, while that is away
 
 
@@ -47,10 +47,10 @@ class Timers:
 
     @staticmethod
     def has_room(queue: ServiceQueue, call: Call) -> bool:
-        """Return whether one more call may be held that failed and is to be tried again.
+        """Return whether one more failed call may be held to be tried again.
 
         One-way calls may take up all that a worker holds of their service: then others wait in the broker, and none is
-        lost. Who waits for an answer is rather told of the failure.
+        lost. Callers that wait for an answer are rather told of the failure.
         """
         return len(queue.later) < MOST_HELD or not queue.spec.response
 

@@ -19,9 +19,9 @@ logger = get_logger(__name__)
 def tried_again(
     service: str, retry_on: RetryOn, longest: float, calls: Sequence[Any], outcomes: Sequence[Any]
 ) -> list[Any]:
-    """Return `outcomes`, those that are to be tried again as Again.
+    """Return `outcomes`, with Again for those that are to be tried again.
 
-    A call is not, where its deadline passes before, or it would have been held for more than `longest` s by then.
+    A call is not tried again if its deadline passes before that, or if it would be held for over `longest` s by then.
     """
     return [
         _of_one(service, retry_on, longest, raw, outcome) if type(outcome) is Failed else outcome
