@@ -82,7 +82,7 @@ def use_transport(scheme: str, path: str) -> None:
 
 
 def log_shutdowns(log: Callable[[str], object]) -> None:
-    """Have Celery's worker give what it would print when it is told to stop to `log`, in this process."""
+    """Make Celery's worker in this process give `log` the text that it would print when it is told to stop."""
     worker_app.safe_say = lambda message, *_: log(message)
 
 
@@ -91,7 +91,7 @@ COMPRESSED_RESULT: bytes = COMPRESSED_PAYLOAD_MAGIC  # the first bytes of a stor
 
 
 class App(Celery):  # type: ignore[misc]
-    """A Celery app that may prepare its result backend, of which there is one a thread."""
+    """A Celery app that may prepare its result backend, of which each thread has one."""
 
     def prepare_backend(self, backend: Any) -> None:
         """Prepare a new result backend; does nothing by default."""
@@ -110,7 +110,7 @@ class _SentinelBackend(RedisBackend):  # type: ignore[misc]
         return str(self.url) if include_password else str(redis_client.SentinelURL.read(self.url))
 
     def _params_from_url(self, url: str, defaults: dict[str, Any]) -> dict[str, Any]:
-        redis_client.SentinelURL.read(url)  # a wrong one is told at once
+        redis_client.SentinelURL.read(url)  # raises at once for a wrong URL
         where = ("host", "port", "db", "username", "password")
         return {name: value for name, value in defaults.items() if name not in where and value is not None}
 
@@ -148,9 +148,9 @@ class _ResultClient(redis.Redis):
 
 
 class _ResultConsumer(ResultConsumer):  # type: ignore[misc]
-    """Celery's, which looks for results on one connection and subscribes on another, and misses what comes in between.
+    """Celery's looks for results on one connection, subscribes on another, and misses what comes in between.
 
-    This one looks once more, when Redis has confirmed the subscriptions.
+    This one looks once more when Redis has confirmed the subscriptions.
     """
 
     def on_wait_for_pending(self, result: Any, **options: Any) -> None:
@@ -191,7 +191,7 @@ class Pool(BasePool):  # type: ignore[misc]
     """Base of worker pools."""
 
     def info_besides(self) -> dict[str, Any]:
-        """Return what remote control tells of the pool besides what Celery does."""
+        """Return what remote control tells of the pool in addition to Celery's own."""
         return {}
 
     @property
@@ -215,7 +215,7 @@ def links_of(request: Any) -> dict[str, Any]:
 
 
 def tracer_of(task: Any) -> Any:
-    """Return the tracer of `task`, which keeps Celery's books: result backend, chord, callbacks, chain, signals."""
+    """Return the tracer of `task`, for Celery's bookkeeping: result backend, chord, callbacks, chain, signals."""
     return task.__trace__
 
 

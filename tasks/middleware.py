@@ -39,8 +39,8 @@ class Call:
     """One call, as middleware and `current_call` see it.
 
     `service`: its full name. `id`: the same however often it is sent or run. `headers`: the caller's own, texts,
-    numbers and booleans by name. `tried`: how often this worker has run it before, and it raised what its service
-    tries again. `state`: for middleware to keep what it needs between its hooks, on one side.
+    numbers and booleans by name. `tried`: how often this worker has run it before, each time with an exception after
+    which its service tries again. `state`: for middleware to keep what it needs between its hooks, on one side.
     """
 
     __slots__ = ("args", "failed_first", "headers", "id", "kwargs", "service", "state", "tried")
@@ -65,7 +65,7 @@ class Middleware:
     # The caller's.
 
     def before_send(self, call: Call) -> None:
-        """Run before a call is sent; may change its headers and arguments. What it raises refuses the call."""
+        """Run before a call is sent; may change its headers and arguments. An exception from it refuses the call."""
 
     def after_reply(self, call: Call, *, error: BaseException | None = None) -> None:
         """Run when a call has ended for its caller, in the thread that took in its answer. What it raises is logged.
@@ -76,10 +76,10 @@ class Middleware:
     # The worker's.
 
     def before_run(self, call: Call) -> None:
-        """Run before the service. What it raises becomes of the call as if the service had raised it."""
+        """Run before the service. An exception from it counts as the service's own."""
 
     def after_run(self, call: Call, *, result: Any = None, error: BaseException | None = None) -> None:
-        """Run after the service, with what it returned or raised. What this raises fails the call.
+        """Run after the service, with what it returned or raised. An exception from this hook fails the call.
 
         It is not run where `before_run` of this or an earlier middleware has raised.
         """
@@ -95,18 +95,18 @@ class Middleware:
 
 
 def overridden(middleware: Iterable[Middleware], hook: str) -> list[Any]:
-    """Return the hooks of that name, in order, without those that are left as they are."""
+    """Return the hooks of that name, in order, of the middleware that overrides them."""
     return [found for one in middleware if (found := hook_of(one, hook)) is not None]
 
 
 def hook_of(middleware: Middleware, hook: str) -> Any:
-    """Return a hook of `middleware`; None where it is left as it is."""
+    """Return a hook of `middleware`; None where it is not overridden."""
     overrides = getattr(type(middleware), hook) is not getattr(Middleware, hook) or hook in vars(middleware)
     return getattr(middleware, hook) if overrides else None
 
 
 def checked_middleware(given: Sequence[Any] | None) -> tuple[Middleware, ...]:
-    """Return `given`, by default what is installed. Raises ConfigurationError for other objects."""
+    """Return `given`, by default the installed middleware. Raises ConfigurationError for other objects."""
     if given is None:
         return tuple(_installed)
     if isinstance(given, Middleware) or not isinstance(given, Iterable):
@@ -132,7 +132,7 @@ def install(*middleware: Middleware) -> None:
 
 
 class Raw(Protocol):
-    """A call as a worker holds it. `headers`: all of its message's. `view`: its Call, once somebody has asked."""
+    """A call as a worker holds it. `headers`: all of its message's. `view`: its Call, once `view_of` has made it."""
 
     id: Any
     args: Any
@@ -147,7 +147,7 @@ running: ContextVar[Running | None] = ContextVar("running", default=None)
 
 
 def view_of(service: str, raw: Any) -> Call:
-    """Return a call that a worker holds as middleware sees it: the same object each time."""
+    """Return the Call of a call that a worker holds, for middleware: the same object each time."""
     view: Call | None = raw.view
     if view is None:
         view = raw.view = Call(service, str(raw.id), raw.args, raw.kwargs, own_headers(raw.headers))
@@ -179,7 +179,7 @@ def _is_reserved(name: str) -> bool:
 
 
 def checked_headers(headers: Any) -> dict[str, Any]:
-    """Return a copy of the headers of a call. Raises ConfigurationError for what cannot travel."""
+    """Return a copy of the headers of a call. Raises ConfigurationError for headers that cannot be sent."""
     if not isinstance(headers, Mapping):
         raise ConfigurationError(f"headers={headers!r:.80}: give a mapping of names to texts, numbers or booleans")
     problems, size = list[str](), 0
@@ -204,7 +204,7 @@ def checked_headers(headers: Any) -> dict[str, Any]:
 
 
 def _length(text: Any) -> int:
-    """Return the bytes of a text in UTF-8; -1 for what has none."""
+    """Return the bytes of a text in UTF-8; -1 for what cannot be encoded."""
     try:
         return len(text.encode())
     except (AttributeError, UnicodeEncodeError):

@@ -14,10 +14,10 @@ LONGEST = 900.0  # s that a call may wait in a worker: RabbitMQ takes a message 
 class RetryOn:
     """Exceptions after which a call runs again: `RetryOn(ConnectionError, TimeoutError, times=5, backoff=0.2)`.
 
-    `errors`: their classes; `when`: called with the exception and how often it has been tried again before, says
-    whether to (of those classes, or of any Exception where none is given). `times`: how often a call is tried again.
-    Before the first of them it waits up to `backoff` s, then up to twice as long each time, at most `longest` s;
-    `jitter`: a random part of it, half at least, so that calls that failed together do not come back together. Raises
+    `errors`: their classes, or any Exception if `when` alone is given. `when`: called with such an exception and how
+    often the call has been tried again before; returns whether to try again. `times`: how often a call is tried again.
+    It waits up to `backoff` s before the first try, then up to twice as long each time, at most `longest` s; `jitter`:
+    a random part of that, at least half, so that calls that failed together do not come back together. Raises
     ConfigurationError for values that make no sense.
     """
 
@@ -48,13 +48,13 @@ class RetryOn:
 
     @classmethod
     def of(cls, given: Any) -> RetryOn | None:
-        """Make a RetryOn of what `retry_on=` may be: one, a class of exceptions, or several; None for None."""
+        """Make a RetryOn from a value of `retry_on=`: a RetryOn, or one or several classes; None for None."""
         if given is None or isinstance(given, cls):
             return given
         return cls(*given) if isinstance(given, tuple | list) else cls(given)
 
     def wait(self, error: BaseException, tried: int) -> float | None:
-        """Return the s until a call that raised `error` runs again, `tried` times before; None where it does not."""
+        """Return the s until a call that raised `error` after `tried` tries runs again; None where it does not."""
         if tried >= self.times or not isinstance(error, self.errors):
             return None
         if self.when is not None and not self.when(error, tried):

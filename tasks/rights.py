@@ -3,8 +3,8 @@
 RabbitMQ has three patterns of names for a user: `configure` (declare and delete), `write` (publish to an exchange; bind
 a queue), `read` (consume or empty a queue; bind to an exchange). Every name here comes from a method of Topology.
 
-A user is called warren.RUN.ROLE, or warren.ROLE, which has its rights in every run, on RabbitMQ alone. By the
-user's name a connection tells what it may declare, and only looks whether the rest exists (tasks/brokers/declaring.py).
+A user is called warren.RUN.ROLE or, on RabbitMQ alone, warren.ROLE, which has the role's rights in every run. From the
+user's name a connection knows what it may declare; it only checks that the rest exists (tasks/brokers/declaring.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from tasks.topology import EVALUATION, STATUS, WEIGHTS, Topology
 from warren.errors import UnknownName
 
-# RabbitMQ's name of the default exchange. Who answers calls publishes to it; that may go into any queue, too, by name.
+# RabbitMQ's name of the default exchange. Processes that answer calls publish to it, and may reach any queue by name.
 DEFAULT_EXCHANGE = "amq.default"
 _ANY = "\0"  # in a name: any text, or none
 _USER = re.compile(r"warren\.(?:(?P<run>[A-Za-z0-9_-]+)\.)?(?P<role>[a-z]+)")
@@ -78,7 +78,7 @@ def _pattern(names: tuple[str, ...], run: str | None) -> str:
 
 
 def _names(*things: Any) -> tuple[str, ...]:
-    """Return the names of queues and exchanges, or what is a name already."""
+    """Return the names of queues and exchanges; names stay as they are."""
     return tuple(thing if isinstance(thing, str) else thing.name for thing in things)
 
 

@@ -35,7 +35,7 @@ LONGEST_ROLE = 80  # bytes of a role's name, which is part of names of queues
 class Subscribed:
     """The subscription of a handler. `latest`: only the newest event; otherwise all, `bound` of which may wait.
 
-    `retained`: first of all the newest that was fired before it subscribed.
+    `retained`: the newest event that was fired before it subscribed comes first.
     """
 
     event: str
@@ -117,7 +117,7 @@ def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retain
     """Subscribe a method of a Worker to `event`: it is called with each payload, in the order of firing.
 
     `latest=True`: a worker that was busy gets only the newest. Otherwise up to `bound` events wait for it, and the
-    oldest go when there are more. A worker that starts later, or again, first gets the newest that was fired before;
+    oldest are dropped when there are more. A worker that starts later, or again, first gets the newest fired before;
     `retained=False`: it does not. An `async def` method runs in the event loop of the worker, for one event at a time.
     """
     if bound < 1:

@@ -11,7 +11,7 @@ from tasks.retrying import RetryOn
 from tasks.topology import ONE_WAY_LENGTH
 from warren.errors import ConfigurationError
 
-MOST_BATCH = 32_767  # calls; twice as many are what AMQP's basic.qos can count
+MOST_BATCH = 32_767  # calls; AMQP's basic.qos can count twice as many
 MOST_PRIORITIES = 10  # levels; RabbitMQ has a queue inside the queue for each
 RETRIES = 2  # times that a call is sent again after a worker or the broker died with it
 CONCURRENCY = 32  # calls of an `async def` service that run at once in one process, unless it says otherwise
@@ -43,7 +43,7 @@ class Spec:
     delays: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as a dict, for the run's directory of services."""
+        """Return the settings as a dict, for the run's directory of services."""
         return asdict(self)
 
     @classmethod
@@ -159,5 +159,5 @@ class ServiceOptions:
 
 
 def is_generator(function: Any) -> bool:
-    """Return whether calls of `function` return generators, of which nothing would run."""
+    """Return whether calls of `function` return generators, whose bodies would not run."""
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)

@@ -1,7 +1,7 @@
 """Spellings of msagent that Warren keeps for those who come from it: `register`, `retrieve`, `retrive`.
 
-Warren's own are `service` and `call`. These are made of what they stand for, so that the modules which hold that import
-this one: `from tasks.service import register` and `solver.retrieve(...)` are where msagent's users look for them.
+Warren's own are `service` and `call`. The functions here make these spellings from those, so the modules that hold
+those import this one: `from tasks.service import register` and `solver.retrieve(...)` are where msagent's users look.
 """
 
 from __future__ import annotations

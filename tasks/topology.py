@@ -35,17 +35,17 @@ UNUSED_EXPIRES = 1800.0  # s; a queue that is not consumed for so long deletes i
 DEAD_EXPIRES = 7 * 86_400.0  # s; the same for dead letters, which wait for a person
 DELAY_EXPIRES = 60.0  # s that a queue of delayed calls is kept beyond its last sender's declaration and its delay
 PROBE_EXPIRES = 60.0  # s; see probe_queue
-DEAD_LENGTH = 10_000  # messages kept for a person to read, a role
+DEAD_LENGTH = 10_000  # messages per role kept for a person to read
 EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up to 8 parts, one is whole in any 16
-# Named for every queue, or a virtual host whose default queue type is another would decide. Quorum queues count every
-# delivery, those to workers that merely held a message too, and drop it after 20; and no exclusive queue can be one.
+# Every queue names its type; otherwise the virtual host's default queue type would decide. Quorum queues count every
+# delivery, those to workers that merely held a message too, and drop it after 20; and an exclusive queue cannot be one.
 CLASSIC = {"x-queue-type": "classic"}
 # On a cluster of brokers a classic queue is gone while its node is; a quorum queue is kept by a majority of the nodes.
 # The process that runs a message counts its deliveries, so the broker's own limit is out of reach here.
 QUORUM: dict[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}
 DURABLE: dict[str, dict[str, Any]] = {"classic": CLASSIC, "quorum": QUORUM}
 QUEUES_VARIABLE = "WARREN_QUEUES"  # belongs to the broker's URL: the same for all processes of a run
-ONE_WAY_LENGTH = 10_000  # one-way calls that may wait, a service, before the broker refuses more
+ONE_WAY_LENGTH = 10_000  # one-way calls per service that may wait before the broker refuses more
 WEIGHTS = "weights"  # an event: {"player", "version", "step", "data": safetensors bytes}
 STATUS = "status"  # an event: the learner's figures, several times a second; its last carries the outcome of the run
 EVALUATION = "evaluation"  # an event: the scores that a league's evaluator has measured
@@ -63,8 +63,8 @@ def _given_type() -> str:
 class Topology:
     """The names of one run. `learner_bound`: messages that may wait for a learner before publishers are refused.
 
-    `players`: who learns in this run, each with a queue of its own, and each with so many `learners`. `queue_type`: of
-    queues that outlive a connection, classic or quorum; by itself what WARREN_QUEUES says.
+    `players`: those that learn in this run, each with a queue of its own and with so many `learners`. `queue_type` of
+    queues that outlive a connection: classic or quorum; by default that of WARREN_QUEUES.
     """
 
     run: str
@@ -123,7 +123,7 @@ class Topology:
 
     @property
     def told(self) -> Exchange:
-        """Return that exchange, as Celery declares it."""
+        """Return the exchange `celery_events`, as Celery declares it."""
         return Exchange(self.celery_events, "topic")
 
     def event(self, name: str) -> Exchange:
@@ -153,8 +153,8 @@ class Topology:
         A caller that waits for an answer hears of every failure and nearly always sets a time to live, so those queues
         have no dead-letter exchange. They have no bound either: a refusal could only be told by confirms on the channel
         of the answers, at the cost of every call. Calls without an answer are bounded: over `bound` the
-        broker refuses more. With `priorities` the broker delivers those of a higher level first. Raises
-        ConfigurationError where it has none.
+        broker refuses more. With `priorities` the broker delivers calls of a higher level first. Raises
+        ConfigurationError for priorities of quorum queues, which have none.
         """
         if priorities and self.queue_type == "quorum":
             raise ConfigurationError(
@@ -186,7 +186,8 @@ class Topology:
     def due_queue(self, name: str, priorities: int = 0) -> Queue:
         """Return the queue of delayed one-way calls of service `name` that are due.
 
-        It refuses none, since what the broker moves to a queue that does is lost, and waits longer for a worker.
+        It refuses none, since a call that the broker moves to a queue that refuses it is lost, and waits longer for a
+        worker.
         """
         dead = {"x-dead-letter-exchange": self.dead.name, "x-dead-letter-routing-key": name}
         levels = {"x-max-priority": priorities - 1} if priorities else {}
@@ -241,7 +242,7 @@ class Topology:
         return [self.actor_queue(), *(self.rank_queue(player, rank) for player in self.players for rank in ranks)]
 
     def key_of(self, routing_key: str) -> str:
-        """Return a message's key in this table, also where it came by the default exchange, by its queue's name."""
+        """Return a message's key in this table, also if it came through the default exchange by its queue's name."""
         return routing_key.removeprefix(f"{self.prefix}.")
 
     def declared(self) -> list[Queue]:
@@ -280,7 +281,7 @@ class Topology:
         **bounds: Any,
     ) -> Queue:
         """Return a durable queue bound with `key`, called PREFIX.KEY, or PREFIX.LABEL where a label is given."""
-        # Under its own key whatever way a message came, or it would miss the bindings of the dead-letter queues.
+        # Dead letters get this key however a message came; otherwise they would miss the dead-letter queues' bindings.
         dead = {"x-dead-letter-exchange": self.dead.name, "x-dead-letter-routing-key": key}
         arguments = {**DURABLE[self.queue_type], **(dead if dead_letters else {})}
         if overflow:

@@ -1,10 +1,10 @@
-"""Spans of OpenTelemetry around calls, at their callers and in their workers: one trace over all that follow.
+"""Spans of OpenTelemetry around calls, at their callers and in their workers, in one trace with the calls that follow.
 
     middleware=[tasks.tracing:Tracing]            # a setting of training and of runs from a file
     Serving(..., middleware=[Tracing()])          # in code of your own; Solver(middleware=[Tracing()])
 
-The context travels in the header `traceparent` of a call (W3C trace context). Where spans go, and how many, is said by
-OpenTelemetry's own variables: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER, OTEL_TRACES_SAMPLER.
+The context travels in the header `traceparent` of a call (W3C trace context). OpenTelemetry's own variables decide
+where spans go, and how many: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER, OTEL_TRACES_SAMPLER.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _propagator = TraceContextTextMapPropagator()
 class Tracing(Middleware):
     """A span for each call that this process sends, and for each that it runs. `provider`: of the spans.
 
-    Without one it is the process's own, or made from OpenTelemetry's variables. Raises ConfigurationError for an
-    exporter that there is not.
+    By default it is the process's own, or made from OpenTelemetry's variables. Raises ConfigurationError for an
+    exporter that does not exist.
     """
 
     def __init__(self, provider: Any = None) -> None:
@@ -66,13 +66,13 @@ class Tracing(Middleware):
         _end(call, error)
 
     def after_drop(self, call: Call, reason: str) -> None:
-        """Leave a span of a call that nobody needs any more."""
+        """Record a span of a call that nobody needs any more."""
         self.before_run(call)
         call.state[SPAN].set_attribute("warren.dropped", reason)
         _end(call, None)
 
     def after_worker_shutdown(self, worker: str) -> None:
-        """Hand out the spans that wait."""
+        """Export the spans that wait."""
         self._provider.force_flush()
 
 

@@ -51,7 +51,7 @@ class Reject:
 
 
 class Stream:
-    """One stream of bytes to the broker. `stuck`: what is not read while the broker is short of memory."""
+    """One stream of bytes to the broker. `stuck`: bytes that are not read while the broker is short of memory."""
 
     def __init__(self) -> None:
         self._parser = Parser(FRAME_MAX)

@@ -1,4 +1,4 @@
-"""A connection to the broker in memory: sends commands, receives deliveries, confirms and what is returned."""
+"""A connection to the broker in memory: sends commands, receives deliveries, confirms and returned messages."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ PATIENCE = 5.0  # s that a service may be unknown, or its worker away
 
 
 class Served(NamedTuple):
-    """`solver` calls the workers, `events` fires what they hear, `broker` can be cut, stopped and blocked."""
+    """`solver` calls the workers, `events` fires events for them, `broker` can be cut, stopped and blocked."""
 
     solver: Solver
     events: EventDispatcher
@@ -42,8 +42,8 @@ def serving(
 ) -> Iterator[Served]:
     """Serve `workers` until the end of the block. `middleware`: at both ends; `deadline`: of calls, in s.
 
-    Calls, batches, failures, events, `async def` services, retries and cancelling are those of RabbitMQ. There are no
-    chords, no stock clients and no time to live in queues. Raises ConfigurationError for what cannot be served.
+    Calls, batches, failures, events, `async def` services, retries and cancelling work as on RabbitMQ. There are no
+    chords, no stock clients and no time to live in queues. Raises ConfigurationError for workers that cannot be served.
     """
     store, broker, topology = MemoryStore(), InMemoryBroker(), Topology("testing")
     app: Any = Celery("testing", broker="memory://", backend=NOWHERE, set_as_current=False)

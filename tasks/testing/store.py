@@ -27,7 +27,7 @@ class MemoryStore:
             return [command() for command in commands]
 
     def get(self, key: str) -> bytes | None:
-        """See Redis, as for all that follows."""
+        """See Redis, also for the methods that follow."""
         return self.values.get(key)
 
     def mget(self, keys: Sequence[str]) -> list[bytes | None]:
@@ -81,7 +81,7 @@ class MemoryPipeline:
         return lambda *args, **kwargs: self._commands.append(lambda: command(*args, **kwargs))
 
     def execute(self) -> list[Any]:
-        """Run them; return what each returned."""
+        """Run the commands; return what each returned."""
         commands, self._commands = self._commands, []
         return self._store.run(commands)
 

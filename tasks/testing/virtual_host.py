@@ -94,7 +94,7 @@ class VirtualHost:
         return bool(names), all(taken)
 
     def hand_out(self, queue: Queue) -> None:
-        """Deliver what waits to the consumers that may have more, in turn."""
+        """Deliver waiting messages to the consumers that may have more, in turn."""
         while queue.messages and (consumer := next((one for one in queue.consumers if one.ready), None)):
             queue.consumers.remove(consumer)
             queue.consumers.append(consumer)
