@@ -28,7 +28,7 @@ class Unbuilt(Exception):
 class Compiled:
     """The library of one source and the headers beside it: built once, by the first of all processes that asks.
 
-    There is none where that fails.
+    If building fails, there is no library.
     """
 
     def __init__(self, source: Path, returned: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ class Compiled:
         return file
 
     def _identity(self) -> str:
-        """Return what tells libraries apart: the source, how it is compiled, and the processor's instructions."""
+        """Return a hash that tells libraries apart: of the source, how it is compiled, and the processor's features."""
         known = Path("/proc/cpuinfo")
         lines = known.read_text(errors="replace").splitlines() if known.exists() else []
         features = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
@@ -122,7 +122,7 @@ def compiler() -> list[str]:
 
 
 def _whole(file: Path) -> bool:
-    """Tell whether the library is there, not cut off as it was written. Raises Unbuilt for that of another user."""
+    """Return True if the library is there and complete. Raises Unbuilt for one that another user owns."""
     sums = _sum_of(file)
     if not file.exists() or not sums.exists():
         return False

@@ -1,9 +1,9 @@
-"""Formats of what releases exchange or leave on disk: numbers that grow where an older release could not read it.
+"""Formats of data that releases exchange or leave on disk: numbers that grow where an older release cannot read it.
 
     {"written_by": stamp(MESSAGES), ...}                      # {"format": 2, "release": "0.1.0"}, in what is written
     refusal("checkpoint x", found["written_by"], CHECKPOINT)  # why this release cannot read it, or None
 
-What carries no stamp is of format 1. An older format is read, or refused by whoever reads it, in words.
+Data without a stamp is of format 1. The code that reads an older format reads it, or refuses it in words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAGUE = 1  # a saved league's folder
 
 
 def stamp(number: int) -> dict[str, Any]:
-    """Return what says of something written here that it is of this format and release."""
+    """Return the stamp of data written here: its format and this release."""
     return {"format": number, "release": __version__}
 
 

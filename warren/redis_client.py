@@ -176,7 +176,7 @@ def _noticing() -> dict[str, Any]:
 
 
 def complete(url: str) -> str:
-    """Return a URL with what Celery asks for: over TLS it says whether the server's certificate is checked; it is.
+    """Return a URL with what Celery asks for: over TLS, whether to check the server's certificate (by default, yes).
 
     Raises ConfigurationError for an option of TLS that does not exist.
     """

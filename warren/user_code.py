@@ -130,7 +130,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 
 
 def module_of(kind: str, name: str) -> ModuleType:
-    """Return the module, imported, of what `name` names: "path/to/file.py:NAME" or "my.module:NAME".
+    """Import and return the module of `name`, "path/to/file.py:NAME" or "my.module:NAME".
 
     Raises ConfigurationError for any failure.
     """
@@ -186,13 +186,13 @@ def install(module: str) -> str:
 
 
 def taken(module: str) -> str:
-    """Return what says that the package of a module that is not found is one of Warren's, or nothing."""
+    """Return a clause which says that the package of a missing module is one of Warren's, or ""."""
     top = module.partition(".")[0]
     return f" ({top!r} is a package of Warren's)" if top in OURS else ""
 
 
 def requirement(extra: str) -> str:
-    """Return what pip is to install for one of Warren's extras: of a checkout, or of the package that is installed."""
+    """Return pip's requirement for one of Warren's extras: of a checkout, or of the installed package."""
     if not _is_checkout():
         return f"'warren[{extra}]'"
     return f"-e '{'.' if Path.cwd() == _ROOT else _ROOT}[{extra}]'"
