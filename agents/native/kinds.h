@@ -1,4 +1,5 @@
 // Equal rows of a call: a network is computed once for each kind of them.
+
 // Rows grouped into kinds of equal ones: in small games the same observations come again and again, and the network's
 // outputs for them are computed once.
 typedef struct {

@@ -1,4 +1,5 @@
 // Products of matrices of which one, and the result, lie by unit and then by row: [units][PLACES].
+
 // A tile of C = A B: `tall` x `wide` vectors, over `depth`; A(m, k) is at a[m * am + k * ak].
 #define TILE(tall, wide)                                                                                               \
   {                                                                                                                    \

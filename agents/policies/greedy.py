@@ -12,8 +12,8 @@ from agents.policies.categorical import ILLEGAL, Categorical
 class Greedy(Categorical):
     """The Discrete action of the greatest value, where the output is Q(s, .): the policy of DQN and its kin.
 
-    With K `quantiles` of each action's return the output is [..., A * K], an action's side by side; Q is their mean. An
-    explorer draws other actions.
+    With K `quantiles` of each action's return the output is [..., A * K], each action's side by side; Q is their mean.
+    An explorer draws other actions.
     """
 
     def __init__(self, actions: int, start: int = 0, quantiles: int = 1) -> None:

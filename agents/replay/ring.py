@@ -263,7 +263,7 @@ class UnrollRing:
         return arrays, {**meta, "streams": streams, "like": {name: told(tree) for name, tree in self._like.items()}}
 
     def load_state(self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-        """Take over what `state` returned. Raises CheckpointError for a state of another capacity, length or version."""
+        """Take over what `state` returned. Raises CheckpointError for one of another capacity, length or version."""
         meta = {**BEFORE_GROUPS, **meta}
         if lacking := [name for name in OF_ALL if name not in meta]:
             raise CheckpointError(f"another version of Warren wrote it, without {', '.join(lacking)}")
