@@ -50,7 +50,7 @@ class WeightAverages:
         }
 
     def load_state(self, tensors: Mapping[str, Tensor], updates: int, policy: Policy) -> None:
-        """Continue from `state`, or begin anew where it is of other rates or of another network than `policy`."""
+        """Continue from `state`, or begin again if it is of other rates or of another network than `policy`."""
         shapes = {name: tensor.shape for name, tensor in policy.state_dict().items()}
         found: dict[float, Tensors] = {rate: {} for rate in self.rates}
         for key, tensor in tensors.items():

@@ -1,8 +1,8 @@
-"""Every private attribute of celery, kombu, py-amqp and Python that is touched: here, and nowhere else.
+"""The only module that touches private attributes of celery, kombu, py-amqp and Python.
 
 An upgrade may change any of them silently; tests/tasks/test_compat.py has a test for each, which then fails with
-its name. What others import that is public and yet undocumented stands in a table there, with what is used of it; an
-import that is in neither fails a test. Versions that all hold for: celery 5.7, kombu 5.7, amqp 5.4.
+its name. A table there lists what other modules import that is public but undocumented, and what they use of it; an
+import that is in neither place fails a test. All holds for these versions: celery 5.7, kombu 5.7, amqp 5.4.
 """
 
 from __future__ import annotations

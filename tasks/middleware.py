@@ -68,7 +68,7 @@ class Middleware:
         """Run before a call is sent; may change its headers and arguments. An exception from it refuses the call."""
 
     def after_reply(self, call: Call, *, error: BaseException | None = None) -> None:
-        """Run when a call has ended for its caller, in the thread that took in its answer. What it raises is logged.
+        """Run when a call has ended for its caller, in the thread that took in its answer. Its errors are logged.
 
         `error`: what `result()` raises. A call without a response ends when the broker has it.
         """
@@ -88,10 +88,10 @@ class Middleware:
         """Run when a call is not run because nobody needs it any more. `reason`: "expired" or "revoked"."""
 
     def before_worker_boot(self, worker: str) -> None:
-        """Run before a worker process takes its first call; `worker` is its name. What it raises ends the start."""
+        """Run before a worker process takes its first call; `worker` is its name. An error from it ends the start."""
 
     def after_worker_shutdown(self, worker: str) -> None:
-        """Run after a worker process has run its last call. What it raises is logged."""
+        """Run after a worker process has run its last call. Its errors are logged."""
 
 
 def overridden(middleware: Iterable[Middleware], hook: str) -> list[Any]:

@@ -113,7 +113,7 @@ _EXCHANGES = (_RUN.actor, _RUN.learner, _RUN.service, _RUN.dead, _RUN.event(_ANY
 _ROLLOUTS, _SEGMENTS = _RUN.actor_queue(_ANY), _RUN.learner_queue(_ANY)
 _EVERYTHING = f"{_RUN.prefix}.{_ANY}"
 _LEARNERS = (WEIGHTS, STATUS)  # events; those of a player begin so, too
-_OF_ACTORS = (_RUN.learner, _RUN.service, _RUN.dead)  # segments, calls of the league, what could not be played
+_OF_ACTORS = (_RUN.learner, _RUN.service, _RUN.dead)  # segments, calls of the league, rollouts that failed
 
 TABLE = {
     "actor": _role("actor", "gateway", writes=_OF_ACTORS, reads=(_ROLLOUTS,)),

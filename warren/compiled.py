@@ -45,7 +45,7 @@ class Compiled:
         return self._loaded()[1]
 
     def forget(self) -> None:
-        """Look for the library anew at the next call."""
+        """Look for the library again at the next call."""
         self._found = None
 
     def _loaded(self) -> tuple[ctypes.CDLL | None, str | None]:

@@ -1,4 +1,4 @@
-"""Fields of this process that each record of a JSON log holds, and the formatter that writes one object a line."""
+"""Fields of this process that each record of a JSON log holds, and the formatter that writes one object per line."""
 
 from __future__ import annotations
 

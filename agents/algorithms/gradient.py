@@ -43,7 +43,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         self.descent = Descent(policy, config)
         self.rewards = RewardScaling()
 
-    # Called by the learner beside `update`: see `Algorithm`.
+    # Called by the learner in addition to `update`: see `Algorithm`.
 
     def take_peers(self, peers: Peers) -> None:
         """Train together with `peers` from now on: the same weights, each learner on its share of every update."""

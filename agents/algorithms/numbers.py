@@ -42,7 +42,7 @@ def not_finite(
 
 
 def inputs_of(unroll: Unroll, log_prob: Tensor, entropy: Tensor | None = None) -> dict[str, Tensor]:
-    """Return the tensors, by name, that an unroll's loss is computed from, but for the actors' log-probabilities."""
+    """Return the tensors, by name, that an unroll's loss is computed from, except the actors' log-probabilities."""
     return {
         "reward": unroll.reward,
         "final_value": unroll.final_value,

@@ -25,7 +25,7 @@ def choose(choice: str) -> None:
 
 
 def library() -> ctypes.CDLL | None:
-    """Return the library, which the first call of all processes compiles; None where torch is to compute."""
+    """Return the library, which the first call of all processes compiles; None where torch has to compute."""
     return None if _choice == "torch" else COMPILED.library()
 
 

@@ -42,8 +42,8 @@ class ImageEncoder(Encoder):
 
         `channels_last`: whether an image's channels are its last dimension; None: they are the first or last,
         whichever makes the other two equal, else the shorter one. `cells`: the output of the convolutions is among the
-        features too, beside the linear layer's. Raises ConfigurationError for observations without an image, and for
-        images that are too small.
+        features, in addition to the linear layer's. Raises ConfigurationError for observations without an image, and
+        for images that are too small.
         """
         super().__init__()
         images = {

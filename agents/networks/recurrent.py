@@ -97,7 +97,7 @@ class Recurrent(Core):
         steps, slots = features.shape[:2]
         device, flat = features.device, features.flatten(0, 1)
         cuts = begins.T.clone()  # [N, T]
-        going_on = ~cuts[:, 0]  # slots that begin amid an episode
+        going_on = ~cuts[:, 0]  # slots that begin in the middle of an episode
         cuts[:, 0] = True
         first = cuts.flatten().nonzero().flatten()  # first step of each stretch, counting slot after slot
         last = torch.cat([first[1:], torch.tensor([steps * slots])])

@@ -32,7 +32,7 @@ class TransformerConfig:
     size: int = 64  # numbers in a step's representation
     heads: int = 4  # heads of attention in each layer
     layers: int = 2  # stacked on each other
-    memory: int = 32  # steps that a layer sees beside the present one
+    memory: int = 32  # steps that a layer sees besides the present one
 
     def __post_init__(self) -> None:
         problems = [

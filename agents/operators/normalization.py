@@ -25,7 +25,7 @@ class Moments:
 
 
 def merge(a: Moments, b: Moments) -> Moments:
-    """Return the moments of the samples of both, the same in any order but for rounding: Chan, Golub & LeVeque 1983."""
+    """Return the moments of both sets of samples, in any order alike up to rounding: Chan, Golub & LeVeque 1983."""
     count = a.count + b.count
     weight = b.count / count.clamp(min=1)
     difference = b.mean - a.mean

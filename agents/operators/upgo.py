@@ -14,7 +14,7 @@ def upgo_return(unroll: Unroll, gamma: float | Tensor) -> Tensor:
 
     G_t = r_t + gamma G_{t+1} where the next step goes at least as well as expected (r_{t+1} + gamma V_{t+2} >=
     V_{t+1}), else r_t + gamma V_{t+1}: methods of Vinyals et al. 2019 (AlphaStar), there with gamma = 1. The policy
-    gradient is to be weighted by min(1, pi / mu) (G_t - V_t), with `rho` of `vtrace`.
+    gradient has to be weighted by min(1, pi / mu) (G_t - V_t), with `rho` of `vtrace`.
     """
     with torch.no_grad():
         better = unroll.reward + gamma * unroll.next_value >= unroll.value

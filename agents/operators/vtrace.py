@@ -13,8 +13,8 @@ from agents.operators.unrolls import Unroll, sum_from_the_end
 class VTrace(NamedTuple):
     """Constants for the losses: no gradient flows through any of them."""
 
-    target: Tensor  # v_s, as reward: what the value is trained towards
-    advantage: Tensor  # rho_s (r_s + gamma v_{s+1} - V_s), as reward: what the policy gradient is weighted by
+    target: Tensor  # v_s, shaped as reward: the value is trained towards it
+    advantage: Tensor  # rho_s (r_s + gamma v_{s+1} - V_s), shaped as reward: it weights the policy gradient
     rho: Tensor  # min(rho_bar, pi / mu), [T, N]
 
 

@@ -17,7 +17,7 @@ ILLEGAL = -1e8
 
 
 class Categorical(Distribution):
-    """pi(a|s) = softmax(logits(s))_a. Closed forms, not torch.distributions, which costs six times as much a call.
+    """pi(a|s) = softmax(logits(s))_a. Closed forms, not torch.distributions, which costs six times as much per call.
 
     Actions are int64 [...] from 0 on; the environment's begin with `start`.
     """

@@ -15,7 +15,7 @@ from agents.policies.policy import Policy
 from warren.trees import map_tree, take
 
 EXTRAS = ("log_prob", "value")
-AT_ONCE = 2048  # observations in a pass of `values`: what a layer makes of them stays in the processor's cache
+AT_ONCE = 2048  # observations in a pass of `values`: a layer's outputs for them stay in the processor's cache
 
 
 class Segment:

@@ -1,6 +1,6 @@
 """SumTree: draws items in proportion to their priorities, all draws of a batch at once.
 
-A node is the sum of 32 below it, and is summed anew when one of them changes, so that rounding errors do not add up.
+A node is the sum of 32 below it, and is summed again when one of them changes, so that rounding errors do not add up.
 The upper levels of a binary tree would each cost as much numpy overhead as a whole level of 32; the top is searched as
 one list.
 """

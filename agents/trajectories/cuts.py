@@ -55,7 +55,7 @@ def joined_cuts(parts: Sequence[Cuts], slots: Sequence[int]) -> Cuts:
 def wrong_cuts(given: Sequence[Any], terminated: np.ndarray, truncated: np.ndarray) -> Iterator[str]:
     """Yield how cuts that came over the wire do not fit each other, or do not fit the ends of episodes.
 
-    `given`: what came as cut_at, cut_observation and cut_action_mask.
+    `given`: the values that came as cut_at, cut_observation and cut_action_mask.
     """
     at, observation, masks = given
     if masks is not None and at is None:

@@ -1,4 +1,4 @@
-"""Inspecting a run and cleaning up after it: its services, their workers, what waits, and removing all of it.
+"""Inspecting a run and cleaning up after it: its services, their workers, its waiting messages, and removing all of it.
 
 Other packages use `registry.Directory`, `discovery.discover` and `cleanup.remove_run`.
 """

@@ -18,7 +18,7 @@ SEND_TIMEOUT = 15.0  # s that a write may be held up (a broker short of memory s
 
 
 class Stream:
-    """A connected TCP socket. Reads and writes raise OSError when it is of no use any more."""
+    """A connected TCP socket. Reads and writes raise OSError when it cannot be used any more."""
 
     waker = -1  # a descriptor that ends the wait of a read as soon as it is readable
 
@@ -31,7 +31,7 @@ class Stream:
         self._sock.settimeout(None)
         for option, seconds in ((socket.SO_RCVTIMEO, TICK), (socket.SO_SNDTIMEO, SEND_TIMEOUT)):
             whole = int(seconds)
-            # A timeout in the kernel is one system call a read; one of Python's would be a poll besides.
+            # A timeout in the kernel is one system call per read; one of Python's would add a poll.
             self._sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", whole, int((seconds - whole) * 1e6)))
 
     def read(self, timeout: float | None) -> bytes | None:

@@ -8,7 +8,7 @@ as nearly all are, costs nothing; one that was merely held by a worker that died
 With a limit of one delivery, every run is marked as begun and then as done, whether its message is redelivered or not.
 A message that was merely held has no mark and runs. One that was begun and not done is given up. One that was done is
 not run again: its acknowledgement was lost, or its sender published it twice. A call whose caller waits is not marked
-as done: its answer may be lost with its worker, so it is given up likewise. Its mark goes when the call has expired.
+as done: its answer may be lost with its worker, so it is given up too. Its mark goes when the call has expired.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work in steps: a generator that yields what is to be run next, is sent the outcomes, and returns one outcome a call.
+"""Work in steps: a generator yields the calls to run next, is sent their outcomes, and returns one outcome per call.
 
 So counting, isolating and giving up are written once for calls that run at once and for those of an event loop.
 """

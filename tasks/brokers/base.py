@@ -16,7 +16,7 @@ Returned = Callable[[str], None]  # correlation id
 class Connection(Protocol):
     """One connection with a channel to consume on. Any thread may `send` and `publish`; one at a time may `drain`.
 
-    What is sent are whole AMQP frames (tasks.amqp.frames and messages make them), many at once where there are many.
+    Senders write whole AMQP frames (made by tasks.amqp.frames and messages), many at once where there are many.
     All methods raise one of GONE when the connection is lost; it cannot be used afterwards.
     """
 

@@ -1,4 +1,4 @@
-"""Connections of users with the rights of one role: what a user may not declare, others do, and it looks for it."""
+"""Connections of users with the rights of one role: they only look for what others have to declare."""
 
 from __future__ import annotations
 

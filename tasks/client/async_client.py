@@ -1,7 +1,7 @@
 """Calls from asyncio: the loop watches the client's socket, so a call in flight costs no thread.
 
 The loop's thread only ever writes what the socket takes at once and reads what has come. Whatever may wait for the
-broker (connecting, looking who serves a call, sending again) or for Redis (bodies too long for a message, stored before
+broker (connecting, finding who serves a call, sending again) or for Redis (bodies too long for a message, stored before
 they are sent and fetched before they are returned) happens in a thread of background.py.
 """
 

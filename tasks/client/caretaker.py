@@ -68,7 +68,7 @@ class Caretaker:
         return left
 
     def after_fork(self) -> None:
-        """Start anew in a child: the parent looks after the parent's calls."""
+        """Start empty in a child: the parent looks after the parent's calls."""
         self._clients, self._wake, self._thread = set(), threading.Condition(), None
 
     def _run(self) -> None:

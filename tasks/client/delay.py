@@ -48,7 +48,7 @@ class DelayQueues:
         self._declared: dict[tuple[str, int], float] = {}
 
     def clear(self) -> None:
-        """Declare all anew from now on."""
+        """Declare all queues again from now on."""
         self._declared.clear()
 
     def declare(self, link: Connection, name: str, milliseconds: int) -> None:

@@ -19,7 +19,7 @@ class NumberedCalls:
         return len(self._calls)
 
     def clear(self) -> None:
-        """Begin anew, as for a new channel."""
+        """Forget all calls and count from 1 again, for a new channel."""
         self._calls.clear()
         self._last = 0
 

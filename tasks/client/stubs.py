@@ -1,4 +1,4 @@
-"""Stubs: functions, and objects with methods, that call services and keep the types of what they stand for."""
+"""Stubs: functions, and objects with methods, that call services and keep the types of the code that they stand for."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ STORED_TYPE = "application/x-warren-stored"
 def encode(value: Any, claims: ClaimStore | None = None) -> bytes:
     """Encode `value` as one message, or as a claim check where that is over the threshold of `claims`.
 
-    Raises CodecError, naming the path of the field, for a value outside the format; what ClaimStore.check_in raises.
+    Raises CodecError, naming the path of the field, for a value outside the format; and as ClaimStore.check_in does.
     """
     return pack(value) if claims is None else claims.check_in(pack(value))
 
@@ -43,7 +43,7 @@ def encode(value: Any, claims: ClaimStore | None = None) -> bytes:
 def decode(data: bytes | bytearray | memoryview) -> Any:
     """Decode a message, whose body is fetched first where the message is a claim check.
 
-    Raises CodecError, and nothing else, for bytes that `encode` did not write; what ClaimStore.redeem raises. Takes
+    Raises CodecError, and nothing else, for bytes that `encode` did not write; and as ClaimStore.redeem does. Takes
     memory in proportion to `data`, whatever lengths `data` claims, and reads nothing outside it.
     """
     return unpack(claim_check.redeem(data) if claim_stub.is_stub(data) else data)

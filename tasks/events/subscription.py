@@ -69,7 +69,7 @@ class Subscription:
         self._thread = threading.Thread(target=self._run, name=f"events-{subscriber}", daemon=True)
 
     def start(self, timeout: float = 30.0) -> Subscription:
-        """Start the thread and return once every queue is bound: what is fired from now on arrives.
+        """Start the thread and return once every queue is bound: events fired from now on arrive.
 
         Raises WireError, having told the thread to end, if that takes longer than `timeout` s.
         """

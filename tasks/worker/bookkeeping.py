@@ -33,7 +33,7 @@ def replayed() -> tuple[Any] | None:
 
 
 def record(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments, request: Any, content_type: str) -> Any:
-    """Have Celery record the outcome of a call; return the ExceptionInfo of what was raised, or None.
+    """Have Celery record the outcome of a call; return the ExceptionInfo of the error, or None.
 
     An outcome that Celery cannot record is a failure. Raises one of AWAY when a server that it needs is away.
     """

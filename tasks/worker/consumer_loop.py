@@ -54,7 +54,7 @@ RECONNECT_AFTER = (0.1, 2.0)  # s between attempts, doubled from the first to th
 class ConsumerLoop:
     """Serves `workers` until stopped. `tasks`: service name -> its Celery task (a `server.ServiceTask`).
 
-    `event_rate`: share of calls that send Celery's task events, for Flower. `failure`: what ended it for good.
+    `event_rate`: share of calls that send Celery's task events, for Flower. `failure`: the error that ended it.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from tasks.worker.timers import Timers
 logger = get_logger(__name__)
 
 PREFETCH = 64  # calls of each service that a worker may hold; more where its batches are larger
-ENTER_EVERY = 3600.0  # s between renewals of what the run's Redis holds of this worker
+ENTER_EVERY = 3600.0  # s between renewals of this worker's entries in the run's Redis
 
 
 class Consumption:

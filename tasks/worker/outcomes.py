@@ -22,7 +22,7 @@ logger = get_logger(__name__)
 
 
 class Outcomes:
-    """Applies, on one connection, the outcome of each call: tells whoever waits for it, and ends its message.
+    """Applies, on one connection, the outcome of each call: tells the one that waits for it, and ends its message.
 
     | outcome    | direct call       | Celery's call               | one-way call    |
     |------------|-------------------|-----------------------------|-----------------|

@@ -124,7 +124,7 @@ def _services(control: Any, **_: Any) -> dict[str, Any] | None:
 
 
 def _prefetch(specs: Sequence[Spec]) -> int:
-    """Return how many calls Celery's consumer holds: what plain services need, and all that async ones run at once."""
+    """Return how many calls Celery's consumer holds: those that plain services need, and twice what async ones run."""
     plain = max([1, *(2 * spec.batch for spec in specs if not spec.concurrency)])
     return plain + sum(2 * spec.concurrency * spec.batch for spec in specs)
 
@@ -133,7 +133,7 @@ class Serving:
     """A Celery worker that serves `workers`. `name` is its node name on this host.
 
     `event_rate`: share of calls that Flower is told of, 0 to 1; None for WARREN_EVENT_RATE, 0 by default.
-    `queues`: Celery queues to consume besides, for ordinary tasks. `middleware`: around the calls of the services; None
+    `queues`: more Celery queues to consume, for ordinary tasks. `middleware`: around the calls of the services; None
     for what the process has installed (tasks.middleware.install).
     """
 

@@ -12,7 +12,7 @@ from tasks.worker.service_queue import Call, ServiceQueue
 
 HELD_FOR = 900.0  # s that a call may wait here: RabbitMQ takes a message back that is held for 30 minutes
 MOST_HELD = 32  # calls of one service that may wait here: half of what a worker holds, so that others pass
-AGAIN_AFTER = 1.0  # s between tries of what needs Redis or the broker, while that is away
+AGAIN_AFTER = 1.0  # s between tries of an action that needs Redis or the broker, while that is away
 
 
 def longest_hold(app: Any) -> float:

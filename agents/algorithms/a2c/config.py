@@ -10,7 +10,7 @@ from agents.algorithms.settings import Allowed, Scheduled
 
 @dataclass(frozen=True)
 class A2CConfig(GradientConfig):
-    """Settings of `a2c`, beside those of GradientConfig."""
+    """Settings of `a2c`, in addition to those of GradientConfig."""
 
     learning_rate: Scheduled = 7e-4
     gae_lambda: float = 1.0  # 1 is the paper's: returns as long as the unroll

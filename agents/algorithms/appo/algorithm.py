@@ -22,7 +22,7 @@ from agents.operators.vtrace import vtrace
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 
-TAKEN = ("log_prob", "target_log_prob", "value", "target", "advantage")  # columns of the loss, beside anchors'
+TAKEN = ("log_prob", "target_log_prob", "value", "target", "advantage")  # columns of the loss, without those of anchors
 
 
 class APPO(GradientAlgorithm[APPOConfig]):

@@ -11,7 +11,7 @@ from agents.algorithms.settings import Allowed, EpochsConfig, VTraceConfig
 
 @dataclass(frozen=True)
 class APPOConfig(GradientConfig, BurnInConfig, EpochsConfig, VTraceConfig):
-    """Settings of `appo`, beside those of the classes that it derives from."""
+    """Settings of `appo`, in addition to those of the classes that it derives from."""
 
     epochs: int = 4
     minibatch_size: int = 512

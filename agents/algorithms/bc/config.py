@@ -10,7 +10,7 @@ from agents.algorithms.settings import Allowed, Scheduled
 
 @dataclass(frozen=True)
 class BCConfig(GradientConfig):
-    """Settings of `bc`, beside those of GradientConfig."""
+    """Settings of `bc`, in addition to those of GradientConfig."""
 
     learning_rate: Scheduled = 1e-3
     likelihood_coefficient: float = 1.0  # weight of -log pi(a|s) of the data's actions; 0: learn from the teacher alone

@@ -10,7 +10,7 @@ from agents.algorithms.settings import Allowed, Scheduled
 
 @dataclass(frozen=True)
 class DQNConfig(OffPolicyConfig):
-    """Settings of `dqn`, beside those of OffPolicyConfig."""
+    """Settings of `dqn`, in addition to those of OffPolicyConfig."""
 
     learning_rate: Scheduled = 1e-3
     max_grad_norm: float | None = 10.0

@@ -11,7 +11,7 @@ from agents.algorithms.settings import Allowed, Scheduled, VTraceConfig
 
 @dataclass(frozen=True)
 class IMPALAConfig(GradientConfig, BurnInConfig, VTraceConfig):
-    """Settings of `impala`, beside those of the classes that it derives from."""
+    """Settings of `impala`, in addition to those of the classes that it derives from."""
 
     learning_rate: Scheduled = 6e-4
     max_grad_norm: float = 40.0

@@ -27,7 +27,7 @@ from agents.operators.losses import (
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 
-TAKEN = ("log_prob", "value", "target", "advantage")  # columns of the loss, beside anchors'
+TAKEN = ("log_prob", "value", "target", "advantage")  # columns of the loss, without those of anchors
 
 
 @dataclass(frozen=True)

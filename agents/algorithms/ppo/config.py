@@ -11,7 +11,7 @@ from agents.algorithms.settings import Allowed, EpochsConfig
 
 @dataclass(frozen=True)
 class PPOConfig(GradientConfig, BurnInConfig, EpochsConfig):
-    """Settings of `ppo`, beside those of the classes that it derives from."""
+    """Settings of `ppo`, in addition to those of the classes that it derives from."""
 
     gae_lambda: float = 0.95  # lambda of generalized advantage estimation
     clip_range_value: float | None = None  # in units of the reward, hence off

@@ -24,7 +24,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 LEARNED, ENDED, FAILED = range(3)  # a minibatch: learned from; target_kl ended the update before it; not finite
 LOGITS = Categorical(0)  # serves any number of actions: the methods used here do not depend on it
 KEPT = 4  # stacks whose tensors and graphs are kept: those of a league's main agents, exploiters, ...
-# Numbers that each player has of its own, beside the coefficients of its anchors.
+# Numbers that each player has of its own, besides the coefficients of its anchors.
 NUMBERS = (
     "clip", "clip_value", "value", "entropy", "most_kl", "longest", "rate", "beta1", "beta2", "epsilon", "decay",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from agents.algorithms.settings import Allowed
 
 @dataclass(frozen=True)
 class SACConfig(CriticsConfig):
-    """Settings of `sac`, beside those of CriticsConfig."""
+    """Settings of `sac`, in addition to those of CriticsConfig."""
 
     temperature: float = 1.0  # weight of the entropy in the objective; where it is tuned, its first value
     tuned: bool = True  # tune it by gradient, so that the policy's entropy becomes target_entropy

@@ -10,7 +10,7 @@ from agents.algorithms.settings import Allowed, Scheduled
 
 @dataclass(frozen=True)
 class TD3Config(CriticsConfig):
-    """Settings of `td3`, beside those of CriticsConfig."""
+    """Settings of `td3`, in addition to those of CriticsConfig."""
 
     learning_rate: Scheduled = 1e-3
     critics: int = 2  # value networks; the smallest of their targets counts
