@@ -48,7 +48,7 @@ def take_over(
 
 
 def hand_frame(connection: Any, frame: Any) -> None:
-    """Have an `amqp.Connection` deal with a frame that was read for it: a tuple of type, channel and payload."""
+    """Pass a frame that was read for an `amqp.Connection` on to it: a tuple of type, channel and payload."""
     connection.on_inbound_frame(frame)
 
 
@@ -119,7 +119,7 @@ class _SentinelBackend(RedisBackend):  # type: ignore[misc]
 
 
 def retry_redis(backend: Any, retry: Any) -> None:
-    """Have a Redis result backend, which has not connected yet, try again as the redis-py `Retry` says.
+    """Make a Redis result backend, not yet connected, try again as the redis-py `Retry` says.
 
     It misses no result that is stored while its connection is broken.
     """
@@ -183,7 +183,7 @@ class _ResultConsumer(ResultConsumer):  # type: ignore[misc]
 
 
 def give_up_result(backend: Any, result: Any) -> None:
-    """Have a result backend listen no more for `result`, which nobody waits for."""
+    """Make a result backend stop listening for `result`, which nobody waits for."""
     backend.on_result_fulfilled(result)
 
 

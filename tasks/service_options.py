@@ -23,7 +23,7 @@ class Spec:
 
     `minimum`: calls that a batch waits for, for at most `wait` s (None: for as long as it takes). `retries`: how often
     a call is sent again when the worker, or the broker, died with it. `isolate`: when a batch of several calls fails
-    as a whole, each is run again alone, so that only those fail that are at fault. `bound`: calls without an answer
+    as a whole, each is run again alone, so that only calls at fault fail. `bound`: calls without an answer
     that may wait in the broker; callers are slowed down to the pace of the workers when there are more.
     `concurrency`: calls of it (batches, where it has those) that run at once in a worker's event loop; 0 for a plain
     method, which runs in the thread of the services. `priorities`: levels of priority that its calls may have, 0 for

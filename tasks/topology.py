@@ -37,8 +37,8 @@ DELAY_EXPIRES = 60.0  # s that a queue of delayed calls is kept beyond its last 
 PROBE_EXPIRES = 60.0  # s; see probe_queue
 DEAD_LENGTH = 10_000  # messages per role kept for a person to read
 EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up to 8 parts, one is whole in any 16
-# Every queue names its type; otherwise the virtual host's default queue type would decide. Quorum queues count every
-# delivery, those to workers that merely held a message too, and drop it after 20; and an exclusive queue cannot be one.
+# All queues but a probe name their type; else the virtual host's default queue type would decide. Quorum queues count
+# every delivery, those to workers that merely held a message too, and drop it after 20; no exclusive queue can be one.
 CLASSIC = {"x-queue-type": "classic"}
 # On a cluster of brokers a classic queue is gone while its node is; a quorum queue is kept by a majority of the nodes.
 # The process that runs a message counts its deliveries, so the broker's own limit is out of reach here.

@@ -198,7 +198,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
 
         Raises NotFinite, having changed nothing, where the loss or the norm is NaN or infinite. On a GPU it is raised
         when the update ends (`learned_from`); neither that minibatch nor later ones have changed anything then. Its
-        message tells of the loss's `terms`, the `inputs` that they were computed from, and the number of the
+        message describes the loss's `terms`, the `inputs` that they were computed from, and the number of the
         `minibatch` in the update. With several learners the gradient is the mean over all their `steps`, and `loss` is
         the mean over this learner's.
         """

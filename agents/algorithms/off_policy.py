@@ -113,7 +113,7 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
         """Make one optimizer step of the part `name`; return the gradient's norm before it was clipped.
 
         Raises NotFinite, having changed nothing of that part, where the loss or the norm is NaN or infinite; its
-        message tells of the loss's `terms` and the `inputs` of the loss, which is a mean over `steps`.
+        message describes the loss's `terms` and `inputs`. `loss` is a mean over `steps` steps.
         """
         descent = self.descents[name]
 

@@ -136,7 +136,7 @@ def _channels_last(first: int, middle: int, last: int) -> bool:
 
 
 def divide_images(network: nn.Module, divisor: float) -> None:
-    """Have `network` divide the bytes of images by `divisor`. Raises ConfigurationError if it takes no images."""
+    """Make `network` divide the bytes of images by `divisor`. Raises ConfigurationError if it takes no images."""
     taking = [one for one in network.modules() if isinstance(one, Image | Numbers) and one.scale != 1.0]
     if not taking:
         raise ConfigurationError(

@@ -17,7 +17,7 @@ from warren.trees import Tree, map_tree
 OF_SLOTS = {"last", "version", "memory", "group"}  # [N, ...]; all others but `episodes` are [T, N, ...]
 # Fields that samplers collect only if an algorithm asks for them (agents.Needs); they always collect all others.
 ON_REQUEST = ("extras.log_prob", "extras.value", "last.value", "cut.value")
-# A field that they collect only if it is named: observations at cuts, with the legal actions there and at the last.
+# A field that they collect only if it is named: observations at cuts, with the legal actions there and at the end.
 CUT_OBSERVATION = "cut.observation"
 
 

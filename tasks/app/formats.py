@@ -62,7 +62,7 @@ def read_body(content_type: str, body: bytes) -> Any:
 
 
 def store_in_kind(backend: Any) -> None:
-    """Have a result backend store JSON where `answers_json`."""
+    """Make a result backend store JSON where `answers_json`."""
     encode_own = backend.encode
 
     def encode(data: Any) -> Any:

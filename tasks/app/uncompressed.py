@@ -58,7 +58,7 @@ _classes: dict[type, type] = {}  # a transport's class of messages -> the same o
 
 
 def _refusing(channel: Any) -> Any:
-    """Have `channel` refuse compressed messages from now on; return it."""
+    """Make `channel` refuse compressed messages from now on; return it."""
     kind = channel.Message
     if kind not in _classes:
         _classes[kind] = type(kind.__name__, (kind, _Uncompressed), {})
@@ -91,7 +91,7 @@ class _RunPool(ConnectionPool):  # type: ignore[misc]
 
 
 def refuse_compressed_results(backend: Any) -> None:
-    """Have a result backend raise CodecError for a compressed result."""
+    """Make a result backend raise CodecError for a compressed result."""
     decode: Callable[[Any], Any] = backend.decode
 
     def decode_plain(payload: Any) -> Any:

@@ -45,7 +45,7 @@ class Connection(Protocol):
         """Open a channel in confirm mode and return its id; `drain` calls `settled` for its messages, from number 1."""
 
     def on_returned(self, returned: Returned) -> None:
-        """Have `drain` call `returned` for mandatory messages that no queue took."""
+        """Let `drain` call `returned` for mandatory messages that no queue took."""
 
     def send(self, data: bytes | memoryview) -> None:
         """Write whole frames."""
@@ -60,7 +60,7 @@ class Connection(Protocol):
         """Return what was delivered, perhaps nothing; wait up to `timeout` s (None: a moment) for the first."""
 
     def wake_by(self, descriptor: int) -> None:
-        """Have `drain` return, too, while `descriptor` is readable; its owner empties it."""
+        """Let `drain` also return while `descriptor` is readable; its owner empties it."""
 
     @property
     def midway(self) -> bool:

@@ -92,7 +92,7 @@ class AsyncClient:
         self._client.close()
 
     def _detach(self) -> None:
-        """Have the loop watch nothing any more."""
+        """Stop watching the socket, and fail the calls that wait to be sent."""
         self._closed = True
         self._unwatch()
         while self._waiting:
@@ -217,7 +217,7 @@ class AsyncClient:
     # Done by the loop.
 
     def _watch(self) -> None:
-        """Have the loop watch the socket of the present connection."""
+        """Watch the socket of the present connection in the loop."""
         link = self._client.link
         if link is self._watched or self._closed:
             return
@@ -246,7 +246,7 @@ class AsyncClient:
         if self._closed or not self._client.needs_tending:
             return
         if self._tending:
-            self._tend_again = True  # the one under way may have passed what this one is for
+            self._tend_again = True  # the one under way may be past the work that this one is for
             return
         self._tending, self._tend_again = True, False
         tended = background.run(self.loop, self._client.tend)

@@ -44,7 +44,7 @@ class LongBodies:
             self.forgotten.append(body)
 
     def forget_all(self) -> None:
-        """Have Redis forget what `forget` could not wait for."""
+        """Release the claims that `forget` could not wait for."""
         while self.forgotten:
             claim_check.release(self.forgotten.popleft())
 

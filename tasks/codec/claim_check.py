@@ -223,7 +223,7 @@ def _store_of(key: str) -> ClaimStore | None:
 
 @contextmanager
 def time_to_live(seconds: float) -> Iterator[None]:
-    """Have claims made in this block by this thread expire after `seconds`, not the store's time to live."""
+    """Let claims made in this block by this thread expire after `seconds`, not the store's time to live."""
     before = _ttl.set(seconds)
     try:
         yield

@@ -126,7 +126,7 @@ def _check_depth(depth: int) -> None:
 
 def _key(key: Any, depth: int) -> Any:
     if isinstance(key, bytes):
-        return bytes(key)  # never a frame, of which only the length stands here, and keys may have the same
+        return bytes(key)  # never a frame: only its length would stand here, and keys may have the same
     if isinstance(key, tuple):
         _check_depth(depth + 1)
         return (_TUPLE_MARK, *[_key(part, depth + 1) for part in key])

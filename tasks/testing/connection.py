@@ -198,7 +198,7 @@ class InMemoryConnection:
             self._wake_up()
 
     def block(self, reason: str) -> None:
-        """Have the broker take no messages, or (without a reason) take them again."""
+        """Take no messages from now on, or (without a reason) take them again."""
         self._notify(lambda: setattr(self, "blocked", reason))
         for stream in self._streams if not reason else ():
             stuck, stream.stuck = stream.stuck, []

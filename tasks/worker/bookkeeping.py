@@ -33,7 +33,7 @@ def replayed() -> tuple[Any] | None:
 
 
 def record(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments, request: Any, content_type: str) -> Any:
-    """Have Celery record the outcome of a call; return the ExceptionInfo of the error, or None.
+    """Let Celery record the outcome of a call; return the ExceptionInfo of the error, or None.
 
     An outcome that Celery cannot record is a failure. Raises one of AWAY when a server that it needs is away.
     """
@@ -74,7 +74,7 @@ def _record(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments,
 
 
 def _replay(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments, request: Any) -> Any:
-    """Have Celery's tracer run the task, which takes its outcome from `replayed`."""
+    """Let Celery's tracer run the task, which takes its outcome from `replayed`."""
     _outcome.value = (outcome,)
     try:
         result, info, *_ = trace(request["id"], call[0], call[1], request)

@@ -65,7 +65,7 @@ class Outcomes:
             self._outbox.reply(call.properties, outcome)
 
     def _settle_celerys(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
-        """Have Celery record the outcome, trying again later if Redis or the broker is away; then end the call."""
+        """Let Celery record the outcome, trying again later if Redis or the broker is away; then end the call."""
         properties, delivery = call.properties, call.delivery
         request = {**properties.headers, **(call.embed or {}), "hostname": self._hostname}
         request |= {"correlation_id": properties.correlation_id, "reply_to": properties.reply_to}

@@ -83,7 +83,7 @@ class OneThreadPool(compat.Pool):
         self._writer.setblocking(False)
         _newest[:] = [self]
         # The loop would otherwise go on polling after a signal's handler has run: for half a second, on average.
-        self._listened_before = -1  # the descriptor that was told of signals, and is told of them by `_drain`
+        self._listened_before = -1  # the descriptor that got signals before; `_drain` passes them on to it
         self._listens = threading.current_thread() is threading.main_thread()
         if self._listens:
             self._listened_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)

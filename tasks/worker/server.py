@@ -202,7 +202,7 @@ class Serving:
         return status
 
     def _served(self) -> bool:
-        """Wait until every service is served; return False if this worker is told to stop, or cannot serve, before."""
+        """Wait until every service is served; return False if this worker is told to stop, or cannot serve, first."""
         loop: ConsumerLoop = self.app.warren_receiver
         while not loop.ready.wait(POLL_EVERY):
             stopping = any(

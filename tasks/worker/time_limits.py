@@ -30,7 +30,7 @@ ENDED = 70  # exit status of a worker that a hard limit ended: EX_SOFTWARE of sy
 
 
 class Alarm:
-    """A time limit on what a thread runs. `due`: on the monotonic clock. `hard`: s from it to the process's end, or None.
+    """A limit on what a thread runs. `due`: on the monotonic clock. `hard`: s from it to the process's end, or None.
 
     The thread takes no lock to end the alarm: an exception that came while it held one would leave that locked. Each
     side writes before it reads what the other has written, so either the watch sees that the alarm is `over`, or the
