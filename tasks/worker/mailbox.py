@@ -28,7 +28,7 @@ class Mailbox(Generic[T]):
         return bool(self._posted)
 
     def post(self, thing: T) -> None:
-        """Leave a thing, and wake the thread that takes it."""
+        """Add a thing, and wake the thread that takes it."""
         self._posted.append(thing)
         if len(self._posted) <= 1:  # if there were others, the first has woken it
             with contextlib.suppress(OSError):  # closed: nothing waits any more
