@@ -41,7 +41,7 @@ from workers.runtime.session import Session, source_name
 
 logger = logging.getLogger(__name__)
 
-SLOWLY_MADE = 2.0  # s from which on the time to make games is logged
+SLOWLY_MADE = 2.0  # s; games that take longer to make are logged
 
 
 class LeagueActorRole(ActorProcess):
@@ -68,8 +68,8 @@ class LeagueActorRole(ActorProcess):
     def rollout(self, round_id: str, version: int, player: str, actors: int) -> dict[str, Any]:
         """Run the rollout task: return trajectories of `player`, made with its weights of `version` or newer.
 
-        `actors`: number of rollouts in the round. They share its trajectories and games, so the size of an update does
-        not depend on the number of actors.
+        `actors`: number of rollouts in the round. They share the round's trajectories and games, so the size of an
+        update does not depend on the number of actors.
         """
         return answer(round_id, self.stopping, lambda: self._rollout(version, player, actors))
 
@@ -77,17 +77,18 @@ class LeagueActorRole(ActorProcess):
         home = self.players[player]
         if not home.weights.wait_for(version, self.stopping, self.config.round_timeout):
             raise WarrenError(f"weights {player}@{version} did not arrive; this actor has {home.weights.version}")
-        if home.weights.version > version:  # another round of that version was learned from
+        if home.weights.version > version:  # an update has used another round of that version
             return {"superseded": home.weights.version}
         try:
             return self.collect(home, actors, -(-self.league.lanes // actors))
-        except (MatchmakingError, PlayerUnavailable) as error:  # paused, or alone in a new league: no failure
+        except (MatchmakingError, PlayerUnavailable) as error:  # no failure: paused, or alone in a new league
             return {"deferred": str(error)}
 
     def collect(self, home: Learning, actors: int, trajectories: int) -> dict[str, Any]:
-        """Return the payload of `trajectories` trajectories of `home`, made with the newest weights that are here.
+        """Return the payload of `trajectories` trajectories of `home`, made with the newest weights that have arrived.
 
-        `actors`: how many share the player's games. All are of one generation. Raises what the league raises.
+        `actors`: number of actors that share the player's games. All trajectories are of one generation. Raises what
+        the league raises.
         """
         self.first_step_at = self.first_step_at or time.time()
         trajectory, facts = self._play(home, actors, trajectories)
@@ -99,7 +100,7 @@ class LeagueActorRole(ActorProcess):
         }
 
     def _play(self, home: Learning, actors: int, trajectories: int) -> tuple[Trajectory, dict[str, int]]:
-        """Return (the trajectory of a segment, other entries of its payload); arguments as of `collect`."""
+        """Return (the trajectory of a segment, other entries of its payload); arguments as in `collect`."""
         self.refresh()
         self.keep_matches(home)
         trajectory = self._matches(home, actors).collect(trajectories)
@@ -126,14 +127,14 @@ class LeagueActorRole(ActorProcess):
         """End the sampling thread, report what was played, and give back matches without a finished game."""
         super().leave()
         for learning in self.players.all():
-            if not self.thread.is_alive():  # else the leases run out
+            if not self.thread.is_alive():  # if it still runs, the leases run out
                 self.leave_matches(learning)
             learning.subscription.stop()
 
     # Matches.
 
     def leave_matches(self, home: Learning) -> None:
-        """Report the matches of `home` and close its games; new ones are made when it is played for again."""
+        """Report the matches of `home` and close its games; new games are made when it is played for again."""
         matches, home.matches = home.matches, None
         sampler, home.sampler = home.sampler, None
         if matches is not None:
@@ -145,7 +146,7 @@ class LeagueActorRole(ActorProcess):
             sampler.games.close()
 
     def _matches(self, home: Learning, actors: int) -> Matches:
-        """Return the player's matches, begun anew where this actor's share of the game slots has changed."""
+        """Return the player's matches; begin new ones if this actor's share of the game slots has changed."""
         slots = self.league.slots(actors)
         if home.sampler is not None and home.sampler.games.num_envs != slots:
             logger.info("%d actors share the games of %s now: %d for this one", actors, home.name, slots)
@@ -176,7 +177,7 @@ class LeagueActorRole(ActorProcess):
         return home.matches
 
     def host(self, home: Learning, opponents: int = 1) -> PlayerHost:
-        """Return the host of the matches of `home`, against so many opponents each."""
+        """Return the host of the matches of `home`, each against `opponents` opponents."""
         if home.name not in self._hosts:
             self._hosts[home.name] = PlayerHost(
                 home.name, self.league, self.client, self.players, self.recorder, lambda: self.keep_matches(home),
@@ -185,9 +186,9 @@ class LeagueActorRole(ActorProcess):
         return self._hosts[home.name]
 
     def keep_matches(self, home: Learning) -> None:
-        """Extend the leases of the matches under way, before a rollout of `home` and during it.
+        """Extend the leases of the matches under way; called before and during a rollout of `home`.
 
-        Raises LeagueError where this actor streams and is to stop: nobody waits for its rollout.
+        Raises LeagueError if this actor streams and was told to stop: nobody waits for its rollout.
         """
         if self.streaming and self.stopping.is_set():
             raise LeagueError("this actor is to stop")
@@ -202,8 +203,8 @@ class LeagueActorRole(ActorProcess):
                 known.matches.lose(match for match, is_open in zip(held, still, strict=True) if not is_open)
 
     def fields_of(self, home: Learning) -> list[str]:
-        """Return what the algorithm of `home` asks for of what its policy does."""
-        if home.name not in self.asked:  # it joined later
+        """Return the fields that the algorithm of `home` asks samplers to collect."""
+        if home.name not in self.asked:  # it joined the league later
             self.asked[home.name] = self._fields(home.name, home.policy)
         return self.asked[home.name]
 
@@ -220,6 +221,6 @@ class LeagueActorRole(ActorProcess):
 
 def run(config: Config, make: type[LeagueActorRole] = LeagueActorRole) -> int:
     """Play until the run is over or a stop; return exit status 0, or 1 when playing failed."""
-    session = enter(config, roles.ACTOR, torch_threads=1, cache_bytes=0)  # a frozen model's policy is kept instead
+    session = enter(config, roles.ACTOR, torch_threads=1, cache_bytes=0)  # policies of frozen models are cached instead
     remote = servers_are_remote(session.redis_url)
     return live_as_actor(session, roles.ACTOR, lambda config: make(config, session, league_of(config), remote))

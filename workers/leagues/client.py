@@ -1,4 +1,4 @@
-"""An actor's or a learner's side of the league: its services, asked until they answer.
+"""The client of the league's services, for actors and learners; it repeats a call until it is answered.
 
     league = LeagueClient(session, "actor-0", stopping)
     match, model = league.request("main")
@@ -31,7 +31,7 @@ from workers.runtime.session import Session
 logger = get_logger(__name__)
 
 DEADLINE = 10.0  # s for one answer at most
-FIRST_DEADLINE = 1.0  # s for the first answer, doubled for each that follows: another league worker may be quicker
+FIRST_DEADLINE = 1.0  # s for the first try, doubled for each further one: another league worker may be quicker
 AGAIN_AFTER = 0.5  # s between tries
 TRANSIENT = ("redis.", "kombu.", "amqp.", "ConnectionError", "TimeoutError", "OperationalError")
 
@@ -48,19 +48,19 @@ class LeagueClient:
         self._solver = Solver(session.app, session.topology)
 
     def request(self, player: str, lease: float, opponents: int = 1) -> Invitation:
-        """Return the next match of `player` against so many opponents, leased for `lease` s."""
+        """Return the next match of `player` against `opponents` opponents, leased for `lease` s."""
         asked = player, self.holder, lease, secrets.token_hex(8), *([opponents] if opponents > 1 else [])
         return invitation_from_wire(self._ask("league.request", *asked))
 
     def report(self, match: Match, outcomes: str) -> tuple[str, str]:
         """Report the outcomes of a match; return "counted", "aborted" or "refused", and why."""
         status, reason = self._ask("league.report", match.id, outcomes, self.holder)
-        if reason == "duplicate":  # nobody else reports it: an earlier try was counted, and its answer was late or lost
+        if reason == "duplicate":  # only this process reports it: an earlier try was counted, its answer late or lost
             return "counted", ""
         return status, reason
 
     def abort(self, match: Match) -> None:
-        """Give back a match of which no game was finished."""
+        """Give back a match without a finished game."""
         self._ask("league.abort", match.id, self.holder)
 
     def extend(self, matches: Sequence[str], lease: float) -> list[bool]:
@@ -78,7 +78,7 @@ class LeagueClient:
         return period_from_wire(self._ask("league.open_period", player, self.holder, lease))
 
     def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
-        """Report the player's steps and keep its period; return "on", "paused", or why to stop."""
+        """Report the player's steps and extend the lease of its period; return "on", "paused", or why to stop."""
         answer: str = self._ask("league.progress", period.player, period.number, self.holder, steps, lease)
         return answer
 
@@ -124,7 +124,7 @@ class LeagueClient:
 
 
 def refused(error: RemoteFailure) -> WarrenError | None:
-    """Return the error of Warren's own that the service raised, None for any other."""
+    """Return the LeagueError or ConfigurationError that the service raised; None for any other error."""
     module, _, name = error.kind.rpartition(".")
     kind = getattr(errors, name, None) if module == "warren.errors" else None
     if not isinstance(kind, type) or not issubclass(kind, (LeagueError, errors.ConfigurationError)):

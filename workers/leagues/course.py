@@ -1,4 +1,4 @@
-"""Learning periods that a league gives out: what its player starts from, with which hyperparameters, what follows."""
+"""Learning periods of a league's player: its first weights, its hyperparameters, and what follows each period."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from workers.runtime.session import Session
 logger = get_logger(__name__)
 
 OPEN_AGAIN = 1.0  # s between tries to get a learning period of a player that is paused, or trained by another
-STOPPED = ("frozen", "removed")  # by a person: this player learns no more
+STOPPED = ("frozen", "removed")  # set by a person; the player learns no more
 
 
 class LeagueCourse:
-    """A Course by the league: of several ranks, the one that leads speaks with it, the others load its state.
+    """The Course of a league's player. Of several ranks only the leading one calls the league; others load its state.
 
-    The player's generation counts its resets: weights carry it, so that a learner which comes back from a crash, and
-    an actor that gets new weights, know whether they were begun anew.
+    The player's generation counts its resets. Weights carry it, so a learner that restarts after a crash and an actor
+    that gets new weights can tell whether the player was reset.
 
     `status` is "on", "paused", or why learning ends (see STOPPED).
     """
@@ -69,7 +69,7 @@ class LeagueCourse:
     # Around an update.
 
     def take_lead(self) -> None:
-        """Take up the learning period. Raises Stopping where there is none."""
+        """Take up the learning period. Raises Stopping if the player learns no more or this learner is to stop."""
         try:
             self.begin()
         except PlayerStopped as error:
@@ -81,12 +81,12 @@ class LeagueCourse:
             raise
 
     def before_update(self) -> None:
-        """Set hyperparameters as they are at this point of the period."""
+        """Set the hyperparameters for this point of the period."""
         assert self.period is not None
         progress = self._league.progress_in_period(self._state.progress.steps, self._period_end)
         try:
             self._state.algorithm.adjust(self.period.at(progress))
-        except ConfigurationError as error:  # set by hand: a slip there must not stop learning
+        except ConfigurationError as error:  # a person has set them: a mistake must not stop learning
             if str(error) != self._refused:
                 self._refused = str(error)
                 logger.error("player %s keeps its earlier hyperparameters: %s", self.player, error)
@@ -96,10 +96,10 @@ class LeagueCourse:
         return self._state.progress.steps >= self._period_end
 
     def end_period(self) -> None:
-        """Hand the period back, and take up the next one: the league decides by the player's kind what follows."""
+        """Hand the period back and take up the next one; the league decides by the player's kind what follows."""
         assert self.period is not None
         number, progress = self.period.number, self._state.progress
-        self._outlets.pool_weights()  # the league freezes them where it takes a snapshot
+        self._outlets.pool_weights()  # the league freezes them if it takes a snapshot
         snapshots = self._league.snapshots_of(self.player, progress.version)
         for rate in self._state.averages.rates:
             self._outlets.pool_average(rate, average_name(self.player, rate))
@@ -111,10 +111,10 @@ class LeagueCourse:
         except PlayerError as error:
             logger.info("%s", error)
             try:
-                # Paused, or taken over while this learner was away: wait, and start from what the league says.
+                # Paused, or taken over while this learner was away: wait, then begin as the league says.
                 if self.keep() not in STOPPED:
                     self.begin()
-            except PlayerStopped:  # while it waited
+            except PlayerStopped:  # while this learner waited
                 self.keep()
 
     def verdict(self) -> str | None:
@@ -127,7 +127,7 @@ class LeagueCourse:
         return {"period": period, "period_end": self._period_end}
 
     def load_extra_state(self, extra: Mapping[str, Any]) -> None:
-        """Make the other rank's period this one's as well."""
+        """Take over the period of the leading rank."""
         if extra["period"] is not None:
             self.period, _ = period_from_wire(extra["period"])
             self._period_end = int(extra["period_end"])
@@ -135,7 +135,7 @@ class LeagueCourse:
             self._state.teach()
 
     def close(self, outcome: dict[str, Any] | None) -> None:
-        """Write the newest checkpoint and publish the newest weights, so that a snapshot of the league has them."""
+        """Write the newest checkpoint and put the newest weights into the pool, for a snapshot of the league."""
         outlets, attempts = self._outlets, self._outlets.attempts
         outlets.settle()
         if self._state.progress.updates and not self._state.broken:
@@ -147,10 +147,10 @@ class LeagueCourse:
     # Learning periods.
 
     def begin(self) -> None:
-        """Take up the learning period that the league has for the player; waits while the player is paused.
+        """Take up the learning period that the league has for the player; wait while the player is paused or taken.
 
         Raises PlayerError when the player does not exist, PlayerStopped when it learns no more, LeagueError when this
-        learner is to stop meanwhile.
+        learner is told to stop meanwhile.
         """
         said = False
         while True:
@@ -165,10 +165,10 @@ class LeagueCourse:
                 raise LeagueError(f"player {self.player!r} is paused or taken, and this learner was told to stop")
 
     def keep(self) -> str:
-        """Tell the league how far the player is, and keep its period; return the player's new `status`."""
+        """Report the player's steps to the league and extend its period's lease; return the player's new `status`."""
         if self.period is not None:
             status = self._client.progress(self.period, self._state.progress.steps, self._league.lease)
-            # Between the end of one period and the next, "lost" is only the old one.
+            # Between two periods, "lost" only means that the old one is over.
             if status != self.status and status in ("on", "paused", *STOPPED):
                 logger.info("player %s: %s", self.player, status)
                 self.status = status
@@ -178,7 +178,7 @@ class LeagueCourse:
         state = self._state
         period, kind = self._client.open_period(self.player, self._league.lease)
         self.period, self._recipe.pool_is_back = period, True
-        state.catch_up()  # only now is a league that was saved sure to be back
+        state.catch_up()  # from now on a saved league is known to be restored
         state.teach()
         self._period_end = self._league.period_end(period.begun_at)
         unlearned = state.progress.version == 0 and state.progress.updates == 0
@@ -189,14 +189,14 @@ class LeagueCourse:
             self._client.snapshot(self.player, state.progress.version)
 
     def _start_from(self, model: ModelRef | None, generation: int, anew: bool) -> None:
-        """Start from the weights of `model`, None for fresh ones, with a new optimizer.
+        """Start from the weights of `model` (None: fresh ones) with a new optimizer.
 
         `anew`: schedules begin again too, as after a reset; after an exploit they continue at the player's steps.
         """
         state = self._state
         if model is not None and model.version == NEWEST:
             try:
-                model = self._pool.freeze(model.player, kept_by=LEAGUE)  # meanwhile that player learns on
+                model = self._pool.freeze(model.player, kept_by=LEAGUE)  # that player learns on
             except PoolError as error:
                 raise PlayerUnavailable(f"it is to begin with the newest weights of {model.player}: {error}") from None
         if model is not None and self._pool.info(model) is None:
@@ -215,7 +215,7 @@ class LeagueCourse:
             self._recipe.take_network(found[1])
             try:
                 checkpoints.check_weights(self._recipe.new_policy(generation), found[0], str(model))
-            except CheckpointError as error:  # chosen by hand, or copied from a player that was added
+            except CheckpointError as error:  # a person chose the model, or it is an added player's
                 logger.error("player %s keeps its weights in generation %d: %s", self.player, generation, error)
                 self._go_on_as(generation)
                 return
@@ -224,7 +224,7 @@ class LeagueCourse:
         if model is not None and found is not None:
             tensors, stamp = found
             checkpoints.load_weights(state.policy, tensors, str(model))
-            if model.player == self.player:  # an earlier life of its own, which the league was set back to
+            if model.player == self.player:  # the league was set back to this player's earlier weights
                 state.schedules_from = int(stamp.get("schedules_from", 0))
         if anew:
             state.schedules_from = state.progress.steps
@@ -233,16 +233,16 @@ class LeagueCourse:
         logger.info("player %s starts anew from %s, generation %d", self.player, model or "fresh weights", generation)
 
     def _go_on_as(self, generation: int) -> None:
-        """Go on with the weights that are here, as those of `generation`."""
+        """Keep the present weights, and count them as those of `generation`."""
         self._state.generation = generation
         self._number_anew()
 
     def _number_anew(self) -> None:
         self._state.progress.version += 1
-        self._outlets.checkpoint_soon()  # until then a crash would lead back to another generation
+        self._outlets.checkpoint_soon()  # before it, a crash would bring back the old generation
 
     def _newest_of(self, generation: int) -> ModelRef | None:
-        """Return the newest weights that the pool has of this player, if they are of that generation."""
+        """Return the newest model of this player in the pool; None if there is none or its generation is another."""
         newest = self._pool.newest(self.player)
         if newest is None:
             return None

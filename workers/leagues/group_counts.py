@@ -1,4 +1,4 @@
-"""The number of env runners' groups that each actor of a served league decides for, told by each, read by all."""
+"""The number of env runner groups that each actor of a served league decides for, published for the other actors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import redis
 logger = logging.getLogger(__name__)
 
 SAY_EVERY = 3.0  # s
-FORGOTTEN = 10  # s after which an actor that says nothing is taken for gone
+FORGOTTEN = 10  # s without a message after which an actor counts as gone
 
 
 class GroupCounts:
@@ -35,7 +35,7 @@ class GroupCounts:
             logger.warning("how many groups this actor has is not told for a moment: %s", error)
 
     def fewer(self, count: int) -> int | None:
-        """Return the actor with the fewest groups; None if one more would give it as many as the `count` here."""
+        """Return the other actor with the fewest groups; None if one more group would give it `count` or more."""
         try:
             actors = sorted(int(name) for name in self._redis.smembers(self._key))
             said = self._redis.mget([f"{self._key}:{actor}" for actor in actors]) if actors else []

@@ -1,4 +1,4 @@
-"""Weights of the players that an actor has met: the newest of learning ones, a fixed copy for each opponent."""
+"""Weights of the players that an actor has met: the newest of each learning player, a fixed copy of each opponent."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ POLL_EVERY = 0.1  # s between reads of the pool meanwhile
 
 
 class InMatches(Protocol):
-    """Games of a learning player that are in matches: a MatchTables and a policy, or several of one policy."""
+    """Games of a learning player in matches: one MatchTables with its policy, or several that share a policy."""
 
     @property
     def held(self) -> list[str]:
-        """Ids of the matches under way; all members are as MatchTables has them."""
+        """Ids of the matches under way. All members mean the same as in MatchTables."""
         ...
 
     def load(self, weights: Mapping[str, Any], version: int, behaviour: Mapping[str, float] | None = None) -> None:
@@ -63,12 +63,12 @@ class Learning:
     extend_at: float = 0.0  # monotonic time at which the leases of its matches are extended next, s
     sampler: MatchSampler | None = None
     matches: InMatches | None = None
-    begun: int = 0  # times that its games were made here
-    policies: LeaguePolicies | None = None  # they make its policy anew, where its first weights are of another network
-    waited_for: bool = False  # its first weights were waited for in vain
+    begun: int = 0  # times that this actor has made its games
+    policies: LeaguePolicies | None = None  # make its policy anew if its first weights are of another network
+    waited_for: bool = False  # this actor has waited for its first weights in vain
 
     def refresh(self) -> None:
-        """Load the newest weights that are here; restart the games of a player that was reset."""
+        """Load the newest weights that have arrived; restart the games if the player was reset."""
         newest = self.weights.stamped(newer_than=self.version)
         if newest is None:
             return
@@ -107,11 +107,11 @@ class KnownPlayers:
         self._frozen = FrozenPolicies(session.pool, policies.frozen)
         self._learning: dict[str, Learning] = {}
         self._meeting = threading.Lock()
-        # Copies of learning players' weights, (name, version) each, for as long as a match is played with them.
+        # Copies of learning players by (name, version), each for as long as a match is played with it.
         self._copies: WeakValueDictionary[tuple[str, int], Policy] = WeakValueDictionary()
 
     def __getitem__(self, name: str) -> Learning:
-        """Return a learning player, whose weights are followed from the first time on. From any thread."""
+        """Return a learning player; the first call subscribes to its weights. From any thread."""
         with self._meeting:
             if name not in self._learning:
                 weights = NewestWeights(self._session.pool, name)
@@ -131,10 +131,10 @@ class KnownPlayers:
         return list(self._learning.values())
 
     def fits(self, match: Match) -> bool:
-        """Return whether this actor holds weights of the generations that `match` is between.
+        """Return whether this actor holds weights of the generations that play in `match`.
 
         Right after a reset it may still hold the old weights, whose games would count for the new generation. So it
-        waits for the new ones, for GENERATION_PATIENCE s. Raises PlayerUnavailable for a player without any weights.
+        waits up to GENERATION_PATIENCE s for the new ones. Raises PlayerUnavailable for a player without any weights.
         """
         home, *opponents = match.standing
         return self._holds(*home) and all(one[0] == match.home or self._holds(*one) for one in opponents)
@@ -142,7 +142,8 @@ class KnownPlayers:
     def opponents(self, match: Match, models: Sequence[ModelRef | None]) -> tuple[Policy | None, ...]:
         """Return the policies of the opponents in `match`; None for self-play with the learning policy itself.
 
-        `models`: of frozen players, else None. Raises PlayerUnavailable when a player has published no weights.
+        `models`: the model of each frozen opponent, None for the others. Raises PlayerUnavailable when a player has
+        published no weights.
         """
         names = match.names[1:]
         return tuple(self._opponent(match.home, name, model) for name, model in zip(names, models, strict=True))
@@ -162,7 +163,7 @@ class KnownPlayers:
     def _begun(self, name: str) -> Learning:
         """Return a learning player with weights loaded. Raises PlayerUnavailable when it has published none.
 
-        They are waited for once: a player whose learner cannot start must not hold the others up again and again.
+        Waits for them only once: a player whose learner cannot start must not delay the others again and again.
         """
         learning = self[name]
         if learning.version < 0:

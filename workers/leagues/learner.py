@@ -32,13 +32,13 @@ AGAIN_AFTER = 1.0  # s until the next round of a player that is paused or has no
 class LeagueLearnerRole(LearnerRole):
     """A learner whose rounds wait while its player is paused, and which ends when the player is frozen by a person.
 
-    Streaming, it trains on whatever comes; segments under way when its player was paused are learned from.
+    When streaming, it trains on whatever arrives, also on segments that were under way when its player was paused.
     """
 
     def __init__(
         self, config: Config, session: Session, trainer: Trainer, course: LeagueCourse, stopping: threading.Event
     ) -> None:
-        """Take the event that ends the waiting of the course's client."""
+        """`stopping`: the event that ends the waits of the course's client."""
         super().__init__(config, session, trainer, config.player)
         self.course, self._stopping = course, stopping
         self.turns = RoundTurns(session.redis, session.topology.key_prefix, config.player, league_of(config))
@@ -48,7 +48,7 @@ class LeagueLearnerRole(LearnerRole):
             if self.trainer.ranks is None:
                 self.course.begin()
             return self.consume(f"learner-{self.player}")
-        except PlayerStopped as error:  # before this learner began, while none ran, say
+        except PlayerStopped as error:  # for example, by a person while no learner ran
             logger.info("%s", error)
             return 0
 
@@ -57,7 +57,7 @@ class LeagueLearnerRole(LearnerRole):
         super().on_stopping()
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
-        """Run the learn task: an update, or another round soon when the player could not be played."""
+        """Run the learn task: make an update, or dispatch another round soon if the player could not be played."""
         if self.rounds is None:
             return super().learn(calls)
         (payloads,) = calls
@@ -79,7 +79,7 @@ class LeagueLearnerRole(LearnerRole):
         return f"{progress.steps:,} steps, weight version {progress.version}, {self.course.status}"
 
     def keep(self) -> None:
-        """Keep the learning period as well, and follow what the league says of the player."""
+        """Also extend the learning period's lease, and act on the player's status in the league."""
         super().keep()
         try:
             status = self.course.keep()
@@ -90,7 +90,7 @@ class LeagueLearnerRole(LearnerRole):
             logger.info("player %s was %s: it learns no more", self.course.player, status)
             super().on_stopping()
             stop_worker()
-        elif self.rounds is None:  # streaming actors ask by themselves who is paused
+        elif self.rounds is None:  # streaming actors ask the league themselves which players are paused
             return
         elif status == "paused":
             self.rounds.hold()
@@ -105,7 +105,7 @@ class LeagueLearnerRole(LearnerRole):
         return not self.trainer.leads or self.turns.mine(self.trainer.progress.steps)
 
     def end(self) -> None:
-        """Stop the background threads, and let the other players go on without this one."""
+        """Stop the background threads, and tell the other players not to wait for this one."""
         super().end()
         self._leave_turns()
 
@@ -125,8 +125,8 @@ def run(config: Config) -> int:
     player, stopping = config.player, threading.Event()
 
     def make(ranks: Ranks | None) -> LeagueLearnerRole:
-        # Behind the lease there is one at a time, and of several ranks one that leads. The name stays the same over
-        # restarts: a learner that was killed, or the rank that leads after it, takes the period up again at once.
+        # The lease lets one learner run at a time, and of several ranks one leads. The name stays the same over
+        # restarts, so the successor of a killed learner, or the next rank that leads, takes up its period at once.
         client = LeagueClient(session, f"learner-{player}", stopping)
         trainer, course = league_trainer(session, league_of(config), client, stopping, stop_worker, ranks)
         return LeagueLearnerRole(config, session, trainer, course, stopping)

@@ -47,7 +47,7 @@ from workers.rollout.games.selfplay_sampler import MatchSampler
 
 
 class LocalHost(MatchHost):
-    """Matches of one player of a LocalLeague, in its own state."""
+    """Matches of one player of a LocalLeague, kept in the league's own state."""
 
     def __init__(self, local: LocalLeague, home: str) -> None:
         self._local, self._home = local, home
@@ -57,7 +57,7 @@ class LocalHost(MatchHost):
         return self._local.league.request(self._home, self._local.opponents)
 
     def opponent(self, match: Match) -> Opponent:
-        """Return the player itself, a frozen one, or another as it is now: its updates change nothing in the match."""
+        """Return the opponents: the player itself, frozen players, or copies that later updates do not change."""
         policy, *others = (None if name == self._home else self._local.opponent(name) for name in match.names[1:])
         return Opponent(match.id, policy, seat=seat_of(match.branch), others=tuple(others))
 
@@ -83,7 +83,7 @@ class LocalLeague:
         self._copies: dict[str, tuple[tuple[int, int], Policy]] = {}  # learning players': (version, generation), model
         games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
         self._spaces = games.single_observation_space, games.single_action_space
-        self.opponents = len(games.teams) - 1  # a player's, in a game
+        self.opponents = len(games.teams) - 1  # number of a player's opponents in a game
         policies = {name: self._new_policy(name, 0) for name in config.players}
         if problems := list(initial_weights.misfits(config, policies)):
             raise ConfigurationError(problems)
@@ -100,7 +100,7 @@ class LocalLeague:
         for name in order:
             self.trainees[name] = self._join(name)
         self.trainees = {name: self.trainees[name] for name in config.players}
-        for trainee in self.trainees.values():  # only now is there anybody to play
+        for trainee in self.trainees.values():  # once all have joined, so that each has opponents
             self._begin(trainee)
 
     # State.
@@ -126,7 +126,7 @@ class LocalLeague:
         return known[1]
 
     def mixture(self) -> tuple[Slots, np.ndarray]:
-        """Return (slots of all frozen players (n,), their shares in the mixture on returns so far (2, n), per seat)."""
+        """Return slots (n,) of all frozen players, and their shares (2, n), per seat, in the mixture on present returns."""
         slots = self.league.state.roster.historical
         key = (len(slots), self.returns.version)
         if self._solved is None or self._solved[:2] != key:
@@ -143,14 +143,17 @@ class LocalLeague:
         self._progress = part, {name: trainee.steps for name, trainee in self.trainees.items()}
 
     def steps_of_run(self, name: str) -> float | None:
-        """Return the steps that a player makes in the whole run at its mean pace so far; None while not known."""
+        """Return the steps that a player makes in the whole run at its mean pace so far; None while unknown."""
         part, steps = self._progress
         return steps[name] / part if part > 0.0 and steps[name] else None
 
     # Training.
 
     def round(self, most: int | None = None) -> None:
-        """Make updates by the players' shares, one of the smallest, at `most` so many; then evaluate for its share."""
+        """Make updates in proportion to the players' shares, `most` at most, then evaluate for its share of the time.
+
+        The player with the smallest share makes one.
+        """
         started, looked = time.perf_counter(), self._looking_time
         shares = self._shares()
         whole = round(sum(shares.values()) / min(shares.values()))
@@ -181,7 +184,7 @@ class LocalLeague:
         return (self._play(trainee) or self._due.make())[trainee.name]
 
     def _play(self, trainee: Trainee) -> dict[str, dict[str, float]]:
-        """Play games for one update, which becomes due; it is made where a period ends, or where each is made at once.
+        """Play games for one update, which becomes due; make it if a period ends or updates are not made together.
 
         Returns the metrics, by player, of the updates that were made after the games.
         """
@@ -215,7 +218,7 @@ class LocalLeague:
         return self._training_time * share / (1.0 - share)
 
     def look(self, trainee: Trainee) -> None:
-        """Look at a player's return against what it is to beat, where its kind wants that."""
+        """Measure a player's return against the players that it is to beat, if its kind wants that."""
         started = time.perf_counter()
         if look_here(self.evaluator, self.league.state, trainee.name, trainee.policy, trainee.steps):
             self._looking_time += time.perf_counter() - started
@@ -249,7 +252,7 @@ class LocalLeague:
 
     def _end_period(self, trainee: Trainee) -> Decision:
         name = trainee.name
-        if self._looking_time < self._evaluation_budget / 2.0:  # the other half is for cells
+        if self._looking_time < self._evaluation_budget / 2.0:  # the other half is for payoff cells
             self.look(trainee)
         self.league.progress(name, trainee.steps)
         newest = {other.name: ModelRef(other.name, other.version) for other in self.trainees.values()}

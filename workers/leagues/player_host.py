@@ -22,11 +22,11 @@ from workers.rollout.games.seat_map import Opponent
 
 logger = logging.getLogger(__name__)
 
-OTHERS = 8  # opponents without weights, one after the other, that are given back for another
+OTHERS = 8  # matches in a row that may be given back because a player has no weights
 
 
 class PlayerHost(MatchHost):
-    """Matches of `home`: who plays the other side, and what the league and the recorder are told."""
+    """Requests the matches of `home`, finds the policies of their opponents, and reports the results."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class PlayerHost(MatchHost):
         between_moves: Callable[[], None],
         opponents: int = 1,
     ) -> None:
-        """Make the host of `home` in games against so many `opponents`."""
+        """Make the host of `home` in games against `opponents` opponents."""
         self._home, self._league, self._client = home, league, client
         self._players, self._recorder, self._between_moves = players, recorder, between_moves
         self._opponents = opponents
@@ -48,8 +48,8 @@ class PlayerHost(MatchHost):
     def request(self) -> Match:
         """Return the next match.
 
-        Raises what the league raises, and PlayerUnavailable while weights are on their way, or where each of OTHERS
-        opponents in turn has none.
+        Raises what the league raises, and PlayerUnavailable while new weights of a reset player are on their way, or
+        after OTHERS matches in a row with a player that has none.
         """
         absent = 0
         while True:
@@ -57,7 +57,7 @@ class PlayerHost(MatchHost):
             match = invitation.match
             try:
                 fits = self._players.fits(match)
-            except PlayerUnavailable:  # the opponent's learner cannot start, say; the others go on
+            except PlayerUnavailable:  # for example, the opponent's learner cannot start: try another one
                 self._client.abort(match)
                 absent += 1
                 if absent == OTHERS:
@@ -71,14 +71,14 @@ class PlayerHost(MatchHost):
             return match
 
     def opponent(self, match: Match) -> Opponent:
-        """Return the other sides of a match that was requested: the same weights to its end."""
+        """Return the opponents of a requested match; they keep the same weights to its end."""
         models = self._models.pop(match.id)
         policy, *others = self._players.opponents(match, models)
         self._recorder.begins(match, lambda: self._away(match, models[0], policy))
         return Opponent(match.id, policy, self._recorder.wants(match), seat_of(match.branch), tuple(others))
 
     def report(self, match: Match, result: MatchResult) -> None:
-        """Tell the league of a match that is over, and the recorder where its result counts."""
+        """Report a match that is over to the league and, if its result counts, to the recorder."""
         if not len(result.returns):
             self._client.abort(match)
             return

@@ -1,4 +1,4 @@
-"""The player of a league: made as the league's settings say, anew in each of its generations."""
+"""The recipe of a league's player: it is made by the league's settings, anew in each of its generations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workers.runtime.league_policies import LeaguePolicies
 class LeagueRecipe:
     """A Recipe by the settings of a league; its folder is the player's, within the run folder.
 
-    `pool_is_back`: the league has given out a learning period, so that a pool that was saved has been restored.
+    `pool_is_back`: the league has given out a learning period, so a saved pool has been restored by now.
     """
 
     legal_actions = has_generations = True
@@ -42,7 +42,7 @@ class LeagueRecipe:
         return self._policies.new(self.player, self._seed_of("weights", generation), self._network)
 
     def take_network(self, stamp: Mapping[str, Any]) -> bool:
-        """See Recipe: a player of the league's settings keeps the network that it has there."""
+        """See Recipe: a player that the league's settings name keeps its network from there."""
         if self.player in self._league.players:
             return False
         before, self._network = self._network, self._policies.network_of(stamp.get("player", self.player), stamp)
@@ -53,7 +53,7 @@ class LeagueRecipe:
         return self._seed_of("order", generation)
 
     def load_teacher(self, name: str, student: Policy) -> Policy | None:
-        """See Recipe; `name` may also be a model in the league's pool, once that is sure to be back."""
+        """See Recipe; `name` may also be a model in the league's pool, once the pool is known to be restored."""
         if teachers.reference(name) is None or teachers.is_kept(name, self.folder):
             teacher, network = teachers.load(name, student, self.folder)
         elif not self.pool_is_back or self._pool is None:

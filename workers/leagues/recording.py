@@ -23,22 +23,22 @@ from workers.rollout.games.match_result import MatchResult
 
 logger = logging.getLogger(__name__)
 
-OPEN = 4096  # matches that are remembered; those whose leases run out are never reported as over
+OPEN = 4096  # matches remembered at most: those whose leases run out are never reported
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A match that may be recorded: each n-th one (`nth`), or if it turns out an upset."""
+    """A match that may be recorded: because it is an n-th one (`nth`), or if it turns out to be an upset."""
 
     nth: bool
     away: Weights | None
 
 
 class MatchRecorder:
-    """Records every `replay_every`-th match of one actor, and each that turns out an upset.
+    """Records every `replay_every`-th match of one actor, and each upset.
 
-    In an upset a player loses whose expected score, by the Elo ratings just before the result, was `replay_upsets` or
-    more. `ratings` returns those of two players, by name.
+    An upset is the loss of a player whose expected score, by the Elo ratings just before the result, was
+    `replay_upsets` or more. `ratings` returns the ratings of two players, given their names.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class MatchRecorder:
         return self._league.records_matches
 
     def begins(self, match: Match, away: Callable[[], Weights | None]) -> None:
-        """Take note of a match about to be played; `away` returns the weights of its away side, None for self-play."""
+        """Note a match that is about to be played; `away` returns the weights of its away side, None for self-play."""
         if not self.active:
             return
         every = self._league.replay_every
@@ -76,7 +76,7 @@ class MatchRecorder:
     def expected(self, match: Match) -> float | None:
         """Return the expected score of the home player, in (0, 1); None where it is not needed or unknown.
 
-        To be called before the result is reported, which moves the ratings.
+        Call it before the result is reported, which changes the ratings.
         """
         if self._league.replay_upsets is None or match.id not in self._candidates or match.home == match.away:
             return None

@@ -1,11 +1,11 @@
 """The actor of a served league: env runners step the games of its matches, and it decides for both sides of them.
 
-It plays for each learning player in turn, as streaming actors do (streaming.py), in the games of all groups that call:
-one forward pass for the learning player, and one for each opponent that is to move in any of them. Only this actor
-knows a group's matches and their weights; when the group moves to another actor, its games begin anew.
+It plays for each learning player in turn, as streaming actors do (streaming.py), in the games of all groups that call.
+It makes one forward pass for the learning player, and one for each opponent that is to move in any of these games. Only
+this actor knows a group's matches and their weights; when the group moves to another actor, its games begin anew.
 
-It has two threads: the service thread answers the groups; the sampling thread decides for whom to play, takes what was
-collected, and sends it.
+It has two threads: the service thread answers the groups; the sampling thread decides which player to play for, takes
+the collected trajectories, and sends them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from workers.runtime.timing import Timing
 
 logger = logging.getLogger(__name__)
 
-STAY = 10.0  # s after which a group may be told to go to an actor that has fewer
+STAY = 10.0  # s after which a group may be told to go to an actor that has fewer groups
 AHEAD = 2  # complete segments of a player that may wait to be taken
 LOOK_EVERY = 0.2  # s between checks of whether to stop, while waiting
 
@@ -51,11 +51,11 @@ class ServedLeagueRole(LeagueActorRole):
         super().__init__(config, session, league, servers_are_remote)
         self.timing = Timing()
         self.spec = self.policies.new(config.player).spec(True)  # observations and masks are the same for all
-        self._changed = threading.Condition()  # guards all that follows, the players and their matches
+        self._changed = threading.Condition()  # guards the fields below, the players and their matches
         self._known: dict[str, Group] = {}
-        self._home: Learning | None = None  # the player that is played for
+        self._home: Learning | None = None  # the player that the games are played for now
         self._wanted = 0  # complete trajectories that make a segment
-        self._failure: Exception | None = None  # the error with which it could not be played for
+        self._failure: Exception | None = None  # the error that kept this actor from playing for it
         self._generator = torch.Generator().manual_seed(self._seed("actions"))
         self._counts = GroupCounts(session.redis, session.topology.key_prefix, config.actor_id or 0)
 
@@ -92,7 +92,7 @@ class ServedLeagueRole(LeagueActorRole):
         logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
 
     def leave_matches(self, home: Learning) -> None:
-        """Leave them as LeagueActorRole does, in all groups."""
+        """Report the matches of `home` and close its games in all groups."""
         with self._changed:
             super().leave_matches(home)
             for group in self._known.values():
@@ -106,9 +106,9 @@ class ServedLeagueRole(LeagueActorRole):
         return sum(not group.left for group in self._known.values())
 
     def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
-        """Return an answer for each call, a WireError for one that is malformed.
+        """Return an answer for each call, a WireError for a malformed one.
 
-        Waits while there is no player to play for, and while collected segments are not taken. Raises SamplerClosed.
+        Waits while there is no player to play for, and while AHEAD segments wait to be taken. Raises SamplerClosed.
         """
         began = time.perf_counter()
 
@@ -131,10 +131,7 @@ class ServedLeagueRole(LeagueActorRole):
             return answer_all(calls, self._known, read, answer)
 
     def forget_idle(self) -> int:
-        """Give up groups that have not called for the length of a lease: their env runners are gone.
-
-        Returns how many.
-        """
+        """Give up groups that have not called for the length of a lease, since they are gone; return how many."""
         with self._changed:
             before = time.monotonic() - self.league.lease
             idle = [name for name, group in self._known.items() if group.used_at < before]
@@ -143,7 +140,7 @@ class ServedLeagueRole(LeagueActorRole):
             return len(idle)
 
     def _hear(self, call: Call) -> None:
-        """Take in a call, once. Raises WireError for a malformed one, having changed nothing."""
+        """Take in a call, unless it is a repeated one. Raises WireError for a malformed call, and changes nothing."""
         now, name = time.monotonic(), call["group"]
         known = self._known.get(name)
         if known is not None and call["step"] == known.heard:
@@ -164,7 +161,7 @@ class ServedLeagueRole(LeagueActorRole):
             tables.ended |= tables.play.hear(call)
 
     def _prepared(self, asked: Mapping[str, Call]) -> dict[str, MatchTables[GamesElsewhere]]:
-        """Return the games that each group steps next, ready for a move; groups that are to leave have none."""
+        """Return the games that each group steps next, ready for a move; groups that are to leave get none."""
         while True:
             self._changed.wait_for(lambda: self.stopping.is_set() or self._may_play(), timeout=LOOK_EVERY)
             if self.stopping.is_set():
@@ -175,12 +172,12 @@ class ServedLeagueRole(LeagueActorRole):
             try:
                 self.keep_matches(home)
                 return {name: self._tables(name, home) for name in asked if not self._is_to_leave(name)}
-            except Exception as error:  # for the sampling thread, which tries again or gives up
+            except Exception as error:  # passed to the sampling thread, which tries again or gives up
                 self._failure, self._home = error, None
                 self._changed.notify_all()
 
     def _complete(self, segments: int = 1) -> bool:
-        """Return whether so many segments of the player that is played for are complete."""
+        """Return whether `segments` segments of the player that the games are played for are complete."""
         matches = None if self._home is None else self._home.matches
         return isinstance(matches, GroupsOfPlayer) and matches.ready >= segments * self._wanted
 

@@ -12,7 +12,7 @@ A call by one group of games is a mapping:
     seeds         int64 [N] of the games under way, where they are recorded; else None
 
 The answer has "player", whose games are to be stepped next, and "action" int64 [N], or "begin" where all N are to begin
-anew. Or it has "leave" alone, the service of another actor with fewer groups: all games are given up here.
+anew. Or it has only "leave", the service of another actor with fewer groups: this actor gives up the group's games.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class ReportedGames:
 
 
 class GamesElsewhere(GamesInPlay):
-    """GamesInPlay of a group, which begins them; so `restart` only ends them."""
+    """GamesInPlay whose games a group begins, so `restart` only ends them."""
 
     def __init__(self, num_games: int, policy: Policy, *, recorded: str | None, seed: int, **settings: Any) -> None:
-        """Make games for `num_games`, which begin with the group's first call.
+        """Make `num_games` games, which begin with the group's first call.
 
         `recorded`: the learning policy's name, None where no game is recorded; `seed` is for the records.
         """
@@ -103,7 +103,7 @@ class Group:
 
 
 class GroupsOfPlayer:
-    """A learning player's games in all groups, as the one `Learning.matches`."""
+    """A learning player's games in all groups; they stand together as its `Learning.matches`."""
 
     def __init__(self, policy: Policy, version: int) -> None:
         self._policy, self._version = policy, version
@@ -111,7 +111,7 @@ class GroupsOfPlayer:
         self._expired = 0
 
     def add(self, tables: MatchTables[GamesElsewhere]) -> None:
-        """Add the games of another group, decided by the weights that are loaded."""
+        """Add the games of another group, in which the loaded weights decide."""
         tables.play.renew(self._version)
         self._tables.append(tables)
 
@@ -138,7 +138,7 @@ class GroupsOfPlayer:
         return sum(tables.ready for tables in self._tables)
 
     def take(self, count: int) -> Trajectory:
-        """Take `count` complete trajectories, a slot each, from the groups with the most first."""
+        """Take `count` complete trajectories, a slot each, first from the groups that have the most."""
         taken: list[Trajectory] = []
         for tables in sorted(self._tables, key=lambda tables: -tables.ready):
             if (part := min(count, tables.ready)) > 0:

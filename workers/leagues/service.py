@@ -49,11 +49,11 @@ logger = logging.getLogger(__name__)
 
 POLL_EVERY = 0.2  # s between checks of whether the league is there
 AGAIN_AFTER = 1.0  # s until the keeper runs again after a failure
-VIEW_AGE = 0.1  # s that a view of the league may serve further requests of the same player
+VIEW_AGE = 0.1  # s for which a view of the league may serve further requests of the same player
 
 
 class LeagueService(Worker):
-    """The league's services. The busiest take many calls at once, with few round trips to Redis for all."""
+    """The league's services. The busiest handle many calls at once, with few round trips to Redis."""
 
     role = "league"
 
@@ -65,7 +65,7 @@ class LeagueService(Worker):
     def request(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Issue matches: (player, holder, lease in s, id of the match) -> the match, and the models of its opponents.
 
-        A fifth argument is the number of opponents where there are more than one.
+        A fifth argument is the number of opponents, if there are more than one.
         """
         answers: list[Any] = [None] * len(calls)
         try:
@@ -74,7 +74,7 @@ class LeagueService(Worker):
                 homes, ids = [calls[index][0] for index in alike], [calls[index][3] for index in alike]
                 for index, match in zip(alike, self.store.request_many(homes, holder, lease, ids, *more), strict=True):
                     answers[index] = match
-        except LeagueError:  # one of them is at fault: ask for each by itself, under its own id
+        except LeagueError:  # one request is at fault: make each by itself, under its own id
             answers = [self._request(*call) for call in calls]
         return [answer if isinstance(answer, Exception) else self._invite(answer) for answer in answers]
 
@@ -87,7 +87,7 @@ class LeagueService(Worker):
     def _invite(self, match: Match) -> dict[str, Any]:
         frozen = [name for name, _, is_frozen in match.standing[1:] if is_frozen]
         roster = self.store.last_roster
-        if any(name not in roster or not roster[name].frozen for name in frozen):  # frozen since: a repeated request
+        if any(name not in roster or not roster[name].frozen for name in frozen):  # frozen after that view
             roster = self.store.view().roster
         model, *others = (roster[name].model if is_frozen else None for name, _, is_frozen in match.standing[1:])
         return invitation_to_wire(Invitation(match, model, tuple(others)))
@@ -154,8 +154,8 @@ class LeagueService(Worker):
     ) -> dict[str, Any]:
         """End a learning period with weights that are in the pool; return what the player's kind decided.
 
-        The weights, or the models named by `snapshots`, are frozen if they become a snapshot, and those of another
-        player if they are taken over.
+        If they become a snapshot, the weights, or the models named by `snapshots`, are frozen. If the player takes over
+        another player's weights, those are frozen.
         """
         period, taken = _period(player, number, learner), [ModelRef.parse(name) for name in snapshots]
         made = self.periods.close(
@@ -180,14 +180,14 @@ class LeagueService(Worker):
 
 
 def _period(player: str, number: int, learner: str) -> LearningPeriod:
-    """Return a period with the fields that identify it; the league has the others."""
+    """Return a period with only the fields that identify it; the league knows the others."""
     return LearningPeriod(player, number, learner, None, 0, 0, {}, {}, 0)
 
 
 def begin(store: Store, pool: Pool, league: LeagueConfig, restore: Path | None) -> None:
-    """Create the league with its players, or join the existing one; restore a saved one where Redis has none.
+    """Create the league with its players, or join the existing one; restore a saved one if Redis has none.
 
-    Other workers serve it only once all of it is there: see `wait_for_league`.
+    Other workers serve it only once it is complete: see `wait_for_league`.
     """
     if restore is not None and not store.exists():
         state = Snapshots(restore, store, pool).restore(ready=False)
@@ -214,7 +214,7 @@ def _initial(pool: Pool, league: LeagueConfig, player: str, initial: str) -> Mod
         pool.put(*model, 0, weights_to_bytes(policy, stamp))
     if model.version == NEWEST:
         return model
-    with suppress(PoolError):  # the player's learner waits for a model that this league is still to make
+    with suppress(PoolError):  # the league may still have to make the model; the player's learner waits for it
         pool.freeze(*model, kept_by=LEAGUE)
     return model
 
@@ -222,7 +222,7 @@ def _initial(pool: Pool, league: LeagueConfig, player: str, initial: str) -> Mod
 def saved_league(config: Config) -> Path | None:
     """Return the folder of the league to resume: the run's own when it holds one, else `restore`, or None.
 
-    The run's own comes first, since a resumed run that began with `restore` continues from where it was stopped.
+    The run's own comes first: a resumed run that began with `restore` continues from where it was stopped.
     """
     folder = league_folder(config)
     if holds_league(folder):
@@ -231,7 +231,7 @@ def saved_league(config: Config) -> Path | None:
 
 
 def take_over_earlier(config: Config, session: Session, league: LeagueConfig) -> None:
-    """Save what earlier runs in the folder, which were killed, left in Redis: records of matches, and the league."""
+    """Save what killed earlier runs of this folder have left in Redis: records of matches, and the league."""
     unsaved, own = Unsaved(league_folder(config)), session.topology.key_prefix
     for earlier in unsaved.prefixes:
         if earlier != own:
@@ -247,7 +247,7 @@ def keep(keeper: Keeper, stopping: threading.Event) -> None:
             return
         except (redis.RedisError, OSError, WarrenError) as error:
             logger.warning("could not keep the league's folder, trying again: %s", error)
-        except Exception:  # an ended thread would save nothing any more, unseen
+        except Exception:  # if this thread ended, nothing would be saved any more, and nobody would notice
             logger.exception("could not keep the league's folder, trying again")
         if stopping.wait(AGAIN_AFTER):
             return
@@ -292,7 +292,7 @@ class LeagueRole(RoleProcess):
         return serving.run(on_ready=self._keep)
 
     def stop(self) -> None:
-        stop_worker()  # the keepers go on until nothing is served any more: their last act is a snapshot
+        stop_worker()  # the keepers go on until serving has ended, then take a last snapshot
 
     def leave(self) -> None:
         super().leave()

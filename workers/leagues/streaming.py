@@ -1,11 +1,11 @@
 """Streaming in a league: an actor plays without pause, for each learning player in turn, and sends what it collected.
 
-The next turn is that of the player with the fewest decisions so far, counted by its share, of those whose last segment
-has been sent. A player that is paused, or whose learner is away or slow, costs the others nothing: it is passed over,
-and once it is back no more than a few turns are made up for.
+Of the players whose last segment has been sent, the next turn goes to the one with the fewest decisions so far relative
+to its share. A player that is paused, or whose learner is away or slow, does not delay the others: it is passed over,
+and once it is back it makes up for a few turns at most.
 
-A segment that finds no room in its queue waits in the outbox (../rollout/sending/outbox.py). It is numbered when it is
-made, so that one that is sent twice, because the broker went away before confirming it, counts once.
+A segment that finds no room in its queue waits in the outbox (../rollout/sending/outbox.py). Segments are numbered when
+they are made, so one that is sent twice, because the broker went away before confirming it, counts once.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from workers.runtime.session import Session
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY = 1.0  # s between requests for the list of learning players
-AGAIN_AFTER = 1.0  # s until a player is played for again that could not be
+AGAIN_AFTER = 1.0  # s until the next try with a player that could not be played for
 IDLE = 0.005  # s between checks while no player can be played for
 FAILURES = 2  # rollouts in a row that may fail in the user's code before this actor gives up
 
 
 @dataclass
 class TurnState:
-    """When and why one player is not played for."""
+    """The time until which one player is not played for, and the reason."""
 
-    play_at: float = 0.0  # monotonic time from which on it is played for
+    play_at: float = 0.0  # monotonic time from which it may be played for
     deferred: str = ""  # why it could not be
     failures: int = 0  # rollouts in a row that failed in the user's code
 
@@ -52,27 +52,27 @@ class Host(Protocol):
         ...
 
     def player(self, name: str) -> Learning:
-        """Return a learning player, whose weights are followed from the first time on."""
+        """Return a learning player; the first call subscribes to its weights."""
         ...
 
     def collect(self, home: Learning, actors: int, trajectories: int) -> dict[str, Any]:
-        """Return the payload of a segment of `home`, made by one of `actors`. Raises what the league raises."""
+        """Return a segment's payload of `home`, whose games `actors` actors share. Raises what the league raises."""
         ...
 
     def leave_matches(self, home: Learning) -> None:
-        """Report the matches of `home`, whose games are begun anew when it is played for again."""
+        """Report the matches of `home`; its games begin anew when it is played for again."""
         ...
 
 
 class LeagueStream:
-    """The work of a streaming actor's sampling thread: who is played for next, and the way of segments to learners."""
+    """The loop of a streaming actor's sampling thread: it chooses the next player, plays, and sends segments."""
 
     def __init__(
         self, host: Host, session: Session, league: LeagueConfig, stopping: threading.Event, far: bool = False
     ) -> None:
-        """`far`: the servers are, so that segments are sent beside playing."""
+        """`far`: the servers are far away, so segments are sent while the next are played."""
         self._host, self._stopping, self._actors = host, stopping, Count(session)
-        # One segment's share of an update's lanes, whatever the number of actors at present.
+        # One segment's share of an update's lanes, independent of the present number of actors.
         self._lanes = -(-league.lanes // session.config.segments_per_update)
         self._turns = Turns(shares_of(league), CREDIT * self._lanes * league.unroll_length)
         self._earnings = earnings_of(session.redis, session.topology.key_prefix, league)
@@ -108,19 +108,19 @@ class LeagueStream:
         try:
             for name in self._learning:
                 if name not in self._outbox:
-                    self._host.player(name)  # from now on its weights are followed
+                    self._host.player(name)  # subscribes to its weights
                     self._outbox.open(name)
                     self._turn_states[name] = TurnState()
         except WarrenError as error:
             logger.warning("players cannot be played for yet: %s", error)
         self._learning = [name for name in self._learning if name in self._outbox]
         self._turns.keep(self._learning)
-        with contextlib.suppress(redis.RedisError):  # by the shares as they were
+        with contextlib.suppress(redis.RedisError):  # the shares then stay as they were
             if self._earnings is not None and (earned := self._earnings.get()):
                 self._turns.share(earned)
 
     def _ready(self) -> list[str]:
-        """Return the players that learn, have weights, and whose next segment the outbox takes."""
+        """Return the learning players that have weights and whose next segment the outbox takes."""
         now = time.monotonic()
         ready = []
         for name in self._learning:
@@ -141,7 +141,7 @@ class LeagueStream:
         turn.play_at = time.monotonic() + AGAIN_AFTER
         try:
             payload = self._host.collect(home, self._actors(), self._lanes)
-        except (MatchmakingError, PlayerUnavailable) as error:  # paused, or the first of a league: nothing has failed
+        except (MatchmakingError, PlayerUnavailable) as error:  # no failure: paused, or alone in a new league
             self._defer(name, str(error))
             return
         except ConfigurationError as error:

@@ -23,7 +23,7 @@ class Trainee:
     algorithm: Algorithm
     sampler: MatchSampler
     matches: Matches = field(init=False)
-    steps: int = 0  # decisions since it joined the league, with those that it is yet to learn from
+    steps: int = 0  # decisions since it joined the league, including those that it has yet to learn from
     version: int = 0
     period_end: int = 0  # steps at which its learning period ends
     schedules_from: int = 0  # steps at which its schedules began: those of its last reset
@@ -31,13 +31,13 @@ class Trainee:
 
 
 class DueUpdates:
-    """Players that have played for an update, and make it together once somebody needs the weights of one of them.
+    """Updates for which players have played. All are made once the weights of one of these players are needed.
 
-    So all see the others' weights as they would if each made its update at once.
+    So every player sees the others' weights as if each update had been made at once.
     """
 
     def __init__(self, updating: str) -> None:
-        """Make them as `updating` says: together, or each by its own `Algorithm.update`."""
+        """`updating`: whether they are made together, or each by its own `Algorithm.update`."""
         self._together = updating == TOGETHER
         self._due: dict[str, tuple[Trainee, Trajectory]] = {}
 
@@ -45,7 +45,7 @@ class DueUpdates:
         return name in self._due
 
     def add(self, trainee: Trainee, trajectory: Trajectory) -> None:
-        """Take what a player is to learn from; its last update is made."""
+        """Add the trajectory that a player is to learn from; its last update has been made."""
         self._due[trainee.name] = trainee, trajectory
 
     def make(self) -> dict[str, dict[str, float]]:

@@ -14,13 +14,13 @@ from league.redis.shared_earnings import SharedEarnings
 from league.redis.texts import pairs
 from workers.config.league import LeagueConfig
 
-CREDIT = 4  # turns that a player may be behind the others: what it missed beyond is not made up for
+CREDIT = 4  # turns that a player may be behind the others; it does not make up for more
 AHEAD = 2  # rounds of its own that a gathered player may be ahead of the others
-AWAY = 10.0  # s after which a learner that says nothing is not waited for
+AWAY = 10.0  # s without a message after which nobody waits for a learner
 
 
 class Turns:
-    """Turns of players: next is the one with the fewest decisions by its share (stride scheduling). Pure.
+    """Turns of players: the next has the fewest decisions relative to its share (stride scheduling). Pure.
 
     `shares`: player -> its share of the decisions, 1 for others. `credit`: decisions by which the player with the
     smallest share may lag behind.
@@ -35,14 +35,14 @@ class Turns:
         self._shares, self._credit = shares, self._one / min(shares.values(), default=1.0)
 
     def next(self, players: Sequence[str]) -> str:
-        """Return the one of `players` with the fewest decisions by its share, the first of several."""
+        """Return the one of `players` with the fewest decisions relative to its share, the first of several."""
         floor = max(self._had.values(), default=0.0) - self._credit
         for player in players:
             self._had[player] = max(self._had.get(player, floor), floor)
         return min(players, key=self._had.__getitem__)
 
     def had(self, player: str, decisions: float) -> None:
-        """Count `decisions` that were made for `player`; fewer than 0 put right what was counted before."""
+        """Count `decisions` that were made for `player`; a negative number corrects an earlier count."""
         self._had[player] += decisions / self._shares.get(player, 1.0)
 
     def keep(self, players: Iterable[str]) -> None:
@@ -51,28 +51,29 @@ class Turns:
 
 
 def shares_of(league: LeagueConfig) -> dict[str, float]:
-    """Return player -> its share of the learning, in relation to the others'."""
+    """Return player -> its share of the learning, relative to those of the others."""
     return {name: player.updates for name, player in league.players.items()}
 
 
 def earnings_of(redis: Any, prefix: str, league: LeagueConfig) -> SharedEarnings | None:
-    """Return where the shares are that players earn; None where `updates` alone count. `prefix`: of the run's keys."""
+    """Return the store of the shares that players earn; None if only `updates` count. `prefix`: of the run's keys."""
     return SharedEarnings(redis, f"{prefix}league:") if league.earned_share else None
 
 
 class RoundTurns:
-    """The turns of one gathered player among others: each learner writes into Redis what its player has learned from.
+    """The turns of one gathered player: each learner writes into Redis from how many decisions its player has learned.
 
-    A player may begin a round while it is not more than two rounds of its own ahead of any other, by its share. Nobody
-    waits for a player that is paused, has nobody to play, or whose learner is silent for 10 s; it makes up for nothing.
+    A player may begin a round while it is at most two rounds of its own ahead of every other, by its share. Nobody
+    waits for a player that is paused or has no opponent, or whose learner is silent for 10 s; such a player does not
+    make up for what it missed.
     """
 
     def __init__(self, redis: Any, prefix: str, player: str, league: LeagueConfig) -> None:
         self._redis, self._key, self._player = redis, f"{prefix}turns", player
         self._share, self._round = shares_of(league).get(player, 1.0), league.lanes * league.unroll_length
         self._earnings = earnings_of(redis, prefix, league)
-        self._counted: int | None = None  # decisions of the player that are in what is written
-        self._asked = False  # since `leave`
+        self._counted: int | None = None  # decisions of the player that are counted in Redis
+        self._asked = False  # whether it has asked for a turn since `leave`
         self._lock = threading.Lock()
 
     def mine(self, steps: int) -> bool:
@@ -97,7 +98,7 @@ class RoundTurns:
         return mine <= min(others, default=mine) + AHEAD * self._round / self._share
 
     def stay(self) -> None:
-        """Tell the others that this player is still to be waited for; nothing before it has asked for a turn."""
+        """Tell the others to go on waiting for this player, if it has asked for a turn."""
         with self._lock:
             if self._asked and self._counted is not None:
                 self._mine(self._counted)

@@ -16,7 +16,7 @@ from league.state.records import OTHERS
 class Invitation(NamedTuple):
     """A match, and the frozen model of its away side, or None for the newest weights of that player.
 
-    `others`: those of its other opponents, where it has more.
+    `others`: the same for further opponents, if there are more.
     """
 
     match: Match
