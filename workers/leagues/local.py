@@ -126,7 +126,7 @@ class LocalLeague:
         return known[1]
 
     def mixture(self) -> tuple[Slots, np.ndarray]:
-        """Return slots (n,) of all frozen players, and their shares (2, n), per seat, in the mixture on present returns."""
+        """Return (slots of all frozen players (n,), their shares in the mixture on returns so far (2, n), per seat)."""
         slots = self.league.state.roster.historical
         key = (len(slots), self.returns.version)
         if self._solved is None or self._solved[:2] != key:

@@ -1,6 +1,6 @@
 """The actor of a plain run: plays, and sends its experience to the learner.
 
-Gathered: it answers rollout tasks, one a round. Streaming: it plays on with the newest weights it has and sends a
+Gathered: it answers rollout tasks, one per round. Streaming: it plays on with the newest weights it has and sends a
 segment whenever one is full.
 """
 
@@ -46,7 +46,7 @@ from workers.runtime.weight_sync import NewestWeights
 
 logger = logging.getLogger(__name__)
 
-OTHERS_WAIT = 0.01  # s that a rollout which is another actor's share is held, before it goes back to the queue
+OTHERS_WAIT = 0.01  # s before a rollout that belongs to another actor goes back to the queue
 WEIGHTS_PATIENCE = 60.0  # s that an actor waits for weights before it says so and waits on
 
 
@@ -61,19 +61,19 @@ class ActorRole(ActorProcess):
         self._servers_are_remote = servers_are_remote
         self.number = config.actor_id or 0
         self.source = source_name(self.number)
-        # No two actors may play the same episodes, nor a restarted one its earlier ones: the unique name is hashed with
-        # the run's seed. (A process id would not do: in containers they coincide.)
+        # No two actors may play the same episodes, nor may a restarted actor repeat its own: the unique name is hashed
+        # with the run's seed. (Process ids would not do: in containers they coincide.)
         seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
         self._seeds = itertools.count(seed, 7919)  # one for each time that the environments are made
         self._times_made = itertools.count()
-        self._round = ""  # the one that was answered last
-        self._repeated: tuple[int, dict[str, Any]] | None = None  # version, and what was played with its weights
+        self._round = ""  # id of the round answered last
+        self._repeated: tuple[int, dict[str, Any]] | None = None  # version, and the payload played with its weights
         self.timing = Timing()
         self.sampler = self._make_sampler()
         self.policy = self.sampler.policy
         self.weights = NewestWeights(session.pool, PLAYER)
         self._numbered = Numbering(session, self.source)
-        self._senders = threading.local()  # each sending thread's own
+        self._senders = threading.local()  # a sender per sending thread
         self._leaving = Leaving()
         self._notes = ThreadPoolExecutor(SENDERS, thread_name_prefix="ledger")  # starts threads as they are needed
         self._bound = SegmentsWaiting(session)
@@ -101,7 +101,7 @@ class ActorRole(ActorProcess):
         return VectorSampler(environments, policy, seed, env.id, self.timing, self._asked(policy))
 
     def _asked(self, policy: Policy) -> list[str]:
-        """Return what the run's algorithm asks for of what `policy` does."""
+        """Return the fields that the run's algorithm asks samplers of `policy` to collect."""
         if PLAYER not in self.asked:
             self.asked[PLAYER] = fields_asked(self.config.algorithm, policy)
         return self.asked[PLAYER]
@@ -126,15 +126,16 @@ class ActorRole(ActorProcess):
         return SeparateSamplers(seeds, policy, make, first, self.config.actors * env.num_envs)
 
     def rollout(self, round_id: str, version: int, share: Sequence[int] = (0, 1)) -> dict[str, Any]:
-        """Play one segment with weights of `version` or newer: the rollout task.
+        """Run the rollout task: play one segment with weights of `version` or newer.
 
-        Deterministic, `share` says for which of how many learners: each learns from the same actors every time.
+        `share`: the learner's rank and the number of learners; in a deterministic run each learner has the same actors
+        every time.
         """
         if self.config.deterministic:
             rank, ranks = share
             if (
                 round_id == self._round or self.number % ranks != rank
-            ):  # the other rollouts of the round are of the other actors' environments
+            ):  # the other rollouts of the round belong to the other actors
                 self.stopping.wait(OTHERS_WAIT)
                 raise Reject("another actor has to play this", requeue=True)
             self._round = round_id
@@ -143,11 +144,11 @@ class ActorRole(ActorProcess):
     def _rollout(self, version: int) -> dict[str, Any]:
         if not self.weights.wait_for(version, self.stopping, self.config.round_timeout):
             raise WarrenError(f"weights of version {version} did not arrive; this actor has {self.weights.version}")
-        if self.weights.version > version:  # another round of that version was learned from
+        if self.weights.version > version:  # an update has used another round of that version
             return {"superseded": self.weights.version}
         if not self.config.deterministic:
             return self._noted(self.collect())
-        if self._repeated is None or self._repeated[0] != version:  # else a round that was dispatched once more
+        if self._repeated is None or self._repeated[0] != version:  # else the round was dispatched again
             self._repeated = (version, {"actor": self.number, **self._noted(self.collect())})
         return self._repeated[1]
 
@@ -156,7 +157,7 @@ class ActorRole(ActorProcess):
         return payload
 
     def collect(self) -> dict[str, Any]:
-        """Play `unroll_length` steps with the newest weights: a payload for the learner."""
+        """Play `unroll_length` steps with the newest weights; return a payload for the learner."""
         self.load_newest()
         self.first_step_at = self.first_step_at or time.time()
         try:
@@ -165,7 +166,7 @@ class ActorRole(ActorProcess):
             raise
         except Exception:
             self.sampler.close()
-            self.sampler = self._make_sampler()  # whatever state the environments are left in, they begin anew
+            self.sampler = self._make_sampler()  # new environments: the failed ones may be in any state
             raise
         return {
             "first_step_at": self.first_step_at,
@@ -174,7 +175,7 @@ class ActorRole(ActorProcess):
         }
 
     def load_newest(self) -> None:
-        """Play on with the newest weights that have come."""
+        """Load the newest weights that have arrived."""
         newest = self.weights.stamped(newer_than=self.sampler.version)
         if newest is not None:
             stamp, tensors = newest
@@ -182,7 +183,7 @@ class ActorRole(ActorProcess):
             tell(version=stamp["version"])
 
     def on_weights(self, payload: dict[str, Any]) -> None:
-        """Take weights that were published."""
+        """Take in published weights."""
         self.weights.receive(payload)
 
     def handlers(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
@@ -202,7 +203,7 @@ class ActorRole(ActorProcess):
                 self.pace.collected(self.weights.version)
                 with self.timing.stage("wait for the sender"):
                     sending.give(payload)
-                    if not self._servers_are_remote:  # else it would wait until what is on its way has arrived
+                    if not self._servers_are_remote:  # else it would wait for segments to arrive there
                         sending.wait_for_room()
         except SamplerClosed:
             logger.info("no more games are played here")
@@ -213,7 +214,7 @@ class ActorRole(ActorProcess):
             logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
 
     def _send(self, payload: dict[str, Any], leaving: Callable[[], None]) -> bool:
-        """Send a segment, on a sending thread; return True where the learner's queue had room at once."""
+        """Send a segment, on a sending thread; return True if the learner's queue had room at once."""
         sender, noted = self._own_sender(), self._notes.submit(self._numbered.note, payload)
 
         def looked() -> None:
@@ -231,7 +232,7 @@ class ActorRole(ActorProcess):
         return bool(sender.found_room)
 
     def _wait_for_room(self) -> bool:
-        """Wait until another segment may be collected, on a sending thread; return True where it might at once."""
+        """Wait, on a sending thread, until another segment may be collected; return True if that was so at once."""
         sender = self._own_sender()
         sender.wait_for_room(self._may_collect)
         return bool(sender.found_room)
@@ -247,7 +248,7 @@ class ActorRole(ActorProcess):
     def _free(self) -> int:
         """Return how many segments may wait in the queue, less those on their way there.
 
-        Those on their way to a remote queue do not count: by the time that one is seen there, others were taken out.
+        Segments on their way to a remote queue are not subtracted: before they arrive, others have been taken out.
         """
         return self._bound() - (0 if self._servers_are_remote else self._leaving.others())
 

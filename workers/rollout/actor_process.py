@@ -1,4 +1,4 @@
-"""The process of an actor, in plain runs and leagues: rollout tasks or, streaming, a thread that plays on."""
+"""The process of an actor, in plain runs and leagues: it serves rollout tasks or, streaming, plays on in a thread."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
 
-ENDS_WITHIN = 5.0  # s that the sampling thread is waited for
+ENDS_WITHIN = 5.0  # s to wait for the end of the sampling thread
 
 
 class ActorProcess(RoleProcess):
-    """A Celery worker that plays when a rollout task asks for it; streaming, `stream` plays on in a thread.
+    """A Celery worker that plays when a rollout task asks for it; when streaming, `stream` plays on in a thread.
 
-    `asked`: what the algorithm of each player asks samplers to collect.
+    `asked`: player -> the fields that its algorithm asks samplers to collect.
     """
 
     def __init__(self, config: Config, session: Session) -> None:
@@ -40,12 +40,12 @@ class ActorProcess(RoleProcess):
         return self.session.work(name, self.session.topology.actor_queue(), self.on_ready, self.on_stopping)
 
     def on_ready(self) -> None:
-        """Start the sampling thread once the worker consumes, where this actor streams."""
+        """Start the sampling thread, if this actor streams; called once the worker consumes."""
         if self.streaming:
             self.thread.start()
 
     def on_stopping(self) -> None:
-        """Stop the sampling thread and whatever waits."""
+        """Tell the sampling thread to stop, and end all waits."""
         self.stopping.set()
 
     def leave(self) -> None:
@@ -63,9 +63,9 @@ class ActorProcess(RoleProcess):
 
 
 def live_as_actor(session: Session, role: Role, make: Callable[[Config], ActorProcess]) -> int:
-    """Live as an actor that agrees with its run on what is played and collected; return what `live` does.
+    """Run an actor's process that agrees with its run on what is played and collected; return what `live` returns.
 
-    Raises ConfigurationError when it does not, or when the user's environment fails again after it was made anew.
+    Raises ConfigurationError if it does not agree, or if the user's environment fails again after it was made anew.
     """
     check_run_facts(session)
 

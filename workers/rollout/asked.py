@@ -1,4 +1,4 @@
-"""Asking a run's algorithm, whoever wrote it, what samplers are to collect."""
+"""The fields that a run's algorithm, Warren's or the user's, asks samplers to collect."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agents.trajectories import requested
 
 
 def fields_asked(algorithm: Mapping[str, Any], policy: Policy) -> list[str]:
-    """Return the fields of ON_REQUEST that the algorithm of these settings needs, trained on a policy like `policy`.
+    """Return those of ON_REQUEST and CUT_OBSERVATION that an algorithm of these settings needs to train `policy`.
 
-    `policy` stays as it is. Raises what `build_algorithm` raises.
+    `policy` is not changed. Raises what `build_algorithm` raises.
     """
     return requested(build_algorithm(algorithm.get("name", "ppo"), algorithm, deepcopy(policy), 0).needs.fields)

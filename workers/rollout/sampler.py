@@ -1,4 +1,4 @@
-"""Sampler: what every actor and every league plays with, whether one agent's environments or games in turns."""
+"""Sampler: the interface by which actors and leagues play, in one agent's environments or in turn-based games."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class Sampler(Protocol):
     version: int  # version of the weights that play now; -1 until some were loaded
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """Play on with these weights of `version`, which trajectories carry.
+        """Play on with these weights; trajectories carry their `version`.
 
-        `behaviour` is what the algorithm wants of those that act, as `Algorithm.behaviour` gave it with the weights.
+        `behaviour`: settings of the algorithm for policies that act, which `Algorithm.behaviour` gave with the weights.
         Raises CheckpointError, having changed nothing, for weights of another network.
         """
         ...
 
     def collect(self, budget: int) -> Trajectory:
-        """Return what happens next as one Trajectory; what is under way goes on in the next call.
+        """Play on and return one Trajectory; episodes under way go on in the next call.
 
-        `budget` is its size, in what the sampler plays: steps of every environment, or trajectories of seats of games.
+        `budget` is its size, in the sampler's unit: steps of every environment, or trajectories of seats of games.
         """
         ...
 
 
 class ClosableSampler(Sampler, Protocol):
-    """One that holds environments or threads."""
+    """A Sampler that holds environments or threads."""
 
     def close(self) -> None:
         """Close environments and end threads."""

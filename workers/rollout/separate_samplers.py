@@ -1,8 +1,8 @@
-"""Environments that are each stepped by themselves, so that what happens in one depends on no other.
+"""Environments that are each stepped alone, so that the episodes in one do not depend on the others.
 
-For `deterministic=true`: a forward pass of eight observations rounds otherwise than two of four, and environments that
-share a generator act otherwise in other company. Here an environment's episodes follow from the run's seed and its
-index among all of the run's environments alone, however these are divided among actors. It is slow.
+For `deterministic=true`: one forward pass of eight observations rounds differently from two of four, and environments
+that share a random generator draw differently in another group. Here an environment's episodes depend only on the run's
+seed and on its index among all of the run's environments, however these are divided among actors. It is slow.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from workers.rollout.vector_sampler import VectorSampler
 
 
 class SeparateSamplers:
-    """A Sampler made of one for each of `seeds`, of one environment each, all with `policy`.
+    """A Sampler made of a sampler for each of `seeds`, with one environment each, all with `policy`.
 
-    `first`: index of the first environment among `total`, the run's; the policy explores as if each were an actor's.
+    `first`: index of the first environment among the run's `total`; the policy explores as if each had its own actor.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SeparateSamplers:
             sampler.version = version
 
     def collect(self, budget: int) -> Trajectory:
-        """Return the next `budget` steps of every environment, a slot each in their order."""
+        """Return the next `budget` steps of every environment, one slot per environment, in their order."""
         made = []
         for place, sampler in self._samplers.items():
             self.policy.place = place

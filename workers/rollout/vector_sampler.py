@@ -30,8 +30,8 @@ from workers.runtime.timing import Timing
 class VectorSampler:
     """A Sampler of one agent's environments, in one process; its budget is in steps of each.
 
-    What goes wrong in the environment, `name` in messages, is a ConfigurationError: what its code raised, with file and
-    line, or the field that is not as its spaces say.
+    A fault of the environment, which messages call `name`, raises ConfigurationError: with the error of its code, file
+    and line, or with the field that does not fit its spaces.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class VectorSampler:
         """Reset the environments.
 
         `timing` gets the seconds of environments and policy, as parts of "collect". `fields`: those that the algorithm
-        asks for, as its Needs say.
+        asks for, as in its Needs.
         """
         self.vector_env = vector_env
         vector_env.merges_infos = False
@@ -72,11 +72,11 @@ class VectorSampler:
     def collect(self, budget: int) -> Trajectory:
         """Return the next `budget` steps of every environment: T = budget, N = vector_env.num_envs.
 
-        Of agents that learn together those who are not there take part in the forward pass, and in nothing else.
+        Of agents that learn together, absent ones take part in the forward pass and in nothing else.
         """
         env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
         mask, policy.drift = self._mask, self._drift
-        valid, valids = self._valid, []  # per step, where not all slots always decide
+        valid, valids = self._valid, []  # per step, if not all slots always decide
         spec, writer = self._spec, TrajectoryWriter(self._spec, budget, env.num_envs)
         writer.start(slice(None), {name: part.cpu().numpy() for name, part in memory.items()}, self.version)
         segment = Segment(policy, self._generator, spec.extras)
@@ -128,7 +128,7 @@ class VectorSampler:
         return trajectory
 
     def _at_cuts(self, cut: np.ndarray, info: dict[str, Any], memory: Memory) -> dict[str, Tree]:
-        """Return what is kept of the moments at which the episodes of the slots `cut` were cut off."""
+        """Return the arrays kept of the moments at which the episodes of the slots `cut` were cut off."""
         last = stacked(self.vector_env.single_observation_space, info["final_obs"][cut])
         self._check("observation", last, 1)
         kept: dict[str, Tree] = {"observation": last}
@@ -145,7 +145,7 @@ class VectorSampler:
     def _check(self, field: str, tree: Tree, leading: int) -> None:
         """Raise ConfigurationError for a number that is not finite; `leading`: axes of steps and environments."""
         for path, array in leaves(tree):
-            # One nan would make every weight nan. A sum is not finite where a number is not, and far quicker to check.
+            # One nan would make every weight nan. If a number is not finite, nor is the sum, far quicker to check.
             if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
                 raise ConfigurationError(
                     f"environment {self._name!r}: step() gave {_not_finite(field, path, array, leading)}; all numbers "
@@ -154,7 +154,7 @@ class VectorSampler:
 
 
 def _not_finite(field: str, path: str, array: np.ndarray[Any, Any], leading: int) -> str:
-    """Return the first number that is not finite, and where it is: "nan at [1] of its observation 'board', ..."."""
+    """Return the first number that is not finite, and its place: "nan at [1] of its observation 'board', ..."."""
     where = np.argwhere(~np.isfinite(array))[0]
     name, shape = f"{field} {path!r}" if path else field, list(array.shape[leading:])
     number = array[tuple(where)]

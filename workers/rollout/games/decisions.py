@@ -12,7 +12,7 @@ from workers.rollout.games.games_in_play import DecisionRequest, GamesInPlay
 
 
 def decide(plays: Sequence[GamesInPlay], generator: torch.Generator) -> list[np.ndarray]:
-    """Return the next move in every game of each, int64 [N], by one forward pass per model that is to move."""
+    """Return the next moves in the games of each of `plays`, int64 [N], by one forward pass per model to move."""
     by_model: dict[tuple[int, bool], list[tuple[GamesInPlay, DecisionRequest]]] = {}
     for play in plays:
         for request in play.requests():
@@ -23,7 +23,7 @@ def decide(plays: Sequence[GamesInPlay], generator: torch.Generator) -> list[np.
 
 
 def _decide_together(parts: Sequence[tuple[GamesInPlay, DecisionRequest]], generator: torch.Generator) -> None:
-    """`parts` are of one model."""
+    """Make the decisions of `parts`, all of one model, by one forward pass."""
     first = parts[0][1]
     drawn_by = _drawn_by(parts, generator)
     if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""Log of the moves in a sampler's games, from which any of them can be played again.
+"""Log of the moves in a sampler's games, from which any of these games can be played again.
 
 log = GameLog(games, seed)
 action = policy.step(..., noise=log.noise(rows))      # decisions follow from a seed of the game as well
@@ -28,19 +28,19 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """One game, from its beginning to its end: with its seed and its actions it is the same game again."""
+    """One game, from its beginning to its end; its seed and its actions reproduce it."""
 
     seed: int  # seed of all that chance decided
-    drawn_by: int  # the seed of the noise that decisions were drawn by
+    drawn_by: int  # seed of the noise by which decisions were drawn
     home: int  # the seat of the home player
     actions: np.ndarray  # int64 [moves], of both seats in their order
     returns: np.ndarray  # float32 [2], of both seats
-    weights: tuple[tuple[int, Weights], ...]  # the home player's: (from which move on, what played)
+    weights: tuple[tuple[int, Weights], ...]  # the home player's: (first move that they made, weights)
 
 
 @dataclass
 class Recording:
-    """Games that are played with the home player in seat 0, to be recorded; `games` are those that have ended."""
+    """Games to be recorded, with the home player in seat 0; `games` are those that have ended."""
 
     weights: Weights  # the home player's
     seed: int  # seed of the noise of all decisions
@@ -61,43 +61,46 @@ class SeededGames(Protocol):
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 [N]: moves that were made in the games under way."""
+        """int64 [N]: number of moves made in each game under way."""
         ...
 
     @property
     def chance(self) -> Seeds | None:
-        """None where games have no seeds of their own."""
+        """The games' seeds; None if they have none of their own."""
         ...
 
 
 class GameLog:
-    """The moves of all games under way; `seed` is of the noise of their decisions."""
+    """The moves of all games under way; `seed` is that of the noise of their decisions."""
 
     def __init__(self, games: SeededGames, seed: int) -> None:
         assert games.chance is not None
         self._games, self._chance = games, games.chance
         self._rows = np.arange(games.num_envs)
         self._noise = Chance(games.num_envs, seed)
-        self._steps: list[tuple[np.ndarray, Weights]] = []  # actions int64 [N], and what the home player moved by
+        self._steps: list[tuple[np.ndarray, Weights]] = []  # actions int64 [N], and the home player's weights
         self.restart()
 
     def restart(self) -> None:
         """Forget all moves: all games have begun anew."""
         self._steps.clear()
-        self._begun = np.zeros(len(self._rows), np.int64)  # [N]: the place in _steps of each game's first move
+        self._begun = np.zeros(len(self._rows), np.int64)  # [N]: index in _steps of each game's first move
         self._seeds = self._chance.seeds.copy()
         self._noise.begin(self._rows)
 
     def noise(self, rows: np.ndarray) -> np.ndarray:
-        """Return the noise float32 [K, A] that the next moves of these games are drawn by."""
+        """Return the noise float32 [K, A] by which the next moves of these games are drawn."""
         return decision_noise(self._noise.seeds[rows], self._games.lengths[rows], self._games.num_actions)
 
     def moved(self, action: np.ndarray, weights: Weights) -> None:
-        """Note the moves that are about to be made, int64 [N]; the array is kept."""
+        """Record the moves that are about to be made, int64 [N]; the log keeps the array itself."""
         self._steps.append((action, weights))
 
     def pop(self, finished: FinishedGames, home: np.ndarray, wanted: np.ndarray) -> list[PlayedGame | None]:
-        """Return the games that the last move ended, None outside `wanted` bool [K]. `home` int64 [K]: home seats."""
+        """Return the K games that the last move ended, None for those not in `wanted` bool [K].
+
+        `home` int64 [K]: the home player's seats.
+        """
         played = [
             self._played(slot, seat, returns) if keep else None
             for slot, seat, returns, keep in zip(
@@ -115,7 +118,7 @@ class GameLog:
     def _played(self, slot: int, home: int, returns: np.ndarray) -> PlayedGame:
         steps = self._steps[int(self._begun[slot]) :]
         weights = [(0, steps[0][1])]
-        if steps[-1][1] is not steps[0][1]:  # they never go back
+        if steps[-1][1] is not steps[0][1]:  # weights are never set back
             weights += [(move, used) for move, (_, used) in enumerate(steps) if move and used is not steps[move - 1][1]]
         actions = np.array([action[slot] for action, _ in steps], np.int64)
         seed, drawn_by = int(self._seeds[slot]), int(self._noise.seeds[slot])

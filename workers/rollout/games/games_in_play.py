@@ -7,7 +7,7 @@
         turn = games.step(action)
         ended = play.follow(turn, games.pop_finished())
 
-The N game slots are split into tables, each with one opponent at a time, or one for each other team: seat_map.py.
+The N game slots are split into tables. A table has one opponent at a time, or one for each other team: seat_map.py.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from workers.rollout.games.trajectory_buffer import TrajectoryBuffer
 
 @dataclass(slots=True)
 class DecisionRequest:
-    """Decisions that one model is to make. `learns`: whether it learns from them; `value`: whether from its value."""
+    """Decisions that one model is to make. `learns`: it learns from them; `value`: its value of them is needed, too."""
 
     policy: Policy
     learns: bool
     value: bool
-    rows: np.ndarray  # int64 [K]: of which games
+    rows: np.ndarray  # int64 [K]: indices of the games
     seats: np.ndarray  # int64 [K]: P * game + player
     observation: np.ndarray  # [K, ...]
     action_mask: np.ndarray  # bool [K, A]
@@ -61,19 +61,19 @@ class GamesInPlay:
         minimax: float = 0.0,
         teams: Sequence[Sequence[int]] = TWO,
     ) -> None:
-        """`reward_scale` multiplies the rewards in trajectories, not the results. `log` of the games where they are
-        recorded, under the name of `player`. `fields`: what the algorithm asks for, as its Needs say.
+        """`reward_scale` multiplies the rewards in trajectories, not the results. `log`: the games' log if they are
+        recorded, `player` being the policy's name there. `fields`: those that the algorithm asks for, as in its Needs.
 
-        Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
+        Experience that is more than `max_age` versions old is dropped (`pop_expired`); None: never.
 
-        `minimax`: each of the policy's decisions is also rewarded by what its opponent's value of its own positions
-        has fallen by since the one before, times `minimax` (after Bairamian et al. 2023); before the first and after
-        the last position it is 0, so that a whole game's sum is. Not in mirror matches, and not in results; for games
-        of two players. `teams`: as the games have them.
+        `minimax`: each of the policy's decisions is also rewarded by `minimax` times the fall of the opponent's value
+        of its own positions, from its last position to the next (after Bairamian et al. 2023). Before the first and
+        after the last position that value counts as 0, so over a whole game these rewards add up to 0. Mirror matches
+        and results are without them; they are for games of two players. `teams`: as the games have them.
         """
         self.policy = policy
         self.version = -1
-        self.decisions = 0  # the learning policy's, since the start
+        self.decisions = 0  # decisions of the learning policy since the start
         self.num_tables = tables
         self.seating = SeatMap(num_games, tables, teams)
         self._teams = teams
@@ -84,19 +84,19 @@ class GamesInPlay:
         self._buffer = TrajectoryBuffer(seats, unroll_length, spec, max_age)
         self._memory = SeatMemories(seats)
         self._results: dict[int, list[np.ndarray]] = {}
-        self._games: dict[int, list[PlayedGame]] = {}  # against opponents that are recorded
+        self._games: dict[int, list[PlayedGame]] = {}  # opponent's number -> recorded games
         self._episodes: list[np.ndarray] = []
         self._turn: Turn | None = None  # None: all games are to begin
         self._action = np.zeros(num_games, np.int64)
         self._minimax = minimax
-        self._expected = np.zeros(num_games, np.float32)  # [N]: the value of the opponent's last position to it
+        self._expected = np.zeros(num_games, np.float32)  # [N]: the opponent's value of its last position
         self._player, self._log = player, log
         self._weights = Weights(player, self.version, 0)
         self._kept = np.zeros(num_games, np.bool_)  # [N]: whether the game under way is recorded
         self._fresh = True  # no move made: opponents may still be seated without waiting for a game's end
 
     def renew(self, version: int) -> None:
-        """Drop experience that is too old for weights of `version`, which the learning policy has now."""
+        """Drop experience that is too old for the learning policy's new weights, which are of `version`."""
         self.version = version
         self._buffer.renew(version)
         if self._log is not None:
@@ -107,13 +107,13 @@ class GamesInPlay:
         return self._buffer.pop_expired()
 
     def seat(self, table: int, opponent: Opponent) -> None:
-        """Let `table` play `opponent`: its games under way are played to their end first."""
+        """Let `table` play `opponent`, after its games under way have ended."""
         self.seating.invite(table, opponent)
         if self._fresh:
             self._meet(np.flatnonzero(self.seating.table == table))
 
     def restart(self) -> None:
-        """Drop all games and experience, but no results: the policy has become another one. `begin` follows."""
+        """Drop all games and experience, but keep results: the policy has become another one. Call `begin` next."""
         self._buffer.clear()
         self._memory.begin()
         self._expected[:] = 0.0
@@ -157,7 +157,7 @@ class GamesInPlay:
         return results
 
     def in_play(self) -> set[Hashable]:
-        """Return the tags of opponents that are met now, or in the next games."""
+        """Return the tags of the opponents in the games under way and in the next ones."""
         return self.seating.tags()
 
     # A move in every game.
@@ -192,9 +192,10 @@ class GamesInPlay:
         self.decisions += request.rows.size
 
     def _reward_by_value(self, rows: np.ndarray, value: np.ndarray | float) -> None:
-        """Reward the decisions in games `rows` by how far their opponents' positions have fallen, to `value` [K].
+        """Reward the decisions in games `rows` by how far the value of the opponents' positions fell, to `value` [K].
 
-        Differences of a potential change no best response (Ng et al. 1999), while values alone add up over a game.
+        Differences of a potential do not change best responses (Ng et al. 1999); values themselves would add up over a
+        game.
         """
         reward = np.zeros(PLAYERS * len(self._action), np.float32)
         reward[PLAYERS * rows + self.seating.home[rows]] = self._minimax * (self._expected[rows] - value)
@@ -210,7 +211,7 @@ class GamesInPlay:
         return action
 
     def noise(self, request: DecisionRequest, generator: torch.Generator) -> np.ndarray | None:
-        """Return the noise float32 [K, A] that draws these decisions; None where no game among them is recorded."""
+        """Return the noise float32 [K, A] by which these decisions are drawn; None if none of the games is recorded."""
         if self._log is None or not (kept := self._kept[request.rows]).any():
             return None
         noise: np.ndarray = torch.empty(request.action_mask.shape).exponential_(generator=generator).numpy()
@@ -218,7 +219,7 @@ class GamesInPlay:
         return noise
 
     def follow(self, turn: Turn, finished: FinishedGames | None) -> bool:
-        """Take what followed the moves; return True where games `finished`."""
+        """Take in the results of the moves; return True if any games `finished`."""
         self._turn = turn
         self._buffer.earn(turn.reward.ravel() * self._reward_scale)
         if finished is None or not len(finished.index):

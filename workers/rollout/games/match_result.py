@@ -13,20 +13,21 @@ from workers.rollout.games.game_log import PlayedGame
 
 @dataclass(frozen=True)
 class MatchResult:
-    """K games of a home player against one opponent, oldest first; both seats are in it, equally often in the long run.
+    """K games of a home player against one opponent, oldest first; it has each seat equally often in the long run.
 
-    The league's matchmaking counts outcomes: who won. Between near equals in poker, chance decides a single game, so
-    outcomes may be of series of games instead: won by whoever gained more over the whole series.
+    The league's matchmaking counts outcomes: who won. Between near equals in poker, chance decides a single game, so an
+    outcome may be that of a series of games instead: the player that gained more over the whole series has won.
     """
 
     opponent: Hashable  # the opponent's tag
     returns: np.ndarray  # float32 [K], of the home player
     games: tuple[PlayedGame, ...] = ()  # in the same order, where the match is recorded
-    others: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # [K, T - 1], of more than two
+    # Returns [K, T - 1] of the other teams, if there are more than two teams.
+    others: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
 
     @classmethod
     def joined(cls, opponent: Hashable, results: Sequence[MatchResult]) -> MatchResult:
-        """Return all games of `results` as one result; without any it holds none."""
+        """Return all games of `results` as one result, which holds no games if there are none."""
         if not results:
             return cls(opponent, np.zeros(0, np.float32))
         returns, others = ([getattr(one, name) for one in results] for name in ("returns", "others"))
@@ -36,7 +37,7 @@ class MatchResult:
     def outcomes(self, series: int = 1) -> str:
         """Return "w", "d" or "l" of the home player per `series` games, as the league's payoff counts them.
 
-        Of more than two teams, the place of each, from 0, in the order of the match.
+        For more than two teams, return the place of each, from 0, in the order of the match.
         """
         if self.others.shape[1]:
             return placements_of(np.column_stack([self.returns, self.others]), series)

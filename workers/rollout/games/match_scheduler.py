@@ -19,7 +19,7 @@ from workers.rollout.games.selfplay_sampler import MatchSampler
 
 
 class MatchHost(ABC):
-    """Issues the matches of one home player, and is told what came of them."""
+    """Issues the matches of one home player and takes their results."""
 
     @abstractmethod
     def request(self) -> Match:
@@ -27,11 +27,11 @@ class MatchHost(ABC):
 
     @abstractmethod
     def opponent(self, match: Match) -> Opponent:
-        """Return the away side of `match`, its id for a tag; the same weights play it to its end."""
+        """Return the away side of `match`, with the match's id as tag; the same weights play it to its end."""
 
     @abstractmethod
     def report(self, match: Match, result: MatchResult) -> None:
-        """Tell the league the result of a match that is over; it may hold no games."""
+        """Report the result of a match that is over to the league; the result may hold no games."""
 
     @abstractmethod
     def between_moves(self) -> None:
@@ -39,7 +39,7 @@ class MatchHost(ABC):
 
 
 class Tables(Protocol):
-    """Games at tables: GamesInPlay, or others that tell opponents apart and hand out results as it does."""
+    """Games at tables: GamesInPlay, or another class that tells opponents apart and hands out results as it does."""
 
     num_tables: int
 
@@ -57,11 +57,11 @@ class Tables(Protocol):
         ...
 
     def in_play(self) -> set[Hashable]:
-        """Return the tags of opponents that are met now, or in the next games, or whose results were not popped."""
+        """Return the tags of opponents in the games under way and the next ones, or with results not popped yet."""
         ...
 
     def restart(self) -> None:
-        """Drop all games and experience, but no results: the learning policy has become another one."""
+        """Drop all games and experience, but keep results: the learning policy has become another one."""
         ...
 
 
@@ -80,15 +80,15 @@ class MatchTables(Generic[P]):
         self.ended = False  # games have ended since `prepare`; set by the caller that steps them
         self._match_games = match_games
         self._open: dict[str, tuple[Match, list[MatchResult]]] = {}
-        self._tables: list[str] = []  # the match of each, by id
-        self._lost: set[str] = set()  # open here, and no longer in the league
+        self._tables: list[str] = []  # id of each table's match
+        self._lost: set[str] = set()  # matches that are open here but no longer in the league
         self._anew = False  # a restart is due
 
     def prepare(self) -> None:
-        """Report matches that have ended, and seat others; to be called before every move.
+        """Report matches that have ended, and seat others; call it before every move.
 
-        Raises what the host raises; the next call goes on from there. PlayerUnavailable only
-        while a table has no match yet: later it plays on in the one that it has.
+        Raises what the host raises; the next call goes on from there. Raises PlayerUnavailable only while a table has
+        no match yet; later the table plays on in its present match.
         """
         if self._anew:
             self.leave()
@@ -102,15 +102,15 @@ class MatchTables(Generic[P]):
             self.ended = False
 
     def restart(self) -> None:
-        """Let `prepare` report what was played and begin anew: the learning policy has become another one.
+        """Let the next `prepare` report what was played and begin anew: the learning policy has become another one.
 
-        Not at once: while the league is away or the player paused, a restart would fail halfway.
+        It is not done at once: while the league is away or the player paused, a restart would fail halfway.
         """
         self._anew = True
 
     @property
     def ready(self) -> int:
-        """Number of complete trajectories of the policy as it is."""
+        """Number of complete trajectories of the present policy."""
         return 0 if self._anew else self.play.ready
 
     @property
@@ -119,7 +119,7 @@ class MatchTables(Generic[P]):
         return [match for match in self._open if match not in self._lost]
 
     def lose(self, matches: Iterable[str]) -> None:
-        """Give up matches whose leases have run out: their results count no more, so their tables get others."""
+        """Give up matches whose leases have run out: their results no longer count, so their tables get others."""
         self._lost |= self._open.keys() & set(matches)
 
     def leave(self) -> None:
@@ -152,11 +152,11 @@ class MatchTables(Generic[P]):
         if match not in self._lost:
             self.host.report(issued, MatchResult.joined(match, results))
         self._lost.discard(match)
-        del self._open[match]  # not before: a report that failed is made again
+        del self._open[match]  # only now: a report that failed is made again
 
 
 class Matches(MatchTables[MatchSampler]):
-    """A Sampler: that of MatchSampler, in matches."""
+    """A MatchSampler whose tables always play matches that the league issued."""
 
     def __init__(self, sampler: MatchSampler, match_games: int, host: MatchHost) -> None:
         super().__init__(sampler, match_games, host)
@@ -169,7 +169,7 @@ class Matches(MatchTables[MatchSampler]):
 
     @property
     def version(self) -> int:
-        """Version of its weights."""
+        """Version of the learning policy's weights."""
         return self.sampler.version
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
@@ -177,7 +177,7 @@ class Matches(MatchTables[MatchSampler]):
         self.sampler.load(weights, version, behaviour)
 
     def collect(self, budget: int) -> Trajectory:
-        """Return what the sampler collects next, all by one policy: after a restart meanwhile it begins anew.
+        """Return the sampler's next trajectories, all of one policy: if it is restarted meanwhile, it begins anew.
 
         Raises what the host raises; the next call goes on from there.
         """

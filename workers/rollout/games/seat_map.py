@@ -1,7 +1,7 @@
-"""SeatMap: who plays which seat of N games, while opponents come to tables and go.
+"""SeatMap: the players in the seats of N games, while opponents come to tables and go.
 
-Teams are numbered as the game has them. Places count from the home player's team on: it has place 0, the table's
-opponent 1, its `others` 2 and more, in the teams that follow in turn.
+Teams are numbered as the game numbers them. Places are counted from the home player's team: that team has place 0, the
+teams that follow have place 1, played by the table's opponent, and 2 or more, played by the opponent's `others`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TWO = tuple((player,) for player in range(PLAYERS))  # the teams of a game of tw
 
 @dataclass(frozen=True)
 class Opponent:
-    """The opponents of a table. A policy None is the learning policy itself: it learns from those seats too."""
+    """The opponents of a table. None in place of a policy is the learning policy itself, which learns there too."""
 
     tag: Hashable  # comes back with the results
     policy: Policy | None = None
@@ -29,15 +29,15 @@ class Opponent:
 
     @property
     def policies(self) -> tuple[Policy | None, ...]:
-        """Return the policies by place, from 1 on."""
+        """Return the policies by place, from place 1 on."""
         return (self.policy, *self.others)
 
 
 class SeatMap:
-    """The seats of N games in `tables`, each with one Opponent at a time; `teams` as envs.TurnVectorEnv has them.
+    """The seats of N games at `tables` tables, each with one Opponent at a time; `teams` as in envs.TurnVectorEnv.
 
-    In each slot the learning policy takes the teams in turn, as many of a table's slots begin in each; except against
-    opponents that come for one. `home` int64 [N] is the team that it has.
+    In each slot the learning policy plays the teams in turn; equally many slots of a table begin with each team. An
+    opponent with a `seat` fixes the team instead. `home` int64 [N]: the team that the learning policy plays.
     """
 
     def __init__(self, num_games: int, tables: int, teams: Sequence[Sequence[int]] = TWO) -> None:
@@ -45,12 +45,12 @@ class SeatMap:
         self._team_of = np.array([next(t for t, team in enumerate(teams) if p in team) for p in range(self.players)])
         slots = np.arange(num_games)
         self.table = slots % tables  # [N]
-        self._turns = (slots // tables % self.teams).astype(np.int64)  # [N]: the team that is its turn
+        self._turns = (slots // tables % self.teams).astype(np.int64)  # [N]: the team that is next in turn
         self.home = self._turns.copy()
-        self.met = np.zeros(num_games, np.int64)  # [N]: the opponent of the game under way, by a number of its own
+        self.met = np.zeros(num_games, np.int64)  # [N]: number of the opponent in the game under way
         self.known: dict[int, Opponent] = {0: Opponent("self", others=(None,) * (self.teams - PLAYERS))}
         self._numbers = 1
-        self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
+        self._invited = np.zeros(tables, np.int64)  # number of the opponent in each table's next games
         self._chairs = np.zeros((num_games, self.players), np.int64)  # [N, P]: opponent's number * teams + place
         self._mine = np.ones((num_games, self.players), np.bool_)  # [N, P]: whether the learning policy plays the seat
         self._first = self.players * slots
@@ -63,7 +63,7 @@ class SeatMap:
         self._invited[table] = number
 
     def meet(self, slots: np.ndarray) -> None:
-        """Seat the opponents that their tables have now in the games `slots` int64 [K]."""
+        """Seat, in the games `slots` int64 [K], the opponents that their tables have now."""
         self.put(slots, self._invited[self.table[slots]])
 
     def put(self, slots: np.ndarray, met: np.ndarray) -> None:
@@ -82,7 +82,7 @@ class SeatMap:
         self._mine[slots] = mine
 
     def turn(self, slots: np.ndarray) -> None:
-        """Let the learning policy have the next team in the games `slots` int64 [K], which ended."""
+        """Give the learning policy the next team in the games `slots` int64 [K], which have ended."""
         self._turns[slots] = (self._turns[slots] + 1) % self.teams
 
     def at(self, to_move: np.ndarray) -> np.ndarray:
@@ -95,13 +95,13 @@ class SeatMap:
         return self._mine.reshape(-1).take(seats)
 
     def by_model(self, rows: np.ndarray, seats: np.ndarray) -> Iterator[tuple[Policy, np.ndarray]]:
-        """Yield `rows` by the model that plays their `seats` [N]: opponents of equal weights share a pass."""
+        """Yield (model, those of `rows` whose `seats` [N] it plays); opponents with the same model are one entry."""
         chairs = self._chairs.reshape(-1).take(seats[rows])
         models: dict[int, tuple[Policy, list[int]]] = {}
         for chair in np.unique(chairs).tolist():
             number, place = divmod(chair, self.teams)
             policy = self.known[number].policies[place - 1]
-            assert policy is not None  # else the rows would be the learning policy's
+            assert policy is not None  # otherwise the learning policy would play these rows
             models.setdefault(id(policy), (policy, []))[1].append(chair)
         for policy, held in models.values():
             yield policy, rows[np.isin(chairs, held)] if len(models) > 1 else rows
@@ -112,7 +112,7 @@ class SeatMap:
         return seats
 
     def tags(self) -> set[Hashable]:
-        """Return the tags of opponents that are met now, or in the next games."""
+        """Return the tags of the opponents in the games under way and in the next ones."""
         return {self.known[number].tag for number in self._in_play()}
 
     def forget(self) -> None:

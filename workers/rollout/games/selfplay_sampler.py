@@ -1,4 +1,4 @@
-"""Plays many games in turns at once between one learning policy and its opponents: trajectories and results come out.
+"""Plays many turn-based games at once between one learning policy and its opponents, for trajectories and results.
 
 sampler = MatchSampler(games, policy, seed=1, unroll_length=16, tables=4)
 sampler.seat(0, Opponent("main@12", its_policy))      # games of table 0 that begin from now on are against it
@@ -28,7 +28,7 @@ __all__ = ["MatchSampler", "Opponent"]
 class MatchSampler(GamesInPlay):
     """One process's games of one learning policy; games carry over from one `collect` to the next.
 
-    A Sampler whose budget is in trajectories; each carries the version that it began with.
+    It is a Sampler whose budget is in trajectories; each carries the version of the weights that began it.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class MatchSampler(GamesInPlay):
         fields: Collection[str] | None = None,
         minimax: float = 0.0,
     ) -> None:
-        """See GamesInPlay. `player`: the learning policy's name where games are recorded; None: they are not."""
+        """See GamesInPlay. `player`: the learning policy's name in recorded games; None: no game is recorded."""
         self.games = games
         self._generator = torch.Generator().manual_seed(seed)
         first = games.reset()
@@ -72,7 +72,7 @@ class MatchSampler(GamesInPlay):
         return self.take(budget)
 
     def advance(self) -> bool:
-        """Make one move in every game; whether any game ended."""
+        """Make one move in every game; return whether any game ended."""
         (action,) = decide([self], self._generator)
         turn = self.games.step(action)
         return self.follow(turn, self.games.pop_finished() if turn.done.any() else None)

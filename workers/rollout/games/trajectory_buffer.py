@@ -1,18 +1,19 @@
-"""From many games in turns to time-major arrays: each trajectory is so many decisions of one seat of one game slot.
+"""Turn-based games as time-major arrays: a trajectory is a fixed number of decisions of one seat of one game slot.
 
-A seat decides when it is its turn, so games that are stepped together do not decide together, and rows of a [T, N]
+A seat decides when it is its turn, so games that are stepped together do not decide together, and the rows of a [T, N]
 array cannot be moments. They are decisions instead: a trajectory is filled by one seat's decisions in a game, one after
-another, then by those of another game. The reward at a decision is all that its seat gets until its next one; a game
-that ends sets `terminated` at the seat's last decision in it. A trajectory of T decisions is complete once the outcome
-of its last one is known: when the game has ended, or when the seat is to decide again, whose value is the last
-one of the trajectory. Complete trajectories are the slots of a Trajectory, and GAE runs down them as down any column.
+another, then by those in another game. The reward at a decision is all that its seat gets until its next decision; the
+end of a game sets `terminated` at the seat's last decision in it. A trajectory of T decisions is complete once the
+outcome of its last decision is known: when the game has ended, or when the seat is to decide again; the value of that
+next decision is the trajectory's last value. Complete trajectories are the slots of a Trajectory, and GAE runs down
+them as down any column.
 
-A policy's memory is written down where a trajectory begins, and begins anew after `terminated`. So a trajectory that
-goes on after a game's end goes on with the beginning of another.
+A policy's memory is stored where a trajectory begins, and begins anew after `terminated`. So a trajectory that is
+continued after a game's end is continued with the beginning of another game.
 
-A trajectory belongs to a seat for one game. What a game's end leaves unfinished is filled up by the next game that
-begins, in whatever slot and seat, the longest waiting first: nothing flows past a game's end, and no decisions wait out
-long games in which their seat does not decide, until they are too old to learn from.
+A trajectory belongs to a seat for one game. If it is unfinished when the game ends, the next game that begins, in
+whatever slot and seat, continues the trajectory that has waited longest: nothing flows past a game's end. So decisions
+do not grow too old to learn from while their own seat is not to decide in a long game.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ NONE = -1  # no trajectory
 class TrajectoryBuffer:
     """Trajectories of `seats` seats, each `length` decisions long; complete ones wait until they are taken.
 
-    `spec` says what is kept of a decision. `max_age`: weight versions after which a trajectory is dropped, counted from
-    the one that began it (see `renew`).
+    `spec`: the arrays kept of a decision. `max_age`: number of weight versions after which a trajectory is dropped,
+    counted from the version that began it (see `renew`).
     """
 
     def __init__(self, seats: int, length: int, spec: TrajectorySpec, max_age: int | None = None) -> None:
@@ -41,10 +42,10 @@ class TrajectoryBuffer:
         self._expired = 0  # decisions
         # One trajectory per seat: each seat of a game that goes on may hold one.
         self._trajectory = np.full(seats, NONE)  # [seats]: the trajectory of each seat that has decided in its game
-        self._decided = np.zeros(seats, np.bool_)  # [seats]: whether it has, also if its trajectory was dropped
-        self._filled = np.zeros(seats, np.int64)  # [trajectories]: decisions in it
-        self._partial = np.zeros(0, np.int64)  # trajectories of no seat that hold decisions, the longest waiting first
-        self._empty = np.arange(seats)  # trajectories of no seat that hold none
+        self._decided = np.zeros(seats, np.bool_)  # [seats]: whether it has decided, also if its trajectory was dropped
+        self._filled = np.zeros(seats, np.int64)  # [trajectories]: number of decisions in each
+        self._partial = np.zeros(0, np.int64)  # unfinished trajectories without a seat, the longest waiting first
+        self._empty = np.arange(seats)  # empty trajectories without a seat
         self._writer = TrajectoryWriter(spec, length, seats)
         self._spec = spec
         self._complete: list[Trajectory] = []
@@ -52,8 +53,8 @@ class TrajectoryBuffer:
     def decide(self, seats: np.ndarray, decision: dict[str, Tree], memory: dict[str, np.ndarray], version: int) -> None:
         """Write decisions of `seats` int64 [K], no seat twice, by weights of `version`.
 
-        `decision`: observation, action, extras and action_mask, trees of arrays [K, ...]; `memory` [K, ...] is the
-        policy's before it, {} where it has none.
+        `decision`: observation, action, extras and action_mask, trees of arrays [K, ...]; `memory` [K, ...]: the
+        policy's before the decision, {} if it has none.
         """
         self._assign(seats[self._trajectory[seats] == NONE])
         self._decided[seats] = True
@@ -73,13 +74,13 @@ class TrajectoryBuffer:
         self._filled[trajectories] += 1
 
     def earn(self, reward: np.ndarray) -> None:
-        """Add rewards of all seats, float32 [seats]; those before its first decision in a game are dropped."""
+        """Add rewards of all seats, float32 [seats]; those before a seat's first decision in a game are dropped."""
         seats = np.flatnonzero(self._trajectory != NONE)
         trajectories = self._trajectory[seats]
         self._writer.reward[self._filled[trajectories] - 1, trajectories] += reward[seats]
 
     def end(self, seats: np.ndarray) -> None:
-        """End the games of `seats` int64 [K]; to be called after `earn`."""
+        """End the games of `seats` int64 [K]; call it after `earn`."""
         self._decided[seats] = False
         seats = seats[self._trajectory[seats] != NONE]
         trajectories = self._trajectory[seats]
@@ -93,12 +94,12 @@ class TrajectoryBuffer:
         self._partial = np.concatenate([self._partial, trajectories[~full]])
 
     def renew(self, version: int) -> None:
-        """Drop what is older than `max_age` by `version`, which the learning policy is at from now on."""
+        """Drop trajectories more than `max_age` versions older than `version`, the learning policy's from now on."""
         if self._max_age is None:
             return
         oldest = version - self._max_age
         old = np.flatnonzero((self._filled > 0) & (self._writer.version < oldest))
-        # Games go on, and their next decision begins a trajectory.
+        # Their games go on, and the next decision begins another trajectory.
         self._trajectory[np.isin(self._trajectory, old)] = NONE
         self._drop(old)
         kept = []
@@ -131,7 +132,7 @@ class TrajectoryBuffer:
         return replace(concatenate(taken), episodes=episodes)
 
     def clear(self) -> None:
-        """Drop every trajectory, complete or not: another player's weights go on from here."""
+        """Drop every trajectory, complete or not: from now on another player's weights play."""
         self._filled[:] = 0
         self._trajectory[:] = NONE
         self._decided[:] = False
@@ -142,7 +143,7 @@ class TrajectoryBuffer:
     def _assign(self, seats: np.ndarray) -> None:
         """Assign a trajectory to each of `seats`: an unfinished one, if any, to seats that begin a game.
 
-        One that goes on with a game whose trajectory was dropped begins one: its memory goes on, too.
+        A seat in mid-game whose trajectory was dropped begins a new one, since its memory goes on.
         """
         midway = self._decided[seats]
         short = np.count_nonzero(midway) - len(self._empty)
@@ -155,7 +156,7 @@ class TrajectoryBuffer:
             self._partial, self._empty = self._partial[len(unfinished) :], self._empty[more:]
 
     def _drop(self, trajectories: np.ndarray) -> None:
-        """Empty these trajectories, unlearned from, and take them from their seats."""
+        """Empty these trajectories without learning from them, and count their decisions as expired."""
         if trajectories.size:
             self._expired += int(self._filled[trajectories].sum())
             self._filled[trajectories] = 0

@@ -1,7 +1,7 @@
 """Answers of rollout tasks that failed: the error in one line, as an answer like any other.
 
-A task that raised would fail its round's chord, and the learner would be told an id; the reason would stay in a log,
-under the chord's own tracebacks. This way the learner says it.
+A task that raised would fail its round's chord, and the learner would get only an id; the reason would stay in a log,
+under the chord's own tracebacks. With an answer, the learner can print the reason.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ logger = get_logger(__name__)
 
 
 def answer(round_id: str, stopping: threading.Event, play: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what `play` returns, or why it failed. Once `stopping` is set the task goes back to its queue instead."""
+    """Return what `play` returns, or why it failed. Once `stopping` is set, a task that fails returns to its queue."""
     try:
         return {"round": round_id, **play()}
     except Exception as error:
-        if stopping.is_set() and isinstance(error, WarrenError):  # it gave up a wait, and other actors have time
+        if stopping.is_set() and isinstance(error, WarrenError):  # it gave up waiting: another actor can play
             raise Reject(str(error), requeue=True) from None
         logger.exception("rollout of round %s failed", round_id)
         return {"round": round_id, "failed": one_line(error), "by_user": isinstance(error, ConfigurationError)}

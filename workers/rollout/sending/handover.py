@@ -1,4 +1,4 @@
-"""Between playing and sending: a bounded hand-over to a thread that sends, so that no step waits for the broker."""
+"""The bounded hand-over of segments to a thread that sends them, so that no environment step waits for the broker."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from workers.runtime.timing import Timing
 
 WAITING = 1  # segments that wait while others are sent; more would only be older when they are learned from
-SENDERS = 6  # segments on their way at once: a receiver may be so far that each takes longer than to collect the next
-LOOK_EVERY = 0.1  # s between looks at whether to stop, of who waits
+SENDERS = 6  # segments sent at once: to a far receiver, sending one takes longer than collecting the next
+LOOK_EVERY = 0.1  # s between checks of whether to stop, while waiting
 
 
 class SendingThread:
-    """Sends what it is given, one after another, by `send`, which numbers, sends and confirms a segment as a whole.
+    """Sends the segments it is given, in turn, by `send`, which numbers, sends and confirms a segment as a whole.
 
         sending = SendingThread(send, stopping, room)
         while sending.give(collect()):      # waits while WAITING segments do
             sending.wait_for_room()         # waits while the receiver is full, so that what is collected next is fresh
         sending.end()                       # raises what `send` raised
 
-    `send` and `room`, which waits until the receiver has room, say whether they found it at once. As long as they do,
-    and `ahead` says so, the next segment is collected while one is sent; else only when there is room for it.
-    Once `stopping` is set, what is being sent is sent or given up by `send` itself, confirmation included; what waits
-    is dropped: nobody was told of it.
+    `send`, and `room`, which waits until the receiver has room, return whether they found room at once. As long as they
+    do and `ahead` returns True, the next segment is collected while one is sent; else only when there is room for it.
+    Once `stopping` is set, `send` itself finishes or gives up the segment in its hands, confirmation included; waiting
+    segments are dropped, as nobody was told of them.
 
-    One segment at a time looks for room. `send` calls its second argument when it has found some and the segment is
-    about to leave; from then on the next may look, on another thread where this one still waits for the receiver.
+    One segment at a time looks for room. `send` calls its second argument when it has found room and the segment is
+    about to leave; from then on the next one may look, on another thread if this one still waits for the receiver.
     """
 
     def __init__(
@@ -42,22 +42,22 @@ class SendingThread:
         self._send, self._stopping, self._room, self._timing = send, stopping, room, timing or Timing()
         self._ahead = ahead
         self._throttled = False  # the receiver had no room at the last look
-        self._free = threading.Event()  # everything is sent, and there is room for more
+        self._free = threading.Event()  # set when everything is sent and there is room for more
         self._waiting: queue.Queue[dict[str, Any]] = queue.Queue(WAITING)
-        self._turn = threading.Lock()  # to look for room
+        self._turn = threading.Lock()  # held while a segment looks for room
         self._count = threading.Lock()
-        self._under_way = 0  # segments that were taken and are not sent
+        self._under_way = 0  # segments taken and not sent yet
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self._add_thread()
 
     def give(self, segment: dict[str, Any]) -> bool:
-        """Hand a segment over; return False when there is to be no more. Raises what `send` raised."""
+        """Hand a segment over; return False if it is not taken since sending ends. Raises what `send` raised."""
         self._free.clear()
         while not self._ended.is_set() and not self._stopping.is_set():
             if self._waiting.full() and not self._turn.locked() and len(self._threads) < SENDERS:
-                self._add_thread()  # all that there are wait for the receiver, not for room
+                self._add_thread()  # all present threads wait for the receiver, none for room
             try:
                 self._waiting.put(segment, timeout=LOOK_EVERY)
                 return True
@@ -68,13 +68,13 @@ class SendingThread:
         return False
 
     def wait_for_room(self) -> None:
-        """Return at once, or, where the receiver had no room lately, once there is some and all is sent."""
+        """Wait until all is sent and there is room, if there was none lately or `ahead` returns False; else return."""
         while self._looks_first() and not self._ended.is_set() and not self._stopping.is_set():
             if self._free.wait(LOOK_EVERY):
                 return
 
     def end(self) -> None:
-        """Wait for what is being sent, once `stopping` is set or sending failed. Raises what `send` raised."""
+        """Wait until no segment is being sent, once `stopping` is set or sending failed. Raises what `send` raised."""
         for thread in self._threads:
             thread.join()
         if self._failure is not None:
@@ -121,7 +121,7 @@ class SendingThread:
 
 
 class _Turn:
-    """A lock that is held within, unless it is ended before."""
+    """A lock that is held to the end of a `with` block, or until `end`."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock, self._held = lock, False

@@ -1,4 +1,4 @@
-"""Segments that have found room in the learner's queue and are not in it yet: they are on their way."""
+"""Segments that have found room in the learner's queue but have not arrived there yet."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import threading
 
 
 class Leaving:
-    """Counts them, at most one per sending thread. Safe to use from any thread."""
+    """Counts these segments, at most one per sending thread. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock, self._own = threading.Lock(), threading.local()
         self._count = 0
 
     def begin(self) -> bool:
-        """Count this thread's segment, which has found room; return False where it is counted already."""
+        """Count this thread's segment, which has found room; return False if it is counted already."""
         if self._here():
             return False
         self._own.here = True
@@ -29,7 +29,7 @@ class Leaving:
                 self._count -= 1
 
     def others(self) -> int:
-        """Return how many there are beside this thread's own, which may have to be sent again."""
+        """Return the count without this thread's own segment, which may have to be sent again."""
         with self._lock:
             return self._count - self._here()
 

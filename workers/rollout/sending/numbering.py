@@ -1,4 +1,4 @@
-"""Each segment that an actor makes gets a number, and the run's ledger knows of it before anybody else can have it."""
+"""Numbers for the segments of an actor; the run's ledger notes each before another process can receive it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Numbering:
         self._next = 0
 
     def __call__(self, trajectory: Trajectory) -> dict[str, Any]:
-        """Return the payload of a new segment, and tell the ledger of it."""
+        """Return the payload of a new segment, and note it in the ledger."""
         payload = self.number(trajectory)
         self.note(payload)
         return payload
@@ -39,14 +39,14 @@ class Numbering:
         return sent | {"written_by": STAMP}
 
     def note(self, payload: Mapping[str, Any]) -> None:
-        """Tell the ledger of a payload that was numbered, before anybody else can have it."""
+        """Note a numbered payload in the ledger, before another process can receive it."""
         try:
             self._session.ledger.make(segment_of(payload))
-        except redis.RedisError as error:  # it is noted with what follows
+        except redis.RedisError as error:  # its confirmation or its end will note it, too
             logger.warning("segment %d that was made is not noted yet: %s", payload["number"], error)
 
     def confirm(self, payload: Mapping[str, Any]) -> None:
-        """Tell the ledger that the broker has it."""
+        """Note in the ledger that the broker has the payload."""
         try:
             self._session.ledger.confirm(segment_of(payload))
         except redis.RedisError as error:  # it counts as sent once a learner has it
@@ -54,5 +54,5 @@ class Numbering:
 
 
 def segment_of(payload: Mapping[str, Any]) -> Segment:
-    """Return the segment that a numbered payload is."""
+    """Return the segment of a numbered payload."""
     return Segment(payload["source"], payload["number"], payload["steps"])

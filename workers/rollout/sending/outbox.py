@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Outbox:
-    """Segments on their way: one that finds no room waits here, and holds up those of no other player.
+    """Segments to be sent: one that finds no room waits here, without holding up those of other players.
 
         outbox.open(player)
         while outbox.takes(player):
@@ -32,15 +32,16 @@ class Outbox:
         outbox.tend(players)                # now and then: tries again what waits
         outbox.close()
 
-    A player has one segment here, which the caller's thread sends. With `far` servers it takes longer to send one than
-    to collect the next: there up to SENDERS threads send, each one segment per player, as long as none was refused.
+    The outbox takes one segment per player, which the caller's thread sends. With `far` servers, sending one takes
+    longer than collecting the next: then up to SENDERS threads send, each one segment per player, as long as none of
+    the player's was refused.
     """
 
     def __init__(self, session: Session, far: bool = False) -> None:
         self._session, self._far, self._bound = session, far, SegmentsWaiting(session)
         self._connection = session.app.connection_for_write()
         self._queues: dict[str, Any] = {}
-        self._players: frozenset[str] = frozenset()  # players that learn, so their queues are there
+        self._players: frozenset[str] = frozenset()  # players that learn, whose queues exist
         self._ended = threading.Event()
         self._lanes = [] if far else [self._new_lane(self._connection)]
         self._threads: list[threading.Thread] = []
@@ -50,7 +51,7 @@ class Outbox:
         return player in self._queues
 
     def open(self, player: str) -> None:
-        """Declare the queue of a player, whose learner may not have begun. Raises BrokerError while there is none."""
+        """Declare a player's queue, as its learner may not have begun. Raises BrokerError while the broker is away."""
         queue = self._session.topology.learner_queue(player)
         try:
             self._connection.ensure_connection(max_retries=1, interval_start=0)
@@ -68,7 +69,7 @@ class Outbox:
         return len(held) < (SENDERS if self._far else 1) and not any(one.refused for one in held)
 
     def put(self, player: str, payload: dict[str, Any]) -> None:
-        """Send a segment, or keep it until it can be sent; the player is one that `takes`."""
+        """Send a segment, or keep it until it can be sent; call it only if `takes` is True for the player."""
         self._players |= {player}
         lane = self._lane(player)
         lane.held[player] = _Held(({"round": None, **payload},))
@@ -78,13 +79,13 @@ class Outbox:
             lane.send_due()
 
     def tend(self, players: Iterable[str]) -> None:
-        """Try again what is due, of those players alone: others learn no more, and their queues may be gone."""
+        """Send again the due segments of `players` only: others learn no more, and their queues may be gone."""
         self._players = frozenset(players)
         if not self._far:
             self._lanes[0].send_due()
 
     def close(self) -> None:
-        """End sending: what was not sent is given up."""
+        """End sending, and give up unsent segments."""
         self._ended.set()
         for thread in self._threads:
             thread.join()
@@ -92,7 +93,7 @@ class Outbox:
             self._lanes[0].withdraw()
 
     def _lane(self, player: str) -> _Lane:
-        """Return a lane that has no segment of the player, and few others."""
+        """Return a lane that has no segment of the player, and as few others as possible."""
         free = [lane for lane in self._lanes if player not in lane.held]
         lane = min(free, key=lambda one: len(one.held), default=None)
         if lane is not None and (not lane.held or len(self._lanes) == SENDERS or not self._far):
@@ -129,8 +130,8 @@ class _Held:
 
     args: tuple[dict[str, Any]]  # arguments of the learn task
     wait: float = FIRST_WAIT  # s until the next try
-    again_at: float = 0.0  # monotonic time of that
-    refused: bool = False  # there was no room
+    again_at: float = 0.0  # monotonic time of the next try
+    refused: bool = False  # it found no room
 
 
 class _Lane:
@@ -139,19 +140,19 @@ class _Lane:
     def __init__(self, session: Session, make: Callable[[str], BoundedSender], learns: Callable[[str], bool]) -> None:
         self._session, self._make, self._learns = session, make, learns
         self._senders: dict[str, BoundedSender] = {}
-        self._unnoted: list[Segment] = []  # segments that the broker has, and the ledger is still to be told of
+        self._unnoted: list[Segment] = []  # segments that the broker has confirmed and the ledger has not noted
         self.held: dict[str, _Held] = {}
-        self.given = threading.Event()  # there may be a segment that is new
+        self.given = threading.Event()  # set when there may be a new segment
 
     def send_due(self) -> None:
-        """Offer what is due, and tell the ledger of what the broker has."""
+        """Offer due segments to the broker, and note those that it has confirmed in the ledger."""
         for player, held in self._to_send():
             if time.monotonic() >= held.again_at:
                 self._offer(player, held)
         self._note()
 
     def patience(self) -> float:
-        """Return the s until something is due, LOOK_EVERY at most."""
+        """Return the seconds until a segment is due, LOOK_EVERY at most."""
         due = min((held.again_at for _, held in self._to_send()), default=float("inf"))
         return min(max(due - time.monotonic(), 0.0), LOOK_EVERY)
 
@@ -159,7 +160,7 @@ class _Lane:
         return [one for one in list(self.held.items()) if self._learns(one[0])]
 
     def withdraw(self) -> None:
-        """Give up what was not sent."""
+        """Give up unsent segments."""
         for sender in self._senders.values():
             sender.withdraw()
         self._note()
@@ -175,7 +176,7 @@ class _Lane:
             held.wait = min(2 * held.wait, LAST_WAIT)
 
     def _note(self) -> None:
-        """Tell the ledger of segments that the broker has confirmed; those it misses now are told with the next."""
+        """Note segments that the broker has confirmed in the ledger; those that fail now are noted with the next."""
         try:
             while self._unnoted:
                 self._session.ledger.confirm(self._unnoted[0])

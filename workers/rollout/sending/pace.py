@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable
 
 AHEAD = 2.0  # updates whose segments may be under way: the one that is being made, and the next
-LATELY = 3  # versions: a queue that has not been full for so many leaves the learner short of data
+LATELY = 3  # versions; if the queue was not full for longer, the learner lacks data
 PATIENCE = 0.4  # share of the time between two versions that other actors may take to bring their share
 
 
 class Pace:
     """Decides when an actor may collect, by the newest weights here: a newer version stands for an update made.
 
-    Of actors that find room for one segment each would take it, and what they collect would wait its turn and grow old.
-    So each has its `share()` of an update's segments for every version, beside those of AHEAD updates to begin with,
-    and one at least.
+    If several actors find room for one segment, all would collect, and the segments would wait their turn and grow old.
+    So each actor may collect its `share()` of an update's segments for every new version, and before the first one that
+    of AHEAD updates, at least one segment.
 
-    That is not kept to where the learner lacks data: its queue has not been full LATELY. Nor where there is room for
-    long, since another actor is slow or gone, or weights were lost or are published seldom: then an actor goes on out
-    of turn, so none waits for weights that do not come. What was out of turn is counted against its share, up to that
-    of AHEAD updates.
+    An actor may collect out of turn if the learner lacks data, as its queue has not been full LATELY. It also may if
+    there has been room for long, since another actor is slow or gone, or weights were lost or are published seldom; so
+    no actor waits for weights that do not come. Segments collected out of turn count against its share, up to the share
+    in AHEAD updates.
 
     Safe to use from two threads.
     """
@@ -32,9 +32,9 @@ class Pace:
         self._lock = threading.Lock()
         self._version: int | None = None
         self._seen_at = self._between = 0.0  # s: when the newest version was seen, and from one version to the next
-        self._full_at = 0.0  # s: when there was no room last,
-        self._full_in: int | None = None  # and the newest version then
-        self._left = 0.0  # segments; below 0: out of turn
+        self._full_at = 0.0  # s: when there was no room last
+        self._full_in: int | None = None  # the newest version at that time
+        self._left = 0.0  # segments that it may still collect; below 0: collected out of turn
 
     def collected(self, version: int) -> None:
         """Count a segment that is on its way; the newest weights here are of `version`."""
@@ -43,7 +43,7 @@ class Pace:
             self._left = max(self._left - 1, -self._most())
 
     def in_turn(self, version: int) -> bool:
-        """Return True where it is this actor's turn to collect; the newest weights here are of `version`."""
+        """Return whether it is this actor's turn to collect; the newest weights here are of `version`."""
         with self._lock:
             self._see(version)
             if self._full_in is not None and version > self._full_in + LATELY:
@@ -51,7 +51,7 @@ class Pace:
             return self._left > 1 - 1e-6  # shares of a third add up to less than 1
 
     def may_collect(self, version: int, room: bool) -> bool:
-        """Return True where there is `room` for a segment and it is this actor's turn, or others are late."""
+        """Return whether there is `room` for a segment and it is this actor's turn or others are late."""
         if not room:
             self.full(version)
             return False

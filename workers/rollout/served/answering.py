@@ -1,4 +1,4 @@
-"""An actor that decides when it is asked, for environments that others step: always by the newest weights."""
+"""An actor that decides on request, for environments that other processes step, always by the newest weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from workers.rollout.actor import ActorRole
 
 
 class AnsweringRole(ActorRole):
-    """Plays on with new weights as they come; an actor that steps its own environments does so between rollouts."""
+    """Loads new weights as they come; an actor that steps its own environments loads them between rollouts."""
 
     def on_weights(self, payload: dict[str, Any]) -> None:
         super().on_weights(payload)

@@ -1,4 +1,4 @@
-"""Calls of groups that wait for one forward pass: which are new, which came again, and which are wrong."""
+"""Calls of groups that share a forward pass, sorted into new, repeated and wrong ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Protocol, TypeVar
 from warren import formats
 from warren.errors import WireError
 
-Call = Mapping[str, Any]  # "group" and "step" of it are read here
+Call = Mapping[str, Any]  # this module reads its "group", "step" and "written_by"
 Answer = dict[str, Any]
 T = TypeVar("T")
 
 
 class KnownGroup(Protocol):
-    """A known group; `answer` is that to its decision `step`."""
+    """A known group; `answer` is the answer to its decision `step`."""
 
     step: int
     answer: Answer
@@ -26,9 +26,10 @@ def answer_all(
     read: Callable[[Call], T],
     decide: Callable[[Mapping[str, T]], None],
 ) -> list[Answer | Exception]:
-    """Return an answer per call: for one that comes again the same, for one that `read` refuses the WireError.
+    """Return an answer per call: the same again for a repeated call, the WireError for one that is refused.
 
-    `decide` is given what `read` made of the others, by group, if there are any; then `known` has their answers.
+    `decide` is given the results of `read` for all other calls, by group, if there are any; it puts their answers into
+    `known`.
     """
     answers: list[Answer | Exception | None] = [None] * len(calls)
     asked: dict[str, T] = {}
@@ -36,7 +37,7 @@ def answer_all(
         group = known.get(call["group"])
         if group is not None and call["step"] == group.step:
             answers[index] = group.answer
-        elif call["group"] not in asked:  # else it came twice, and is answered below
+        elif call["group"] not in asked:  # otherwise it came twice, and is answered below
             try:
                 if refusal := formats.refusal(f"group {call['group']}", call.get("written_by"), formats.MESSAGES):
                     raise WireError(refusal)

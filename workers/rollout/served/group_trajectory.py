@@ -1,4 +1,4 @@
-"""One group of environments' trajectory in the making: T decisions of N environments that step together."""
+"""The unfinished trajectory of one group: T decisions of N environments that step together."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from warren.trees import Tree
 
 
 class GroupTrajectory:
-    """Filled a decision and its outcome at a time; complete when the outcome of the last decision is known.
+    """A trajectory filled by one decision and its outcome at a time; complete once the last outcome is known.
 
-    A trajectory begins with the policy's `memory` before its first decision, {} where it has none.
+    It begins with the policy's `memory` before its first decision, {} if the policy has none.
     """
 
     def __init__(self, spec: TrajectorySpec, length: int, slots: int, memory: dict[str, np.ndarray]) -> None:
@@ -29,7 +29,7 @@ class GroupTrajectory:
     def decide(
         self, observation: Tree, action: Tree, extras: dict[str, np.ndarray], version: int, action_mask: Tree = None
     ) -> None:
-        """Write the next decision, arrays [N, ...], by weights of `version`; a trajectory carries the oldest."""
+        """Write the next decision, arrays [N, ...], by weights of `version`; the trajectory has the oldest."""
         if not self.decided:
             self._writer.start(slice(None), self._memory, version)
         np.minimum(self._writer.version, version, out=self._writer.version)
@@ -44,10 +44,10 @@ class GroupTrajectory:
         cut: tuple[np.ndarray, dict[str, Tree]] | None,
         episodes: np.ndarray,
     ) -> None:
-        """Write what followed the decision made last, [N] each.
+        """Write the outcome of the last decision, arrays [N].
 
-        `cut`: slots int64 [K] that were cut off, and what TrajectoryWriter.cut_off takes of them; `episodes`: float32
-        [K, 2 + C], those that finished with it.
+        `cut`: slots int64 [K] that were cut off, and the arrays that TrajectoryWriter.cut_off takes for them;
+        `episodes`: float32 [K, 2 + C], those that finished with this decision.
         """
         row = self.decided - 1
         self._writer.follow(row, reward, terminated, truncated)
@@ -57,10 +57,9 @@ class GroupTrajectory:
             self._episodes.append(episodes)
 
     def complete(self, observation: Tree, value: np.ndarray | None, action_mask: Tree = None) -> Trajectory:
-        """Return the trajectory, followed by `observation` [N, ...] of this `value` and `action_mask`, which the spec
-        may not ask for.
+        """Return the trajectory and hand over its arrays.
 
-        Its arrays are handed over.
+        `observation` [N, ...], with its `value` and `action_mask` if the spec asks for them, follows the last decision.
         """
         last = {"observation": observation, "value": value, "action_mask": action_mask}
         return self._writer.trajectory(last, np.concatenate(self._episodes))

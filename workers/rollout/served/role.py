@@ -1,7 +1,7 @@
-"""The actor of a served run: answers env runners, which step the environments, and sends what came of it.
+"""The actor of a served run: answers env runners, which step the environments, and sends the trajectories.
 
-Its services: `actor.join`, by which an env runner finds an actor, whichever is free; and `actor-N.act`, this one's own,
-since a trajectory is built where its decisions are made.
+It serves `actor.join`, by which an env runner finds any free actor, and `actor-N.act`, its own service, since a
+trajectory is built where its decisions are made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 64  # calls in a forward pass at most
 ACT = "act"
-SWITCH = 0.0005  # s for which a thread may compute before another gets its turn: env runners wait for one of them
+SWITCH = 0.0005  # s for which a thread may compute before another gets its turn, as env runners wait for one of them
 
 
 class Decider(Protocol):
@@ -39,11 +39,11 @@ class Decider(Protocol):
         ...
 
     def forget_idle(self) -> int:
-        """Drop the groups that have gone; how many there were."""
+        """Drop the groups that have gone; return how many there were."""
         ...
 
     def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
-        """Return an answer per call, or why there is none. Raises SamplerClosed."""
+        """Return an answer per call, or the error in its place. Raises SamplerClosed."""
         ...
 
 
@@ -75,7 +75,7 @@ class ActService(Worker):
 
     @service(batch=AT_ONCE)
     def act(self, calls: Sequence[Call]) -> Sequence[Answer | Exception | None]:
-        """See Decider.act. None for a call where this actor ends: another is to be asked."""
+        """See Decider.act. Return None for each call if this actor is ending: the group is to ask another one."""
         try:
             return self._decider().act(calls)
         except SamplerClosed:
@@ -114,7 +114,7 @@ class ServedRole(AnsweringRole):
         self.sampler.close()
 
     def stop(self) -> None:
-        self.sampler.close()  # whom it holds up is told
+        self.sampler.close()  # ends the waits of its callers
         super().stop()
 
 

@@ -1,22 +1,22 @@
 """The Sampler of a served run's actor: decides for groups of environments that are stepped elsewhere.
 
-A call is what one group asks, a table:
+A call is the question of one group, a table:
 
-    group         str: whose
-    step          int: 0, 1, 2, ...: which of the group's decisions; a call that comes again is answered as before
+    group         str: its name
+    step          int: 0, 1, 2, ...: number of the group's decision; a repeated call is answered as before
     observation   tree [N, ...]
     action_mask   tree of bool [N, A], of environments that say which actions are legal; else None
-    outcome       what came of decision step - 1, None where step is 0:
+    outcome       the outcome of decision step - 1, None if step is 0:
         reward, terminated, truncated     float32, bool, bool [N]
-        cut       None, or of episodes that ran out of time slots int64 [K], their last observation [K, ...], and the
-                  mask there bool [K, A], None where there are none
+        cut       None, or of episodes that ran out of time: slots int64 [K], the last observations [K, ...], and their
+                  masks bool [K, A], None if there are no masks
         episodes  float32 [K, 2 + C], those that finished
     written_by    the release of the env runner, and the format of its messages (warren/formats.py)
-    memory        name -> float32 [N, ...], the policy's after decision step - 1; None where this actor is to know it
+    memory        name -> float32 [N, ...], the policy's after decision step - 1; None if this actor is to know it
 
-The answer: "action" [N, ...] as the action space has it; "memory" where it travels; "leave" where the group is to ask
-anew who decides for it, so that actors which came later get their share: the service to ask, "" for whoever answers.
-Then its memory travels in any case.
+The answer: "action" [N, ...] as the action space has it; "memory" if it travels; "leave" if the group is to ask for an
+actor again, so that actors which came later get their share. The value of "leave" is the service to ask, "" for
+actor.join; with it the memory always travels.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from workers.runtime.timing import Timing
 
 JOIN = "actor.join"  # the service that tells a group whom to ask: any actor of the run answers
 IDLE = 600.0  # s without a call after which a group is forgotten: its env runner has gone
-STAY = 10.0  # s after which a group whose trajectory is complete is told to leave
+STAY = 10.0  # s after which a group is told to leave once its trajectory is complete
 FLAGS = ArraySpec((), "bool")
 NO_MASKS = (
     "it lacks the masks of where episodes were cut off, which env runners of older releases do not send; run all "
@@ -55,33 +55,33 @@ NO_MASKS = (
 
 @dataclass(slots=True)
 class Group:
-    """A known group. `answer`: that to decision `step`."""
+    """A known group. `answer`: the answer to decision `step`."""
 
     trajectory: GroupTrajectory
     memory: Memory
     drift: Tensor | None  # begins anew with another actor
     step: int
     answer: Answer
-    came_at: float  # monotonic, as is the next
+    came_at: float  # monotonic, like `used_at`
     used_at: float
 
 
 @dataclass(slots=True)
 class _Question:
-    """A call that is to be decided on. `known`: its group, where the call follows the one answered last."""
+    """A call to be decided on. `known`: its group, if the call follows the one answered last, else None."""
 
     call: Call
     slots: int
     known: Group | None
     memory: Memory
     drift: Tensor | None
-    cut: tuple[np.ndarray, dict[str, Tree]] | None  # slots, and what is kept of where they were cut off
+    cut: tuple[np.ndarray, dict[str, Tree]] | None  # slots that were cut off, and the arrays kept of that moment
 
 
 class ServedSampler:
-    """A Sampler whose environments are elsewhere: `act` answers them, `collect` takes what came of it.
+    """A Sampler whose environments are elsewhere: `act` answers their calls, `collect` takes the trajectories.
 
-    `act` is for one thread; `load`, `collect` and `close` for others.
+    One thread calls `act`; others may call `load`, `collect` and `close`.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class ServedSampler:
         fields: Collection[str] | None = None,
         legal_actions: bool = False,
     ) -> None:
-        """`length` decisions of at least `slots` environments are what `collect` takes. `returns`: channels of the
-        reward. `travelling`: answers carry the policy's memory, and calls bring it back. `fields`: what the algorithm
-        asks for, as its Needs say. `legal_actions`: calls carry masks of them."""
+        """`collect` takes `length` decisions of at least `slots` environments. `returns`: number of channels of the
+        reward. `travelling`: answers carry the policy's memory, and calls bring it back. `fields`: those that the
+        algorithm asks for, as in its Needs. `legal_actions`: calls carry masks of legal actions."""
         self.policy, self.version = policy, -1
         self._length, self._slots, self._travelling = length, slots, travelling
         self._spec = policy.spec(legal_actions, returns, fields)
@@ -138,7 +138,7 @@ class ServedSampler:
         return concatenate(taken)
 
     def close(self) -> None:
-        """Answer nothing more, and wake whoever waits."""
+        """Answer no more calls, and wake the threads that wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -154,10 +154,10 @@ class ServedSampler:
         return len(self._groups)
 
     def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
-        """Return an answer per call, by one forward pass for all; in place of a wrong call's, a WireError.
+        """Return an answer per call, by one forward pass for all; a wrong call gets a WireError.
 
-        Waits while there are no weights, and while more trajectories are complete than there are groups: nobody takes
-        them. Raises SamplerClosed.
+        Waits while there are no weights, and while nobody takes the complete trajectories: there are more of them than
+        groups, and more than 2. Raises SamplerClosed.
         """
         with self._changed:
             self._changed.wait_for(
@@ -171,11 +171,11 @@ class ServedSampler:
         return answers
 
     def _question(self, call: Call) -> _Question:
-        """Return what is to be decided, changing nothing. Raises WireError for what the environment did not declare."""
+        """Return the question that a call asks, changing nothing. Raises WireError if it does not fit the spaces."""
         slots, known = self._checked(call), self._groups.get(call["group"])
         outcome = call["outcome"]
         if known is not None and (call["step"] != known.step + 1 or outcome is None or known.trajectory.slots != slots):
-            known = None  # steps between went to another actor: a new trajectory begins
+            known = None  # another actor decided in between: a new trajectory begins
         given = call["memory"]
         if given is not None:
             memory = {name: torch.tensor(part, device=self.policy.device) for name, part in given.items()}
@@ -256,7 +256,7 @@ class ServedSampler:
                 self._changed.notify_all()
 
     def _followed(self, one: _Question, value: np.ndarray | None, completed: list[Trajectory]) -> GroupTrajectory:
-        """Return the trajectory of the decision; append the one before it to `completed` where that is complete now."""
+        """Return the trajectory of the decision; append the one before to `completed` if it is complete now."""
         if one.known is not None:
             trajectory, outcome = one.known.trajectory, one.call["outcome"]
             trajectory.follow(
@@ -277,7 +277,7 @@ class ServedSampler:
 
 
 def _cut(outcome: Mapping[str, Any]) -> tuple[np.ndarray, Tree, Tree | None]:
-    """Return the slots that were cut off, their last observation and mask, which messages of format 1 do not have."""
+    """Return the slots that were cut off, their last observation and their mask; messages of format 1 have no mask."""
     rows, last, *legal = outcome["cut"]
     return rows, last, legal[0] if legal else None
 
