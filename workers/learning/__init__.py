@@ -1,4 +1,4 @@
 """Training one player: trainer, rounds of gathered sampling, metrics; the learner of a plain run.
 
-Others take `trainer.Trainer`, `worker.LearnerRole` and `metrics`.
+Other packages use `trainer.Trainer`, `learner_role.LearnerRole` and `metrics`.
 """

@@ -27,7 +27,7 @@ class Attempts:
 
     @property
     def troubled_for(self) -> float:
-        """Seconds since the first of the updates in a row with a failed step; 0 after one without."""
+        """Seconds since the first of the updates in a row with a failed step; 0 if the last one had none."""
         return time.monotonic() - self._since if self.troubles else 0.0
 
     def make(self, what: str, action: Callable[[], object], may_fail: bool = False) -> None:
@@ -50,7 +50,7 @@ class Attempts:
         self._failed = False
 
     def end(self, aside: str = "") -> None:
-        """End the steps after an update; `aside`: the failure of a thread beside them, "" without one."""
+        """End the steps after an update; `aside`: the failure of a thread beside them, "" if there is none."""
         if aside:
             self.trouble = aside
         if not self.troubles:

@@ -1,6 +1,6 @@
-"""The contract between training and the kind of run it is part of: how a player is made, and what steers it.
+"""The contract between training and a kind of run: how a player is made (Recipe), and what steers it (Course).
 
-A plain run implements both in `workers/learning/plain.py`, a league in `workers/leagues/course.py`.
+A plain run implements both in `workers/learning/plain.py`, a league in `workers/leagues/recipe.py` and `course.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Recipe(Protocol):
     """A way to make one player's policy and algorithm, with the names of its files and events.
 
     `legal_actions`: each step of its trajectories comes with a mask of legal actions. `has_generations`: the player may
-    be reset, and its weights and segments carry the generation that they are of. `share`: the part of the run's steps
-    that are this player's. `averages`: the rates of the averages of its weights that are kept.
+    be reset, and its weights and segments carry their generation. `share`: this player's part of the run's steps.
+    `averages`: the rates of the averages of its weights that are kept.
     """
 
     player: str
@@ -36,9 +36,9 @@ class Recipe(Protocol):
         ...
 
     def take_network(self, stamp: Mapping[str, Any]) -> bool:
-        """Make policies of the network of weights with this stamp; return True where it is another than before.
+        """Make policies of the network that the `stamp` of weights names; return True if it is another than before.
 
-        Where the settings say which network the player has, nothing changes.
+        If the settings name the player's network, nothing changes.
         """
         ...
 
@@ -47,7 +47,7 @@ class Recipe(Protocol):
         ...
 
     def load_teacher(self, name: str, student: Policy) -> Policy | None:
-        """Return the teacher called `name` and keep a copy of it; None where it cannot be there yet.
+        """Return the teacher called `name` and keep a copy of it; None if it cannot be there yet.
 
         Raises ConfigurationError when it cannot teach `student`.
         """
@@ -62,19 +62,19 @@ class Course(Protocol):
     """The decisions about one player's learning, asked for around each update by every learner of the player."""
 
     def take_lead(self) -> None:
-        """Prepare to lead: this learner, one of several, does from now on. Raises Stopping."""
+        """Prepare to lead, as this learner, one of several, does from now on. Raises Stopping."""
         ...
 
     def before_update(self) -> None:
-        """Set what the algorithm's next update depends on."""
+        """Set the hyperparameters of the algorithm's next update."""
         ...
 
     def period_is_over(self) -> bool:
-        """Tell, after an update, whether `end_period` is due; all learners of a player say the same."""
+        """Return, after an update, whether `end_period` is due; the same for all learners of a player."""
         ...
 
     def end_period(self) -> None:
-        """End a learning period and begin the next one; only the learner that leads is asked."""
+        """End a learning period and begin the next one; called for the leading learner only."""
         ...
 
     def verdict(self) -> str | None:
@@ -82,7 +82,7 @@ class Course(Protocol):
         ...
 
     def extra_state(self) -> dict[str, Any]:
-        """Return, as JSON can hold it, what other learners need beside weights, optimizer and progress."""
+        """Return the JSON values that other learners need besides weights, optimizer and progress."""
         ...
 
     def load_extra_state(self, extra: Mapping[str, Any]) -> None:
@@ -90,8 +90,8 @@ class Course(Protocol):
         ...
 
     def close(self, outcome: dict[str, Any] | None) -> None:
-        """Leave in files and the pool what is wanted at the end, and tell everyone that it is over.
+        """Write the last files and put the last weights into the pool; tell all processes that training is over.
 
-        `outcome` is None for a run that was stopped. Only the learner that leads is asked.
+        `outcome` is None for a run that was stopped. Called for the leading learner only.
         """
         ...

@@ -9,9 +9,9 @@ from workers.learning.metrics import EVALUATIONS, read_metrics
 
 
 def draw(folder: Path, config: Config) -> Path | None:
-    """Draw mean return over environment steps into `learning_curve.png`; None when there is no point to draw.
+    """Draw mean return over environment steps into `learning_curve.png`; return its path, None without a point to draw.
 
-    Evaluations, if any, are drawn beside it, with a standard deviation of their episodes.
+    Evaluations, if any, are drawn beside it, with one standard deviation of their episodes.
     """
     goal = config.env.goal
     points = [p for p in read_metrics(folder) if p["mean_return"] is not None]

@@ -30,19 +30,19 @@ def collected_since(arrived: Sequence[Arrival]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class UpdateData:
-    """The data of one update: what `arrived` and is used once, or what a replay drew."""
+    """The data of one update: segments that `arrived` and are used once, or a batch that a replay drew."""
 
     batch: Batch
     arrived: Sequence[Arrival] = ()
 
     @classmethod
     def of(cls, arrived: Sequence[Arrival]) -> UpdateData:
-        """Return the data of an update on all that arrived, in its order."""
+        """Return the data of an update on all that arrived, in order."""
         return cls(Batch([one.trajectory for one in arrived]), arrived)
 
 
 class DataSource(Protocol):
-    """A store of what arrives until an update. After each arrival, `version` being that of the weights in training:
+    """A store of arrivals until an update. After each arrival, with the `version` of the weights in training:
 
     dropped = source.add(arrived, version)
     if source.ready():
@@ -51,7 +51,7 @@ class DataSource(Protocol):
     """
 
     def add(self, arrived: Arrival, version: int) -> int:
-        """Keep it; return how many of its steps were dropped, because the weights that made them are too old."""
+        """Keep an arrival; return how many of its steps were dropped because the weights that made them are too old."""
         ...
 
     def ready(self) -> bool:
@@ -63,12 +63,12 @@ class DataSource(Protocol):
         ...
 
     def feedback(self, data: UpdateData, update: Update) -> None:
-        """Take the results of an update on `data`, the last that was sampled: its priorities, for what is next."""
+        """Take the results of an update on `data`, which was sampled last: its priorities, for the next samples."""
         ...
 
 
 class OnPolicyQueue:
-    """All that has arrived since the last update, used once; slots of weights over `max_staleness` old are cut."""
+    """Arrivals since the last update, used once; slots whose weights are over `max_staleness` versions old are cut."""
 
     def __init__(self, max_staleness: int) -> None:
         self._max_staleness = max_staleness

@@ -1,4 +1,4 @@
-"""Calls of the learn task on their way through an update: which of their payloads are used, and which refused."""
+"""The outcomes of calls of the learn task: which of their payloads an update uses, and which are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Delivery:
         self.became: list[tuple[Any, ...]] = []
 
     def read(self, spec: TrajectorySpec, take: Callable[[Arrival], str | None]) -> None:
-        """Pass each trajectory to `take`, which keeps it and returns None, or returns as what all of it is dropped.
+        """Pass each trajectory to `take`, which keeps it and returns None, or drops all of it and returns the reason.
 
         A payload that does not match `spec`, or lacks what `take` needs, is refused.
         """
@@ -44,13 +44,13 @@ class Delivery:
                 self.drop([arrived], kind)
 
     def drop(self, all_arrived: Iterable[Arrival], kind: str) -> None:
-        """Count them as used without an update of their own; `kind` says why."""
+        """Count arrivals as used without an update; `kind` is the reason."""
         for arrived in all_arrived:
             self.became.append((kind, arrived.payload))
             self._used.add(arrived.call)
 
     def stored(self, all_arrived: Iterable[Arrival]) -> None:
-        """Record that they are in a replay, from which any number of updates may draw them."""
+        """Record that arrivals are in a replay, from which any number of updates may draw them."""
         self.drop(all_arrived, STORED)
 
     def learned(self, data: UpdateData, refused: Mapping[int, Exception]) -> None:
@@ -63,7 +63,7 @@ class Delivery:
                 self.became.append((LEARNED, arrived.payload, arrived.trajectory.num_steps))
 
     def outcomes(self) -> list[Exception | None]:
-        """Return for each call None, or its error where nothing of it could be used."""
+        """Return for each call None, or its error if nothing of it could be used."""
         return [None if index in self._used else self._errors.get(index) for index in range(len(self._calls))]
 
     def _payloads(self) -> Iterator[tuple[int, Any]]:

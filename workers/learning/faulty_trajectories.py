@@ -13,8 +13,8 @@ Update = Callable[[Batch], Any]
 def faulty(trajectories: Sequence[Trajectory], new_update: Callable[[], Update]) -> dict[int, Exception]:
     """Return index -> error of the trajectories that fail alone, after an update on all of them has failed.
 
-    `new_update` returns the update of a learner like the one that failed, whose weights nobody uses. The result is
-    empty where all fail alone, or none does: then the failure is not one trajectory's.
+    `new_update` returns the update function of a copy of the failed learner, whose weights are not used. The result is
+    empty if all fail alone or none does: then no single trajectory is the cause.
     """
     found: dict[int, Exception] = {}
     for index, trajectory in enumerate(trajectories if len(trajectories) > 1 else ()):

@@ -1,4 +1,4 @@
-"""The learner of a plain run: trains one player on the segments that arrive, publishes each new version."""
+"""The learner of a plain run: trains one player on the segments that arrive, and publishes each new version."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def train(config: Config, session: Session, player: str, make: Callable[[Ranks |
     """Train `player` for as long as it learns, or until a stop; return exit status 0, or 1 when that failed.
 
     `make` is given the ranks that train the player together, once this process holds the lease of its learner. Raises
-    ConfigurationError for what the user has to mend: an environment that keeps failing, a second learner.
+    ConfigurationError for faults that the user has to correct: an environment that keeps failing, a second learner.
     """
     session.declare()
     lease = lease_of(session, player)
@@ -88,7 +88,7 @@ def train(config: Config, session: Session, player: str, make: Callable[[Ranks |
 
 
 def leave_configuration(folder: Path, config: Config) -> None:
-    """Write config.yaml into the run's folder, unless an earlier start has. Raises OSError, leaving none."""
+    """Write config.yaml into the run's folder, unless it is there. Raises OSError, leaving no file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "config.yaml"
     if not path.exists():
@@ -102,7 +102,7 @@ def run(config: Config) -> int:
     """
     session = enter(config, roles.LEARNER, torch_threads=config.learner_threads)
     if config.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # a GPU's matrix products need it for that
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for deterministic matrix products on a GPU
         torch.use_deterministic_algorithms(True)
     folder = run_folder(config)
     leave_configuration(folder, config)

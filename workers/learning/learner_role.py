@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 FAILURES = 3  # updates that may fail in a row before the learner gives up
 TROUBLES = 20  # updates in a row with a failed step after them, before the learner gives up
-TROUBLED_FOR = 120.0  # s that this has to last: a full disk or Redis may have room again before
+TROUBLED_FOR = 120.0  # s for which this has to last, as a full disk or Redis may have room again sooner
 KEEP_EVERY = 3.0  # s between checks of whether the pool still has the weights
 REPORT_EVERY = 5.0  # s between log lines with figures
 
@@ -59,7 +59,7 @@ class LearnerRole:
         if trainer.ranks is None:
             self.begun.set()
         self.rounds: Rounds | None = None
-        self.reader: Reader | None = None  # gathered segments come by Redis, as results of the rollouts
+        self.reader: Reader | None = None  # None if gathered: segments are rollouts' results in Redis
         if config.sampling is not Sampling.gathered:
             queue = session.topology.learner_queue(self.player)
             self.reader = Reader(session.redis, session.topology, queue, older_than=CLAIM_EXPIRES)
@@ -106,18 +106,18 @@ class LearnerRole:
         if self.config.deterministic:
             payloads.sort(key=lambda payload: payload.get("actor", 0))
         newer = max(payload.get("superseded", -1) for payload in payloads)
-        if newer >= 0:  # a pool that was restored, and a learner that went on from an older checkpoint
+        if newer >= 0:  # a pool was restored, and the learner went on from an older checkpoint
             self.trainer.skip_past(newer)
             self.rounds.dispatch(self.trainer.progress.version)
             return self._spare(payloads)
         try:
             return self._update(calls)
-        finally:  # an update that failed ends its round as well: without a next one nothing would ever happen again
+        finally:  # also after a failed update: without a next round nothing would ever happen again
             if self.trainer.outcome is None and self.failure is None:
                 self._dispatch()
 
     def _spare(self, payloads: Sequence[Any]) -> list[None]:
-        """Settle the payloads of a round that is not learned from as dropped."""
+        """Settle the payloads of an unused round as dropped."""
         self.trainer.outlets.settle(("spare", payload) for payload in payloads)
         return [None]
 
@@ -125,20 +125,20 @@ class LearnerRole:
         assert self.rounds is not None
         try:
             self.rounds.dispatch(self.trainer.progress.version)
-        except Exception as error:  # the broker is away, say: the update is made, and the rounds' watch tries again
+        except Exception as error:  # for example, no broker: the update is made, and the rounds' watch tries again
             logger.warning("could not dispatch the next round, trying again soon: %s", error)
 
     def _update(self, calls: Sequence[Any]) -> list[Any]:
         return self._looked_after(lambda: self.trainer.learn(calls))
 
     def _looked_after(self, update: Callable[[], T]) -> T:
-        """Make an update, and give up after several failures in a row: a single one may be the data's."""
+        """Make an update, and give up after several failures in a row: a single one may be due to the data."""
         led = self.trainer.leads
         try:
             outcomes = update()
-        except Stopping as error:  # others learn from it, if there are any
+        except Stopping as error:  # other learners, if any, get the data
             raise Reject(str(error), requeue=True) from None
-        except (NotFinite, ConfigurationError, RanksDiffer) as error:  # the next update would begin from the same fault
+        except (NotFinite, ConfigurationError, RanksDiffer) as error:  # the next update would have the same fault
             self.failure_kind = type(error)
             self.give_up(f"{error}; {self.trainer.state.last_good()}", by_user=True)
             raise
@@ -157,12 +157,12 @@ class LearnerRole:
         return outcomes
 
     def say_waiting(self, what: str) -> None:
-        """Tell the log and whoever watches that the learner waits, and for what."""
+        """Log, and fire as a status, that the learner waits, and for what."""
         logger.info("waiting: %s", what)
         self.trainer.outlets.fire_status(always=True, waiting=what)
 
     def report(self) -> None:
-        """Log the figures every few seconds: without a launcher, the log is all that is seen of a learner."""
+        """Log the figures every few seconds: without a launcher, a learner shows nothing but its log."""
         if time.monotonic() >= self._report_at:
             self._report_at = time.monotonic() + REPORT_EVERY
             logger.info("%s, %.0f steps/s", self.figures(), self.trainer.progress.steps_per_second)
@@ -177,7 +177,7 @@ class LearnerRole:
         )
 
     def round_failed(self, round_id: str) -> None:
-        """Run the errback of a round's chord: a rollout was lost or expired. One that fails reports that itself."""
+        """Run the errback of a round's chord: a rollout was lost or expired. A rollout that fails answers instead."""
         assert self.rounds is not None
         self.rounds.failed(round_id)
 
@@ -207,7 +207,7 @@ class LearnerRole:
         return True
 
     def on_ready(self) -> None:
-        """Begin once the worker consumes; several learners, which wait for each other, on a thread."""
+        """Begin training, as the worker consumes now; several learners, which wait for each other, on a thread."""
         if self.trainer.ranks is None:
             self._begin()
         else:
@@ -245,7 +245,7 @@ class LearnerRole:
                 self.keep()
             except (redis.RedisError, WarrenError) as error:
                 logger.warning("the pool cannot be looked after: %s", error)
-            except Exception:  # an ended thread would keep nothing any more, unseen
+            except Exception:  # if this thread ended, nothing would be kept any more, and nobody would notice
                 logger.exception("what a learner keeps was not looked after; trying again in %g s", KEEP_EVERY)
 
     def keep(self) -> None:
@@ -259,7 +259,7 @@ class LearnerRole:
         if self.reader is not None:
             try:
                 self.reader.announce()
-            except redis.RedisError as error:  # until it is back they send by claim check, or not at all
+            except redis.RedisError as error:  # until Redis is back, actors send by claim check, or not at all
                 logger.debug("actors were not told that this learner is here: %s", error)
 
     def end(self) -> None:
@@ -272,11 +272,11 @@ class LearnerRole:
                 logger.warning("actors were not told that this learner has ended: %s", error)
 
     def log_end(self) -> None:
-        """Log how far it got, as the last act."""
+        """Log how far training got, as the last step."""
         logger.info("player %s: %s", self.player, self.figures())
 
     def on_stopping(self) -> None:
-        """Finish what is under way; ask for nothing new, and wait for nobody."""
+        """Ask for no new rounds or updates, and end waits for other ranks; work under way is finished."""
         if self.trainer.ranks is not None:
             self.trainer.ranks.stop()
             self.begun.set()

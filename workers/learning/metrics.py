@@ -18,7 +18,7 @@ from warren.files import append_whole, drop_half_line
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-WINDOW = 100  # episodes in the mean return where nothing else is said, as environments' own solving criteria have it
+WINDOW = 100  # episodes in the mean return by default, as in the environments' own criteria of being solved
 SPEED_WINDOW = 10.0  # s over which steps/s is taken
 METRICS, EVALUATIONS = "metrics", "evaluation"  # files of a run folder
 BOARD_AGAIN = 5.0  # s until TensorBoard gets a new file after one that could not be written
@@ -36,7 +36,7 @@ class Progress:
     stale_steps: int = 0  # dropped because their weights were too old
     reset_steps: int = 0  # dropped because the player of a league was reset since
     refused: int = 0  # damaged segments, and those that no update could be made with
-    training_seconds: float = 0.0  # since the first environment step, pauses between a stop and a resume left out
+    training_seconds: float = 0.0  # since the first environment step, without pauses between a stop and a resume
     returns: deque[float] = field(default_factory=deque)
     lengths: deque[float] = field(default_factory=deque)
     data_age: float = 0.0  # mean, from the end of collecting to the start of the update
@@ -170,7 +170,7 @@ class MetricsLog:
 
     @property
     def _board(self) -> SummaryWriter:
-        """TensorBoard's writer, opened with the first point: a second of imports that no actor should wait for."""
+        """TensorBoard's writer, opened with the first point: its imports take a second, which no actor should lose."""
         if self._opened is None:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -194,7 +194,7 @@ class MetricsLog:
         try:
             self._add_scalars(figures, losses)
         except Exception:
-            # TensorBoard's thread has ended with the error, which its writer would raise for ever.
+            # TensorBoard's thread has ended with the error, and its writer would raise that for ever.
             self._board_again_at = time.monotonic() + BOARD_AGAIN
             self._close_board()
             raise
@@ -222,7 +222,7 @@ class MetricsLog:
 
 
 def _add_final(board: SummaryWriter, hyperparameters: Mapping[str, Any], final: Mapping[str, Any]) -> None:
-    """Write what TensorBoard's page HPARAMS compares runs by: hyperparameters and the last figures."""
+    """Write hyperparameters and the last figures, by which TensorBoard's page HPARAMS compares runs."""
     from torch.utils.tensorboard.summary import hparams
 
     plain = {
@@ -239,7 +239,7 @@ def _add_final(board: SummaryWriter, hyperparameters: Mapping[str, Any], final: 
 
 
 def drop_after(path: Path, version: int) -> int | None:
-    """Cut off the points of versions above `version`; return the steps of the first of them, None without any."""
+    """Cut off the points of versions above `version`; return the steps of the first of them, None if there are none."""
     kept, first = 0, None
     for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
         point = json.loads(line)

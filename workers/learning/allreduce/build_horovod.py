@@ -2,9 +2,9 @@
 
 Horovod's last release, 0.28.1, has no wheels. It is built with gloo and for torch alone. Its build files are too old to
 name torch's language standard, so a compiler wrapper appends it. Its process sets forget which network interface to
-use and listen at the address of the machine's host name, on most machines loopback; its sources are patched, so that
-ranks can be on several machines. The wheel is kept in the cache folder (WARREN_CACHE, or ~/.cache/warren), by the
-versions of Python and torch.
+use and listen at the address of the machine's host name, which is loopback on most machines; so its sources are
+patched to let ranks be on several machines. The wheel is kept in the cache folder (WARREN_CACHE, or ~/.cache/warren),
+by the versions of Python and torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from warren.errors import ConfigurationError, WarrenError
 RELEASE = "0.28.1"
 MENDED = "+warren.1"  # end of the version of a Horovod built here
 VERSION = f"{RELEASE}{MENDED}"
-# File of the sources -> text that is in it once, and its replacement.
+# File of the sources -> text that occurs in it once, and its replacement.
 MENDS = {
     "horovod/__init__.py": (f"__version__ = '{RELEASE}'", f"__version__ = '{VERSION}'"),
     "horovod/common/gloo/gloo_context.cc": (
@@ -42,7 +42,7 @@ FEATURES = {
     "HOROVOD_WITHOUT_MPI": "1",
     "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
 }
-NEEDED = ("cloudpickle", "psutil", "pyyaml", "packaging")  # by Horovod when it runs
+NEEDED = ("cloudpickle", "psutil", "pyyaml", "packaging")  # Horovod needs them when it runs
 
 
 def main(argv: list[str]) -> int:
@@ -81,7 +81,7 @@ def folder() -> Path:
 
 
 def cached() -> Path | None:
-    """Return the wheel that was built before, None without one."""
+    """Return the wheel that was built before; None if there is none."""
     return wheels.cached(folder())
 
 
@@ -100,7 +100,7 @@ def missing() -> list[str]:
 
 
 def build() -> Path:
-    """Build the wheel, for five minutes of two cores, and return it. Raises ConfigurationError and WarrenError."""
+    """Build the wheel, which takes two cores five minutes; return it. Raises ConfigurationError and WarrenError."""
     if lacking := missing():
         raise ConfigurationError([f"Horovod cannot be built without {one}" for one in lacking])
     with tempfile.TemporaryDirectory(prefix="warren-horovod-") as place:
@@ -114,7 +114,7 @@ def build() -> Path:
 
 
 def mend(sources: Path) -> None:
-    """Patch Horovod's unpacked sources by MENDS. Raises WarrenError where the text to replace is not in them once."""
+    """Patch Horovod's unpacked sources by MENDS. Raises WarrenError if a text to replace is not in them just once."""
     for name, (before, after) in MENDS.items():
         text = (sources / name).read_text()
         if text.count(before) != 1:

@@ -1,4 +1,4 @@
-"""Private parts of torch.distributed that Warren uses, all of them and nothing else; as of torch 2.13.
+"""All private parts of torch.distributed that Warren uses, and nothing else; as of torch 2.13.
 
 tests/workers/learning/test_allreduce.py fails when an upgrade of torch changes one.
 """
@@ -11,14 +11,14 @@ from typing import Any
 import torch.distributed as distributed
 
 FOREVER = timedelta(days=30)
-dist: Any = distributed  # its classes are there, and in no stub
+dist: Any = distributed  # torch's stubs lack its classes
 
 
 def gloo_group(store: Any, rank: int, size: int, here: str, within: timedelta) -> Any:
-    """Return a process group of gloo's beside torch's default one, of which a process has only one.
+    """Return a process group of gloo beside torch's default group, of which a process has only one.
 
-    It listens at the address `here` and connects `within` that time, or raises RuntimeError or DistError. Its
-    collectives then wait for ever.
+    It listens at the address `here` and connects within the time `within`, else raises RuntimeError or DistError. Its
+    collectives then wait as long as it takes.
     """
     options = dist.ProcessGroupGloo._Options()
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=here)]

@@ -1,4 +1,4 @@
-"""Gradients on their way through the ring: sent whole, in 16 bits per number, or only the largest numbers.
+"""Compression of gradients for the ring: sent whole, in 16 bits per number, or only the largest numbers.
 
 Each of the three is a `Compression`, whose `average` is the mean of all ranks' gradients, the same bits on each rank.
 Top-k keeps what it did not send (error feedback), as Deep Gradient Compression does (Lin et al. 2018,
@@ -20,7 +20,7 @@ HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 NAMES = ("none", *HALVES, "topk")
 NOT_BY_HOROVOD = "bf16"  # its Ring has no such dtype
 LARGEST = 15  # compressed sums stay below 2^15: float16 ends at 65,504
-SAMPLED_FROM, SAMPLE = 1 << 19, 100_000  # numbers
+SAMPLED_FROM, SAMPLE = 1 << 19, 100_000  # numbers from which on a sample is taken, and in the sample
 
 
 class Compression(ABC):
@@ -32,8 +32,8 @@ class Compression(ABC):
     def average(self, ring: Ring, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
         """Replace float32 `gradient` [P] by the mean over all ranks, weighted by `weight`; return the mean of `loss`.
 
-        A number that is NaN or infinite on one rank is so on all afterwards. Raises RanksChanged, having changed
-        nothing here.
+        A number that is NaN or infinite on one rank is NaN or infinite on all ranks afterwards. Raises RanksChanged,
+        having changed nothing on this rank.
         """
 
     def _sum(self, ring: Ring, tensor: Tensor) -> None:
@@ -53,7 +53,7 @@ class Compression(ABC):
 
 
 class Shares(NamedTuple):
-    """This rank's part of the mean, within 0 and 1; the mean loss; the largest of the numbers given as such."""
+    """This rank's part of the mean, within 0 and 1; the mean loss; the greatest `largest` that any rank has given."""
 
     own: float
     loss: float
@@ -84,8 +84,8 @@ class Uncompressed(Compression):
 class Half(Compression):
     """Each number in 16 bits, scaled by a power of two that all ranks agree on, so that none overflows and few vanish.
 
-    The sum has 16 bits as well. The rounding error is forgotten; it is at most 1/2,048 of a number in float16 and 1/256
-    in bfloat16, once per rank. Numbers under about 2^-39 of the largest are 0 in float16.
+    The sum has 16 bits as well. The rounding error is not corrected later; it is at most 1/2,048 of a number in float16
+    and 1/256 in bfloat16, once per rank. Numbers under about 2^-39 of the largest are 0 in float16.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -94,7 +94,7 @@ class Half(Compression):
     def average(self, ring: Ring, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
         """See Compression."""
         shares = self._shares(ring, loss, weight, float(gradient.abs().max()))
-        # A power of two, by which a float32 is multiplied and divided without rounding.
+        # Multiplying and dividing a float32 by a power of two does not round.
         exponent = min(max(LARGEST - math.frexp(shares.largest)[1], -120), 120)
         half = (gradient * (shares.own * 2.0**exponent)).to("cpu", self._dtype)
         self._sum(ring, half)
@@ -103,10 +103,10 @@ class Half(Compression):
 
 
 class TopK(Compression):
-    """The share `ratio` of the numbers, the largest, with 4 bytes for each value and 4 for its index.
+    """Only the largest numbers, a share `ratio` of all, with 4 bytes for each value and 4 for its index.
 
-    The rest (`unsent`, float32 [P]) is added to the gradients that follow, until it is among the largest. It is this
-    rank's own, lost with the process, and in no checkpoint.
+    The rest (`unsent`, float32 [P]) is added to the gradients that follow, until it is among the largest. Each rank has
+    its own rest, which is lost with the process and in no checkpoint.
     """
 
     def __init__(self, ratio: float) -> None:
@@ -124,7 +124,7 @@ class TopK(Compression):
         own[places] = 0.0
         self.unsent = own
         whole = torch.zeros_like(own)
-        for one in found:  # in the order of the ranks, so that all add alike; the indices of one rank are distinct
+        for one in found:  # in the same order on all ranks, so that sums agree; the indices of one rank are distinct
             theirs, values = one.view(2, -1).unbind()
             whole.index_add_(0, theirs.long(), values.view(torch.float32))
         gradient.copy_(whole)
@@ -134,14 +134,14 @@ class TopK(Compression):
 def largest(numbers: Tensor, count: int) -> Tensor:
     """Return the indices, int64 [count], of the largest `numbers` [P] by absolute value; NaN is larger than any.
 
-    From many numbers a sample selects candidates, as in Deep Gradient Compression, and torch searches those; where the
-    sample gives too few, it searches all numbers, which takes longer.
+    Of many numbers, a sample gives a bound for candidates, as in Deep Gradient Compression, and torch searches those.
+    If there are too few candidates, it searches all numbers, which takes longer.
     """
     sizes = numbers.abs()
     if len(sizes) >= SAMPLED_FROM:
         sample = sizes[:: len(sizes) // SAMPLE]
         of_sample = count / len(sizes) * len(sample)
-        safe = math.ceil(of_sample + 4 * math.sqrt(of_sample) + 1)  # four deviations more than there should be
+        safe = math.ceil(of_sample + 4 * math.sqrt(of_sample) + 1)  # four standard deviations more than expected
         if safe < len(sample):
             bound = sample.topk(safe, sorted=False).values.min()
             candidates = (sizes < bound).logical_not_().nonzero().squeeze(1)  # not >=, which is false for NaN

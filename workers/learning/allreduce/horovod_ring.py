@@ -1,7 +1,7 @@
 """Allreduce by Horovod: its own ring over gloo, with a thread that runs collectives beside the process's own threads.
 
-Horovod is initialised anew for each generation, with a rendezvous server of its own. There every rank has a host name
-of its own, because Horovod ends a job whose only host has lost a rank.
+Horovod is initialised anew for each generation, with its own rendezvous server. There every rank has its own host name,
+because Horovod ends a job whose only host has lost a rank.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from workers.learning.allreduce.build_horovod import MENDED
 from workers.learning.allreduce.ring import Lost, RanksChanged
 
-SILENT = 3  # s without a sign from a rank's thread after which it is lost to the others
+SILENT = 3  # s without a sign from a rank's thread after which the others count it as lost
 LOOK_EVERY = 0.25  # s between checks for lost ranks while waiting
 SPIN = 0.0002  # s between checks of whether a collective is done
 
@@ -29,7 +29,7 @@ def is_built() -> bool:
 
 
 def spans_machines() -> bool:
-    """Return whether the installed Horovod works between machines: those that `make horovod` has built do."""
+    """Return whether the installed Horovod works between machines, as those built by `make horovod` do."""
     return is_built() and importlib.metadata.version("horovod").endswith(MENDED)
 
 
@@ -110,7 +110,7 @@ class HorovodRing:
     def _wait(self, collective: str, tensor: Tensor, **arguments: Any) -> Any:
         if self._horovod is None:
             raise RanksChanged("this rank has left the ring")
-        # The same name for the same kind: then Horovod's ranks agree by a cached bit, and not by a list of names.
+        # Collectives of one kind share a name: then Horovod's ranks agree by a cached bit, not by a list of names.
         name = f"{collective}.{tensor.dtype}.{tuple(tensor.shape)}"
         try:
             handle = getattr(self._horovod, collective)(tensor, name=name, **arguments)

@@ -1,11 +1,11 @@
 """Heartbeats of a player's ranks in Redis, and the generations of rings that the ranks form.
 
-Each rank sends a heartbeat every half second; one that was silent for SILENT s counts as dead. On a busy machine a
-living rank may be silent for longer, so ranks of the same machine, which see that its process runs, send its heartbeat
-for it.
+Each rank sends a heartbeat every half second; a rank that was silent for SILENT s counts as dead. On a busy machine a
+living rank may be silent for longer, so other ranks of the same machine, which see that its process runs, send its
+heartbeat for it.
 
 Each ring belongs to one generation: a number, its ranks, a backend, and a meeting place. When a rank is lost or another
-comes, the living ranks wait for the next generation, which the lowest of them forms once all wait.
+one comes, the living ranks wait for the next generation, which the lowest of them forms once all are waiting.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Generation:
 class Member:
     """A rank as it describes itself to the others.
 
-    `machine`: equal for ranks on the same machine; `waits`: for the next generation; `apart`: its backend can connect
-    machines; `settings`: those that must be the same on all ranks.
+    `machine`: equal for ranks on the same machine; `waits`: it waits for the next generation; `apart`: its backend can
+    connect machines; `settings`: those that must be the same on all ranks.
     """
 
     token: str
@@ -91,9 +91,9 @@ Form = Callable[[str, int, str], int]  # backend, size, address to listen at -> 
 
 
 class Membership:
-    """This process among the ranks.
+    """The membership of this process among the ranks.
 
-    `prefix`: of the keys. `backend`: the one to use, "horovod" only where it is installed. `server`: the address of
+    `prefix`: that of the keys. `backend`: the one to use, "horovod" only if it is installed. `server`: the address of
     Redis, by which this machine finds its own address for others. `settings`: name -> value that must be the same on
     all ranks; a rank with another value is refused. `apart`: the backend can connect machines.
     """
@@ -115,15 +115,15 @@ class Membership:
             self.token, learner, _machine(), os.getpid(), address_towards([server]), backend, True, apart, settings
         )
         self._living: dict[str, Member] = {}
-        self._newest = ""  # the newest generation, as it stands in Redis
-        self.generation: Generation | None = None  # the one that this process is in
+        self._newest = ""  # the newest generation, as the text in Redis
+        self.generation: Generation | None = None  # the generation of this process
         self._lock = threading.Lock()
         self._left = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         """Begin to send heartbeats. Raises redis.RedisError, ConfigurationError for `settings` unlike the others'."""
-        # A learner has one process: an earlier one of this number is dead.
+        # A learner's number belongs to one process: an earlier process with this number is dead.
         for token in self._redis.hkeys(self._keys[1]):
             if token.decode().partition("-")[0] == str(self._me.learner):
                 self._redis.hdel(self._keys[1], token)
@@ -161,8 +161,8 @@ class Membership:
     def next(self, expected: int, patience: float, form: Form, stopping: threading.Event) -> Generation | None:
         """Wait for the next generation with this process in it; return None when `stopping` was set meanwhile.
 
-        The very first generation waits `patience` s for `expected` ranks, later ones for nobody. Raises
-        ConfigurationError, before this process's first one, where `settings` differ from the others'.
+        The very first generation waits `patience` s for `expected` ranks, later ones for nobody. Before this process's
+        first generation, raises ConfigurationError if `settings` differ from the others'.
         """
         before = self.generation.number if self.generation is not None else 0
         self.generation = None
@@ -179,7 +179,7 @@ class Membership:
                         self.generation = newest
                         self._say(waits=False)
                         return newest
-                    before = newest.number  # it lost a rank before it began
+                    before = newest.number  # this generation lost a rank before it began
                 first = newest is None
                 complete = len(self._living) >= expected or time.monotonic() - began > patience
                 if self._is_lowest() and (complete or not first) and all(one.waits for one in self._living.values()):
@@ -194,7 +194,7 @@ class Membership:
         return None
 
     def _compare(self, newest: Generation | None) -> None:
-        """Raise if our settings differ from those of a rank that trains already, or of a lower one that starts too."""
+        """Raise if our settings differ from those of a rank that trains already, or a lower one that starts too."""
         members = newest.members if newest is not None else ()
         for other in self._living.values():
             trains = not other.waits or (other.token in members and self.token not in members)
@@ -228,9 +228,9 @@ class Membership:
             self._newest = text
 
     def here(self, generation: Generation) -> str:
-        """Return this machine's address for the other ranks of a generation: the one that reaches their meeting place.
+        """Return this machine's address for the other ranks of a generation: the one towards their meeting place.
 
-        The members' own addresses do not serve: a rank on the machine of Redis knows itself by a loopback address.
+        The addresses in `Member` will not do: a rank on the machine of Redis gives a loopback address there.
         """
         others = [self._living[token] for token in generation.members if token in self._living]
         elsewhere = any(one.machine != self._me.machine for one in others)
@@ -254,7 +254,7 @@ class Membership:
             self._newest = newest.decode()
 
     def _has_died(self, member: Member) -> bool:
-        """Return whether the process has ended, which is seen at once on this machine and not on another."""
+        """Return whether the process is known to have ended; only processes of this machine can be seen."""
         if member.machine != self._me.machine:
             return False
         try:
@@ -269,7 +269,7 @@ class Membership:
         while not self._left.wait(BEAT_EVERY):
             try:
                 self._beat()
-            except redis.RedisError as error:  # no rank counts as dead for it: none can send any
+            except redis.RedisError as error:  # no rank counts as dead: none can send a heartbeat
                 logger.debug("no heartbeat: %s", error)
 
     def _name(self, token: str) -> str:
@@ -294,7 +294,7 @@ def _read(text: str) -> Generation | None:
 
 
 def _runs(process: int) -> bool:
-    """Return whether a process of this machine is there, neither suspended nor dead and not yet waited for."""
+    """Return whether a process of this machine runs; False if it is suspended, a zombie or gone."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "TtZXx"
     except (OSError, IndexError):

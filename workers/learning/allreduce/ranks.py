@@ -1,4 +1,4 @@
-"""The ranks as one learner sees them: its own among them, averages over them, and the state that they share.
+"""The ranks as one learner sees them: its own rank, averages over all ranks, and the state that they share.
 
 ranks = Ranks(session, player, learner_id, expected)
 ranks.begin(gradient_bytes)
@@ -41,8 +41,9 @@ class Stopping(WarrenError):
 class Ranks:
     """One learner's view of the ranks (see the module), and `agents.algorithms.peers.Peers` for its algorithm.
 
-    `expected`: learners that the first ring waits for. `backend`: "torch", "horovod" or "auto". `compression`: of
-    gradients, the same at all learners. `settings`: see Membership. To be used by one thread at a time.
+    `expected`: number of learners that the first ring waits for. `backend`: "torch", "horovod" or "auto".
+    `compression`: of gradients, the same for all learners. `settings`: see Membership. To be used by one thread at a
+    time.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Ranks:
 
     @property
     def rank(self) -> int:
-        """This one's index among them."""
+        """Index of this rank in the ring."""
         return self._ring.rank
 
     @property
@@ -162,7 +163,7 @@ class Ranks:
     def enter(self, figures: Sequence[float], rows: np.ndarray) -> tuple[list[list[float]], list[np.ndarray]]:
         """Wait until all ranks have a share of the next update; return the `figures` and float64 `rows` [K, C] of each.
 
-        Raises RanksChanged, also where another rank wants to join, and Stopping.
+        Raises RanksChanged, also if another rank wants to join, and Stopping.
         """
         assert self._membership is not None
         if not self._joined:
@@ -224,7 +225,7 @@ class Ranks:
 
 
 def choose(wanted: str, gradient_bytes: int) -> str:
-    """Return the backend that `wanted` stands for here; "auto" depends on the bytes of the gradients."""
+    """Return the backend that `wanted` means on this machine; "auto" depends on the bytes of the gradients."""
     if wanted != "auto":
         return wanted
     return "horovod" if horovod_ring.is_built() and gradient_bytes >= HOROVOD_FROM else "torch"

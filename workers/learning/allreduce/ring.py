@@ -11,19 +11,19 @@ from torch import Tensor
 
 from warren.errors import WarrenError
 
-LATE = 60.0  # s that ranks may be apart within an update; between updates they wait for data, for as long as it takes
+LATE = 60.0  # s that ranks may be apart within an update; between updates they wait for data as long as it takes
 
 
 class RanksChanged(WarrenError):
-    """Raised in a collective when a rank was lost, or another wants to join: the ranks form a ring anew."""
+    """Raised in a collective when a rank was lost or another one wants to join: the ranks then form a new ring."""
 
 
 class Ring(Protocol):
     """The ranks 0 .. size - 1 of one generation. All call the same collectives in the same order, and wait in them.
 
-    Tensors are contiguous, of float16, float32, float64, int32 or int64 (torch's: of bfloat16 too) and the same shape
-    on all ranks; results have the same bits on each. A collective raises RanksChanged when a rank is lost; then only
-    `close` may follow.
+    Tensors are contiguous, of float16, float32, float64, int32 or int64 (for torch's ring also bfloat16) and have the
+    same shape on all ranks; results have the same bits on each. A collective raises RanksChanged when a rank is lost;
+    then only `close` may follow.
     """
 
     name: str
@@ -95,11 +95,11 @@ def gather_rows(ring: Ring, rows: Tensor) -> list[Tensor]:
 
 
 def address_towards(others: Sequence[str]) -> str:
-    """Return the address by which `others` (addresses or names) can reach this machine; loopback without others."""
+    """Return the address by which `others` (addresses or names) can reach this machine; loopback if there are none."""
     for other in others:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
-                probe.connect((other, 9))  # sends nothing: the kernel says which way it would go
+                probe.connect((other, 9))  # sends nothing: the kernel only chooses the route
                 return str(probe.getsockname()[0])
             except OSError:
                 continue

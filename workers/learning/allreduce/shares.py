@@ -21,7 +21,7 @@ class RanksDiffer(WarrenError):
 class Share:
     """Figures of an update's data. `version`: of the weights in training; times in s, `episodes` [K, 2 + channels].
 
-    `seconds`: of training before the update, where several learners differ the most.
+    `seconds`: of training before the update; of several learners the most.
     """
 
     steps: int
@@ -36,7 +36,7 @@ class Share:
     def of(
         cls, arrived: Sequence[Arrival], trajectories: Sequence[Trajectory], version: int, seconds: float = 0.0
     ) -> Share:
-        """Return the share of this learner: of what has arrived here."""
+        """Return the share of this learner, from what has arrived here."""
         first, age = collected_since(arrived)
         return cls(
             sum(t.num_steps for t in trajectories),
@@ -50,7 +50,7 @@ class Share:
 
     @classmethod
     def of_all(cls, ranks: Ranks, own: Share, fingerprint: int) -> Share:
-        """Return the sum of all ranks' shares, once each has one. `fingerprint`: of the weights, below 2^53.
+        """Wait until each rank has a share; return the sum of all. `fingerprint`: of the weights, below 2^53.
 
         Raises RanksDiffer, RanksChanged and Stopping.
         """

@@ -17,7 +17,7 @@ from workers.learning.allreduce.ring import LATE, Lost, RanksChanged
 LOOK_EVERY = timedelta(seconds=0.25)  # between checks for lost ranks while waiting
 _abandoned: list[Any] = []
 
-dist: Any = distributed  # its classes are there, and in no stub
+dist: Any = distributed  # torch's stubs lack its classes
 
 
 class Rendezvous:
@@ -35,7 +35,7 @@ class Rendezvous:
         )
 
     def close(self) -> None:
-        """Drop this user of the store, which ends with its last one."""
+        """Drop this reference to the store, which ends with the last reference."""
         del self._store
 
 
