@@ -34,13 +34,13 @@ from workers.runtime.timing import Timing
 logger = get_logger(__name__)
 
 STATUS_EVERY = 0.25  # s between status events
-CHECKPOINT_AGAIN = 5.0  # s until one that could not be written is tried again
+CHECKPOINT_AGAIN = 5.0  # s until a checkpoint that could not be written is tried again
 
 
 class Outlets:
     """The publisher, recorder, settlement and metrics of one player's learner.
 
-    Of several learners only the one that leads publishes and writes. What fails is logged and counted in `attempts`.
+    Of several learners only the one that leads publishes and writes. Failures are logged and counted in `attempts`.
     """
 
     def __init__(self, session: Session, state: PlayerState) -> None:
@@ -60,14 +60,14 @@ class Outlets:
             self.open_metrics(state.first_version)
 
     def overlap(self) -> None:
-        """From now on write metrics and checkpoints on a thread; where no round waits for them, publish on another."""
+        """From now on write metrics and checkpoints on a thread; if no round waits, also settle and publish on one."""
         self.recorder.start()
         if self._config.sampling is not Sampling.gathered:
             self.settlement.start()
             self.publisher.start(self._config.publish_every, self.settlement.wait)
 
     def drain(self) -> None:
-        """Finish what the threads still have to do, end them, and log where the time went."""
+        """Let the threads finish their work and end, and log where the time went."""
         self.settlement.stop()
         self.publisher.stop()
         self.recorder.stop()
@@ -77,7 +77,7 @@ class Outlets:
     # Weights.
 
     def publish(self) -> None:
-        """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there."""
+        """Put the weights into the pool and fire them to every actor; an actor that misses the event reads the pool."""
         state = self._state
         state.progress.version = self.publisher.publish(state.policy.state_dict(), state.stamp())
 
@@ -90,7 +90,7 @@ class Outlets:
             self.publish()
 
     def pool_weights(self) -> None:
-        """Put the weights into the pool, whatever is still on the publisher's thread, and fire them to nobody."""
+        """Put the weights into the pool, after those that the publisher's thread still holds; do not fire them."""
         if self.publisher.running:
             self.publisher.flush()  # or older weights could come after these
         state = self._state
@@ -111,9 +111,9 @@ class Outlets:
     # The ledger.
 
     def settle(self, became: Iterable[tuple[Any, ...]] = ()) -> None:
-        """Tell the ledger what became of payloads, each as Settlement.add takes it; later, while Redis is away.
+        """Tell the ledger what became of payloads, each as Settlement.add takes it; later, if Redis is away.
 
-        Where no round waits for it, this is done beside the next update; the messages are acknowledged afterwards.
+        If no round waits for it, this is done beside the next update; the messages are acknowledged afterwards.
         """
         for one in became:
             self.settlement.add(*one)
@@ -164,7 +164,7 @@ class Outlets:
             yield from of_learner(self._state.recipe.player, *newest, self.recorder.trouble)
 
     def fire_status(self, state: str = "training", always: bool = False, waiting: str | None = None) -> None:
-        """Tell whoever watches how far training is, a few times per second at most, and what it waits for."""
+        """Fire a status event: how far training is, and what it waits for; few per second, unless `always`."""
         now = time.monotonic()
         if not self._state.leads:
             return
@@ -176,7 +176,7 @@ class Outlets:
             self.recorder.do("tell how far it is", partial(self._fire, self._state.recipe.status_event, figures))
 
     def _fire(self, name: str, payload: Any) -> None:
-        # Without a broker an update is still an update, and what it learned from is used.
+        # Without a broker the update still counts, and its segments are used.
         try:
             self._session.events.fire(name, payload)
         except BrokerError as error:
@@ -190,12 +190,12 @@ class Outlets:
             self._sample = ObservationSample.of(trajectories[0])
 
     def keep_replay(self, replay: ReplaySource) -> None:
-        """Tell the ledger how much of what was ever stored this replay begins with."""
+        """Tell the ledger with how much of all that was ever stored this replay begins."""
         self._replay = replay
         self.attempts.make("write down what of the replay was kept", lambda: self.settlement.keep(replay.stored))
 
     def checkpoint_is_due(self) -> bool:
-        """Tell whether it is time for a checkpoint."""
+        """Return whether it is time for a checkpoint."""
         return time.monotonic() >= self._checkpoint_at
 
     def checkpoint_soon(self) -> None:
@@ -204,9 +204,9 @@ class Outlets:
 
     def checkpoint(self) -> None:
         """Write a checkpoint, soon, and drop the oldest over the configured number."""
-        self._checkpoint_at = time.monotonic() + self._config.checkpoint_every  # also for one that fails
+        self._checkpoint_at = time.monotonic() + self._config.checkpoint_every  # also if it fails
         if self._replay is not None:
-            with self.timing.stage("write the replay"):  # apart: weights may have room where a replay has none
+            with self.timing.stage("write the replay"):  # separately: a disk may have room for weights alone
                 save = partial(self._write, self._replay.save)
                 self.attempts.make("write the replay", partial(self.recorder.do_now, "write the replay", save))
         name, moment = f"{self._state.progress.version:08d}", self._state.moment()
@@ -218,7 +218,7 @@ class Outlets:
             self.recorder.do("write recorded observations", write_sample, may_fail=True)
 
     def _write(self, write: Callable[[], object]) -> None:
-        """Write a part of a checkpoint, once it is settled what it was learned from: that does not come again then."""
+        """Write a part of a checkpoint, once the segments behind it are settled, so that none of them comes again."""
         self.settlement.wait()
         try:
             write()

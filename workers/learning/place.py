@@ -17,11 +17,11 @@ HELD_FROM_FAR = 3  # updates whose segments are held with remote servers: in wor
 
 
 def held_at_once(config: Config, redis_url: str) -> int:
-    """Return how many messages a learner may hold: streaming, those of one update; later ones wait in the queue.
+    """Return how many messages a learner may hold: when streaming, those of one update; later ones wait in the queue.
 
-    When an update ends they arrive and are decoded within a few ms. If they were held earlier, they would leave room in
-    the queue, and all data would be older. From remote servers they take so long that they have to be on their way
-    while those before are learned from and acknowledged.
+    When an update ends, the next messages arrive and are decoded within a few ms. If they were held earlier, the queue
+    would have more room, and all data would be older. From remote servers messages take so long that they have to be on
+    their way while earlier ones are learned from and acknowledged.
     """
     if config.sampling is Sampling.gathered:
         return 2
@@ -29,7 +29,7 @@ def held_at_once(config: Config, redis_url: str) -> int:
 
 
 def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
-    """Return the learners of `player` as ranks, as this one sees them; None where it is the only one."""
+    """Return the learners of `player` as ranks, as this one sees them; None if it is the only one."""
     count = config.learners_of(player)
     if count == 1:
         return None
@@ -43,7 +43,7 @@ def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
 
 
 def lease_of(session: Session, player: str) -> Lease:
-    """Return the lease that makes this process the learner of `player` of its number."""
+    """Return the lease of the learner of `player` that has this process's number."""
     number = f" {session.config.learner_id}" if session.config.learner_id else ""
     return session.lease(f"learner{number} of player {player}")
 
@@ -54,7 +54,7 @@ def name_of(config: Config, role: str = "learner") -> str:
 
 
 def queue_of(config: Config, session: Session, player: str) -> Any:
-    """Return the queue that this learner consumes: streaming the player's, which all learners share, else its own."""
+    """Return the queue that this learner consumes: if streaming, one that all learners share; else its own."""
     if config.sampling is not Sampling.gathered:
         return session.topology.learner_queue(player)
     return session.topology.rank_queue(player, config.learner_id)

@@ -44,7 +44,7 @@ class PlainRecipe:
         return build_policy(self._config.network, observed, actions, self._config.seed, channels)
 
     def take_network(self, stamp: Mapping[str, Any]) -> bool:
-        """See Recipe: the settings say which."""
+        """See Recipe: the settings name the network."""
         return False
 
     def order_seed(self, generation: int) -> int:
@@ -69,17 +69,17 @@ class PlainCourse:
         self._state, self._outlets = state, outlets
 
     def take_lead(self) -> None:
-        """Nothing has to be prepared."""
+        """Do nothing: there is nothing to prepare."""
 
     def before_update(self) -> None:
-        """Schedules are the algorithm's own."""
+        """Do nothing: the algorithm has its own schedules."""
 
     def period_is_over(self) -> bool:
-        """There are no periods."""
+        """Return False: there are no periods."""
         return False
 
     def end_period(self) -> None:
-        """There are no periods."""
+        """Do nothing: there are no periods."""
 
     def verdict(self) -> str | None:
         """See Course."""
@@ -87,14 +87,14 @@ class PlainCourse:
         return verdict(self._state.config, progress.steps, progress.mean_return)
 
     def extra_state(self) -> dict[str, Any]:
-        """There is none."""
+        """Return an empty dict: there is no extra state."""
         return {}
 
     def load_extra_state(self, extra: Mapping[str, Any]) -> None:
-        """There is none."""
+        """Do nothing: there is no extra state."""
 
     def close(self, outcome: dict[str, Any] | None) -> None:
-        """Write the newest checkpoint, outcome.json and the learning curve; tell everyone that it is over."""
+        """Write the newest checkpoint, outcome.json and the learning curve; tell all processes that it is over."""
         state, outlets, config, folder = self._state, self._outlets, self._state.config, self._state.recipe.folder
         outcome = outcome or {"state": "stopped", "steps": state.progress.steps}
         outcome["weights"] = state.digest()

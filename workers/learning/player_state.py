@@ -21,11 +21,11 @@ from workers.learning.metrics import Progress
 
 logger = get_logger(__name__)
 
-LATE = 10.0  # times checkpoint_every: the pool's weights replace a checkpoint that is older than they by so much
+LATE = 10.0  # times checkpoint_every: a checkpoint that is older than the pool's weights by more is not used
 
 
 class Surroundings(Protocol):
-    """The part of a Session that the making of a player takes."""
+    """The part of a Session that making a player needs."""
 
     @property
     def config(self) -> Config:
@@ -41,8 +41,8 @@ class Surroundings(Protocol):
 class PlayerState:
     """One player's policy, algorithm and progress, restored from the newest checkpoint in its folder.
 
-    A checkpoint has weights, optimizer and schedules of one moment. What a learner that was killed published after it
-    is not taken over, but its version numbers are not used again. Where there is no recent checkpoint, the weights in
+    A checkpoint has weights, optimizer and schedules of one moment. Weights that a killed learner published after it
+    are not taken over, but their version numbers are not used again. If there is no recent checkpoint, the weights in
     the pool are taken, with a new optimizer.
 
     `broken`: an update ended halfway; these weights are neither published nor kept.
@@ -51,7 +51,7 @@ class PlayerState:
     def __init__(self, surroundings: Surroundings, recipe: Recipe, ranks: Ranks | None = None) -> None:
         self.config, self._pool = surroundings.config, surroundings.pool
         self.recipe, self._ranks = recipe, ranks
-        self.generation = 0  # resets of the player, where it may begin anew
+        self.generation = 0  # number of resets, if the player may be reset
         self.broken = False
         self._teacher: Policy | None = None
         self.rebuild()
@@ -65,7 +65,7 @@ class PlayerState:
         """True where this learner publishes, and writes metrics and checkpoints."""
         return self._ranks is None or self._ranks.leads
 
-    # Making it.
+    # Making the player.
 
     def build(self) -> tuple[Policy, Algorithm]:
         """Return a policy with fresh weights, and the algorithm that trains it."""
@@ -102,7 +102,7 @@ class PlayerState:
     # Stamps.
 
     def stamp(self) -> dict[str, Any]:
-        """Return what goes with the weights, in the pool and in checkpoints."""
+        """Return the facts that go with the weights, in the pool and in checkpoints."""
         stamp = {
             "player": self.recipe.player,
             "version": self.progress.version,
@@ -116,7 +116,7 @@ class PlayerState:
     def read_stamp(self, stamp: Mapping[str, Any]) -> None:
         """Take over the stamp of weights that are about to be loaded; those of another generation get a new optimizer.
 
-        They come from a checkpoint, the pool or another rank.
+        The weights come from a checkpoint, the pool or another rank.
         """
         self.schedules_from = int(stamp.get("schedules_from", 0))
         if self.recipe.take_network(stamp) or self._replaces(stamp):
@@ -124,16 +124,17 @@ class PlayerState:
             self.rebuild()
 
     def is_stale_generation(self, payload: Mapping[str, Any]) -> bool:
-        """Tell whether the weights that made a segment were replaced by a reset since, rather than trained further."""
+        """Return whether a reset has since replaced the weights that made a segment, rather than an update."""
         return self.recipe.has_generations and payload.get("generation") != self.generation
 
     def _replaces(self, stamp: Mapping[str, Any]) -> bool:
-        """Tell whether weights with this stamp replace the player's, rather than continue them."""
+        """Return whether weights with this stamp replace the player's, rather than continue them."""
         return self.recipe.has_generations and int(stamp.get("generation", 0)) != self.generation
 
     def set_clock(self, seconds: float | None = None) -> None:
-        """Set the algorithm's schedules by the player's steps, which all its learners count together, and by the run's
-        progress. `seconds`: of training, on which its learners have agreed; None: this learner's.
+        """Set the algorithm's schedules by the player's steps, of all its learners together, and by the run's progress.
+
+        `seconds`: of training, on which its learners have agreed; None: this learner's.
         """
         algorithm = self.algorithm
         algorithm.begin_at(self.progress.steps - self.schedules_from)
@@ -147,7 +148,7 @@ class PlayerState:
         return self.progress.steps / part if part > 0.0 else None
 
     def part_of_run(self, seconds: float | None = None) -> float:
-        """Return the part of the run, in [0, 1], that is over; `seconds`: of training, None: this learner's."""
+        """Return the part of the run, in [0, 1], that is over; `seconds`: of training; None: this learner's."""
         seconds = self.progress.training_seconds if seconds is None else seconds
         return self.config.progress(self.progress.steps / self.recipe.share, seconds)
 
@@ -167,7 +168,7 @@ class PlayerState:
         self.progress = Progress.from_meta(moment.meta["progress"], self.config.env.goal_episodes)
 
     def last_good(self) -> str:
-        """Return, as a sentence, from which checkpoint training can be resumed."""
+        """Return a sentence that names the checkpoint from which training can be resumed."""
         newest = self._newest()
         return "no checkpoint was written yet" if newest is None else f"the last good checkpoint is {newest}"
 
@@ -189,11 +190,11 @@ class PlayerState:
         return self.progress.version if self.catch_up() else version
 
     def catch_up(self) -> bool:
-        """Take newer weights from the pool where they are better than what is here; return whether they were taken.
+        """Take newer weights from the pool if they are better than the present ones; return whether they were taken.
 
-        They are a killed learner's or a saved league's. Weights, optimizer and schedules are of one moment, and these
-        weights come with a new optimizer. So they are taken only where there is no checkpoint, or one that is long
-        past, or one from before the player began anew.
+        They are a killed learner's or a saved league's. A checkpoint has weights, optimizer and schedules of one
+        moment, but these weights come with a new optimizer. So they are taken only if there is no checkpoint, or it is
+        much older, or it is from before a reset of the player.
         """
         pool = self._pool
         model = None if pool is None else pool.newest(self.recipe.player, newer_than=self.progress.version)

@@ -1,4 +1,4 @@
-"""Weights on their way out: encoded once, put into the pool, fired to every actor."""
+"""Publication of weights: encoded once, put into the pool, fired to every actor."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Tensors = Mapping[str, Tensor]
 
 
 class Publisher:
-    """Publishes the weights of `player`: at once by `publish`, or on a thread, the newest at intervals, by `offer`.
+    """Publishes the weights of `player`: at once by `publish`; or by `offer`, on a thread, the newest at intervals.
 
     Once `start` was called, `offer` costs an update only the copy of its weights. Weights that newer ones replace
-    before their turn are never encoded. `failing`: the error of the last try, "" where it succeeded.
+    before their turn are never encoded. `failing`: the error of the last try, "" if it succeeded.
     """
 
     def __init__(self, session: Session, player: str, event: str, timing: Timing) -> None:
@@ -53,9 +53,9 @@ class Publisher:
         return self._published
 
     def publish(self, tensors: Tensors, stamp: Mapping[str, Any]) -> int:
-        """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there.
+        """Put the weights into the pool and fire them to every actor; an actor that misses the event reads the pool.
 
-        Returns their version, which is above the stamp's where the pool has other weights of that version.
+        Returns their version, which is above the stamp's if the pool has other weights of that version.
         Raises redis.RedisError and PoolError.
         """
         weights, pool = self.stamped(tensors, stamp), self._session.pool
@@ -73,7 +73,7 @@ class Publisher:
         payload = {**stamp, "data": weights[2]}
         if self._firing is None:
             self._fire(payload)
-        else:  # beside the next ones' way into the pool: both take their time where servers are far
+        else:  # while the next weights go into the pool: with remote servers both take long
             self._wait_for_fired()
             self._fired = self._firing.submit(self._fire, payload, True)
         return weights[0]
@@ -81,7 +81,7 @@ class Publisher:
     def restore(self) -> None:
         """Publish the newest weights once more if the pool does not have them, because it lost or refused them.
 
-        From any thread: the bytes of the last `publish` are sent. Raises redis.RedisError.
+        It sends the bytes of the last `publish`, from any thread. Raises redis.RedisError.
         """
         version, step, data = self._published
         if version < 0:
@@ -114,7 +114,7 @@ class Publisher:
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Publish now what was offered; return once that was tried."""
+        """Publish the offered weights now; return once that was tried."""
         with self._changed:
             self._hurry = True
             self._changed.notify_all()
@@ -123,7 +123,7 @@ class Publisher:
         self._wait_for_fired()
 
     def stop(self) -> None:
-        """Publish what was offered last, and end the thread."""
+        """Publish the last offered weights, and end the thread."""
         if self._thread is not None:
             with self._changed:
                 self._stopping = True

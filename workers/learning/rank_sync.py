@@ -1,4 +1,4 @@
-"""One learner among the ranks of a player: in a ring with the others, and in the same state as they are."""
+"""One learner among the ranks of a player, kept in a ring and in the same state with the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = get_logger(__name__)
 
 
 class RankSync:
-    """Keeps a learner's state equal to that of the other `ranks`; does nothing for a player's only learner, with None.
+    """Keeps a learner's state equal to that of the other `ranks`; None, for a player's only learner, does nothing.
 
     Raises redis.RedisError, and ConfigurationError for settings unlike those of the other ranks.
     """
@@ -30,7 +30,7 @@ class RankSync:
             ranks.begin(sum(4 * parameter.numel() for parameter in state.policy.parameters()))
 
     def join(self) -> None:
-        """Form a ring with the ranks that live, all in the state of the one that has trained furthest.
+        """Form a ring with the living ranks, all in the state of the rank that has trained furthest.
 
         Raises Stopping when this learner was told to stop meanwhile.
         """
@@ -55,14 +55,14 @@ class RankSync:
             self._share()
 
     def run_on_leader(self, action: Callable[[], None]) -> None:
-        """Run `action` on the rank that leads, and take over its state; to be called by all, at the same update."""
+        """Run `action` on the leading rank, and take over that rank's state; all ranks call this at the same update."""
         if self._ranks is None:
             action()
             return
         try:
             if self._state.leads:
                 action()
-        finally:  # the others wait for it, whatever has come of it
+        finally:  # the others wait for the state, also if the action failed
             try:
                 self._share()
             except RanksChanged as error:
@@ -70,7 +70,7 @@ class RankSync:
                 self.join()
 
     def total_share(self, own: Share) -> Share:
-        """Wait until every rank has its share of an update; return that of all together.
+        """Wait until every rank has its share of an update; return the sum of all shares.
 
         Raises RanksChanged, RanksDiffer and Stopping.
         """
@@ -84,7 +84,7 @@ class RankSync:
         if self._ranks is not None:
             try:
                 return self._ranks.mean(metrics)
-            except RanksChanged:  # the update is made; the next one finds it out as well
+            except RanksChanged:  # this update is made; the next one will notice
                 pass
         return metrics
 

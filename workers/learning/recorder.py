@@ -1,4 +1,4 @@
-"""A thread that writes what updates leave behind: metrics, status, checkpoints."""
+"""A thread that writes the results of updates: metrics, status, checkpoints."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Action = Callable[[], object]
 class Recorder:
     """Runs the actions that it is given in order: at once, or on a thread once `start` was called.
 
-    A failure stays in `trouble` until the same action has succeeded; also in `failing`, unless the action may fail. One
-    on the thread is logged once.
+    A failure stays in `trouble` until the same action has succeeded; also in `failing`, unless the action may fail. A
+    failure on the thread is logged once.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -33,12 +33,12 @@ class Recorder:
 
     @property
     def failing(self) -> str:
-        """The error of an action that must not fail and did the last time, "" without one."""
+        """The error of an action that must not fail but failed the last time; "" if there is none."""
         return next((why for what, why in self._failed.copy().items() if what not in self._may_fail), "")
 
     @property
     def trouble(self) -> str:
-        """The error of any action that failed the last time, "" without one."""
+        """The error of any action that failed the last time; "" if there is none."""
         return next(iter(self._failed.copy().values()), "")
 
     def start(self) -> None:
@@ -47,7 +47,7 @@ class Recorder:
         self._thread.start()
 
     def do(self, what: str, action: Action, may_fail: bool = False) -> None:
-        """Run `action`, called `what` in messages, soon; without a thread now, raising what it raises."""
+        """Run `action`, called `what` in messages, on the thread; without a thread run it now, raising its errors."""
         if may_fail:
             self._may_fail.add(what)
 
@@ -71,7 +71,7 @@ class Recorder:
             logger.info("could %s again", what)
 
     def stop(self) -> None:
-        """Run what is left and end the thread; later actions run at once."""
+        """Run the remaining actions and end the thread; later actions run at once."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._waiting.put(None)
@@ -84,5 +84,5 @@ class Recorder:
             try:
                 self.do_now(what, action)
             except Exception:
-                if self._failed[what] != before:  # not at each update: it may be the disk of the log that is full
+                if self._failed[what] != before:  # once, not at each update: the log's disk may be full
                     logger.error("%s; trying again later", self._failed[what])

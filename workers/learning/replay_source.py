@@ -19,21 +19,21 @@ from workers.runtime.segment_ledger import Count
 
 logger = get_logger(__name__)
 
-FOLDER = "replay"  # in the run's folder, of what is more than replay.memory
-FILE = "checkpoints/replay.npz"  # in it, with in_checkpoint
+FOLDER = "replay"  # in the player's folder, for the part of a replay beyond replay.memory
+FILE = "checkpoints/replay.npz"  # in the player's folder, if in_checkpoint is set
 GIB = 1 << 30
 REMEMBERED = 1024  # segments, more than can be on their way to one learner
 
 
 class ReplaySource:
-    """A DataSource that keeps what arrives; a limiter says how often it is drawn from.
+    """A DataSource that keeps all segments; a limiter decides how often updates draw from them.
 
-    `stored`: segments and steps since the run began, of which what came after the last checkpoint is not here where
-    one of before was taken up.
+    `stored`: segments and steps since the run began. If the replay of a checkpoint was loaded, those that arrived after
+    that checkpoint are not counted.
     """
 
     def __init__(self, config: Config, needs: Needs, folder: Path, progress: Callable[[], float]) -> None:
-        """`progress`: returns the part of the run that is over, which the weights' exponent follows."""
+        """`progress` returns the part of the run that is over, which the weights' exponent follows."""
         given = config.replay
         assert needs.length is not None
         self._config, self._slots, self._progress = given, given.batch, progress
@@ -48,7 +48,7 @@ class ReplaySource:
         self.limiter = Limiter(given.samples_per_insert, given.begin_at, given.error_buffer or 0.0)
         self.stored = Count()
         self._newest: deque[tuple[str, int]] = deque(maxlen=REMEMBERED)  # source and number of those stored last
-        self._draw: Draw | None = None  # the last
+        self._draw: Draw | None = None  # the last draw
         self._file = folder / FILE
         if given.in_checkpoint and self._file.exists():
             self._load()
@@ -66,11 +66,11 @@ class ReplaySource:
         return 0
 
     def holds(self, arrived: Arrival) -> bool:
-        """Return True for a segment that was stored already: it is delivered again where its learner was killed."""
+        """Return whether a segment is stored already: it is delivered again after its learner was killed."""
         return _name_of(arrived) in self._newest
 
     def has_room(self, steps: int) -> bool:
-        """Return True where `steps` more may be stored before the next update, or where none can be made."""
+        """Return whether `steps` more may be stored before the next update, or no update can be made."""
         return self.limiter.may_insert(steps) or not self.ready()
 
     def ready(self) -> bool:
@@ -79,7 +79,7 @@ class ReplaySource:
 
     @property
     def _drawn(self) -> int:
-        """Sequences of an update."""
+        """Number of sequences that an update draws."""
         return self._slots * self.buffer.ring.together
 
     def sample(self) -> UpdateData:
@@ -91,7 +91,7 @@ class ReplaySource:
         return UpdateData(Batch([draw.trajectory], draw.weights))
 
     def save(self) -> None:
-        """Write the replay beside a checkpoint, where it is to be kept. Raises OSError when the disk refuses."""
+        """Write the replay beside a checkpoint, if in_checkpoint is set. Raises OSError when the disk refuses."""
         if self._config.in_checkpoint:
             limits = {"inserts": self.limiter.inserts, "samples": self.limiter.samples}
             counts = {**limits, "stored": self.stored, "newest": list(self._newest)}
@@ -102,7 +102,7 @@ class ReplaySource:
             counts = saving.load(self._file, self.buffer)
         except CheckpointError as error:
             logger.warning("the replay of the last checkpoint is not taken up, this one begins empty: %s", error)
-            self.buffer = self._new_buffer()  # a damaged file may have been taken up in part
+            self.buffer = self._new_buffer()  # a damaged file may have been loaded in part
             return
         self.limiter.inserts, self.limiter.samples = counts["inserts"], counts["samples"]
         self.stored = Count(*counts["stored"])
@@ -110,7 +110,7 @@ class ReplaySource:
         logger.info("took up a replay of %d steps", len(self.buffer))
 
     def feedback(self, data: UpdateData, update: Update) -> None:
-        """See DataSource. Raises ConfigurationError for priorities that cannot be."""
+        """See DataSource. Raises ConfigurationError for invalid priorities."""
         if update.priorities is not None and self._draw is not None:
             self.buffer.set_priorities(self._draw, update.priorities)
 

@@ -1,8 +1,8 @@
-"""Learning from a replay: what arrives is stored, and updates follow at a limiter's pace, also while nothing comes.
+"""Learning from a replay: arrivals are stored, and updates follow at a limiter's pace, also while nothing arrives.
 
-Without a thread (gathered sampling, whose next round waits for the weights) all updates that an arrival pays for are
-made with it. With one (`start`) the learn task returns as soon as its segments are stored, so that their messages are
-acknowledged, and waits before that while too few were drawn; the thread makes the updates.
+Without a thread (gathered sampling, whose next round waits for the weights), the learn task makes all updates that its
+arrivals pay for. With a thread (`start`), the thread makes the updates: the learn task waits while too few samples were
+drawn, and returns as soon as its segments are stored, so that their messages are acknowledged.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from workers.runtime.segment_ledger import HELD
 
 logger = get_logger(__name__)
 
-LOOK_EVERY = 0.25  # s between looks at whether to stop, of who waits
-TELL_EVERY = 0.05  # s between what follows updates: weights to actors, figures, checkpoints
+LOOK_EVERY = 0.25  # s between checks of whether to stop, while waiting
+TELL_EVERY = 0.05  # s between the steps that follow updates: weights to actors, figures, checkpoints
 
 
 class Replaying:
     """The loop of one player's learner with a replay.
 
-    `after(publishing, telling)`: do what follows updates, with new weights for actors, and with figures; `over`: tell
-    whether training has ended.
+    `after(publishing, telling)` runs the steps that follow updates, with new weights for actors and with figures;
+    `over` returns whether training has ended.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Replaying:
         self._arriving = False  # segments are to be stored next
         self._stopped = False
         self._tell_at = 0.0
-        self._untold = False  # updates were made, and nothing followed yet
+        self._untold = False  # updates were made, and `after` was not called yet
         self._thread: threading.Thread | None = None
 
     # Arrivals.
@@ -60,7 +60,7 @@ class Replaying:
     def learn(self, calls: Sequence[Any], delivery: Delivery) -> list[Any]:
         """Store the payloads of `calls`, and without a thread make the updates that they pay for; return the outcomes.
 
-        Raises Stopping where it was told to stop before there was room, and what an update raises.
+        Raises Stopping if it was told to stop before there was room, and what an update raises.
         """
         steps = sum(_steps(payload) for call in calls for payload in (call if isinstance(call, list) else [call]))
         self._arriving = True
@@ -102,7 +102,7 @@ class Replaying:
         return delivery.outcomes()
 
     def _count(self, arrived: Arrival) -> None:
-        """Count the steps and episodes of a segment: schedules, figures and the run's end go by what has arrived."""
+        """Count the steps and episodes of a segment: schedules, figures and the run's end follow what has arrived."""
         progress, payload = self._state.progress, arrived.payload
         progress.start(payload["first_step_at"])
         progress.data_age = time.time() - payload["collected_at"]
@@ -116,7 +116,7 @@ class Replaying:
         while self._may_update():
             self._update()
             made = True
-        if not made:  # the round that follows is one of another version, or a deterministic actor would repeat it
+        if not made:  # the next round needs another version, or a deterministic actor would repeat this one
             self._state.progress.version = self._outlets.next_version()
         self._after(True, self._is_time())
 
@@ -131,7 +131,7 @@ class Replaying:
         self._untold = True
 
     def _tell(self) -> None:
-        """Do what follows updates, or an arrival, if it was not done just now."""
+        """Call `after` for updates or an arrival, unless it was called just now."""
         if self._is_time():
             self._after(self._untold, True)
             self._untold = False
@@ -146,16 +146,16 @@ class Replaying:
     # The thread.
 
     def start(self, guarded: Callable[[Callable[[], None]], None]) -> None:
-        """Make updates on a thread from now on, each by `guarded`, which looks after what they raise."""
+        """Make updates on a thread from now on, each by `guarded`, which handles their errors."""
         self._thread = threading.Thread(target=self._run, args=(guarded,), name="updates", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin no other update, and let nobody wait; from any thread."""
+        """Begin no other update, and end all waits. From any thread."""
         self._stopped = True
 
     def join(self) -> None:
-        """Wait until the thread, if there is one, has ended, once it was told to stop."""
+        """Tell the thread, if there is one, to stop, and wait for its end."""
         self.stop()
         if self._thread is not None:
             self._thread.join()
@@ -168,7 +168,7 @@ class Replaying:
                 logger.exception("an update failed")
 
     def _work(self) -> None:
-        """Make an update where one may be made; else wait for an arrival, LOOK_EVERY s at most."""
+        """Make an update if one may be made; else wait for an arrival, LOOK_EVERY s at most."""
         with self._turn:
             self._turn.wait_for(lambda: self._stopped or (self._may_update() and not self._arriving), LOOK_EVERY)
             if self._may_update() and not self._arriving:
@@ -179,6 +179,6 @@ class Replaying:
 
 
 def _steps(payload: Any) -> int:
-    """Return the steps that a payload says it has; 0 for one that is damaged."""
+    """Return the number of steps in a payload; 0 for a damaged one."""
     terminated = payload.get("trajectory", {}).get("terminated") if isinstance(payload, dict) else None
     return terminated.size if isinstance(terminated, np.ndarray) else 0

@@ -1,6 +1,6 @@
-"""Outcomes of segments on their way into the run's ledger; those that Redis does not take wait for the next time.
+"""Outcomes of segments for the run's ledger; those that Redis does not take wait for the next time.
 
-Where updates follow each other without a pause this has a thread, since a remote Redis would delay each of them.
+If updates follow each other without a pause, a thread tells the ledger, since a remote Redis would delay each update.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_SEGMENTS = 1 << 32  # segments of one process: a Redis bitmap ends there
 
 
 class Settlement:
-    """Segments that were learned from or dropped, until the ledger has been told."""
+    """Segments that were learned from or dropped, kept until the ledger has been told."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -61,7 +61,10 @@ class Settlement:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
 
     def soon(self, tell: Callable[[], object]) -> Future[Any] | None:
-        """Call `tell`, which calls `settle`, on the thread and return its future; without one, now, and return None."""
+        """Call `tell`, which calls `settle`, on the thread and return its future.
+
+        Without a thread call it now and return None.
+        """
         if self._thread is None:
             tell()
             return None
@@ -74,14 +77,14 @@ class Settlement:
             wait([self._last])
 
     def stop(self) -> None:
-        """Finish what is left and end the thread; later calls of `soon` wait again."""
+        """Finish the remaining calls and end the thread; later calls of `soon` wait again."""
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.shutdown()
 
 
 def segment_of(payload: Any) -> Segment | None:
-    """Return the segment that a payload is, None where it names none."""
+    """Return the segment of a payload; None if it names none."""
     given = payload if isinstance(payload, Mapping) else {}
     source, number, steps = given.get("source"), given.get("number"), given.get("steps")
     if not isinstance(source, str) or type(number) is not int or not 0 <= number < MOST_SEGMENTS:

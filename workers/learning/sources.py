@@ -1,4 +1,4 @@
-"""The table of data sources, by what an algorithm's needs name."""
+"""The table of data sources, by the name in an algorithm's needs."""
 
 from __future__ import annotations
 

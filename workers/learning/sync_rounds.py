@@ -1,4 +1,4 @@
-"""Gathered sampling: one chord of rollouts a round; the update that its results make starts the next one."""
+"""Gathered sampling: one chord of rollouts per round; the update on its results starts the next round."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from tasks.client.chord import answered, gather
 logger = get_logger(__name__)
 
 FAILURES = 3  # rounds that may fail in a row before the run is given up
-SAME_FAILURES = 2  # the same, where they fail with the same error
+SAME_FAILURES = 2  # the same, if they fail in the user's code with the same error
 SILENT = 10  # dispatches of one version without an answer before the run is given up
 LONGEST = 16.0  # times round_timeout: the longest wait between two dispatches
 STRAGGLER = 10.0  # s at least that a silent actor delays a round before other actors are asked as well
 USUAL = 5.0  # times as long as rounds usually take: the wait for a silent actor
 REPORT_EVERY = 5.0  # s between messages while waiting
 LOOK_EVERY = 1.0  # s between looks at the round under way; each look tries once to send what the servers refused
-TURN_EVERY = 0.02  # s between questions whether it is this player's turn
+TURN_EVERY = 0.02  # s between checks of whether it is this player's turn
 
 
 class Rounds:
-    """Keeps one round under way, dispatching again where no answer comes.
+    """Keeps one round under way, and dispatches it again if no answer comes.
 
-    A round that has not come back within `timeout` s, or within 5 times as long as rounds usually take, is dispatched
-    once more, to whichever actors are free; then after twice as long, and so on. The first that comes back whole is
+    A round that has not come back within `timeout` s, or within 5 times as long as rounds usually take (10 s at least),
+    is dispatched once more, to any free actors; then after twice as long, and so on. The first that comes back whole is
     used. So an actor that stopped answering costs its share, and a rollout that takes longer than `timeout` is made
     once more for nothing.
 
-    `actors` returns the number of rollouts in a round. `player`: the one that learns from the rounds, at `queue`; its
-    rollouts are told how many share a round. None for the one player of a run without a league. `on_given_up` is called
-    with the reason, and with whether it lies in the user's code; `on_waiting` with what is missing. While `held`,
+    `actors` returns the number of rollouts in a round. `player`: the player that learns from the rounds, at `queue`;
+    its rollouts are told how many share a round. None for the one player of a run without a league. `on_given_up` is
+    called with the reason and with whether it lies in the user's code; `on_waiting` with what is missing. While `held`,
     dispatches wait for `release`.
 
     A dispatch that the servers refuse does not count, and is tried again at each look (LOOK_EVERY).
 
-    Each of several learners has rounds of its own, for its `share` (rank, size) of the actors; `divided`: the same
-    actors each time, rather than whichever are free.
+    Each of several learners has its own rounds, for its `share` (rank, size) of the actors; `divided`: with the same
+    actors each time, rather than any free ones.
 
-    A new round begins once `turn` returns True: it is asked again and again.
+    A new round begins once `turn` returns True; it is called again and again until then.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Rounds:
         self._app, self._actors, self._timeout, self._share, self._divided = app, actors, timeout, share, divided
         self._on_given_up, self._on_waiting, self._turn = on_given_up, on_waiting, turn
         self._player = () if player is None else (player,)
-        # Not the queue itself, which a message cannot carry: its body travels with the calls of the header.
+        # The address of the queue, as a message cannot carry the queue: a chord's body travels with its header's calls.
         self._address = {} if queue is None else {"exchange": queue.exchange.name, "routing_key": queue.routing_key}
         self.held = False
         self.current: str | None = None  # the round dispatched last
         self.lost = 0  # rounds that were dispatched once more
         self._open: dict[str, float] = {}  # rounds of this version that may come back, and when they were dispatched
-        self._chord: Any = None  # the current round's
-        self._asked = 0  # rollouts of it
+        self._chord: Any = None  # of the current round
+        self._asked = 0  # number of rollouts in the current round
         self._usual: float | None = None  # s that a round takes
         self._version = 0
         self._dispatches = 0  # dispatches of this version
@@ -93,7 +93,7 @@ class Rounds:
     def stop(self) -> None:
         """Dispatch no more."""
         self._stopping.set()
-        self._awaits_turn.set()  # the watch looks up
+        self._awaits_turn.set()  # wakes the watch
 
     def dispatch(self, version: int) -> None:
         """Ask every actor for a rollout with weights of `version`; the learn task gets all of them in one call.
@@ -124,14 +124,14 @@ class Rounds:
     def _dispatch(self, version: int) -> None:
         if self._stopping.is_set():
             return
-        # Set first: should a server be away or refuse it, the watchdog tries again.
+        # Set before sending: if a server is away or refuses the round, the watchdog tries again.
         self._version, self._waiting, self._unsent = version, True, True
         self._reported_at = time.monotonic()
         self.current = f"{version}-{uuid.uuid4().hex[:8]}"
         self._open[self.current] = self._reported_at
         try:
             self._send(version)
-        except BaseException:  # it may have been sent in part: nothing of it is used
+        except BaseException:  # the round may have been sent in part: none of it is used
             self._open.pop(self.current, None)
             raise
         self._unsent = False
@@ -166,7 +166,7 @@ class Rounds:
             self.dispatch(self._version)
 
     def returned(self, round_id: str) -> bool:
-        """Take note that a round came back whole; return False when another of its version was used already."""
+        """Note that a round came back whole; return False when another one of its version was used already."""
         with self._lock:
             if round_id not in self._open:
                 return False
@@ -186,7 +186,7 @@ class Rounds:
         self._failures.clear()
 
     def failed(self, round_id: str, why: str = "", by_user: bool = False) -> None:
-        """Take note that a rollout of `round_id` failed with `why`, and dispatch again, a few times.
+        """Note that a rollout of `round_id` failed with `why`, and dispatch again, a few times.
 
         `by_user`: it failed in the user's code.
         """
@@ -208,7 +208,7 @@ class Rounds:
             self.dispatch(self._version)
 
     def _patience(self, more: int = 0) -> float:
-        """Return the seconds that the newest dispatch, or one that follows `more` later, may take before the next."""
+        """Return the seconds from the newest dispatch, or the one that follows `more` later, to the next one."""
         first = self._timeout if self._usual is None else min(self._timeout, max(STRAGGLER, USUAL * self._usual))
         return float(min(first * 2.0 ** (self._dispatches + more - 1), LONGEST * self._timeout))
 

@@ -26,10 +26,10 @@ logger = get_logger(__name__)
 
 
 class Trainer:
-    """The learner's half that knows nothing of queues: `learn` is the body of the learn task.
+    """The half of a learner that does not deal with queues: `learn` is the body of the learn task.
 
-    One of several `ranks` makes each update together with the others, each on its share of it. The lowest of them
-    leads: it alone publishes, and writes metrics and checkpoints. `on_finished` is called once training is over.
+    Several `ranks` make each update together, each on its share of the data. The lowest of them leads: it alone
+    publishes, and writes metrics and checkpoints. `on_finished` is called once training is over.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Trainer:
         self._source = source = SOURCES[state.algorithm.needs.source](state)
         self._updater = Updater(state, outlets, course, self._sync, source)
         self.outcome: dict[str, Any] | None = None
-        self.replaying: Replaying | None = None  # there where updates draw from a replay
+        self.replaying: Replaying | None = None  # set if updates draw from a replay
         if isinstance(source, ReplaySource):
             outlets.keep_replay(source)
             self.replaying = Replaying(state, outlets, self._updater, source, self._after_update, self._is_over)
@@ -80,11 +80,11 @@ class Trainer:
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """Make one update on the payloads of `calls`; each call gives one payload or a list of them.
 
-        Returns None for each call, or the error of a call of which nothing can be used: its payload is damaged, its
-        trajectory is not as this run's are, or no update can be made with it. It fails alone; such payloads are counted
-        (`Progress.refused`). Raises what the algorithm raises where no one payload is at fault, having used nothing.
-        What cannot be done after an update (a server is away, the disk is full) is logged and tried again later: data
-        that was trained on is never given up as not used.
+        Returns for each call None, or an error if nothing of it can be used: its payload is damaged, its trajectory
+        does not fit this run, or no update can be made with it. Only that call fails; such payloads are counted
+        (`Progress.refused`). Raises what the algorithm raises if no single payload is at fault, having used nothing.
+        Steps that fail after an update (a server is away, the disk is full) are logged and tried again later: data that
+        was trained on never counts as unused.
         """
         if self._idle_since is not None:
             self.outlets.timing.add("wait for data", time.perf_counter() - self._idle_since)
@@ -110,15 +110,15 @@ class Trainer:
                 learned = True
             else:
                 delivery.drop(data.arrived, "unused")
-        # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
-        # learned and weights that are lost, and not weights of segments that will be learned from again.
+        # Settle before any process can get the new weights. If this learner is killed in between, the segments count as
+        # learned and the weights are lost; otherwise actors could have weights whose segments are learned from again.
         self.outlets.settle(delivery.became)
         if learned:
             self._after_update()
         return delivery.outcomes()
 
     def _take(self, arrived: Arrival) -> str | None:
-        """Keep a segment for an update and return None; if all of it is dropped, return as what."""
+        """Keep a segment for an update and return None; if all of it is dropped, return the reason."""
         expired = int(arrived.payload.get("expired", 0))
         steps = arrived.trajectory.num_steps
         if self.state.is_stale_generation(arrived.payload):
@@ -129,7 +129,7 @@ class Trainer:
         return "stale" if dropped == steps else None
 
     def _update(self, data: UpdateData, delivery: Delivery) -> dict[int, Exception]:
-        """Make an update (see Updater); where none can be made, settle all payloads as failed."""
+        """Make an update (see Updater); if none can be made, settle all payloads as failed."""
         try:
             with self.outlets.timing.stage("update"):
                 return self._updater.update(data)
@@ -148,7 +148,7 @@ class Trainer:
         )  # fmt: skip
 
     def _after_update(self, publishing: bool = True, telling: bool = True) -> None:
-        """Do what follows updates, or an arrival without any: `publishing` the weights, and `telling` how far it is."""
+        """Run the steps that follow updates or an arrival; `publishing`: hand out weights, `telling`: write metrics."""
         outlets = self.outlets
         attempts, timing = outlets.attempts, outlets.timing
         attempts.begin()
@@ -188,7 +188,7 @@ class Trainer:
         self._on_finished()
 
     def close(self) -> None:
-        """Finish what is under way, leave what the course wants at the end, and leave the other ranks."""
+        """Finish what is under way, let the course write its last results, and leave the other ranks."""
         if self.replaying is not None:
             self.replaying.join()
         self.outlets.drain()

@@ -31,7 +31,7 @@ NO_SEGMENTS = (NotFinite, ConfigurationError, LeagueError, RanksDiffer, Stopping
 
 
 class Updater:
-    """Makes the updates of one player's state, each together with the other ranks, where there are any."""
+    """Makes the updates of one player's state, each together with the other ranks, if there are any."""
 
     def __init__(
         self, state: PlayerState, outlets: Outlets, course: Course, ranks: RankSync, source: DataSource
@@ -39,9 +39,9 @@ class Updater:
         self._state, self._outlets, self._course, self._ranks, self._source = state, outlets, course, ranks, source
 
     def update(self, data: UpdateData) -> dict[int, Exception]:
-        """Make an update on `data`, without segments that it fails on; return what is wrong with those, by index.
+        """Make an update on `data` without the segments on which it fails; return index -> error of those.
 
-        Raises what the algorithm raises where no single segment has caused it.
+        Raises what the algorithm raises if no single segment has caused it.
         """
         found: dict[int, Exception] = {}
         try:
@@ -51,7 +51,7 @@ class Updater:
         except Exception:
             if not data.arrived:  # drawn from many segments
                 raise
-            self._ranks.abandon()  # they wait in the middle of an update
+            self._ranks.abandon()  # the others wait in the middle of an update
             found = faulty(data.batch, self._trial)
             if not found:
                 raise
@@ -59,9 +59,9 @@ class Updater:
         return found
 
     def _update_together(self, data: UpdateData) -> None:
-        """Make an update; once more with the ranks that are left, where one is lost on the way.
+        """Make an update; if a rank is lost on the way, make it once more with the ranks that are left.
 
-        Minibatches that the rank which is furthest had made by then are kept.
+        Minibatches that the furthest rank had made by then are kept.
         """
         while True:
             try:
@@ -74,10 +74,10 @@ class Updater:
         state, config = self._state, self._state.config
         batch = data.batch
         if config.deterministic and data.arrived:
-            # The same minibatches, however many actors the environments are divided among.
+            # So that minibatches are the same, however many actors the environments are divided among.
             batch = Batch([concatenate(batch)])
         progress = state.progress
-        share = None  # share of what arrived; what is drawn was counted then
+        share = None  # of arrivals; data drawn from a replay was counted on arrival
         if data.arrived:
             own = Share.of(data.arrived, batch, progress.version, progress.training_seconds)
             share = self._ranks.total_share(own)
@@ -103,7 +103,7 @@ class Updater:
         progress.version = self._outlets.next_version()
 
     def _updated(self, batch: Batch) -> Update:
-        """Return what the algorithm's update gives. Raises ConfigurationError for a field that it did not ask for."""
+        """Make the algorithm's update; return its result. Raises ConfigurationError for a field it did not ask for."""
         try:
             return update_together([self._state.algorithm], [batch])[0]
         except KeyError as error:
@@ -125,7 +125,7 @@ class Updater:
         return update
 
     def _trial(self) -> Callable[[Batch], Any]:
-        """Return the update of a learner with these weights, whose results nobody uses."""
+        """Return the update function of a copy of the learner, with these weights; its results are not used."""
         policy, algorithm = self._state.build()
         if hasattr(algorithm, "take_peers"):
             algorithm.take_peers(ALONE)

@@ -15,7 +15,7 @@ FILE = "metrics.csv"
 
 
 class CsvFile(Tracker):
-    """Appends rows; one with new columns has the file written anew with them."""
+    """Appends rows; for a row with new columns the file is written anew."""
 
     _path: Path
     _columns: list[str]
@@ -48,7 +48,7 @@ class CsvFile(Tracker):
             write_whole(self._path, head + _text(rows, columns))
         else:
             self._path.unlink(missing_ok=True)
-        self._columns = columns  # not before: a full disk leaves the file as it was
+        self._columns = columns  # only now: a full disk leaves the file as it was
 
 
 def _text(rows: list[dict[str, Any]], columns: list[str]) -> bytes:

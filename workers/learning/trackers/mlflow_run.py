@@ -16,7 +16,7 @@ LONGEST = 500  # characters of a hyperparameter
 
 
 class MlflowRun(Tracker):
-    """A run of the experiment that is named by the project; MLFLOW_TRACKING_URI sends it elsewhere."""
+    """A run of the experiment with the project's name; MLFLOW_TRACKING_URI sends it elsewhere."""
 
     _client: Any = None
     _id = ""

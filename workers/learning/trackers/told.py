@@ -17,14 +17,14 @@ LEFT_OUT = ("broker.", "written_by.")
 
 
 class Trackers:
-    """The trackers of one learner. One that cannot begin is left out; what others raise is raised at the end."""
+    """The trackers of one learner. A tracker that cannot begin is left out."""
 
     def __init__(self, trackers: Sequence[Tracker], tracked: Tracked) -> None:
         self._last: dict[str, Any] = {}
         self._trackers = [one for one in trackers if _begun(one, tracked)]
 
     def point(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
-        """Tell all of them of an update. Raises the first error of theirs."""
+        """Give all trackers the figures of an update. Raises the first of their errors, once all have been told."""
         self._last = dict(figures)
         errors = []
         for tracker in self._trackers:
@@ -36,7 +36,7 @@ class Trackers:
             raise errors[0]
 
     def end(self) -> None:
-        """Tell all of them the last figures; what they raise is logged."""
+        """Give all trackers the last figures; their errors are logged."""
         for tracker in self._trackers:
             try:
                 tracker.end(self._last)

@@ -1,4 +1,4 @@
-"""A learner's figures in Weights & Biases, without a network: `wandb sync` sends what it leaves."""
+"""A learner's figures in Weights & Biases, without a network: `wandb sync` sends its files later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class WandbRun(Tracker):
     _run: Any = None
 
     def begin(self, tracked: Tracked) -> None:
-        """Begin the run; one that is resumed has the same id, so that both parts become one."""
+        """Begin the run; a resumed run has the same id, so that both parts become one."""
         import wandb
 
         self._run = wandb.init(
