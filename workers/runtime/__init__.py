@@ -1,4 +1,4 @@
 """The life of a role's process and its tools: session, leases, run status, facts, weights, segment ledger.
 
-Roles take `role.enter`, `role.live` and `session.Session`; nothing here knows a particular role.
+Roles use `role.enter`, `role.live` and `session.Session`; nothing here depends on a particular role.
 """

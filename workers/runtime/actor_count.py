@@ -1,4 +1,4 @@
-"""The numbers of actors and env runners at the moment: the launcher writes them, rounds and senders read them."""
+"""The present numbers of actors and env runners: the launcher writes them, rounds and senders read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import redis
 
 from workers.runtime.session import Session
 
-READ_EVERY = 1.0  # s for which the count that was read last holds
+READ_EVERY = 1.0  # s for which a count that was read is used
 
 
 def actors_now(session: Session) -> int:
@@ -40,9 +40,10 @@ class Count:
 
 
 class SegmentsWaiting:
-    """The number of segments that may wait in a learner's queue: those of its next update, for as many as play now.
+    """The number of segments that may wait in a learner's queue: those of its next update.
 
-    A segment behind them would be older still when its turn comes.
+    It is batch_segments, if that is set, else the number of processes that play now. A segment behind these would be
+    even older when its turn comes.
     """
 
     def __init__(self, session: Session) -> None:
@@ -52,11 +53,11 @@ class SegmentsWaiting:
         self._players = self._actors if players == "actors" else Count(session, players)
 
     def __call__(self) -> int:
-        """Return that number."""
+        """Return the number of segments."""
         return self._players() if self._configured is None else self._configured
 
     def share(self) -> float:
-        """Return how many of them are one actor's."""
+        """Return how many of these segments are one actor's."""
         return self() / self._actors()
 
 

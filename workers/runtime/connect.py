@@ -1,4 +1,4 @@
-"""Connecting to the servers of a run: a role that is started by itself joins them, it never starts any."""
+"""Connecting to the servers of a run: a role that is started by itself joins them and never starts any."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, check_broker, check
 
 logger = logging.getLogger(__name__)
 
-REMOTE = 0.02  # s there and back, from which on servers count as far away
+REMOTE = 0.02  # s of a round trip from which on servers count as far away
 AGAIN_AFTER, AGAIN_AT_MOST = 0.5, 5.0  # s between two tries to reach a server that is away
 SAID_EVERY = 60.0  # s
 
 
 def given_urls(config: Config) -> tuple[str | None, str | None]:
-    """(broker URL, Redis URL) from the configuration, else from the environment."""
+    """Return (broker URL, Redis URL) from the configuration, else from the environment."""
     return (
         config.broker.url or secret(BROKER_VARIABLE),
         config.broker.redis_url or secret(REDIS_VARIABLE),
@@ -28,7 +28,7 @@ def given_urls(config: Config) -> tuple[str | None, str | None]:
 
 
 def servers_are_remote(redis_url: str) -> bool:
-    """Return whether the servers are so far away that roles must send on before they know what was sent arrived."""
+    """Return whether the servers are so far away that roles must send more before earlier messages are confirmed."""
     seconds = round_trip(redis_url)
     if seconds >= REMOTE:
         logger.info("the servers are %.0f ms away, there and back: more is under way at once", 1e3 * seconds)
@@ -36,7 +36,7 @@ def servers_are_remote(redis_url: str) -> bool:
 
 
 def round_trip(redis_url: str, tries: int = 5) -> float:
-    """Return the shortest of `tries` round trips to Redis, in s: a busy machine delays some, hardly all."""
+    """Return the shortest of `tries` round trips to Redis, in s: a busy machine delays some of them, hardly all."""
     taken = []
     with redis_client.connect(redis_url) as client:
         client.ping()  # connects
@@ -48,7 +48,7 @@ def round_trip(redis_url: str, tries: int = 5) -> float:
 
 
 def connect(config: Config) -> tuple[str, str]:
-    """Return the URLs of the broker and of Redis once both answer; servers that are away are waited for.
+    """Wait until both servers answer; return the URLs of the broker and of Redis.
 
     Raises BrokerError for a server that refuses this process, ConfigurationError for a URL that is missing or wrong.
     """
@@ -65,7 +65,7 @@ def connect(config: Config) -> tuple[str, str]:
 
 
 def wait_for(check: Callable[[], object], pause: Callable[[float], object] = time.sleep) -> None:
-    """Call `check` until it raises ServerAway no more; `pause` waits for so many s between."""
+    """Call `check` until it no longer raises ServerAway; `pause` waits for the given seconds between tries."""
     began, seconds, say_at = time.monotonic(), AGAIN_AFTER, 0.0
     while True:
         try:

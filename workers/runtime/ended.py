@@ -1,4 +1,4 @@
-"""The end of a run, as its processes hear of it: by a status event, or from Redis when they come too late for that."""
+"""The end of a run, as its processes learn of it: by a status event, or from Redis if they missed the event."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def follow_run(
     handlers: Mapping[str, Callable[[dict[str, Any]], None]] | None = None,
     catch_up: Callable[[], None] = lambda: None,
 ) -> Subscription:
-    """Subscribe to the run's status, and call `stop` once that is one of `over_at`, or was before.
+    """Subscribe to the run's status; call `stop` once it is one of `over_at`, or if it is that already.
 
-    `handlers`: of other events. `catch_up` is called each time that the subscription is bound. Roles that serve the
-    others stay until CLOSED, when the launcher has stopped everybody else. Raises redis.RedisError.
+    `handlers`: for other events. `catch_up` is called each time that the subscription is bound. Roles that serve other
+    roles stay until CLOSED, when the launcher has stopped all others. Raises redis.RedisError.
     """
     ending = Ending(session.redis, session.topology.key_prefix)
 
@@ -37,7 +37,7 @@ def follow_run(
 
     def on_connected() -> None:
         catch_up()
-        # Only its launcher says that a league is over.
+        # Only the launcher decides that a league is over.
         state = ending.verdict(session.config) if session.config.league is None else ending.state()
         if state in over_at:
             logger.info("the run is %s already", state)

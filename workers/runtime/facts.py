@@ -17,8 +17,8 @@ Facts = dict[str, Any]
 def publish_run_facts(session: Session, held: Lease, fields: Collection[str] | None = None) -> None:
     """Store this process's settings as those of the run; called by a learner when it starts.
 
-    `held`: the learner's lease. The facts hold for as long as it does: those of an earlier learner may be others.
-    `fields`: what the algorithm of its player asks samplers to collect, once that is known. Raises redis.RedisError.
+    `held`: the learner's lease. The facts are valid as long as the lease, as an earlier learner's may be different.
+    `fields`: those that its player's algorithm asks samplers to collect, once they are known. Raises redis.RedisError.
     """
     told: dict[str, Any] = {"by": held.token, "facts": _facts(session)}
     if fields is not None:
@@ -30,8 +30,8 @@ def publish_run_facts(session: Session, held: Lease, fields: Collection[str] | N
 def check_run_facts(session: Session, asked: Mapping[str, Collection[str]] | None = None) -> None:
     """Compare this process's settings with those that the run's living learners have published, if there are any.
 
-    `asked`: what this process collects of each player, None when it collects nothing. Raises ConfigurationError, with
-    every setting that differs, and redis.RedisError.
+    `asked`: player -> the fields that this process collects; None if it collects nothing. Raises ConfigurationError,
+    with every setting that differs, and redis.RedisError.
     """
     published, run = _published(session), session.config.run
     theirs = {name: value for told in published for name, value in told["facts"].items()}
@@ -54,7 +54,7 @@ def check_run_facts(session: Session, asked: Mapping[str, Collection[str]] | Non
 
 
 def _published(session: Session) -> list[dict[str, Any]]:
-    """Return what each learner that lives has published."""
+    """Return the facts that each living learner has published."""
     stored = [json.loads(told) for told in session.redis.hvals(_key(session))]
     tokens = {one.token for one in living(session.redis, session.topology.key_prefix)} if stored else set()
     return [told for told in stored if told["by"] in tokens]

@@ -1,4 +1,4 @@
-"""The garbage collector's full collections, in processes whose answers others wait for."""
+"""The garbage collector's full collections, in processes for whose answers others wait."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import gc
 
 
 def spare_loaded() -> None:
-    """Leave out of later collections all that lives now, once a process has loaded what it serves with.
+    """Exclude all present objects from later collections; called once a process has loaded what it needs to serve.
 
-    torch and what comes with it are half a million objects. A full collection, of which a gateway under load makes one
-    each second, visits all of them: 0.2 s during which no thread computes and every game waits.
+    torch and its dependencies are half a million objects. A full collection would visit all of them, and a gateway
+    under load makes one each second: 0.2 s during which no thread computes and every game waits.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The policies of a league's players, each of the network that it has."""
+"""The policies of a league's players, each with the player's own network."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Network = Mapping[str, Any]  # `name` and settings
 class LeaguePolicies:
     """A maker of policies for the game of a league, on `device` (None: the CPU).
 
-    A player of the settings has its own network or the league's. One that joined later has the one that its first
-    weights name, and saved weights are of the one that they name. Those that name none, or code that the league's
-    settings do not name, are taken for the network that the settings give their player.
+    A player named in the settings has its own network or the league's. A player that joined later has the network that
+    its first weights name. Saved weights are of the network that they name; weights that name none, or code that the
+    league's settings do not name, are taken to be of the network that the settings give their player.
     """
 
     def __init__(self, league: LeagueConfig, device: torch.device | None = None) -> None:
@@ -33,14 +33,14 @@ class LeaguePolicies:
         self._code = {text for name in ("", *league.players) for text in _code_in(league.network_of(name))}
 
     def network_of(self, player: str, stamp: Mapping[str, Any] | None = None) -> Network:
-        """Return the network of `player`; with the `stamp` of its weights, the one that these are of."""
+        """Return the network of `player` or, given the `stamp` of weights of its, the network of those weights."""
         named = (stamp or {}).get("network")
         if isinstance(named, Mapping) and self._code.issuperset(_code_in(named)):
             return named
         return self._league.network_of(player)
 
     def new(self, player: str, seed: int = 0, network: Network | None = None) -> Policy:
-        """Return a policy of `player`, of another `network` if given, with initial weights drawn from `seed`."""
+        """Return a policy of `player`, with another `network` if given, and initial weights drawn from `seed`."""
         policy = build_policy(self._league.network_of(player) if network is None else network, *self._spaces, seed)
         return policy if self._device is None else policy.to(self._device)
 
@@ -51,16 +51,16 @@ class LeaguePolicies:
         return policy
 
     def frozen(self, model: ModelRef, data: bytes, source: str | None = None) -> Policy:
-        """Return the policy of a model, which learns nothing, from its bytes.
+        """Return the policy of a frozen model, which learns no more, from its bytes.
 
-        Raises CheckpointError for damaged ones, which names `source`, and for those of another network.
+        Raises CheckpointError, which names `source`, for damaged bytes and for weights of another network.
         """
         tensors, stamp = weights_from_bytes(data)
         return self.loaded(model.player, tensors, stamp, source or str(model)).requires_grad_(False)
 
 
 def _code_in(settings: Any) -> Iterator[str]:
-    """Yield what within a network's settings may name the user's code."""
+    """Yield the texts within a network's settings that may name the user's code."""
     if isinstance(settings, str) and ":" in settings:
         yield settings
     elif isinstance(settings, Mapping):

@@ -1,4 +1,4 @@
-"""A lease in Redis: of several processes that would do the same work, one does it; the others are told which one.
+"""A lease in Redis: of several processes that would do the same work, one does it, and the others are told which.
 
 lease = Lease(redis, "warren.my-run:", "learner of player main")
 lease.take(stopping)       # raises ConfigurationError when another process holds it and goes on doing so
@@ -37,14 +37,14 @@ logger = get_logger(__name__)
 
 SECONDS = 15.0  # s that a lease holds after it was last renewed
 ANSWER_WITHIN = 4.0  # s, from Redis about a lease
-POLL_EVERY = 0.2  # s between tries to get one
+POLL_EVERY = 0.2  # s between tries to take a lease
 SAY_EVERY = 60.0  # s between lines of log about a Redis that is away
-APART = "#"  # between shared work and the token of one that does it
+APART = "#"  # separates the name of shared work from the token of a process that does it
 RELEASED_WITHIN = 3.0  # s that the end of a process waits for Redis
 _TOKENS: set[str] = set()  # tokens of this process's own leases
 
-# KEYS: lease, index. ARGV: holder, ms, work, a holder that is dead. Sets the lease where it is free, ours or the dead
-# one's, and notes it in the index until it runs out; else returns the holder.
+# KEYS: lease, index. ARGV: holder, ms, work, a holder that is dead. Sets the lease if it is free, ours or the dead
+# holder's, and notes it in the index until it runs out; else returns the holder.
 _HOLD = """
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] and held ~= ARGV[4] then return held end
@@ -64,9 +64,9 @@ redis.call('ZREM', KEYS[2], ARGV[2])
 
 
 class Lease:
-    """The right to be `work`, a short name; the keys begin with `prefix`.
+    """The right to do `work`, a short name; the keys begin with `prefix`.
 
-    `shared`: any number may do this work, and each has a lease of its own. `try_to_take` and `renew` raise
+    `shared`: any number of processes may do this work, each with its own lease. `try_to_take` and `renew` raise
     redis.RedisError.
     """
 
@@ -81,9 +81,9 @@ class Lease:
         self._me = json.dumps(me | {"release": __version__})
 
     def take(self, stopping: threading.Event, remedy: str = "") -> bool:
-        """Take the lease, waiting for one whose holder has died; return False when `stopping` was set meanwhile.
+        """Take the lease, after waiting if its holder has died; return False when `stopping` was set meanwhile.
 
-        Raises ConfigurationError, ending in `remedy`, for a holder that renews it.
+        Raises ConfigurationError, ending in `remedy`, if its holder goes on renewing it.
         """
         patience, said, say_at = 1.2 * self._milliseconds / 1000.0, False, 0.0
         until = time.monotonic() + patience
@@ -91,7 +91,7 @@ class Lease:
             try:
                 holder = self.try_to_take()
             except redis.RedisError as error:
-                until = time.monotonic() + patience  # the holder is not known
+                until = time.monotonic() + patience  # the holder is unknown
                 if time.monotonic() >= say_at:
                     say_at = time.monotonic() + SAY_EVERY
                     logger.warning("%s: waiting for Redis: %s", self._work, error)
@@ -109,7 +109,7 @@ class Lease:
                 return False
 
     def held_here(self) -> bool:
-        """Return whether a process that this one sees has it, and lives. Raises redis.RedisError."""
+        """Return whether a living process that this one can see holds the lease. Raises redis.RedisError."""
         holder = self._redis.get(self._key)
         return holder is not None and _read(holder).get("space") == _space() and not _dead(holder)
 
@@ -121,7 +121,7 @@ class Lease:
         return "" if held is None else _described(held)
 
     def renew(self) -> bool:
-        """Extend the lease, taking it anew where Redis has lost it; return False when another process has it now."""
+        """Extend the lease, or take it anew if Redis has lost it; return False when another process has it now."""
         return self._hold() is None
 
     def _hold(self, replaced: bytes = b"") -> bytes | None:
@@ -131,7 +131,7 @@ class Lease:
         return held
 
     def hold(self, until: threading.Event, lost: Callable[[str], None]) -> None:
-        """Renew it from a thread until `until` is set; call `lost` with the reason when another process took it."""
+        """Renew the lease on a thread until `until` is set; call `lost` with the reason if another process took it."""
 
         def renew() -> None:
             told = False
@@ -150,16 +150,16 @@ class Lease:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Hold it, once it was taken, to the end of the block, and give it back.
+        """Hold the lease, which was taken before, to the end of the block, and release it.
 
-        When another process has got it meanwhile this one is told to stop, and the end raises WarrenError.
+        If another process takes it meanwhile, this process is told to stop, and the block's end raises WarrenError.
         """
         ended, lost = threading.Event(), []
 
         def stop(why: str) -> None:
             logger.error("%s; this process stops", why)
             lost.append(why)
-            os.kill(os.getpid(), signal.SIGTERM)  # every role takes it for the order to stop
+            os.kill(os.getpid(), signal.SIGTERM)  # the order to stop, for every role
 
         self.hold(ended, stop)
         try:
@@ -171,7 +171,7 @@ class Lease:
             raise WarrenError(lost[0])
 
     def release(self) -> None:
-        """Let the next have it at once, if Redis answers within RELEASED_WITHIN; otherwise it runs out."""
+        """Free the lease for the next process, if Redis answers within RELEASED_WITHIN; otherwise it runs out."""
 
         def release() -> None:
             try:
@@ -179,7 +179,7 @@ class Lease:
             except redis.RedisError as error:
                 logger.warning("the lease of %s was not given back: %s", self._work, error)
 
-        # The look-up of a host name alone may take longer than an ending process has.
+        # On a thread: the look-up of a host name alone may take longer than an ending process has.
         thread = threading.Thread(target=release, name="lease", daemon=True)
         thread.start()
         thread.join(RELEASED_WITHIN)
@@ -191,13 +191,13 @@ class Lease:
 
 
 def connect(redis_url: str) -> Any:
-    """Return a client for leases, with short timeouts: to renew or give back a lease cannot wait."""
+    """Return a client for leases, with short timeouts: renewing or releasing a lease cannot wait."""
     return redis_client.connect(redis_url, retry=Retry(NoBackoff(), 1), socket_timeout=ANSWER_WITHIN)
 
 
 @contextmanager
 def present(app: Any, topology: Topology, work: str) -> Iterator[None]:
-    """Hold a lease of `work` in the run of a Celery app, as any number of processes may, to the end of the block."""
+    """Hold a lease of `work`, shared with any number of processes of a Celery app's run, to the end of the block."""
     lease = Lease(connect(app.conf.result_backend), topology.key_prefix, work, shared=True)
     with suppress(redis.RedisError):  # it is taken once Redis is back
         lease.renew()
@@ -213,7 +213,7 @@ def held(client: Any, prefix: str, work: str) -> bool:
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds a lease: its work in the run, where it runs, for a person, and the token of the lease."""
+    """A process that holds a lease: its work in the run, its process and host as text, and the token of the lease."""
 
     work: str
     where: str
@@ -236,7 +236,7 @@ def living(client: Any, prefix: str) -> list[Holder]:
 
 
 def leader_key(prefix: str) -> str:
-    """Return the Redis key of the lease of a run's leader, which a run has while its launcher runs."""
+    """Return the Redis key of the lease of a run's leader; it exists while the run's launcher runs."""
     return f"{prefix}leader"
 
 
@@ -259,11 +259,11 @@ def _dead(holder: bytes) -> bool:
         return True
     except PermissionError:
         return False
-    return bool(found["pid"] == os.getpid() and found["token"] not in _TOKENS)  # an earlier process of the same id
+    return bool(found["pid"] == os.getpid() and found["token"] not in _TOKENS)  # an earlier process had the same id
 
 
 def _read(holder: bytes) -> dict[str, Any]:
-    """Return what a holder says of itself; nothing where it is of another version, which may well live."""
+    """Return a holder's facts about itself; empty if it is of another version, which may well be alive."""
     try:
         found = json.loads(holder)
         return found if {"host", "pid", "token"} <= found.keys() else {}
@@ -272,7 +272,7 @@ def _read(holder: bytes) -> dict[str, Any]:
 
 
 def _space() -> str:
-    """Return the namespace of the process ids here: this boot and container; a random one where that is unknown."""
+    """Return the namespace of this process's id: boot and container; a random one if that is unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

@@ -1,4 +1,4 @@
-"""An HTTP endpoint for Prometheus. Its figures are read when it is asked, so that counting them costs nothing else.
+"""An HTTP endpoint for Prometheus. Its figures are read only when it is asked, and cost nothing otherwise.
 
     with served(config, roles.ACTOR.name, "actor-0", actor.samples):
         ...
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FOLDER = "WARREN_METRICS_FOLDER"  # variable of a launcher's processes: where each writes its endpoint's port
+FOLDER = "WARREN_METRICS_FOLDER"  # variable of a launcher's processes: folder where each writes its endpoint's port
 COUNTS = {"calls": "calls", "failed": "failures", "batches": "batches", "dropped": "dropped", "refused": "refused"}
 
 
@@ -60,7 +60,10 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
 
 
 class Endpoint:
-    """An HTTP server of what `collect` yields; `port` 0: any free one. Raises ConfigurationError for a taken one."""
+    """An HTTP server for the metrics that `collect` yields; `port` 0: any free one.
+
+    Raises ConfigurationError for a taken port.
+    """
 
     def __init__(self, collect: Callable[[], Iterable[Metric]], address: str, port: int) -> None:
         from prometheus_client import CollectorRegistry, start_http_server
@@ -98,7 +101,7 @@ class _Collector:
 def served(config: Config, role: str, name: str, source: Source, app: Any = None) -> Iterator[None]:
     """Serve the metrics of this process while the block runs, if the setting metrics.port is not null.
 
-    A launcher's process takes any free port, and tells the launcher. `app`: the Celery app, for its services' counts.
+    A process of a launcher takes any free port and tells the launcher. `app`: the Celery app, for its services' counts.
     """
     if config.metrics.port is None:
         yield
@@ -110,7 +113,7 @@ def served(config: Config, role: str, name: str, source: Source, app: Any = None
 
 @contextmanager
 def served_to_launcher(run: str, role: str, name: str, app: Any = None) -> Iterator[None]:
-    """Serve what the system and the services of this process tell, if a launcher with an endpoint started it."""
+    """Serve the system's and the services' figures of this process, if a launcher with an endpoint started it."""
     if not os.environ.get(FOLDER):
         yield
         return
@@ -141,12 +144,12 @@ def _listening(metrics: MetricsConfig, of: Mapping[str, str], name: str, source:
 def _tell(folder: Path, name: str, port: int) -> None:
     try:
         write_whole(folder / name, str(port))
-    except OSError as error:  # the launcher's metrics lack this process; it works all the same
+    except OSError as error:  # the launcher's metrics lack this process, which works all the same
         logger.warning("the launcher was not told of this process's metrics: %s", error)
 
 
 def of_process() -> Iterator[Sample]:
-    """Yield what the system says of this process."""
+    """Yield the system's figures of this process."""
     process = psutil.Process()
     with process.oneshot():
         times = process.cpu_times()

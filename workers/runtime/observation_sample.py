@@ -1,8 +1,8 @@
-"""A sample of observations that a policy saw in a row, in one file of a run folder; to compare policies on.
+"""A sample of consecutive observations of a policy, in one file of a run folder; policies are compared on it.
 
-The learner writes what it learned from; `recorded.safetensors` holds "observation" (of a Dict or Tuple
+The learner writes observations that it learned from; `recorded.safetensors` holds "observation" (for a Dict or Tuple
 "observation/NAME" for each leaf) [T, N, ...], "begins" bool [T, N], "memory/NAME" [N, ...] of the policy's memory, and
-"action_mask" bool [T, N, A] where the game says which actions are legal.
+"action_mask" bool [T, N, A] if the game says which actions are legal.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class ObservationSample:
     """T steps of N slots, as a Trajectory has them."""
 
     observation: Tree  # [T, N, ...]
-    begins: np.ndarray  # bool [T, N]: where an episode begins, and with it the memory
+    begins: np.ndarray  # bool [T, N]: where an episode begins, and the memory begins anew
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # [N, ...] before step 0
-    action_mask: np.ndarray | None = None  # bool [T, N, A]: legal actions; None where the game says nothing of them
+    action_mask: np.ndarray | None = None  # bool [T, N, A]: legal actions; None if the game does not say
 
     @property
     def observations(self) -> int:
-        """T * N."""
+        """Number of observations, T * N."""
         return self.begins.size
 
     @classmethod
     def of(cls, trajectory: Trajectory, most: int = BYTES) -> ObservationSample:
-        """Return copies of as many slots as `most` bytes hold, one at least."""
+        """Return copies of as many slots as fit into `most` bytes, one at least."""
         size = sum(leaf.nbytes for _, leaf in leaves(trajectory.observation)) / trajectory.num_slots
         slots = slice(max(1, int(most / size)))
         over = (trajectory.terminated | trajectory.truncated)[:, slots]
@@ -56,7 +56,7 @@ class ObservationSample:
 
     @classmethod
     def played(cls, trained: Trained, steps: int, seed: int = 0) -> ObservationSample:
-        """Play `steps` of the environment that it was trained on, by its own actions, drawn as in training."""
+        """Play `steps` of the environment that `trained` was trained on, by its own actions, drawn as in training."""
         env = trained.make()
         observations, begins, over = [], [], True
         trained.begin()
@@ -78,9 +78,9 @@ class ObservationSample:
 
     @classmethod
     def of_two(cls, trained: Trained, decisions: int, seed: int = 0) -> ObservationSample:
-        """Play the two-player game that it was trained on, both seats by its own actions, so many decisions in all.
+        """Play the two-player game that `trained` was trained on, by its own actions in both seats, for `decisions`.
 
-        Each seat is a slot, so that it has a memory of its own; both are cut to the shorter.
+        Each seat is a slot, so that it has its own memory; both are cut to the length of the shorter.
         """
         games = trained.games(seed=seed)
         seen: list[list[Any]] = [[], []]
@@ -104,13 +104,13 @@ class ObservationSample:
                     fresh = [True, True]
         finally:
             games.close()
-        seats = [seat for seat in (0, 1) if seen[seat]]  # in a game of one move, say, the second never is asked
+        seats = [seat for seat in (0, 1) if seen[seat]]  # in a game of one move the second seat never decides
         steps = min(len(seen[seat]) for seat in seats)
         arrays = [np.stack([np.stack(held[seat][:steps]) for seat in seats], axis=1) for held in (seen, begins, masks)]
         return cls(arrays[0], arrays[1], _no_memory(trained.policy, len(seats)), arrays[2])
 
     def slots(self, chosen: list[int], action_mask: np.ndarray | None, steps: int | None = None) -> ObservationSample:
-        """Return those slots of it, with slots of `action_mask` bool [T, N, A] or no masks, and the first `steps`."""
+        """Return the first `steps` of the `chosen` slots, with those of `action_mask` bool [T, N, A], or no masks."""
         return ObservationSample(
             map_tree(lambda leaf: leaf[:steps, chosen], self.observation),
             self.begins[:steps, chosen],
@@ -123,7 +123,7 @@ class ObservationSample:
         write_whole(file, self.to_bytes(policy))
 
     def to_bytes(self, policy: Policy) -> bytes:
-        """Return what the file holds."""
+        """Return the content of the file."""
         parts = SpaceTree(policy.observation_space, "observation").flatten(self.observation)
         named = {"observation": parts} if not isinstance(parts, dict) else _under("observation/", parts)
         held = {**named, "begins": self.begins, **_under("memory/", self.memory)}
@@ -134,9 +134,9 @@ class ObservationSample:
 
     @classmethod
     def read(cls, file: Path, policy: Policy) -> ObservationSample:
-        """Read what `write` left in `file`.
+        """Read a sample that `write` has written to `file`.
 
-        Raises CheckpointError for a file that is not there, damaged, or of other spaces.
+        Raises CheckpointError for a file that is missing, damaged, or of other spaces.
         """
         try:
             held = safetensors.numpy.load_file(file)

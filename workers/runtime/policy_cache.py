@@ -1,4 +1,4 @@
-"""A cache of frozen models' policies: each is loaded from the pool when first played, the least used are dropped."""
+"""A cache of frozen models' policies, each loaded when first played; the least recently used are dropped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
 
-KEPT = 10  # policies that stay loaded whatever they weigh,
-KEPT_BYTES = 8 << 20  # and more of them up to so many bytes: 1,000 models take a few % more of a process than 10
-OBJECTS = 64 << 10  # bytes of a policy beside its weights: modules, spaces, generators
+KEPT = 10  # policies that stay loaded, whatever their size
+KEPT_BYTES = 8 << 20  # bytes up to which more stay loaded: 1,000 models take a few % more of a process than 10
+OBJECTS = 64 << 10  # bytes of a policy besides its weights: modules, spaces, generators
 
 
 class FrozenPolicies:
@@ -49,5 +49,5 @@ class FrozenPolicies:
 
 
 def weight(policy: Policy) -> int:
-    """Return about how many bytes a loaded policy takes."""
+    """Return the approximate number of bytes that a loaded policy takes."""
     return OBJECTS + sum(int(tensor.numel() * tensor.element_size()) for tensor in policy.state_dict().values())

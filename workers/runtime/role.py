@@ -35,15 +35,15 @@ from workers.runtime.standing import standing
 class RoleProcess:
     """The work of one process of a role, as `live` needs it.
 
-    `over_at`: the states of the run after which this role has nothing to do. `failure`: why the work ended, None when
-    it was told to stop.
+    `over_at`: the states of the run after which this role has nothing to do. `failure`: why the work ended; None if it
+    was told to stop.
     """
 
     over_at: Collection[str] = OVER
     failure: BaseException | None = None
 
     def __init__(self, stopping: threading.Event | None = None) -> None:
-        """Take the event that is set when this process is told to stop; None makes one."""
+        """`stopping`: the event that is set when this process is told to stop; None makes one."""
         self.stopping = stopping or threading.Event()
 
     def handlers(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
@@ -57,7 +57,7 @@ class RoleProcess:
             yield from of_stages(timing.shares())
 
     def catch_up(self) -> None:
-        """Read what events told while this process was not subscribed; called after each connection to the broker."""
+        """Read the news that events brought while not subscribed; called after each connection to the broker."""
 
     def work(self, name: str) -> int:
         """Work as process `name` until told to stop; return the exit status."""
@@ -69,7 +69,7 @@ class RoleProcess:
         stop_worker()
 
     def leave(self) -> None:
-        """End what runs beside `work`, which has returned or failed, and give back what others wait for."""
+        """End the threads beside `work`, which has returned or failed, and give back what other processes wait for."""
         self.stopping.set()
 
 

@@ -1,4 +1,4 @@
-"""Settings of a run, in Redis: its launcher or learner leaves them there, roles started by hand take them."""
+"""Settings of a run, in Redis: its launcher or learner stores them, roles started by hand read them."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ MISSING = "nothing"  # value of a setting that is not there
 
 
 def leave(session: Session, held: Lease) -> None:
-    """Leave in Redis how this process is configured, as a learner does that starts: so is its run.
+    """Store this process's configuration in Redis as that of its run; called by a learner when it starts.
 
-    `held`: the learner's lease. The settings hold for as long as it does: those of an earlier learner may be others.
+    `held`: the learner's lease. The settings are valid as long as the lease, as an earlier learner's may be different.
     """
     left = {"by": held.token, "settings": to_yaml(session.config)}
     session.redis.hset(_key(session.topology.key_prefix), held.work, json.dumps(left))
 
 
 def card_key(prefix: str) -> str:
-    """Return the Redis key of what a run's leader tells of it."""
+    """Return the Redis key of the card, on which a run's leader stores its facts."""
     return f"{prefix}card"
 
 
 def read_card(stored: Any) -> dict[str, Any]:
-    """Return a card as it is stored; empty where there is none that can be read."""
+    """Return a stored card; empty if there is none or it cannot be read."""
     try:
         found = json.loads(stored or b"{}")
     except ValueError:
@@ -53,14 +53,14 @@ def read_card(stored: Any) -> dict[str, Any]:
 
 
 def joined(role: str, config: Config, said: Collection[str]) -> Config:
-    """Return the configuration of a role that is started by hand: its run's, with what is this process's own.
+    """Return the configuration of a role that is started by hand: the run's settings with this process's own.
 
-    The settings of a run are its launcher's, or else its learner's; while it has neither they are not known, and
-    `config` stays. So it does for a learner where no launcher leads. Waits for servers that are away. `said`: the
-    settings that the command line names. Raises ConfigurationError for each of them that is another in the run.
+    The settings of a run are its launcher's, or else its learner's. While the run has neither, or for a learner while
+    it has no launcher, `config` is returned unchanged. Waits for servers that are away. `said`: the settings that the
+    command line names. Raises ConfigurationError for each of them that has another value in the run.
     """
     if config.run is None or None in given_urls(config):
-        return config  # the role says so, with all else that is wrong
+        return config  # the role reports it, with all other problems
     log_to_stderr(config.log_level, config.log_format)
     _, redis_url = connect(config)
     client = lease.connect(redis_url)
@@ -74,7 +74,7 @@ def joined(role: str, config: Config, said: Collection[str]) -> Config:
 
 
 def taken(config: Config, text: str, said: Collection[str]) -> Config:
-    """Return what `joined` does, from the run's settings as YAML."""
+    """Return the configuration that `joined` returns, given the run's settings as YAML."""
     tree = OmegaConf.create(text)
     assert isinstance(tree, DictConfig)
     check_messages(tree, config.run)
@@ -88,9 +88,9 @@ def taken(config: Config, text: str, said: Collection[str]) -> Config:
 
 
 def _settings(client: redis.Redis, prefix: str, role: str) -> str | None:
-    """Return the settings of a run that lives, as YAML. Raises redis.RedisError."""
+    """Return the settings of a living run, as YAML; None if unknown. Raises redis.RedisError."""
     if client.exists(lease.leader_key(prefix)):
-        config = read_card(client.get(card_key(prefix))).get("config")  # a file of services has none
+        config = read_card(client.get(card_key(prefix))).get("config")  # a run from a file of services has none
         return config if isinstance(config, str) else None
     if role == "learner":
         return None

@@ -1,8 +1,8 @@
 """The end of a run, for processes that were not subscribed when the learner announced it.
 
-The last status event reaches those that are subscribed at that moment. An actor that starts later, or whose connection
-was just lost, reads the same from Redis. Figures are stored there, not the verdict: with a goal that was raised since,
-the run is not over.
+The last status event reaches the processes that are subscribed at that moment. An actor that starts later, or whose
+connection was just lost, reads the same from Redis. Figures are stored there, not the verdict: if the goal has been
+raised since, the run is not over.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Ending:
 
     def __init__(self, redis: Any, prefix: str) -> None:
         self._redis, self._key = redis, f"{prefix}ending"
-        # Not below the run's prefix: all of that is removed with the run, and this says that it was.
+        # Not below the run's prefix: those keys are removed with the run, and this key records that.
         self._closed = f"closed-{prefix}"
 
     def record(self, steps: int, mean_return: float | None) -> None:
@@ -44,7 +44,7 @@ class Ending:
         self._redis.set(self._key, json.dumps({"steps": steps, "mean_return": mean_return}))
 
     def close(self) -> None:
-        """Store for REMEMBERED s that the launcher has removed the run, for processes that come later, or back."""
+        """Store for REMEMBERED s that the launcher has removed the run, for processes that start or reconnect later."""
         self._redis.set(self._closed, "", ex=REMEMBERED)
 
     def clear(self) -> None:
@@ -56,6 +56,6 @@ class Ending:
         return CLOSED if self._redis.exists(self._closed) else None
 
     def verdict(self, config: Config) -> str | None:
-        """Return the verdict on a run that has ended; None for one that goes on, or would by the goal of `config`."""
+        """Return the verdict on a run that has ended; None if it goes on, or would go on by the goal of `config`."""
         data = self._redis.get(self._key)
         return self.state() or (None if data is None else verdict(config, **json.loads(data)))

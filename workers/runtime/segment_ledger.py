@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 LEARNED = "learned"
 NOT_KEPT = "not_kept"
 STORED = "stored"  # in a replay, from which updates draw
-HELD = "held"  # by the replay already: it was stored, and was delivered again
+HELD = "held"  # in the replay already: it was stored, and was delivered again
 REASONS: Mapping[str, str] = {  # why segments are dropped
     "stale": "too old",
     "reset": "of players that were begun anew since",
@@ -25,7 +25,7 @@ REASONS: Mapping[str, str] = {  # why segments are dropped
 }
 
 # KEYS: names of actor processes (set), totals (hash). ARGV: prefix of the bits, then of each segment its source, its
-# number, its steps. `make` counts a segment once; with `bit`, also sets that one of it.
+# number, its steps. `make` counts a segment once; _NOTE also marks it as confirmed if its last argument is 1.
 _MAKE = """
 local function make(source, number, steps)
   redis.call('SADD', KEYS[1], source)
@@ -39,9 +39,9 @@ _NOTE = f"""{_MAKE}
 make(ARGV[2], ARGV[3], ARGV[4])
 if ARGV[5] == '1' then redis.call('SETBIT', ARGV[1] .. 'confirmed:' .. ARGV[2], ARGV[3], 1) end
 """
-# Also notes the end of each segment, and the number of its steps that an update has used; the others of one that was
-# learned from were too old. The first end stays: a learner may die before the broker knows. One that is stored for
-# the second time had ended with an earlier learner's replay, and was kept after all.
+# Also notes the end of each segment, and the number of its steps that an update has used; the other steps of a learned
+# segment were too old. The first end stays: a learner may die before it acknowledges. A segment that is stored for the
+# second time had been lost with an earlier learner's replay, and is kept after all.
 _SETTLE = f"""{_MAKE}
 for at = 2, #ARGV, 5 do
   local source, number, steps, kind, used = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
@@ -71,7 +71,7 @@ class Segment(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The end of a segment: its `kind`, and how many of its steps were `used`: of all kinds but LEARNED all."""
+    """The end of a segment: its `kind`, and how many of its steps were `used`; all, unless the kind is LEARNED."""
 
     segment: Segment
     kind: str
@@ -92,18 +92,18 @@ NONE = Count()
 class Account:
     """Segments of a run: made = learned + stored + dropped, by the reason, + in flight.
 
-    Steps that were too old, in a segment of which the others were learned from, are among the steps of `stale`. What
-    was settled counts as made and as confirmed, also where the actor was killed before it could say so.
+    If some steps of a learned segment were too old, they are among the steps of `stale`. Settled segments count as made
+    and as confirmed, even if the actor was killed before it could note that.
     """
 
     made: Count
     learned: Count
     dropped: Mapping[str, Count]  # by the names of REASONS
-    unsent: int  # segments that were made, and that no broker has confirmed: an actor has, or had, them
-    missing: int  # segments that were confirmed, and not settled: still in a queue, or lost
+    unsent: int  # segments that were made but not confirmed by a broker: an actor has, or had, them
+    missing: int  # segments that were confirmed but not settled: still in a queue, or lost
     repeated: int  # deliveries of a segment that was settled already (after a learner died)
     stored: Count = NONE  # segments that came into a replay
-    not_kept: Count = NONE  # those of them that were in one which ended with its learner
+    not_kept: Count = NONE  # those of `stored` whose replay ended with its learner
 
     @property
     def in_flight(self) -> Count:

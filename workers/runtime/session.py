@@ -28,7 +28,7 @@ from workers.runtime.segment_ledger import Ledger
 
 logger = get_logger(__name__)
 
-EVENT_RATE = 0.01  # share of service calls with events: events of each would cost more than half of their speed
+EVENT_RATE = 0.01  # share of service calls with events: events for all would cost more than half of their speed
 HELD = 2.0  # times round_timeout that an actor may hold a rollout before a Redis broker hands it to another
 PLAYER = "main"  # the one player of a run without a league
 
@@ -37,7 +37,7 @@ class Session:
     """The connections of one process in one run."""
 
     def __init__(self, config: Config, broker_url: str, redis_url: str, cache_bytes: int = CACHE_BYTES) -> None:
-        """`cache_bytes`: of models that this process has read from the pool."""
+        """`cache_bytes`: bound on the cache of models that this process has read from the pool."""
         assert config.run is not None
         self.config, self.redis_url = config, redis_url
         self.topology = topology_of(config)
@@ -75,11 +75,10 @@ class Session:
         return Lease(self.leases, self.topology.key_prefix, work)
 
     def declare(self, stopping: threading.Event | None = None) -> bool:
-        """Declare the topology's queues with their exchanges; harmless where they exist.
+        """Declare the topology's queues with their exchanges; this is harmless if they exist.
 
-        On RabbitMQ, where users with the rights of one role may only look for them, the run's other exchanges are
-        declared, too. A user that may not declare waits for those who may; returns False where `stopping` is set
-        meanwhile.
+        On RabbitMQ the run's other exchanges are declared, too; users with the rights of one role may only look for
+        them. A user that may not declare waits until another has done it; returns False if `stopping` is set meanwhile.
         """
         stop = stopping or threading.Event()
         with self.app.connection_for_write() as connection:
@@ -101,7 +100,7 @@ class Session:
 
 
 def watched(config: Config) -> bool:
-    """Return whether task events are to be sent, since Flower or the user reads them."""
+    """Return whether to send task events, as Flower or the user reads them."""
     return config.task_events or config.flower_port is not None or bool(config.event_rate)
 
 
@@ -116,12 +115,12 @@ def event_rate(config: Config) -> float:
 def topology_of(config: Config) -> Topology:
     """Return the names and bounds of the configured run."""
     assert config.run is not None
-    # Nothing here depends on how many actors there are, or how they sample: the first process declares the queues,
-    # and the broker refuses another declaration.
+    # Nothing here depends on the number of actors or on how they sample: the first process declares the queues, and
+    # the broker refuses a different declaration.
     players = (PLAYER,) if config.league is None else tuple(dict.fromkeys([*config.league["players"], config.player]))
     return Topology(config.run, players=players, learners=config.most_learners)
 
 
 def source_name(number: int | None, role: str = "actor") -> str:
-    """Return a name for this process of a role that no other, and no earlier one, has."""
+    """Return a name for this process of a role, unlike that of any other or earlier process."""
     return f"{role}-{number or 0}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"

@@ -1,4 +1,4 @@
-"""The standing of a process in its run: a number among those of its role, and the lease of it while it lives."""
+"""The standing of a process in its run: its number within its role, and the lease of that number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workers.runtime.session import Session
 
 logger = get_logger(__name__)
 
-# First number of roles started by hand beside a launcher, which counts its own from 0 and may come to more of them.
+# First number of roles started by hand beside a launcher, which numbers its own from 0 and may start more.
 BY_HAND = 1000
 AGAIN_AFTER = 1.0  # s until Redis is asked again
 
@@ -29,10 +29,10 @@ AGAIN_AFTER = 1.0  # s until Redis is asked again
 def standing(session: Session, role: Role, stopping: threading.Event | None = None) -> Iterator[Config]:
     """Hold the lease of this process of a role; yield the configuration with its number.
 
-    Without a given number it takes the next that is free; where number 0 of the role keeps the run's folder, it first
-    waits to see whether number 0 is alive. A process that is silent for so long that another takes its number stops.
-    `stopping` ends the wait. Raises ConfigurationError for a number that another process has, and WarrenError at the
-    end if another process has taken it meanwhile.
+    Without a given number it takes the next free one; if number 0 of the role keeps the run's folder and there is no
+    launcher, it first waits to see whether number 0 is alive. A process stops if it is silent for so long that another
+    takes its number. `stopping` ends the wait. Raises ConfigurationError for a number that another process has, and
+    WarrenError at the end if another process has taken it meanwhile.
     """
     assert role.id is not None
     stopping = stopping or threading.Event()
@@ -49,14 +49,17 @@ def standing(session: Session, role: Role, stopping: threading.Event | None = No
 
 
 def _next_free(session: Session, role: Role, stopping: threading.Event) -> tuple[int, Lease]:
-    """Return a number of its role that no other process has, and its lease; waits for a Redis that is away."""
+    """Return a number of the role that no other process has, and its lease, waiting while Redis is away.
+
+    If `stopping` is set meanwhile, return 0 and its lease, which is not taken.
+    """
     keeps = role.keeps is not Keeps.nobody
     while True:
         try:
             first = BY_HAND if session.leases.exists(leader_key(session.topology.key_prefix)) else 0
             keeper = session.lease(f"{role.name}-0")
             if keeps and not first and not keeper.held_here():
-                with suppress(ConfigurationError):  # it lives
+                with suppress(ConfigurationError):  # number 0 is alive
                     keeper.take(stopping)
                     return 0, keeper
             for number in itertools.count(max(first, int(keeps))):

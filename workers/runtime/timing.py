@@ -12,7 +12,7 @@ from typing import Any
 class Timing:
     """A clock of stages; thread-safe.
 
-    Stages are named "collect", "collect/policy" for a part of it, "sender: send" where a thread of its own does it.
+    Names of stages: "collect"; "collect/policy" for a part of it; "sender: send" for a stage on a thread of its own.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Timing:
             self._spent[name] = (spent + seconds, times + 1)
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Return for each stage its seconds, its share of the time since the first stage began, its times, us per time.
+        """Return for each stage its seconds, its share of the time since the first stage began, its runs, us per run.
 
         The shares of one thread's stages add up to 1 at most.
         """

@@ -39,35 +39,34 @@ from workers.servers import record
 
 @dataclass
 class Trained:
-    """A policy as it was saved, and what it was trained on. `source`: the file."""
+    """A policy as it was saved, with the environment that it was trained on. `source`: the file."""
 
     policy: Policy
     env_id: str
     env_kwargs: dict[str, Any]
     two_player: bool
     source: Path
-    memory: Memory | None = None  # after the last `act`, of a policy that has one
+    memory: Memory | None = None  # of a policy that has one, after the last `act`
     settings: envs.EnvSettings | None = None  # settings of an environment for one agent
     version: int = -1  # version of the weights
     seen_in: tuple[Path, ...] = ()  # folders where learners of its game record what they saw, its own first
 
     def make(self, **kwargs: Any) -> gymnasium.Env:
-        """Make the environment that it was trained on; `kwargs` as render_mode="human" go to its constructor."""
+        """Make the environment that the policy was trained on; its constructor gets `kwargs`, as render_mode="human"."""
         settings = self.settings or envs.EnvSettings(self.env_id, self.env_kwargs)
         whole_games = replace(settings.resolved(), episodic_life=False, kwargs={**self.env_kwargs, **kwargs})
         return envs.make(whole_games)
 
     def games(self, num_envs: int = 1, seed: int = 0) -> envs.TwoPlayerVectorEnv:
-        """Make games of the two-player game that it was trained on."""
+        """Make games of the two-player game that the policy was trained on."""
         return envs.make_two_player(self.env_id, num_envs, seed, **self.env_kwargs)
 
     def act(self, observation: Any, action_mask: Any = None, *, greedy: bool = True) -> Any:
         """Return the action for one observation (without a leading dimension), as the environment takes it.
 
-        A policy with a memory remembers its last calls: tell it by `begin` where an episode begins.
-        `action_mask`: the legal ones, bool [A], or in the form that the environment gives them. `greedy`: the likeliest
-        action; else one drawn as in training, which a game of hidden information needs: a player that never bluffs is
-        found out.
+        A policy with a memory remembers its last calls: call `begin` where an episode begins. `action_mask`: the legal
+        actions, bool [A], or in the form that the environment gives them. `greedy`: return the likeliest action; else
+        one drawn as in training, which a game of hidden information needs: a player that never bluffs is found out.
         """
         masks = None if action_mask is None else Masks(self.policy.action_space)
         mask = None if masks is None else masks.tree(masks.row(action_mask)[None])
@@ -79,7 +78,7 @@ class Trained:
     def act_together(
         self, team: Team, observations: Sequence[Any], info: Mapping[str, Any], *, greedy: bool = True
     ) -> Any:
-        """Return an action of each agent of `team`, for what its reset or step gave; memories go on as in `act`."""
+        """Return each agent's action of `team` for what its reset or step returned; memories go on as in `act`."""
         together = stacked(team.observation_space, observations)
         mask = team.masks.tree(info[KEY]) if team.masks is not None and team.masked else None
         mode = "greedy" if greedy else "sample"
@@ -88,19 +87,20 @@ class Trained:
         return list(iterate(batch_space(team.action_space, len(team.agents)), actions))
 
     def legal(self, info: Mapping[str, Any]) -> Any:
-        """Return the mask of legal actions in an environment's `info`; None without one, or where none is wanted."""
+        """Return the mask of legal actions in an environment's `info`; None if there is none or none is wanted."""
         return None if self.settings is not None and not self.settings.action_masks else info.get(KEY)
 
     def begin(self) -> None:
-        """Begin an episode: the policy remembers nothing."""
+        """Begin an episode: the policy forgets earlier calls."""
         self.memory = None
 
 
 def load(folder: str | Path, player: str = "main", version: int | None = None, *, best: bool = False) -> Trained:
-    """Load the newest checkpoint of a run folder, or of the newest run in a folder of runs; or that of a version.
+    """Load the newest checkpoint of a run folder, or of the newest run in a folder of runs.
 
-    Of a league's, that of `player`, or the frozen model of that name. `best`: of a run that kept it
-    (evaluation.keep_best), that of its best evaluation.
+    `player`: of a league's run, the player to load, or the name of a frozen model. `version`: load the checkpoint of
+    this version of the weights instead. `best`: load that of the best evaluation, from a run that kept it
+    (evaluation.keep_best).
 
     Raises ConfigurationError when there is no run folder, UnknownName for a player that is not in it, CheckpointError
     for a checkpoint that is damaged or missing.
@@ -120,7 +120,7 @@ def load(folder: str | Path, player: str = "main", version: int | None = None, *
 
 
 def _refuse_best(folder: Path, config: Config, version: int | None) -> None:
-    """Raise ConfigurationError where a run has no best checkpoint, or a version is asked for as well."""
+    """Raise ConfigurationError if a run has no best checkpoint, or a version is asked for as well."""
     if config.league is not None:
         raise ConfigurationError(f"{folder} is a league's, which keeps no best checkpoint; name a player or a model")
     if version is not None:
@@ -133,10 +133,10 @@ def _refuse_best(folder: Path, config: Config, version: int | None) -> None:
 
 
 def run_in(folder: Path) -> Path:
-    """Return `folder`, where it is a run folder, or the newest run in it: the one that was started last.
+    """Return `folder`, if it is a run folder, or the newest run in it: the one that was started last.
 
-    Runs lie in it (runs/cartpole) or one level lower (runs). A run that failed before it had anything to load counts
-    for less than any other. Raises ConfigurationError where there is none.
+    Runs lie in it (runs/cartpole) or one level lower (runs). A run that failed before it saved anything is taken only
+    if there is no other. Raises ConfigurationError if there is none.
     """
     if not (folder / "config.yaml").is_file():
         found = {file.parent for level in ("*", "*/*") for file in folder.glob(f"{level}/config.yaml")}
@@ -150,9 +150,9 @@ def run_in(folder: Path) -> Path:
 
 
 def _began(run: Path) -> float:
-    """Return when a run was started, in s since 1970; 0 for one that failed before it saved anything.
+    """Return the time at which a run was started, in s since 1970; 0 for one that failed before it saved anything.
 
-    Where no launcher wrote the time, for roles that were started one by one say, that of its newest checkpoint counts.
+    If no launcher wrote the time, as for roles that were started one by one, that of its newest checkpoint counts.
     """
     held = [checkpoints.latest(folder) for folder in (run / "checkpoints", *run.glob("players/*/checkpoints"))]
     saved = max((checkpoints.saved_at(path) or 0 for path in held if path is not None), default=0) / 1e9
@@ -183,7 +183,7 @@ def _of_league(folder: Path, config: Config, player: str, version: int | None) -
 
 
 def _checkpoint(folder: Path, version: int | None) -> Path:
-    """Return the newest, or that of `version`."""
+    """Return the newest checkpoint in `folder`, or that of `version`. Raises CheckpointError if there is none."""
     found = checkpoints.latest(folder) if version is None else folder / f"{version:08d}{checkpoints.SUFFIX}"
     if found is None:
         raise CheckpointError(f"{folder} holds no checkpoint yet; a run writes one when it stops, and every 30 s")
@@ -194,15 +194,15 @@ def _checkpoint(folder: Path, version: int | None) -> Path:
 
 
 def versions(folder: Path) -> list[int]:
-    """Return the weight versions of which a folder of checkpoints holds one, the oldest first."""
+    """Return the weight versions whose checkpoints are in a folder, the oldest first."""
     return sorted(version_of(path) for path in numbered(folder))
 
 
 def numbered(folder: Path) -> list[Path]:
-    """Return the files of a folder that are checkpoints by their names, damaged or not."""
+    """Return the files of a folder whose names are those of checkpoints, damaged or not."""
     return [path for path in folder.glob(f"*{checkpoints.SUFFIX}") if path.stem.isdigit()]
 
 
 def version_of(checkpoint: Path) -> int:
-    """Return the weight version that a checkpoint's file is named by."""
+    """Return the weight version in the name of a checkpoint's file."""
     return int(checkpoint.stem)

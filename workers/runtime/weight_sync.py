@@ -1,4 +1,4 @@
-"""An actor's view of its player's weights: the newest that arrived by event, and the pool for what it missed."""
+"""An actor's view of its player's weights: the newest that arrived by event, or from the pool if it missed events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NewestWeights:
             self._keep(payload["version"], payload["data"])
 
     def fetch(self) -> None:
-        """Read from the pool what no event brought: at the start and after a lost connection."""
+        """Read newer weights from the pool, at the start and after a lost connection, as no event brings them."""
         model = self._pool.newest(self.player, newer_than=self.version)
         if model is not None:
             self._keep(model.version, model.data)
@@ -43,7 +43,7 @@ class NewestWeights:
             return (self._stamp, self._tensors) if self.version > newer_than else None
 
     def wait_for(self, version: int, stopping: threading.Event, timeout: float) -> bool:
-        """Wait until `version` or a newer one is here, through event or pool; False after `timeout` s."""
+        """Wait until `version` or a newer one is here, by event or pool; False after `timeout` s or a stop."""
         waited, step = 0.0, 0.25
         while not stopping.is_set():
             with self._changed:
@@ -52,7 +52,7 @@ class NewestWeights:
             waited += step
             if waited >= timeout:
                 return False
-            self.fetch()  # the event went by while this actor was away
+            self.fetch()  # the event may have passed while this actor was away
         return False
 
     def _keep(self, version: int, data: bytes) -> None:
