@@ -52,7 +52,10 @@ class Trained:
     seen_in: tuple[Path, ...] = ()  # folders where learners of its game record what they saw, its own first
 
     def make(self, **kwargs: Any) -> gymnasium.Env:
-        """Make the environment that the policy was trained on; its constructor gets `kwargs`, as render_mode="human"."""
+        """Make the environment that the policy was trained on.
+
+        `kwargs`, such as render_mode="human", go to its constructor.
+        """
         settings = self.settings or envs.EnvSettings(self.env_id, self.env_kwargs)
         whole_games = replace(settings.resolved(), episodic_life=False, kwargs={**self.env_kwargs, **kwargs})
         return envs.make(whole_games)
@@ -78,7 +81,7 @@ class Trained:
     def act_together(
         self, team: Team, observations: Sequence[Any], info: Mapping[str, Any], *, greedy: bool = True
     ) -> Any:
-        """Return each agent's action of `team` for what its reset or step returned; memories go on as in `act`."""
+        """Return an action for each agent of `team`, given its reset or step; memories go on as in `act`."""
         together = stacked(team.observation_space, observations)
         mask = team.masks.tree(info[KEY]) if team.masks is not None and team.masked else None
         mode = "greedy" if greedy else "sample"
