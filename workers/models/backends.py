@@ -1,4 +1,4 @@
-"""Backends: what computes a policy's outputs for those that act. The distribution over actions is torch's in all.
+"""Backends: ways to compute a policy's outputs for acting. All draw actions by the policy's own distribution.
 
 backend = build_backend("onnx", policy)
 memory = backend.initial_memory(N)
@@ -23,7 +23,7 @@ Memory = dict[str, np.ndarray]  # name -> float32 [N, ...]; {} of a policy witho
 
 
 class Backend:
-    """Acts with numpy arrays; `policy` is what it computes, with its weights."""
+    """A way to act with numpy arrays. `policy`: the one that it computes, with its weights."""
 
     name: str
 
@@ -36,16 +36,16 @@ class Backend:
         return {name: np.zeros((n, *part.shape), part.dtype) for name, part in self._zeros.items()}
 
     def outputs(self, observation: Any, memory: Memory) -> tuple[Any, Memory]:
-        """Return (what the network says of the actions, in tensors; the memory after).
+        """Return (the network's outputs for the actions, as tensors; the memory after).
 
-        Observations [N, ...] are nested as the observation space is; `memory` is that before them.
+        Observations [N, ...] are nested as the observation space is; `memory` is the one before them.
         """
         raise NotImplementedError
 
     def act(
         self, observation: Any, memory: Memory, mode: str, generator: torch.Generator, action_mask: Any = None
     ) -> tuple[Any, Memory]:
-        """Return (actions [N, ...], memory after): those of Policy.act, with the same generator in the same state."""
+        """Return (actions [N, ...], memory after), as Policy.act does with a generator in the same state."""
         with torch.inference_mode():
             output, memory = self.outputs(observation, memory)
             output = self.policy.legal(output, action_mask)
@@ -57,7 +57,7 @@ BACKENDS: Registry[Callable[[Policy, int], Backend]] = Registry("backend")
 
 @BACKENDS.register("pytorch")
 class PytorchBackend(Backend):
-    """Compute by the policy itself."""
+    """A backend that computes by the policy itself."""
 
     name = "pytorch"
 
@@ -72,12 +72,12 @@ class PytorchBackend(Backend):
 
 @BACKENDS.register("onnx")
 class OnnxBackend(Backend):
-    """Compute by an ONNX model of the policy and ONNX Runtime, on the CPU."""
+    """A backend that computes by an ONNX model of the policy and ONNX Runtime, on the CPU."""
 
     name = "onnx"
 
     def __init__(self, policy: Policy, threads: int = 1, model: bytes | None = None) -> None:
-        """`model`: of `to_onnx`, where it was made already. Raises ConfigurationError for what cannot be exported."""
+        """`model`: of `to_onnx`, if made before. Raises ConfigurationError for a policy that cannot be exported."""
         super().__init__(policy)
         self.model = self._made() if model is None else model
         needed()
@@ -92,7 +92,7 @@ class OnnxBackend(Backend):
         self._said = [name for name in outputs if name.startswith("output")]
         self._likeliest = [name for name in outputs if name.startswith("action")]
         self._tree = SpaceTree(policy.observation_space, "observation")
-        # numpy's, of what torch has: for one observation the way through tensors would be a fifth of the time
+        # numpy's names of torch's dtypes: for one observation, going through tensors would take a fifth of the time
         self._dtypes = [torch.empty(0, dtype=dtype_of(leaf)).numpy().dtype for leaf in self._tree.leaves.values()]
         self._after = [f"next_memory/{name}" for name in memory]
         self._leaves = None if self._said == ["output"] else [name.partition("/")[2] for name in self._said]
@@ -125,7 +125,7 @@ class OnnxBackend(Backend):
 
 @BACKENDS.register("int8")
 class Int8Backend(OnnxBackend):
-    """Compute by such a model with weights of a byte each."""
+    """A backend that computes by an ONNX model with weights of a byte each."""
 
     name = "int8"
 
@@ -134,7 +134,7 @@ class Int8Backend(OnnxBackend):
 
 
 def build_backend(name: str, policy: Policy, threads: int = 1) -> Backend:
-    """Return the backend of that name for `policy`, by so many threads where it has its own.
+    """Return the backend of that name for `policy`, with `threads` threads if it has its own.
 
     Raises UnknownName, and ConfigurationError for a policy that it cannot compute.
     """

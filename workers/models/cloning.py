@@ -1,4 +1,4 @@
-"""A version of a trained policy as a player of a league that learns nothing: a fixed opponent of all others."""
+"""A version of a trained policy as a league's player that does not learn: a fixed opponent for all others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from league.models.pool import Pool
 from league.redis.store import Store
 from warren.errors import ConfigurationError, PlayerError
 
-KIND = "self_play"  # asked for nothing: a frozen player requests no match
+KIND = "self_play"  # never used: a frozen player requests no match
 
 
 def clone(store: Store, pool: Pool, policy: Policy, version: int, name: str, by: str = "clone") -> ModelRef:
     """Freeze the weights of `policy` as `name`@`version` in the pool, and add the player `name` that is that model.
 
-    The same again changes nothing. Raises ConfigurationError for weights of another network than the league's, and
-    PlayerError for a name that is taken.
+    Repeating the same call changes nothing. Raises ConfigurationError for weights of another network than the league's,
+    and PlayerError for a name that is taken.
     """
     _check(pool, policy, name)
     model, player = ModelRef(name, version), store.view().roster
@@ -31,7 +31,7 @@ def clone(store: Store, pool: Pool, policy: Policy, version: int, name: str, by:
 
 
 def _check(pool: Pool, policy: Policy, name: str) -> None:
-    """Raise ConfigurationError where the league's own models have other tensors."""
+    """Raise ConfigurationError if the league's own models have other tensors."""
     ours = {key: tuple(tensor.shape) for key, tensor in policy.state_dict().items()}
     other = next((info for info in pool.models() if info.player != name), None)
     if other is None:

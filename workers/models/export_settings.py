@@ -1,4 +1,4 @@
-"""Settings of `python -m workers.export`; the comments are what --help says of each."""
+"""Settings of `python -m workers.export`; --help shows their comments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy as an ONNX model: what was observed and remembered in, what the policy says and remembers out.
+"""A policy as an ONNX model: observations and memory in, the policy's outputs and the next memory out.
 
     inputs     observation, or observation/NAME for each leaf of a Dict or Tuple    [N, ...]
                memory/NAME of a policy with a memory, zeros where an episode begins   [N, ...]
@@ -32,7 +32,7 @@ from warren.errors import ConfigurationError
 from warren.user_code import install
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
-CHATTY = {  # loggers that tell how they optimise, and what else could be installed
+CHATTY = {  # loggers that report their optimisations, and further packages that could be installed
     "onnx_ir": logging.WARNING,
     "onnxscript": logging.WARNING,
     "torch.onnx._internal.exporter._registration": logging.ERROR,
@@ -58,7 +58,7 @@ class _Acting(nn.Module):
 
 
 def listed(parts: Any) -> list[Any]:
-    """Return one part, or those of a dict, in their order, as a list."""
+    """Return one part, or the parts of a dict in their order, as a list."""
     return list(parts.values()) if isinstance(parts, dict) else [parts]
 
 
@@ -80,7 +80,7 @@ def names(policy: Policy) -> tuple[list[str], list[str]]:
 def to_onnx(policy: Policy) -> bytes:
     """Return the model of `policy`, whose weights are on the CPU.
 
-    Raises ConfigurationError where a package is missing, or the network holds what ONNX has no form for.
+    Raises ConfigurationError if a package is missing, or ONNX has no form for a part of the network.
     """
     needed()
     inputs, outputs = names(policy)
@@ -119,13 +119,14 @@ def labelled(model: bytes, about: Mapping[str, Any]) -> bytes:
 
 
 def to_int8(model: bytes) -> bytes:
-    """Return an ONNX model whose layers have weights of a byte each; what flows between them is scaled at each call.
+    """Return an ONNX model whose layers have weights of a byte each; values between layers are scaled at each call.
 
-    It computes the same on every processor. One with AVX2 and no VNNI multiplies unsigned by signed bytes in pairs, and
-    cuts the sum of two products to 16 bits. So weights are unsigned: those are widened first. ONNX Runtime's quantizer
-    makes those of an LSTM signed only; they stay within 64, so that a sum is at most 2 x 255 x 64 < 2^15.
+    It computes the same on every processor. A processor with AVX2 and no VNNI multiplies unsigned by signed bytes in
+    pairs, and cuts the sum of two products to 16 bits. So weights are unsigned: such pairs are widened first. ONNX
+    Runtime's quantizer makes the weights of an LSTM signed only; they stay within 64, so that a sum is at most
+    2 x 255 x 64 < 2^15.
 
-    Raises ConfigurationError where a package is missing.
+    Raises ConfigurationError if a package is missing.
     """
     needed()
     import onnx
@@ -146,13 +147,13 @@ def to_int8(model: bytes) -> bytes:
 
 
 def needed() -> None:
-    """Raise ConfigurationError, which names the extra, where a package is missing."""
+    """Raise ConfigurationError, which names the extra, if a package is missing."""
     if problems := missing():
         raise ConfigurationError(problems)
 
 
 def missing() -> list[str]:
-    """Return a sentence on the packages that are not installed; none where all are."""
+    """Return a sentence on the packages that are not installed; an empty list if all are."""
     absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if not absent:
         return []
@@ -160,13 +161,13 @@ def missing() -> list[str]:
 
 
 def _examples(policy: Policy) -> list[Tensor]:
-    """Return tensors as the model's inputs."""
+    """Return example tensors for the model's inputs."""
     seen = policy.visible(zeros(spec_of(policy.observation_space), (EXAMPLES,)))
     return [*listed(seen), *policy.initial_memory(EXAMPLES).values()]
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line that says something, of the first error of a chain."""
+    """Return the first line that is not empty of the first error in a chain, or that error's type."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -175,7 +176,7 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Hide the warnings of exporters, which are about what is theirs to mend."""
+    """Hide the warnings of exporters, which concern their own code."""
     for name, level in CHATTY.items():
         logging.getLogger(name).setLevel(level)
     root = logging.getLogger()  # ONNX Runtime writes to it directly

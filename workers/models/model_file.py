@@ -15,11 +15,12 @@ from workers.runtime.trained import load, run_in
 
 
 def write(config: ExportConfig, file: Path) -> Iterator[str]:
-    """Write the model, once it acts as the policy does; yield lines that say what it is.
+    """Write the model, after checking that it acts as the policy does; yield lines that describe it.
 
     The model's metadata say how it was checked, and on which processor.
 
-    Raises ConfigurationError for what cannot be exported, or acts otherwise, and for a file that cannot be written.
+    Raises ConfigurationError for a policy that cannot be exported, a model that acts differently, and a file that
+    cannot be written.
     """
     folder = run_in(Path(config.run))
     trained = load(folder, config.player, config.version)
@@ -29,7 +30,7 @@ def write(config: ExportConfig, file: Path) -> Iterator[str]:
     else:
         backend = OnnxBackend(trained.policy, model=model)
     recorded = observations_of(trained, config.recorded)
-    verdicts = [verify(backend, recorded, mode) for mode in MODES]  # a file may be asked for either
+    verdicts = [verify(backend, recorded, mode) for mode in MODES]  # a file may be used in either mode
     for verdict in verdicts:
         yield str(verdict)
         verdict.check(config.agreement)

@@ -1,4 +1,4 @@
-"""The processor of this machine: models of 8 bits run by different instructions on different ones."""
+"""The processor of this machine: 8-bit models run by different instructions on different processors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-# Those that multiply 8-bit numbers, as torch calls them: of x86, then of ARM.
+# Instruction sets that multiply 8-bit numbers, by torch's names: of x86, then of ARM.
 KERNELS = ("amx_int8", "avx512_vnni", "avx_vnni", "avx512_f", "avx2", "sve", "i8mm", "dot", "neon")
 
 

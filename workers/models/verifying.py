@@ -21,7 +21,7 @@ from workers.runtime.observation_sample import FILE, ObservationSample
 from workers.runtime.trained import Trained
 
 PLAYED = 1000  # steps of the environment, where nothing was recorded
-ALONE = 1000  # observations that are asked one at a time
+ALONE = 1000  # observations that are given one at a time
 TOGETHER = 4  # copies of a lone slot, so that a pass holds several
 AGREEMENT = 0.995  # share of the actions that have to be the same
 MODES = ("sample", "greedy")  # modes of deciding
@@ -31,8 +31,10 @@ LEGAL = 0.5  # share of the actions that a drawn mask allows
 
 @dataclass(frozen=True)
 class Verdict:
-    """`difference`: the largest between two outputs of the network. `agreement`: share of actions that are the same, in
-    that of the `ways` of asking in which it is lowest; `way` names it."""
+    """The result of a check. `difference`: the largest between two outputs of the network.
+
+    `ways`: way of asking the backend -> share of actions that are the same; `agreement` is the lowest of these.
+    """
 
     backend: str
     mode: str
@@ -48,12 +50,12 @@ class Verdict:
 
     @property
     def agreement(self) -> float:
-        """Share of actions that are the same, asked in that way."""
+        """Share of actions that are the same, if asked in `way`."""
         return self.ways[self.way]
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return what a model's file says of its check."""
+        """Return the facts about the check that a model's file holds."""
         return {
             "mode": self.mode,
             "agreement": self.ways,
@@ -82,8 +84,8 @@ class Verdict:
 def verify(backend: Backend, recorded: ObservationSample, mode: str = "sample", seed: int = 0) -> Verdict:
     """Ask `backend` and PyTorch to act on the same observations, drawing with the same noise.
 
-    They are asked in every way that games are served: many observations a pass and one, and where the policy takes
-    masks of legal actions, with masks (those that were recorded, or drawn ones) and without.
+    They are asked in every way that games are served: with many observations per pass and with one, and if the policy
+    takes masks of legal actions, with masks (those that were recorded, or drawn ones) and without.
     """
     masks: list[np.ndarray | None] = [None]
     if isinstance(backend.policy.action_space, Discrete):
@@ -97,12 +99,11 @@ def verify(backend: Backend, recorded: ObservationSample, mode: str = "sample", 
 
 
 def observations_of(trained: Trained, file: str | None = None) -> ObservationSample:
-    """Return what a backend for a trained policy is verified on: `file`, else what the learner wrote, else what is seen
-    in a game.
+    """Return the observations on which a backend for a trained policy is verified.
 
-    Of a league's player that has no file of its own, a frozen one say, those of the run's other players will do: they
-    play the same game, unless their memory is another. Raises CheckpointError for the file, ConfigurationError where
-    there is nothing.
+    They are those in `file`, else those that the learner wrote, else those of games played now. A league's player
+    without a file of its own, such as a frozen one, gets those of the run's other players: they play the same game,
+    unless their memory is different. Raises CheckpointError for the file, ConfigurationError if there are none.
     """
     if file is not None:
         return ObservationSample.read(Path(file), trained.policy)
@@ -133,13 +134,13 @@ def agreeing(ones: Any, others: Any) -> np.ndarray:
 
 
 def _together(recorded: ObservationSample, mask: np.ndarray | None) -> Iterator[ObservationSample]:
-    """Yield all slots, which a pass takes together; several copies of one that is alone."""
+    """Yield all slots, for a pass to take together; a lone slot comes in several copies."""
     slots = recorded.begins.shape[1]
     yield recorded.slots(list(range(slots)) if slots > 1 else [0] * TOGETHER, mask)
 
 
 def _alone(recorded: ObservationSample, mask: np.ndarray | None) -> Iterator[ObservationSample]:
-    """Yield a slot after the other, up to ALONE observations."""
+    """Yield one slot after the other, up to ALONE observations."""
     steps, slots = recorded.begins.shape
     for slot in range(min(slots, max(1, ALONE // steps))):
         yield recorded.slots([slot], mask, ALONE)
@@ -164,7 +165,7 @@ def _agreeing_in(backend: Backend, recorded: ObservationSample, mode: str, seed:
 
 
 def _difference(backend: Backend, recorded: ObservationSample) -> float:
-    """Return the largest between two outputs of the network, each with the memory that it made itself."""
+    """Return the largest difference between outputs of the network, each side with the memory that it made itself."""
     asked = (PytorchBackend(backend.policy), backend)
     memories = [recorded.memory or one.initial_memory(recorded.begins.shape[1]) for one in asked]
     largest = 0.0
@@ -180,7 +181,7 @@ def _difference(backend: Backend, recorded: ObservationSample) -> float:
 
 
 def _drawn(policy: Any, recorded: ObservationSample) -> np.ndarray:
-    """Return masks bool [T, N, A] with one legal action at least."""
+    """Return random masks bool [T, N, A] with one legal action at least."""
     shape, random = (*recorded.begins.shape, int(policy.action_space.n)), np.random.default_rng(0)
     legal = random.random(shape) < LEGAL
     np.put_along_axis(legal, random.integers(0, shape[-1], (*shape[:-1], 1)), True, axis=-1)

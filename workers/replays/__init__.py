@@ -1,5 +1,6 @@
 """Matches of a league, recorded by rule and played again: `python -m workers.replay`.
 
-`recorded` is what a record holds, `rebuild` plays it again, `folder` keeps records on disk within a bound, `sending`
-brings them there. Others take these; `league.replay` is something else: the league's state, folded from its events.
+`match_record` defines a record, `rebuild` plays it again, `folder` keeps records on disk within a bound, and `sending`
+brings them there. Other packages use these. `league.replay` is something else: the league's state, folded from its
+events.
 """

@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 DIFFERENT = 1  # exit status where a match does not come to its recorded result
 HEADINGS = ("match", "home", "away", ">games", ">result", "recorded as", "ended")
 PAGE = 500  # matches in a table
-FRAMES_PER_SECOND = 2.0  # a board game's film; a game that has its own pace says so
+FRAMES_PER_SECOND = 2.0  # in the film of a game of under 200 moves, such as a board game
 
 
 def listed(run: RecordedRun, as_json: bool) -> int:
@@ -60,7 +60,7 @@ def line(record: RecordedMatch) -> tuple[str, ...]:
 
 
 def summary(record: RecordedMatch) -> dict[str, object]:
-    """Return what the list says of a match, for programs."""
+    """Return the list's facts about a match, for programs."""
     names = ("match", "home", "away", "outcomes", "ended_at", "source")
     return {
         **{name: getattr(record, name) for name in names},
@@ -71,7 +71,7 @@ def summary(record: RecordedMatch) -> dict[str, object]:
 
 
 def checked(run: RecordedRun, matches: Iterable[RecordedMatch], say: Say) -> int:
-    """Play matches again and compare; the exit status."""
+    """Play matches again and compare; return the exit status."""
     env = run.games()
     number = right = games = decisions = again = 0
     for record in matches:
@@ -89,7 +89,7 @@ def checked(run: RecordedRun, matches: Iterable[RecordedMatch], say: Say) -> int
 
 
 def shown(run: RecordedRun, record: RecordedMatch, numbers: Iterable[int], say: Say) -> None:
-    """Say games of a match as text, turn by turn."""
+    """Print games of a match as text, turn by turn."""
     env = run.games()
     for number in numbers:
         game = record.games[number]
@@ -107,9 +107,9 @@ def shown(run: RecordedRun, record: RecordedMatch, numbers: Iterable[int], say: 
 
 
 def filmed(run: RecordedRun, record: RecordedMatch, number: int, path: Path, most: int | None = None) -> Video:
-    """Film one game: a frame before each move and one of its end, where the game draws that.
+    """Film one game: a frame before each move and one of its end, if the game draws that.
 
-    `most`: frames before moves, evenly spread where there are more moves; None: any number.
+    `most`: the most frames before moves, evenly spread if there are more moves; None: any number.
     """
     draw_unseen()
     env = drawing(run.league.env, run.games)
@@ -129,7 +129,7 @@ def filmed(run: RecordedRun, record: RecordedMatch, number: int, path: Path, mos
 
 
 def numbers_of(record: RecordedMatch, game: int | None) -> list[int]:
-    """Return the games to show. Raises ConfigurationError for one that there is not."""
+    """Return the numbers of the games to show. Raises ConfigurationError for a game that the match does not have."""
     if not record.games:
         raise ReplayError(f"match {record.match} has no games")
     if game is None:
@@ -166,7 +166,7 @@ def run(given: argparse.Namespace, say: Say = print) -> int:
 
 
 def plain(game: object) -> dict[str, object]:
-    """Return a game as JSON has it."""
+    """Return a game as JSON values."""
     fields = dict(vars(game))
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
 

@@ -1,4 +1,4 @@
-"""Games that draw themselves: made so, and one recorded game as pictures."""
+"""Games that draw themselves, and the pictures of one recorded game."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DRAWN_UNSEEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  
 
 
 def draw_unseen() -> None:
-    """Let games that pygame draws do without a display, from now on."""
+    """Let games that pygame draws run without a display from now on."""
     for name, value in DRAWN_UNSEEN.items():
         os.environ.setdefault(name, value)
 
 
 def drawing(env_id: str, make: Callable[..., TwoPlayerVectorEnv]) -> TwoPlayerVectorEnv:
-    """Return the game that `make` makes, made so that it draws itself where it can."""
+    """Return the game that `make` makes, drawing itself if it can."""
     if env_id.partition(":")[0] in SOURCES.keys() - {"pettingzoo"}:
         return make()  # these take no render_mode
     try:
@@ -35,23 +35,23 @@ def drawing(env_id: str, make: Callable[..., TwoPlayerVectorEnv]) -> TwoPlayerVe
 
 
 class Pictures:
-    """The pictures of one recorded game, by the number of moves before; to go on costs only the moves between.
+    """The pictures of one recorded game, by the number of moves before; going forward costs only the moves between.
 
-    Raises ConfigurationError where the game draws nothing, ReplayError where it does not go as recorded.
+    Raises ConfigurationError if the game draws nothing, ReplayError if it does not go as recorded.
     """
 
     def __init__(self, run: RecordedRun, record: RecordedMatch, number: int) -> None:
         """Take game `number`, from 0, of a match."""
-        self.last = len(record.games[number].actions)  # moves: the picture of the end is that of so many
+        self.last = len(record.games[number].actions)  # number of moves, and of the end's picture
         self._game = record.games[number]
         self._env = drawing(run.league.env, run.games)
         self._moves: Iterator[Move | None] = iter(())
         self._at = -1
         self._frame: np.ndarray | None = None
-        self._before_last: np.ndarray | None = None  # shown as the end of a game that keeps no picture of it
+        self._before_last: np.ndarray | None = None  # shown at the end of a game that keeps no picture of its end
 
     def at(self, move: int) -> np.ndarray:
-        """Return the picture uint8 [height, width, 3] before move `move` from 0; after the last one, of the end."""
+        """Return the picture uint8 [height, width, 3] before move `move`, from 0; for `last` that of the end."""
         if not 0 <= move <= self.last:
             raise ConfigurationError(f"move: {move} is not one of 0 to {self.last}")
         if self._at < 0 or move < self._at:
@@ -68,5 +68,5 @@ class Pictures:
         return self._frame
 
     def close(self) -> None:
-        """Let go of the game."""
+        """Close the game."""
         self._env.close()

@@ -1,4 +1,4 @@
-"""Episodes that were played by whomever, as files and other programs hold them: what was seen and what was done.
+"""Recorded episodes of any player, as files and other programs hold them: observations, actions and rewards.
 
     recorder = EpisodeRecorder("CartPole-v1", policy.learning_space, policy.action_space)
     recorder.decided(observation, action)
@@ -30,13 +30,13 @@ from warren.files import write_whole
 
 SUFFIX = ".safetensors"
 HEADER, FORMAT = "warren", 1
-PARTS = ("observation", "action")  # each leaf of these is an array
+PARTS = ("observation", "action")  # each of their leaves is an array
 ARRAYS = {"reward", "ends", "action_mask"}  # beside them; the last is optional
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """S decisions of E whole episodes, one after the other; leaves are named as in agents.spaces, "" where one is all.
+    """S decisions of E whole episodes, one after the other; leaves are named as in agents.spaces, a single one "".
 
     Actions are as the environment takes them. `source`: for messages.
     """
@@ -45,13 +45,13 @@ class Episodes:
     action: Mapping[str, np.ndarray]  # leaf -> [S, ...]
     reward: np.ndarray  # float32 [S]: all that followed a decision until the next one, or the episode's end
     ends: np.ndarray  # int64 [E]: the number of decisions up to the end of each episode
-    action_mask: np.ndarray | None  # bool [S, A], rows of envs.masks.Masks: the legal ones; None where all always are
+    action_mask: np.ndarray | None  # bool [S, A], rows of envs.masks.Masks: legal actions; None if all always are
     env: str  # the environment's id, "" if it is not known
     source: str
 
     @property
     def starts(self) -> np.ndarray:
-        """Return the place of each episode's first decision, int64 [E]."""
+        """Return the index of each episode's first decision, int64 [E]."""
         return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
 
     @property
@@ -75,7 +75,7 @@ class Episodes:
 
 @dataclass
 class EpisodeRecorder:
-    """Collects the decisions of one episode after the other; those of an episode that does not end are left out."""
+    """Collects the decisions of one episode after the other; those of an unfinished episode are left out."""
 
     env: str
     observations: gymnasium.Space[Any]
@@ -89,12 +89,12 @@ class EpisodeRecorder:
         self._masks = Masks(self.actions)
 
     def decided(self, observation: Any, action: Any, action_mask: Any = None) -> None:
-        """Add a decision; values are of the spaces, `action_mask` as the environment gives it."""
+        """Add a decision; its values are elements of the spaces, `action_mask` is as the environment gives it."""
         self._rows.append((observation, action, None if action_mask is None else self._masks.row(action_mask)))
         self._rewards.append(0.0)
 
     def earned(self, reward: float) -> None:
-        """Add what followed the last decision."""
+        """Add a reward that followed the last decision."""
         self._rewards[-1] += reward
 
     def end(self) -> None:
@@ -124,7 +124,7 @@ class EpisodeRecorder:
 
 
 def _leaves(tree: SpaceTree, values: Iterable[Any]) -> dict[str, np.ndarray]:
-    """Return leaf name -> [S, ...] of S values of a space."""
+    """Return leaf name -> array [S, ...] of S values of a space."""
     flat = [{"": value} if tree.bare else tree.flatten(value) for value in values]
     return {name: np.stack([np.asarray(one[name]) for one in flat]) for name in tree.leaves}
 

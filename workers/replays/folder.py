@@ -1,7 +1,7 @@
-"""Records of matches in a folder: files that are only appended to, the oldest of which go when all reach a bound.
+"""Records of matches in a folder of append-only files, the oldest of which are removed when all reach a bound.
 
 An entry is its length and its CRC-32, four bytes each, and the record. A process that is killed while it writes leaves
-half an entry at a file's end, which readers pass over; the next one begins another file.
+half an entry at a file's end, which readers pass over; the next process begins another file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workers.replays.match_record import RecordedMatch
 
 FOLDER = "replays"  # in a run's folder
 SUFFIX = ".matches"
-FILES = 8  # files of a full folder: the oldest eighth goes at once
+FILES = 8  # files of a full folder; the oldest is removed as a whole
 HEAD = struct.Struct("<II")  # length, CRC-32
 
 
@@ -30,20 +30,20 @@ class ReplayWriter:
         self._written = 0  # bytes in the open file
 
     def append(self, records: list[bytes]) -> None:
-        """Add records; when this returns, the system has them. Raises OSError, after which some may be there."""
+        """Add records; on return the operating system has them. Raises OSError, after which some may be there."""
         for record in records:
             entry = HEAD.pack(len(record), zlib.crc32(record)) + record
             try:
                 self._file_for(len(entry)).write(entry)
             except OSError:
-                self.close()  # it may end with half an entry
+                self.close()  # the file may end with half an entry
                 raise
             self._written += len(entry)
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             file, self._file = self._file, None
             with contextlib.suppress(OSError):
@@ -71,19 +71,19 @@ def files(folder: Path) -> list[Path]:
 
 
 def read(folder: Path) -> Iterator[RecordedMatch]:
-    """Yield the matches in a folder, the oldest first, each once. Raises ReplayError for a record that is wrong."""
+    """Yield the matches in a folder, the oldest first, each once. Raises ReplayError for an invalid record."""
     seen: set[str] = set()
     for path in files(folder):
-        with contextlib.suppress(FileNotFoundError):  # the oldest go meanwhile
+        with contextlib.suppress(FileNotFoundError):  # the oldest may be removed meanwhile
             for record in entries(path.read_bytes()):
                 match = RecordedMatch.from_bytes(record)
-                if match.match not in seen:  # one that was sent again
+                if match.match not in seen:  # else it was sent twice
                     seen.add(match.match)
                     yield match
 
 
 def count(folder: Path) -> int:
-    """Return how many records are in a folder, without reading what they say; one that was sent again counts twice."""
+    """Return how many records are in a folder, without unpacking them; one that was sent twice counts twice."""
     number = 0
     for path in files(folder):
         with contextlib.suppress(FileNotFoundError):
@@ -92,7 +92,7 @@ def count(folder: Path) -> int:
 
 
 def entries(data: bytes) -> Iterator[bytes]:
-    """Yield the records in a file's bytes, up to where it was torn."""
+    """Yield the records in a file's bytes, up to the first torn one."""
     place = 0
     while place + HEAD.size <= len(data):
         length, checksum = HEAD.unpack_from(data, place)

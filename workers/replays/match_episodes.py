@@ -13,11 +13,11 @@ from workers.rollout.games.game_log import PlayedGame
 
 
 def decisions(folder: Path, player: str | None = None, games: int | None = None) -> Episodes:
-    """Return the decisions in a league's recorded games, which are played again: an episode is one seat of a game.
+    """Play a league's recorded games again and return their decisions; an episode is one seat of a game.
 
-    `player`: only of this one, by name; None: of both. `games`: at most so many episodes, the oldest first. Raises
-    ConfigurationError for a folder that is no league's, and ReplayError where nothing is recorded, or of others alone,
-    or a game does not go as recorded.
+    `player`: name of the player whose decisions to return; None: both players'. `games`: the most episodes, the oldest
+    first. Raises ConfigurationError for a folder that is not a league's, and ReplayError if nothing is recorded, or
+    only of other players, or a game does not go as recorded.
     """
     run = RecordedRun(folder)
     env, players = run.games(), set[str]()

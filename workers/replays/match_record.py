@@ -1,10 +1,10 @@
-"""A recorded match: all that it takes to play every game of it again, as few and plain bytes.
+"""A recorded match: all that is needed to play each of its games again, in few and plain bytes.
 
     record = RecordedMatch(...)
     data = record.to_bytes()
     RecordedMatch.from_bytes(data) == record
 
-The bytes are msgpack, compressed; nothing in them is code, and what reads them checks every field.
+The bytes are msgpack, compressed; they contain no code, and `from_bytes` checks every field.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workers.rollout.games.match_result import MatchResult
 
 FORMAT = 1
 LARGEST = 64 << 20  # bytes that a record may unpack to
-ACTIONS = {1: "<u1", 2: "<u2", 4: "<u4"}  # bytes an action -> as what it is written
+ACTIONS = {1: "<u1", 2: "<u2", 4: "<u4"}  # bytes per action -> dtype in a record
 REFUSALS = (zlib.error, ValueError, TypeError, LookupError, ArithmeticError, msgpack.UnpackException)
 NTH, UPSET, EVALUATION = "nth", "upset", "evaluation"  # the rules by which a match is recorded
 
@@ -32,8 +32,8 @@ NTH, UPSET, EVALUATION = "nth", "upset", "evaluation"  # the rules by which a ma
 class RecordedMatch:
     """Games between two players of a league, in the order in which they ended.
 
-    The home player may have learnt meanwhile: each game says which of its weights played from which move on. The away
-    side's are the same throughout.
+    The home player may have learned meanwhile: each game names its weights, with the first move of each. The away side
+    has the same weights throughout.
     """
 
     match: str  # its id in the league
@@ -55,7 +55,7 @@ class RecordedMatch:
         return np.array([game.returns[game.home] for game in self.games], np.float32)
 
     def weights(self, game: PlayedGame, seat: int, move: int) -> Weights:
-        """Return the weights that moved in this seat at this move of one of its games."""
+        """Return the weights that made this move, in this seat, of one of the match's games."""
         if seat != game.home and self.away_weights is not None:
             return self.away_weights
         return [weights for begins, weights in game.weights if begins <= move][-1]
@@ -65,7 +65,7 @@ class RecordedMatch:
         return MatchResult(self.match, returns).outcomes(self.series)
 
     def with_outcomes(self) -> RecordedMatch:
-        """Return this match with the outcomes that its returns make, where no league has counted them."""
+        """Return this match with the outcomes of its returns, for a match that no league has counted."""
         return replace(self, outcomes=self.outcomes_of(self.returns))
 
     def to_bytes(self) -> bytes:

@@ -15,7 +15,7 @@ from warren.user_code import install
 from workers.replays.episodes import Episodes
 
 FILES = ("main_data.hdf5", "data/main_data.hdf5")  # within the folder `data` of a dataset, or the dataset's folder
-METADATA = "metadata.json"  # beside it
+METADATA = "metadata.json"  # beside the HDF5 file
 EPISODE = re.compile(r"episode_(\d+)")
 PART = re.compile(r"_index_(\d+)")  # names of a Tuple's parts
 
@@ -30,7 +30,7 @@ def file_in(path: Path) -> Path | None:
 def read(path: Path, games: int | None = None) -> Episodes:
     """Read the first `games` episodes of a dataset's file, or all.
 
-    Raises ConfigurationError where h5py is not installed, and ReplayError for a file that is no dataset.
+    Raises ConfigurationError if h5py is not installed, and ReplayError for a file that is not a dataset.
     """
     try:
         h5py: Any = importlib.import_module("h5py")
@@ -70,7 +70,7 @@ def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def _env(path: Path, spec: Any) -> str:
-    """Return the id of the dataset's environment by its metadata, "" where they do not say."""
+    """Return the id of the dataset's environment from its metadata, "" if they do not name it."""
     beside = path.parent / METADATA
     try:
         spec = json.loads(beside.read_text()).get("env_spec", spec) if beside.is_file() else spec

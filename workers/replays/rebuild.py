@@ -1,9 +1,9 @@
 """A recorded match played again: from its seeds and actions to its result, and its decisions from the weights.
 
-What always holds of a record that is right: in a game that begins from the recorded seed all recorded actions are
-legal, it ends with the last of them, with the recorded returns; and the returns make the outcomes that were counted.
-Where the weights still exist, each decision is made again as well: by those weights, from the same seed. How many
-observations a forward pass holds changes its last bits, so an action counts as the same if it is drawn within NEAR.
+In every correct record, a game that begins from the recorded seed takes all recorded actions as legal, and ends with
+the last of them and the recorded returns; these make the outcomes that were counted. If the weights still exist, each
+decision is also made again, by those weights and from the same seed. The number of observations in a forward pass
+changes its last bits, so an action counts as the same if it is drawn within NEAR.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from warren.errors import IllegalAction, ReplayError
 from workers.replays.match_record import RecordedMatch
 from workers.rollout.games.game_log import PlayedGame, Weights
 
-NEAR = 1e-3  # nats by which the action that was drawn may be behind another one
+NEAR = 1e-3  # nats by which the recorded action may be behind another one
 Policies = Callable[[Weights], Policy | None]  # None: those weights were not kept
 
 
 class Move(NamedTuple):
-    """A move of a game: what its player saw, and what it did."""
+    """A move of a game: the turn that its player saw, and its action."""
 
     number: int  # moves before it
-    turn: Turn  # the one game's
+    turn: Turn  # of the one game
     action: int
 
 
 @dataclass
 class Verification:
-    """Outcome of playing a match again; it is as recorded where `problems` is empty."""
+    """Outcome of playing a match again; it went as recorded if `problems` is empty."""
 
     match: str
     problems: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Verification:
 def moves(games: TwoPlayerVectorEnv, played: PlayedGame) -> Iterator[Move]:
     """Play the game again, in an environment of one slot; yield each move before it is made.
 
-    Raises ReplayError where the game does not go, or end, as recorded.
+    Raises ReplayError if the game does not go, or end, as recorded.
     """
     turn = games.reset(seeds=[played.seed])
     games.pop_finished()
@@ -73,7 +73,7 @@ def check(record: RecordedMatch, games: TwoPlayerVectorEnv, policies: Policies) 
     refused: set[Weights] = set()
 
     def kept(weights: Weights) -> Policy | None:
-        """Return what played; weights that are others than those count as not kept, and are a problem once."""
+        """Return the policy that played; if the kept weights are different, return None and note the problem once."""
         if weights in refused:
             return None
         try:
@@ -101,7 +101,7 @@ def check(record: RecordedMatch, games: TwoPlayerVectorEnv, policies: Policies) 
 
 
 class _Decisions:
-    """Decisions of a match by what made them; of a policy without a memory all are made again in one pass."""
+    """Decisions of a match by the weights that made them; without a memory, all of a policy's are made in one pass."""
 
     def __init__(self, record: RecordedMatch, policies: Policies, num_actions: int) -> None:
         self._record, self._policies, self._actions = record, policies, num_actions
@@ -112,7 +112,7 @@ class _Decisions:
         numbers = np.arange(len(made))
         noise = decision_noise(np.full(len(made), game.drawn_by), numbers, self._actions)
         for seat in (0, 1):
-            memory, gone = None, False  # gone: weights that were not kept, and with them what a policy remembers
+            memory, gone = None, False  # gone: weights were not kept, so a policy's memory is unknown
             for move in made:
                 if move.turn.to_move[0] != seat:
                     continue
@@ -131,7 +131,7 @@ class _Decisions:
                 self._compare(probabilities, noise[move.number][None], np.array([move.action]))
 
     def count(self) -> tuple[int, int]:
-        """Return (decisions that were made again, those of them that came out otherwise)."""
+        """Return (decisions that were made again, those of them that came out differently)."""
         for weights, decisions in self._alone.items():
             policy = self._policies(weights)
             assert policy is not None, "it was there while the games were played"

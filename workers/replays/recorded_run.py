@@ -1,4 +1,4 @@
-"""The recorded matches of a run, from its folder: the game that they are of, and those weights that were kept."""
+"""The recorded matches of a run, from its folder, with their game and the weights that were kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOADED = 64  # policies that are kept loaded
 class RecordedRun:
     """A league's run folder, or the newest one in a folder of runs. Raises ConfigurationError for any other.
 
-    What code plays is the run's own configuration's to say, never a record's.
+    The run's own configuration names the code that plays; a record never does.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +40,7 @@ class RecordedRun:
         self._policies: OrderedDict[Weights, Policy | None] = OrderedDict()
 
     def matches(self) -> Iterator[RecordedMatch]:
-        """Yield all that are recorded, the oldest first. Raises ReplayError for a damaged one, or of another game."""
+        """Yield all recorded matches, the oldest first. Raises ReplayError if one is damaged, or of another game."""
         for record in records.read(self.folder / records.FOLDER):
             if (record.env, dict(record.env_kwargs)) != (self.league.env, dict(self.league.env_kwargs)):
                 raise ReplayError(
@@ -50,11 +50,14 @@ class RecordedRun:
             yield record
 
     def count(self) -> int:
-        """Return how many are recorded; one that was sent again counts twice."""
+        """Return how many matches are recorded; one that was sent twice counts twice."""
         return records.count(self.folder / records.FOLDER)
 
     def match(self, name: str) -> RecordedMatch:
-        """Return the match whose id is `name`, or begins so, or "last". Raises UnknownName, ConfigurationError."""
+        """Return the match whose id begins with `name`, or the last one for "last".
+
+        Raises UnknownName, and ConfigurationError if there are several.
+        """
         known: list[str] = []
         found: list[str] = []
         one: RecordedMatch | None = None  # the only record that is kept while all are read
@@ -78,7 +81,8 @@ class RecordedRun:
         return envs.make_two_player(self.league.env, 1, 0, **{**self.league.env_kwargs, **kwargs})
 
     def policy(self, weights: Weights) -> Policy | None:
-        """Return the policy that played, where its weights were frozen and are the same still; else None."""
+        """Return the policy that played; None if its weights were not frozen. Raises ReplayError if they are different.
+        """
         if weights not in self._policies:
             self._policies[weights] = self._load(weights)
             while len(self._policies) > LOADED:

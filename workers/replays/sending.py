@@ -1,7 +1,7 @@
-"""Records on their way to the run's folder: a stream in Redis, which actors and evaluators on any host add to.
+"""Transport of records to the run's folder by a stream in Redis, to which actors and evaluators on any host add.
 
-The league worker that keeps the run's folder (league_id=0) writes them there, and takes out what it has written. The
-stream is bounded: where nobody takes records out, or they come faster than a disk takes them, the oldest go.
+The league worker that keeps the run's folder (league_id=0) writes the records there, and then takes them out. The
+stream is bounded: if nobody takes records out, or they come faster than a disk can take them, the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGEST = 256 << 10  # bytes of one record
 WAITING = 1024  # records in the stream
 AT_ONCE = 64  # records taken out at once
 LOOK_EVERY = 0.5  # s between looks while no record waits
-AGAIN_AFTER = 1.0  # s after which it goes on when Redis was away, or the disk full
+AGAIN_AFTER = 1.0  # s until the next try when Redis is away or the disk is full
 
 
 def stream_key(key_prefix: str) -> str:
@@ -31,14 +31,14 @@ def stream_key(key_prefix: str) -> str:
 
 
 class ReplaySender:
-    """Adds records to the stream; a record that cannot be sent is lost, and says so in the log."""
+    """Adds records to the stream; a record that cannot be sent is lost, and the log says so."""
 
     def __init__(self, client: Any, key_prefix: str) -> None:
         self._redis, self._key = client, stream_key(key_prefix)
         self._warned = False
 
     def send(self, record: RecordedMatch) -> None:
-        """Send one."""
+        """Send a record."""
         data = record.to_bytes()
         if len(data) > LARGEST:
             logger.warning(
@@ -63,14 +63,14 @@ class ReplaySender:
 
 
 class ReplayKeeper:
-    """Writes what arrives in the stream to `folder`."""
+    """Writes records that arrive in the stream to `folder`."""
 
     def __init__(self, client: Any, key_prefix: str, folder: Path, bound: int) -> None:
         self._redis, self._key = client, stream_key(key_prefix)
         self._writer = ReplayWriter(folder, bound)
 
     def run(self, stopping: threading.Event) -> None:
-        """Work until `stopping` is set, through outages of Redis and full disks; then write what is still there."""
+        """Work until `stopping` is set, through outages of Redis and full disks; then write the remaining records."""
         while not stopping.is_set():
             try:
                 if not self.step():
@@ -84,7 +84,7 @@ class ReplayKeeper:
             logger.warning("the last records of matches are lost: %s", error)
 
     def write_all(self) -> None:
-        """Write all records of the stream, and let go of the file. Raises RedisError and OSError."""
+        """Write all records of the stream, and close the file. Raises RedisError and OSError."""
         try:
             while self.step():
                 pass
@@ -92,7 +92,7 @@ class ReplayKeeper:
             self._writer.close()
 
     def step(self) -> int:
-        """Write the oldest records of the stream; how many. Raises RedisError and OSError."""
+        """Write the oldest records of the stream; return how many. Raises RedisError and OSError."""
         found = self._redis.xrange(self._key, count=AT_ONCE)
         if found:
             self._writer.append([fields[b"record"] for _, fields in found])
@@ -101,6 +101,6 @@ class ReplayKeeper:
 
 
 def write_the_rest(client: Any, key_prefix: str, folder: Path, bound: int) -> None:
-    """Write the records that a killed run left in its stream, and remove it. Raises RedisError and OSError."""
+    """Write the records that a killed run left in its stream; remove the stream. Raises RedisError and OSError."""
     ReplayKeeper(client, key_prefix, folder, bound).write_all()
     client.delete(stream_key(key_prefix))

@@ -1,4 +1,4 @@
-"""A film of what an environment shows: an animated GIF, or an MP4 where OpenCV is installed."""
+"""A film of an environment's pictures: an animated GIF, or an MP4 if OpenCV is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ END = b";"  # last byte of a GIF
 
 
 class Video:
-    """Frames, uint8 [height, width, 3], to the file `path`, `fps` a second, until it is closed.
+    """Writes frames, uint8 [height, width, 3], to the file `path`, `fps` per second, until it is closed.
 
     Raises ConfigurationError for another kind of file than KINDS, and for an .mp4 that OpenCV cannot write.
     """
@@ -26,7 +26,7 @@ class Video:
         if path.suffix not in KINDS:
             raise ConfigurationError(f"--video {path}: it must end in {' or '.join(KINDS)}")
         self.path, self.frames = path, 0
-        self._last: np.ndarray | None = None  # the frame before, of a GIF: only what has changed is written
+        self._last: np.ndarray | None = None  # the frame before, for a GIF: only changes are written
         self._gif: BinaryIO | None = None
         self._writer: Any = None
         if path.suffix == ".mp4":
@@ -59,7 +59,7 @@ class Video:
         self._writer.write(picture[:, :, ::-1])
 
     def close(self) -> None:
-        """End the file."""
+        """Finish the file."""
         if self._writer is not None:
             self._writer.release()
         if self._gif is not None:
@@ -67,7 +67,7 @@ class Video:
             self._gif.close()
 
     def _add_to_gif(self, picture: np.ndarray) -> None:
-        """Write a frame, by what has changed since the one before; frames of a long film would fill the memory."""
+        """Write the part of a frame that has changed, at once: the frames of a long film would fill the memory."""
         from PIL import GifImagePlugin, Image
 
         rows, columns = _changed(picture, self._last)

@@ -8,13 +8,13 @@ python -m workers.rights --run NAME env actor    # eval "$(...)" in the shell of
 python -m workers.rights --run NAME files FOLDER # for containers: a folder for each server, and for each role
 python -m workers.rights --run NAME remove       # delete the users
 
-Without --run the users are those of all runs, warren.actor and so on; Redis has no rules for them, so `apply` and `acl`
-need it.
+Without --run the users are those of all runs, warren.actor and so on; Redis has no rules for them, so `apply`, `acl`
+and `files` need --run.
 
 The servers are those of --broker-url and --redis-url, or of WARREN_BROKER_URL and WARREN_REDIS_URL, with the login of
-an administrator. Passwords are kept in the file --passwords, or WARREN_PASSWORDS, which only its owner may read; one is
-that of WARREN_PASSWORD_ACTOR (and so on) where that is given, else random. A launcher with WARREN_PASSWORDS in its
-environment hands each process the login of its own role alone.
+an administrator. Passwords are kept in the file --passwords, or WARREN_PASSWORDS, which only its owner may read. A
+password is taken from WARREN_PASSWORD_ACTOR (and so on) if that is set, else it is random. A launcher with
+WARREN_PASSWORDS in its environment hands each process only the login of its own role.
 """
 
 from __future__ import annotations

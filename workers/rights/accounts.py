@@ -16,8 +16,8 @@ from warren.errors import ConfigurationError
 from workers.servers.process import write_secret
 from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE
 
-VARIABLE = "WARREN_PASSWORDS"  # in the environment of a launcher: the file
-OF_ONE = "WARREN_PASSWORD_"  # and a role in capitals: the password that its user is given
+VARIABLE = "WARREN_PASSWORDS"  # names the file in the environment of a launcher
+OF_ONE = "WARREN_PASSWORD_"  # followed by a role in capitals: the password for its user
 MADE_BY = "python -m workers.rights --run NAME apply"
 _LINE = re.compile(r"(?P<user>\S+) (?P<password>\S+)")
 _LOGIN = re.compile(r"([a-z+]+://)(?:[^/]*@)?", re.IGNORECASE)  # to the last "@", as a password may hold one
@@ -33,7 +33,7 @@ class Accounts:
     def login(self, role: str, run: str) -> tuple[str, str]:
         """Return the user of a role in `run`, or else of that role in every run, and the password.
 
-        Raises ConfigurationError without such a user.
+        Raises ConfigurationError if there is no such user.
         """
         named = [rights.user_name(role, run)] if run else []
         for user in (*named, rights.user_name(role)):
@@ -55,9 +55,9 @@ class Accounts:
 
 
 def with_login(url: str, user: str, password: str) -> str:
-    """Return a URL, or several with ";" between them, with this login in the place of its own.
+    """Return a URL, or several with ";" between them, with this login in place of the present one.
 
-    Raises ConfigurationError for one that would keep its own.
+    Raises ConfigurationError for a URL whose login cannot be replaced.
     """
     login, found = f"{quote(user, safe='')}:{quote(password, safe='')}@", []
     for one in url.split(";"):
@@ -78,7 +78,7 @@ def without_logins(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def given(environment: Mapping[str, str] = os.environ) -> Accounts | None:
-    """Return the users whose passwords are in the file that the environment names; None where it names none.
+    """Return the users whose passwords are in the file that the environment names; None if it names none.
 
     Raises ConfigurationError for a file that cannot be read, or that others may read.
     """
@@ -102,7 +102,7 @@ def read(path: Path) -> Accounts:
 
 
 def kept(path: Path, run: str | None, environment: Mapping[str, str] = os.environ) -> Accounts:
-    """Return a user for each role of `run`, or of every run, and write those that are new into the file.
+    """Return a user for each role of `run` (None: of every run), and write new users into the file.
 
     A password is that of WARREN_PASSWORD_ROLE, else the file's, else a random one. Raises ConfigurationError.
     """
@@ -111,7 +111,7 @@ def kept(path: Path, run: str | None, environment: Mapping[str, str] = os.enviro
 
 
 def kept_by(path: Path, variables: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the passwords of the users in `variables`, and write those that are new into the file.
+    """Return the passwords of the users in `variables`, and write new ones into the file.
 
     `variables`: user -> the variable of the environment that may give its password. Raises ConfigurationError.
     """

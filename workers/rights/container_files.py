@@ -18,7 +18,7 @@ from workers.rights import accounts, on_rabbitmq, on_redis
 from workers.rights.accounts import Accounts, with_login
 
 MOUNTED = "/run/warren"  # a container's mount point for the files of its folder
-PASSWORDS = "passwords"  # all users'; mounted by no container but the one that makes it
+PASSWORDS = "passwords"  # passwords of all users; mounted only by the container that makes them
 # The administrator of each server, in that server's own folder alone, and the variable that may give its password.
 ADMINISTRATORS = {"warren": "WARREN_RABBITMQ_PASSWORD", "default": "WARREN_REDIS_PASSWORD"}
 LAUNCHER, SCALER = "launcher", "scaler"
@@ -30,8 +30,8 @@ def write(
 ) -> list[str]:
     """Write the files of a run's servers and roles into `folder`; return their names, each FOLDER/NAME.
 
-    Passwords are those of the environment, else those that the folder has, else random. `served`: actors decide for env
-    runners. `domain`: of the hosts rabbitmq and redis in the URLs. Raises ConfigurationError.
+    Passwords are those of the environment, else those in the folder, else random. `served`: actors decide for env
+    runners. `domain`: that of the hosts rabbitmq and redis in the URLs. Raises ConfigurationError.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def write(
 
 def _of_rabbitmq(users: Accounts, password: str) -> dict[str, str]:
     definitions: dict[str, Any] = on_rabbitmq.definitions(users, "/")
-    definitions["vhosts"] = [{"name": "/"}]  # a server that imports definitions makes none by itself
+    definitions["vhosts"] = [{"name": "/"}]  # a server that imports definitions makes no vhost itself
     definitions["users"].append({"name": "warren", "tags": "administrator", **on_rabbitmq.hashed(password)})
     everything = dict.fromkeys(("configure", "write", "read"), ".*")
     definitions["permissions"].append({"user": "warren", "vhost": "/", **everything})
@@ -82,7 +82,7 @@ def _of_roles(users: Accounts, run: str, served: bool, domain: str) -> dict[str,
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a file whole or not at all; whoever mounts its folder may read it, as a user of its own."""
+    """Write a file whole or not at all; any user of a container that mounts its folder may read it."""
     new = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(exist_ok=True)

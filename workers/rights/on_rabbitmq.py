@@ -20,7 +20,7 @@ from workers.doctor.management import management_api
 from workers.doctor.rabbitmqctl import CONTROL_TIMEOUT
 from workers.rights.accounts import Accounts
 
-# Is given the words of a command of rabbitmqctl and its standard input; returns exit status and what it printed.
+# Takes the words of a rabbitmqctl command and its standard input; returns its exit status and its output.
 Control = Callable[[list[str], str], tuple[int, str]]
 
 
@@ -37,7 +37,7 @@ def definitions(accounts: Accounts, vhost: str) -> dict[str, Any]:
 
 
 def hashed(password: str) -> dict[str, str]:
-    """Return the fields of a user's definition that tell its password."""
+    """Return the fields of a user's definition that hold its password's hash."""
     salt = secrets.token_bytes(4)
     digest = hashlib.sha256(salt + password.encode()).digest()
     return {
@@ -47,7 +47,7 @@ def hashed(password: str) -> dict[str, str]:
 
 
 class ByManagement:
-    """The management API of a broker, as its URL's user, who has to be an administrator."""
+    """The management API of a broker, used as the URL's user, which has to be an administrator."""
 
     def __init__(self, broker_url: str, management_url: str) -> None:
         self._ask, self._url = management_api(broker_url, management_url), management_url
@@ -61,7 +61,7 @@ class ByManagement:
         return sum(self._try(f"users/{quote(user, safe='')}", "DELETE", None, 404) for user in users)
 
     def _try(self, path: str, method: str, body: Any, passed_over: int = 0) -> bool:
-        """Return False where the answer is `passed_over`."""
+        """Send a request; return False if its answer is the status `passed_over`. Raises BrokerError."""
         try:
             self._ask(path, method, body)
         except urllib.error.HTTPError as error:
@@ -81,7 +81,7 @@ class ByManagement:
 
 
 class ByControl:
-    """rabbitmqctl."""
+    """The command rabbitmqctl of a broker."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
@@ -95,7 +95,7 @@ class ByControl:
         return sum(self._try(["delete_user", user], "", "no_such_user") for user in users)
 
     def _try(self, words: list[str], told: str, passed_over: str = "") -> bool:
-        """Return False where the command fails by `passed_over`."""
+        """Run a command; return False if it fails with `passed_over` in its output. Raises BrokerError."""
         status, said = self._control(words, told)
         if status and not (passed_over and passed_over in said):
             raise BrokerError(f"rabbitmqctl {words[0]} ended with status {status}: {said.strip() or 'it said nothing'}")
@@ -103,9 +103,9 @@ class ByControl:
 
 
 def control_by(command: str, patience: float = CONTROL_TIMEOUT) -> Control:
-    """Return a function that runs rabbitmqctl by `command`, for `patience` s at most, then or else a BrokerError.
+    """Return a function that runs rabbitmqctl by `command`, for `patience` s at most; beyond, it raises BrokerError.
 
-    Raises ConfigurationError for a command that a shell could not read.
+    Raises ConfigurationError for a command that a shell could not read; the function does if it cannot be run.
     """
     try:
         words = shlex.split(command)

@@ -14,7 +14,7 @@ from workers.rights.accounts import Accounts
 from workers.rights.keys import TABLE
 from workers.servers.checks import check_redis, redact
 
-OLDEST = 7  # first version that tells reading from writing
+OLDEST = 7  # first version with separate rights to read and to write
 
 
 def acl(accounts: Accounts) -> dict[str, list[str]]:
@@ -39,7 +39,7 @@ def lines(accounts: Accounts) -> list[str]:
 
 
 def apply(redis_url: str, accounts: Accounts) -> str:
-    """Make the users, or change them; return what a person should know of it, or "". Raises BrokerError."""
+    """Make the users, or change them; return a note for the administrator, or "". Raises BrokerError."""
     version = check_redis(redis_url)
     if version.startswith("Redis") and int(version.split()[-1].split(".")[0]) < OLDEST:
         raise BrokerError(f"Redis {redact(redis_url)} is {version}; users of roles need Redis {OLDEST}, or a Valkey")
@@ -51,7 +51,7 @@ def apply(redis_url: str, accounts: Accounts) -> str:
 
 
 def remove(redis_url: str, users: list[str]) -> tuple[int, str]:
-    """Delete users; return how many there were, and what a person should know of it, or "". Raises BrokerError."""
+    """Delete users; return how many there were, and a note for the administrator, or "". Raises BrokerError."""
     check_redis(redis_url)
     with redis_client.connect(redis_url) as client:
         count = _try(client, redis_url, "ACL", "DELUSER", *users)
