@@ -1,4 +1,4 @@
-"""The processes: thin entries, one a role, over rooms that put tasks, league, agents and envs together.
+"""The processes: thin entries, one per role, over packages that put tasks, league, agents and envs together.
 
-`python -m workers.NAME` starts an entry; nothing imports one.
+`python -m workers.NAME` starts an entry; no package imports one.
 """

@@ -19,7 +19,7 @@ from workers.runtime.trained import load
 class CloneConfig:
     """Settings of a clone: a policy, and the league that it joins."""
 
-    run: str  # a run folder, or a folder of runs, whose newest it is
+    run: str  # a run folder, or a folder of runs, of which the newest is taken
     name: str  # name of the new player
     league: str  # name of the league's run on the servers
     redis: str | None = None  # URL; null: WARREN_REDIS_URL
@@ -28,7 +28,7 @@ class CloneConfig:
 
 
 def run(config: CloneConfig) -> int:
-    """Do it; return exit status 0."""
+    """Clone the policy; return exit status 0."""
     trained = load(config.run, config.player, config.version)
     store, pool = existing(argparse.Namespace(run=config.league, redis=config.redis))
     model = clone(store, pool, trained.policy, trained.version, config.name)

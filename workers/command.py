@@ -1,7 +1,7 @@
-"""The command `warren`: its first word says which of Warren's programs runs, the other words are that program's own.
+"""The command `warren`: its first word names the one of Warren's programs to run, the other words are for that program.
 
-`warren train actors=4` is `python -m workers.train actors=4`, but for the working directory: modules are looked
-for there last, so a folder of the user's called envs/ or tasks/ hides no package of Warren's.
+`warren train actors=4` is `python -m workers.train actors=4`, except that the working directory is searched for
+modules last, so a folder of the user called envs/ or tasks/ does not hide a package of Warren.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Program(NamedTuple):
-    """A module that is run as `python -m` runs it, and what it is for."""
+    """A module that is run as `python -m` runs it, and its purpose."""
 
     module: str
     purpose: str
@@ -113,7 +113,7 @@ def _help() -> str | None:
 
 
 def _run(module: str, words: list[str]) -> None:
-    """Run a module as `python -m` does, where the user's modules are found last."""
+    """Run a module as `python -m` does, but search for the user's modules last."""
     from warren.user_code import make_importable
 
     make_importable(Path.cwd())

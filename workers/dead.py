@@ -6,11 +6,11 @@ python -m workers.dead --run NAME show ID                    # one whole: header
 python -m workers.dead --run NAME replay SERVICE             # send again what died of a service; or ID...; or --all
 python -m workers.dead --run NAME drop --reason "too often"  # for good; or SERVICE..., ID..., --all; asks first
 
-An ID may be cut short while it names one alone; --reason takes a part of the reasons that are meant. `--json` is for
-programs. A letter is removed only once the broker has confirmed its copy; if this command is killed in between, both
-stay, and the call runs twice. Nothing is unpickled, and long values are shown cut unless --whole is given.
+An ID may be cut short while it is unique; --reason takes a part of the reasons to match. `--json` is for programs. A
+letter is removed only once the broker has confirmed its copy; if this command is killed in between, both stay, and the
+call runs twice. Nothing is unpickled, and long values are shown cut unless --whole is given.
 The servers' URLs and the run come from options or from WARREN_BROKER_URL, WARREN_REDIS_URL and WARREN_RUN. The exit
-status is 0, 1 where something was to be sent and stayed, 2 for an error.
+status is 0, 1 if a letter was to be sent and stayed, 2 for an error.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from workers.deployment.settings import DeployConfig
 
 def run(config: DeployConfig) -> int:
     """Serve, by one process or several, until told to stop; return the exit status."""
-    from workers.deployment import role, several  # need uvicorn, whose absence the settings have told by now
+    from workers.deployment import role, several  # need uvicorn, which the settings have checked by now
 
     return several.run(config) if config.processes > 1 else role.run(config)
 

@@ -21,7 +21,7 @@ def run(config: Config) -> int:
     if problem := missing_login(config.flower_address):
         raise ConfigurationError(problem)
     session = enter(config, roles.FLOWER)
-    from workers.ui.flower_queues import ask_by_amqp  # and with it Flower, after the settings were looked at
+    from workers.ui.flower_queues import ask_by_amqp  # imports Flower, so only after the settings were checked
 
     ask_by_amqp(session.app)
     port = config.flower_port or PORT

@@ -1,8 +1,8 @@
 """`python -m workers.league`: a league worker, which decides who plays whom, what counts, what each player learns next.
 
-It holds no state: any number of them serve one league, which is in Redis (league/). The worker with `league_id=0` also
-keeps the league's folder: it saves models and stream, brings back what was spilled, and begins with the league that the
-folder, or `restore`, holds when Redis has none.
+It holds no state: any number of workers serve one league, which is in Redis (league/). The worker with `league_id=0`
+also keeps the league's folder: it saves models and the event stream, brings back spilled models, and restores the
+league in the folder, or in `restore`, when Redis has none.
 """
 
 from __future__ import annotations

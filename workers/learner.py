@@ -1,4 +1,4 @@
-"""`python -m workers.learner`: trains one player on the segments that arrive, publishes each new version.
+"""`python -m workers.learner`: trains one player on the segments that arrive, and publishes each new version.
 
 Started by the launcher, or by hand on any machine that reaches the servers:
 `python -m workers.learner run=NAME trial=TRIAL`, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment (on

@@ -5,8 +5,8 @@ python -m workers.replay runs/kuhn/TRIAL --check         # all played again, and
 python -m workers.replay runs/kuhn/TRIAL 3fa2 --game 2   # turn by turn; the match by how its id begins, or last
 python -m workers.replay runs/mine last --video last.gif # filmed, where the game draws itself
 
-Matches are recorded where the league's settings say so: league.replay_every=100 (docs/replays.md). The league's whole
-history, its standings at any moment, is another command's: python -m league.replay.
+Matches are recorded if the league's settings say so: league.replay_every=100 (docs/replays.md). Another command,
+python -m league.replay, shows the league's whole history, its standings at any moment.
 """
 
 from __future__ import annotations

@@ -43,14 +43,14 @@ def listed(options: argparse.Namespace) -> int:
 
 
 def stop(options: argparse.Namespace) -> int:
-    """Have a run ended by its launcher."""
+    """Ask a run's launcher to end it; return exit status 0."""
     for line in runs.stop(runs.find(options.name, runs.places(options))):
         print(line)
     return 0
 
 
 def purge(options: argparse.Namespace) -> int:
-    """Remove what a killed run left, after asking."""
+    """Remove what a killed run left, after asking; return the exit status."""
     found = runs.find(options.name, runs.places(options))
     if found.gone and not options.yes:
         if not sys.stdin.isatty():

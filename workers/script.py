@@ -37,7 +37,7 @@ def run(place: Place, kwargs: dict[str, Any]) -> int:
 
 
 def _present(place: Place) -> AbstractContextManager[None]:
-    """Return what holds a lease in the run that the environment names; nothing where it names none."""
+    """Return a context that holds a lease in the run that the environment names; an empty one if it names none."""
     if not all(secret(name) for name in context.VARIABLES):
         return nullcontext()
     app, topology = context.current()

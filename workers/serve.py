@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     made = find_class(place, options.name or place.attribute or "")
     name = options.process or f"{options.name or made.__name__}-{options.rank}-{os.getpid()}"
     with present(app, topology, f"service {name}"):
-        # The events and calls of its constructor go to the run, too.
+        # The constructor's events and calls go to the run, too.
         worker = made(**arguments(made, json.loads(options.kwargs), options.rank))
         serving = Serving(app, topology, [worker], name, log_level=options.log_level)
         membership = Membership(app.conf.result_backend, topology)
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
         with served_to_launcher(topology.run, "service", name, app):
             status = serving.run(on_ready=ready)
-    # The last garbage collections would visit all that torch imported, when many processes have few seconds to end.
+    # The last garbage collections would visit all objects of torch, while many processes have few seconds to end.
     gc.disable()
     gc.freeze()
     return status

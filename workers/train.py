@@ -20,13 +20,13 @@ HEAVY = ("workers.config.command_line", "workers.config.validation", LEARNER.wor
 
 def main() -> None:
     """Run the command line."""
-    # Ahead of the first import of NumPy, which would start a thread a core: what has threads cannot be forked safely.
+    # Before the first import of NumPy, which would start a thread per core: a process with threads cannot fork safely.
     os.environ["OMP_NUM_THREADS"] = "1"
     from workers.servers.forks import Forks
 
     with Forks.begin() or nullcontext() as forks:
         if forks is not None:
-            forks.load(HEAVY)  # it begins at once, beside all that follows
+            forks.load(HEAVY)  # begins at once, while the imports below go on
         from workers.config.command_line import command
         from workers.launch.kinds.training import run
 

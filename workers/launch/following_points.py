@@ -23,7 +23,7 @@ class Points:
         self._read: dict[Path, int] = {}  # bytes of each file
 
     def new(self) -> Iterator[tuple[str, Point]]:
-        """Yield (METRICS or EVALUATIONS, point) of each line that was completed since; "player" is in a player's."""
+        """Yield (METRICS or EVALUATIONS, point) of each line completed since the last call; a player's has "player"."""
         for kind, path, player in self._files():
             for line in self._lines(path):
                 point = {**json.loads(line), **player}
@@ -39,7 +39,7 @@ class Points:
 
     def _lines(self, path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:
-            # A learner that resumes cuts off what it had lost.
+            # A learner that resumes cuts off the points of lost updates.
             self._read[path] = file.seek(min(self._read.get(path, 0), file.seek(0, 2)))
             for line in file.read().splitlines(keepends=True):
                 if line.endswith(b"\n"):

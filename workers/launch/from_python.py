@@ -4,7 +4,7 @@
     result.trained.act(observation)
 
 The child is `python -m workers.train`, so settings, checks, servers and the clean end are the command's own; it works
-in a notebook, whose process has threads and keeps its signals. It ends with this process, however this one ends.
+in a notebook, whose process has threads and keeps its signals. The child ends with this process, however this one ends.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ class TrainingResult:
 
     @cached_property
     def trained(self) -> Trained:
-        """Return what was trained, by its newest weights; of a league, its player `main`. See `load`."""
+        """Return the trained policy, with its newest weights; for a league, that of its player `main`. See `load`."""
         return self.load()
 
     def load(self, player: str = "main", *, best: bool = False) -> Trained:
-        """Load a player of a league, or the weights of the best evaluation. Raises what workers.runtime.load raises."""
+        """Load a player of a league, or the weights of the best evaluation. Raises as workers.runtime.trained.load."""
         from workers.runtime.trained import load  # and with it torch, which nothing else here needs
 
         return load(self.folder, player, best=best)
 
     @property
     def metrics(self) -> list[Point]:
-        """Points of metrics.jsonl, one an update; empty for a league, whose players have their own."""
+        """Points of metrics.jsonl, one per update; empty for a league, whose players have their own files."""
         return [*read_metrics(self.folder, METRICS)]
 
     @property
     def evaluations(self) -> list[Point]:
-        """Points of evaluation.jsonl, one an evaluation."""
+        """Points of evaluation.jsonl, one per evaluation."""
         return [*read_metrics(self.folder, EVALUATIONS)]
 
 
@@ -77,15 +77,16 @@ def train(
     quiet: bool = False,
     **settings: Any,
 ) -> TrainingResult:
-    """Run `python -m workers.train` to its end, and return what it left.
+    """Run `python -m workers.train` to its end, and return its result.
 
-    `overrides` are words of that command line ("experiment=kuhn"); `settings` the same by name, tables as dicts
-    (env={"id": "CartPole-v1"}). `on_update` gets each point of metrics.jsonl (of a league's players with "player"),
-    `on_evaluation` each of evaluation.jsonl; one that returns False ends the run in order. `on_end` gets the result.
-    `quiet`: print nothing of what the command prints.
+    `overrides` are words of that command line ("experiment=kuhn"); `settings` are the same by name, tables as dicts
+    (env={"id": "CartPole-v1"}). `on_update` gets each point of metrics.jsonl (for a league's players with "player"),
+    `on_evaluation` each point of evaluation.jsonl; a callback that returns False ends the run in order. `on_end` gets
+    the result. `quiet`: print nothing that the command prints.
 
-    Ctrl-C ends the run in order and is raised again as KeyboardInterrupt, a second one kills it; so is what a callback
-    raises. Raises ConfigurationError with all settings that are wrong, WarrenError for a run that failed.
+    Ctrl-C ends the run in order and is raised again as KeyboardInterrupt; a second one kills the run. An exception in a
+    callback ends the run in order, too, and is raised again. Raises ConfigurationError with all settings that are
+    wrong, WarrenError for a run that failed.
     """
     callbacks = {METRICS: on_update, EVALUATIONS: on_evaluation}
     with tempfile.TemporaryDirectory(prefix="warren-train-") as folder:
@@ -103,7 +104,7 @@ def train(
 
 
 class _Run:
-    """The child process, what it prints, and the points that the run writes."""
+    """The child process, its output, and the points that the run writes."""
 
     def __init__(self, line: list[str], log: Path, quiet: bool) -> None:
         self.failure: BaseException | None = None
@@ -157,7 +158,7 @@ class _Run:
             self._child.ask_to_stop(GRACE)
 
     def _print(self) -> None:
-        """Print the lines that the command has printed since, and learn the run's folder from them."""
+        """Print the command's new lines, and learn the run's folder from them."""
         *lines, self._half = (self._half + self._output.read()).split(b"\n")
         for line in (one.decode(errors="replace") for one in lines):
             self._printed.append(line)

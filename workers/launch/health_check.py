@@ -22,7 +22,7 @@ class HealthCheck:
         self._stalls, self._answering = Stalls(), Answering(app, self._expected_to_answer)
         self._newest, self._due = Health(""), 0.0
         self.steps: Mapping[str, int] = {}  # player -> steps, at the newest check
-        self.excused: Mapping[str, str] = {}  # players that rightly make none
+        self.excused: Mapping[str, str] = {}  # players that rightly make no steps
 
     def start(self) -> None:
         """Start to ask roles for a sign of life during stalls."""

@@ -1,4 +1,4 @@
-"""Settings by name, as Python has them, written as words of a command line."""
+"""Settings by name, with values of Python, written as words of a command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ_OTHERWISE = {"true", "false", "null", "nan", "inf", "yes", "no", "on", "off
 def words(overrides: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
     """Return the words for `overrides`, which are words already, and `settings`: a table's as dotted names.
 
-    Raises ConfigurationError for an override that is no text, and a value that no command line can hold.
+    Raises ConfigurationError for an override that is not text, and a value that no command line can hold.
     """
     if wrong := [one for one in overrides if not isinstance(one, str)]:
         raise ConfigurationError([f"{one!r} is not a word name=value of a command line" for one in wrong])
@@ -55,6 +55,6 @@ def _literal(name: str, value: Any) -> str:
 def _text(text: str) -> str:
     if PLAIN.fullmatch(text) and text.lower() not in READ_OTHERWISE:
         return text
-    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)  # in Hydra's quoted text a backslash counts before a quote alone
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)  # in Hydra's quotes a backslash counts only before a quote
     trailing = len(escaped) - len(escaped.rstrip("\\"))
     return f"'{escaped}{chr(92) * trailing}'"

@@ -42,7 +42,7 @@ class ProcessSpec:
     longest: float = 0.0
     setting: str | None = None
     suffix: str = ""  # end of the names, to distinguish them from another host's
-    single: bool = False  # the run has one, whose name is the role's
+    single: bool = False  # the run has only one, with the role's name
     num: int | None = None  # processes of this kind in the whole run; default: those of `ranks`
     forked: bool = False
     answers: bool = False

@@ -11,7 +11,7 @@ from workers.models.verifying import AGREEMENT
 class ExportConfig:
     """Settings of an export: a policy, and how its model is made and checked."""
 
-    run: str  # a run folder, or a folder of runs, whose newest it is
+    run: str  # a run folder, or a folder of runs, of which the newest is taken
     player: str = "main"  # player of a league's run; or a frozen one: main@1200
     version: int | None = None  # version of the weights, among the run's checkpoints; null: the newest
     int8: bool = False  # weights of a byte each

@@ -1,7 +1,7 @@
-"""Certificates for TLS of RabbitMQ and Redis, of a development authority of one's own, by the command openssl.
+"""Certificates for TLS of RabbitMQ and Redis, signed by one's own development authority, by the command openssl.
 
-Into a folder: ca.pem, which clients are told of, and its key; server.pem, which names the servers' hosts; client.pem,
-for servers that ask for one. Keys are for their owner alone. The authority stays, so that servers may be added.
+A folder gets ca.pem, which clients need, and its key; server.pem, which names the servers' hosts; and client.pem, for
+servers that ask for one. Only their owner may read the keys. The authority is kept, so that servers may be added.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from pathlib import Path
 from warren.errors import ConfigurationError
 
 AUTHORITY, SERVER, CLIENT = "ca", "server", "client"
-DAYS, DAYS_OF_AUTHORITY = 397, 3650  # more than 397 some clients refuse
+DAYS, DAYS_OF_AUTHORITY = 397, 3650  # some clients refuse more than 397
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9-]*)(\.[A-Za-z0-9-]+)*")
 
 
 def make(folder: Path, hosts: Sequence[str]) -> None:
-    """Write certificates for servers at `hosts`, names or addresses, into `folder`; its authority, if any, is taken.
+    """Write certificates for servers at `hosts`, names or addresses, into `folder`; its authority, if any, is used.
 
-    Raises ConfigurationError without openssl, for a host that is neither, and for a folder that cannot be written.
+    Raises ConfigurationError without openssl, for a host that is neither a name nor an address, and for a folder that
+    cannot be written.
     """
     if shutil.which("openssl") is None:
         raise ConfigurationError("openssl, which makes certificates, is not installed; install it")

@@ -21,7 +21,7 @@ LOADING_TIMEOUT = 900.0  # seconds until it has read its append-only file; about
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL; it writes its append-only file meanwhile
 GONE_WITHIN = GRACE + 10.0  # seconds until a server has ended whose launcher was killed
 UP, LOADING, AWAY = "up", "loading", "away"
-# Redis's errors for an append-only file that it cannot read; one that is only cut off at its end it can.
+# Redis's errors for an append-only file that it cannot read. It can read one that is only cut off at its end.
 DAMAGED = re.compile(r"append[- ]only file|AOF|RDB format|wrong signature", re.IGNORECASE)
 DATA = ("appendonlydir", "appendonly.aof")  # the latter of Redis 6
 

@@ -95,7 +95,7 @@ def folder_of(run: str, runs: Path = RUNS) -> Path:
             if name := name_of(folder):
                 known[name] = folder
     if run not in known and Path(run).is_dir():
-        read(Path(run))  # it raises
+        read(Path(run))  # raises
     if run not in known:
         raise ConfigurationError(
             unknown_name(
@@ -106,7 +106,7 @@ def folder_of(run: str, runs: Path = RUNS) -> Path:
 
 
 def name_of(run_folder: Path) -> str | None:
-    """Return the name on its servers of the run in a folder. Raises ConfigurationError, as `read` does."""
+    """Return the name that the run in a folder has on its servers. Raises ConfigurationError, as `read` does."""
     named = read(run_folder).run
     if named is None and (config := run_folder / "config.yaml").exists():
         named = (yaml.safe_load(config.read_text()) or {}).get("run")

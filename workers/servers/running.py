@@ -17,7 +17,7 @@ ROOM = 16 << 20  # bytes that a private server needs on its disk to start
 CALM = 60.0  # s after which an earlier end of a private server no longer counts
 
 Say = Callable[[str], object]
-Died = Callable[[Child, str], object]  # is given a private server that ended by itself, and what becomes of it
+Died = Callable[[Child, str], object]  # takes a private server that ended by itself, and what becomes of it
 NOT_KEPT: Died = lambda child, then: None  # noqa: E731
 
 

@@ -174,7 +174,7 @@ def _again(letters: DeadLetters) -> Iterator[DeadLetter]:
 
 
 def _chosen(letters: DeadLetters, count: int, options: argparse.Namespace) -> list[str]:
-    """Return the ids of the letters that are to be dealt with. Raises ConfigurationError where there are none."""
+    """Return the ids of the letters that are to be dealt with. Raises ConfigurationError if there are none."""
     known = [one for one in _look(letters, count) if _has_reason(one, options.reason)]
     if options.reason and not known:
         raise ConfigurationError(f"--reason: {options.reason!r} is in the reason of no dead letter; `list` shows them")

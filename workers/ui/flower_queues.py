@@ -1,4 +1,4 @@
-"""Lengths of queues for Flower, which asks RabbitMQ's management plugin for them: a private RabbitMQ has none."""
+"""Lengths of queues for Flower, by AMQP: Flower would ask RabbitMQ's management plugin, which a private one lacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ask_by_amqp(app: Celery) -> None:
                 return found
             return await asyncio.to_thread(lengths, app, names)
 
-    broker.RabbitMQ = Queues  # the class that its broker.Broker makes for amqp://; it takes no other as a setting
+    broker.RabbitMQ = Queues  # the class that Flower's broker.Broker makes for amqp://; no setting names another
 
 
 def lengths(app: Celery, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -35,9 +35,9 @@ def lengths(app: Celery, names: Iterable[str]) -> list[dict[str, Any]]:
         for name in names:
             try:
                 told = connection.default_channel.queue_declare(name, passive=True)
-            except NotFound:  # it closes the channel; the next one is made anew
+            except NotFound:  # this closes the channel; the next one is made anew
                 continue
             found.append({"name": name, "messages_ready": told.message_count, "consumers": told.consumer_count})
     for one in found:
-        one["messages"] = one["messages_ready"]  # AMQP tells nothing of those that a worker holds
+        one["messages"] = one["messages_ready"]  # AMQP does not count messages that a worker holds
     return found

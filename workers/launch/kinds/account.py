@@ -39,10 +39,10 @@ def write_account(session: Session, topology: Topology, context: Context) -> Non
 def as_table(account: Account, left: int | None) -> dict[str, Any]:
     """Return the numbers of segments by their fate, and in `steps` those of steps. `left`: segments still in queues.
 
-    in_flight = unsent + missing; missing = waiting + lost; confirmed = learned + stored + dropped + missing. Where
-    `left` is unknown (None), so are `waiting` and `lost`. `extra`: segments in queues beyond the missing ones; their
-    sender died before it knew that they were accepted, or they were redelivered after a learner died. `not_kept`: of
-    those stored.
+    in_flight = unsent + missing; missing = waiting + lost; confirmed = learned + stored + dropped + missing. If `left`
+    is unknown (None), `waiting` and `lost` are, too. `extra`: segments in queues beyond the missing ones; their sender
+    died before it knew that they were accepted, or they were redelivered after a learner died. `not_kept`: stored
+    segments whose replay ended with its learner.
     """
     counts = {"learned": account.learned, "stored": account.stored, **account.dropped, "in_flight": account.in_flight}
     lost = None if left is None else max(0, account.missing - left)

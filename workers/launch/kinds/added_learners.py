@@ -18,14 +18,14 @@ from workers.launch.processes.supervisor import Managed
 
 
 class AddedLearners:
-    """Starts them. A player whose learner cannot start, or was given up, is paused with the reason until resumed."""
+    """Starts these learners. A player whose learner cannot start, or was given up, is paused until it is resumed."""
 
     def __init__(self, config: Config, context: Context, store: Store) -> None:
         self._config, self._context, self._store = config, context, store
         self._reasons = PauseReasons(store)
         self._children: dict[str, list[Managed]] = {}  # player -> its learners
         self._failed: dict[str, str] = {}  # player -> why its learner does not run
-        self._paused: set[str] = set()  # players that are paused for that
+        self._paused: set[str] = set()  # players that are paused for that reason
 
     def start(self, player: str) -> None:
         """Start the learner of a player."""
@@ -39,7 +39,7 @@ class AddedLearners:
             self._failed[player] = str(error)
 
     def look(self, learning: Iterable[Player]) -> None:
-        """Pause players whose learner does not run, and start that of those that were resumed since."""
+        """Pause players whose learner does not run, and start the learners of players that were resumed since."""
         for player in learning:
             if player.name not in self._children:
                 continue

@@ -1,4 +1,4 @@
-"""The decision about a process that died: another try, or none, and whether the run ends with it."""
+"""The decision about a process that died: whether to start it again, and whether the run ends with it."""
 
 from __future__ import annotations
 

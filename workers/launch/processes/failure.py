@@ -17,7 +17,7 @@ _ERROR = re.compile(
 _REMOTE = "RemoteFailure: "  # the message ends with the traceback of the worker that served the call
 _SAID = re.compile(r".*\b(?:training cannot go on|error): (.+)")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+), in (\S+)')
-# Errors caused by a server that is away or slow: the next try may succeed.
+# Errors from a server that is away or slow: the next try may succeed.
 _PASSING = re.compile(
     r"(Connection|Timeout|TimedOut|Broker|Operational|Redis|Wire|BusyLoading|Locked|League|Nobody|Deadline|Lost)"
 )

@@ -28,7 +28,7 @@ LONGEST_TEXT = 4_000  # characters
 class Entry:
     """One failure. `name`: of the process or server; "run" for the run itself. `then`: what became of it.
 
-    `status`: exit status, 128 + n after signal n, None for what is no process. `where`: "file:line" of the user's code
+    `status`: exit status, 128 + n after signal n, None if it is not a process. `where`: "file:line" of the user's code
     that raised, "" if none did. `lived`: s since its start. `said`: its last lines.
     """
 
@@ -42,14 +42,14 @@ class Entry:
 
 
 class FailureLog:
-    """Appends failures to the file in `folder`; what cannot be written is told by `say`, once in a row."""
+    """Appends failures to the file in `folder`; `say` reports if they cannot be written, once in a row."""
 
     def __init__(self, folder: Path, say: Callable[[str], object]) -> None:
         self._path, self._say, self._failing = folder / FILE, say, False
         self._whole = False  # the file is known to end with a whole line
 
     def add(self, entry: Entry) -> None:
-        """Write a failure to the disk; a full one is no reason for the run to end."""
+        """Write a failure to the disk; a full disk does not end the run."""
         texts = {name: _cut(value) if isinstance(value, str) else value for name, value in asdict(entry).items()}
         line = json.dumps({"time": time.time(), "host": socket.gethostname(), **texts}) + "\n"
         try:

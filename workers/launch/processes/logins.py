@@ -1,4 +1,4 @@
-"""The logins that a launcher hands its processes: to each that of its own role alone."""
+"""The logins that a launcher hands its processes: each gets only that of its own role."""
 
 from __future__ import annotations
 

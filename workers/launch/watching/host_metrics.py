@@ -1,4 +1,4 @@
-"""The launcher's metrics for Prometheus: its run, its host, and those of all its processes, read when it is asked."""
+"""The launcher's metrics for Prometheus: of its run, its host and all its processes, read when it is asked."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 ANSWERS_WITHIN = 1.0  # s that a process may take
 AT_ONCE = 16  # processes that are asked at the same time
 SCRIPT = "workers.script"  # runs a program of the user's own, which has no endpoint
-DEAD_EVERY, COUNTED_WITHIN = 10.0, 2.0  # s between counts of the dead letters, and that one may take
+DEAD_EVERY, COUNTED_WITHIN = 10.0, 2.0  # s between counts of the dead letters, and s that a count may take
 
 
 class HostMetrics:
-    """The endpoint of one host's launcher. `environment` is for the processes: by it they tell their ports."""
+    """The endpoint of one host's launcher. `environment`: variables by which its processes report their ports."""
 
     def __init__(self, folder: Path, app: Any, topology: Topology) -> None:
         self._folder, self._app, self._topology = folder, app, topology
@@ -62,7 +62,7 @@ class HostMetrics:
         return f"http://{address}:{self._endpoint.port}/metrics"
 
     def stop(self) -> None:
-        """Stop listening, and remove what the processes told."""
+        """Stop listening, and remove the processes' reports."""
         if self._endpoint is not None:
             self._endpoint.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -123,7 +123,7 @@ class HostMetrics:
         yield from merged.values()
 
     def _ask(self, one: Managed) -> list[Metric] | None:
-        """Return what a process gives; None where it does not answer."""
+        """Return the metrics of a process; None if it does not answer."""
         from prometheus_client.parser import text_string_to_metric_families
 
         try:
