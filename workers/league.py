@@ -1,4 +1,4 @@
-"""`python -m workers.league`: a league worker, which decides who plays whom, what counts, what each player learns next.
+"""`python -m workers.league`: a league worker, which issues matches, counts results, and gives out learning periods.
 
 It holds no state: any number of workers serve one league, which is in Redis (league/). The worker with `league_id=0`
 also keeps the league's folder: it saves models and the event stream, brings back spilled models, and restores the

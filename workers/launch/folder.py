@@ -46,7 +46,7 @@ class RunFolder:
         write_whole(self.path / name, text)
 
     def write_last(self, name: str, value: Any, say: Callable[[str], object]) -> None:
-        """Write JSON at the end of the run in the reserved room; print a warning where that fails."""
+        """Write JSON at the end of the run in the reserved room; print a warning if that fails."""
         self._reserve.unlink(missing_ok=True)
         try:
             self.write(name, json.dumps(value, indent=1) + "\n")

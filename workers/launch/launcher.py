@@ -3,7 +3,7 @@
     with RunFolder.take(spec.folder) as folder:
         outcome = Launcher(spec, folder, view, make_monitor).run()
 
-What is particular to training, a league or a file of services is in its monitor (monitor.py) and in its spec.
+The monitor (monitor.py) and the spec hold all that is particular to training, a league or a file of services.
 """
 
 from __future__ import annotations

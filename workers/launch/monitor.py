@@ -34,7 +34,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Health:
-    """The state of the run's processes. `notes`: troubles and what is waited for, a line each."""
+    """The state of the run's processes. `notes`: troubles and reasons for waiting, a line each."""
 
     processes: str
     notes: Sequence[str] = ()

@@ -25,8 +25,8 @@ class ProcessSpec:
     processes of phase 1, on any host, are done. `stop_order`: processes of 0 are stopped first. `setting`: the setting
     that holds their number, if that may be changed while the run lasts. `forked`: it may be forked from a process that
     has imported most roles' modules (workers/servers/fork_server.py). `rights`: the role of its user on the servers
-    (tasks/rights.py); "" where it has the launcher's. `longest`: s of grace at most, where an update
-    takes longer than `grace`. `answers`: it answers remote control.
+    (tasks/rights.py); "" if it has the launcher's. `longest`: s of grace at most, if an update takes longer than
+    `grace`. `answers`: it answers remote control.
     """
 
     role: str

@@ -65,7 +65,7 @@ class Learning:
     matches: InMatches | None = None
     begun: int = 0  # times that this actor has made its games
     policies: LeaguePolicies | None = None  # make its policy anew if its first weights are of another network
-    waited_for: bool = False  # this actor has waited for its first weights in vain
+    waited_for: bool = False  # this actor has waited for its first weights, which did not come
 
     def refresh(self) -> None:
         """Load the newest weights that have arrived; restart the games if the player was reset."""

@@ -62,7 +62,7 @@ class LocalHost(MatchHost):
         return Opponent(match.id, policy, seat=seat_of(match.branch), others=tuple(others))
 
     def report(self, match: Match, result: MatchResult) -> None:
-        """Count the outcomes, or give the match back where nothing was played."""
+        """Count the outcomes, or give the match back if nothing was played."""
         if len(result.returns):
             self._local.league.report(match, result.outcomes(self._local.config.series))
         else:

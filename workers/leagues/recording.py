@@ -54,7 +54,7 @@ class MatchRecorder:
 
     @property
     def active(self) -> bool:
-        """True where any match may be recorded."""
+        """True if any match may be recorded."""
         return self._league.records_matches
 
     def begins(self, match: Match, away: Callable[[], Weights | None]) -> None:
@@ -74,7 +74,7 @@ class MatchRecorder:
         return match.id in self._candidates
 
     def expected(self, match: Match) -> float | None:
-        """Return the expected score of the home player, in (0, 1); None where it is not needed or unknown.
+        """Return the expected score of the home player, in (0, 1); None if it is not needed or unknown.
 
         Call it before the result is reported, which changes the ratings.
         """

@@ -87,7 +87,7 @@ class ServedLeagueRole(LeagueActorRole):
         return serve(self.session, self, lambda: self, name)
 
     def leave(self) -> None:
-        """Leave as LeagueActorRole does, and log where the time went."""
+        """Leave as LeagueActorRole does, and log how the time was spent."""
         super().leave()
         logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
 

@@ -5,13 +5,13 @@ A call by one group of games is a mapping:
     group         str: its name
     step          int: 0, 1, 2, ...: number of the group's call; a repeated call is answered as before
     games         int: N, games that it steps for each player
-    player        the player whose games the following fields are of; None where the group has none under way
+    player        the player whose games the following fields describe; None if the group has none under way
     to_move       int8 [N]; observation [N, ...]; action_mask bool [N, A]: the next decisions, as in envs.Turn
     reward        float32 [N, 2]; done bool [N]: results of the last moves
     finished      None, or index int64 [K], returns float32 [K, 2] and length int64 [K] of games that ended, as a list
-    seeds         int64 [N] of the games under way, where they are recorded; else None
+    seeds         int64 [N] of the games under way, if they are recorded; else None
 
-The answer has "player", whose games are to be stepped next, and "action" int64 [N], or "begin" where all N are to begin
+The answer has "player", whose games are to be stepped next, and "action" int64 [N], or "begin" if all N are to begin
 anew. Or it has only "leave", the service of another actor with fewer groups: this actor gives up the group's games.
 """
 
@@ -62,7 +62,7 @@ class GamesElsewhere(GamesInPlay):
     def __init__(self, num_games: int, policy: Policy, *, recorded: str | None, seed: int, **settings: Any) -> None:
         """Make `num_games` games, which begin with the group's first call.
 
-        `recorded`: the learning policy's name, None where no game is recorded; `seed` is for the records.
+        `recorded`: the learning policy's name; None if no game is recorded. `seed` is for the records.
         """
         nothing = np.zeros(num_games, np.int64)
         mask = policy.spec(True).action_mask

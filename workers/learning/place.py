@@ -35,7 +35,7 @@ def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
         return None
     prefix = f"{session.topology.key_prefix}ranks:{player}"
     server = redis_client.host_of(session.redis)
-    # bfloat16 is torch's alone; the configuration was verified not to ask Horovod for it.
+    # Only torch has bfloat16; the configuration was verified not to ask Horovod for it.
     backend = "torch" if config.compression == compression.NOT_BY_HOROVOD else config.allreduce
     how = compression.build(config.compression, config.top_k)
     settings = {name: getattr(config, name) for name in ALIKE}

@@ -62,7 +62,7 @@ class PlayerState:
 
     @property
     def leads(self) -> bool:
-        """True where this learner publishes, and writes metrics and checkpoints."""
+        """True if this learner publishes, and writes metrics and checkpoints."""
         return self._ranks is None or self._ranks.leads
 
     # Making the player.

@@ -1,4 +1,4 @@
-"""One learner among the ranks of a player, kept in a ring and in the same state with the others."""
+"""One learner among the ranks of a player, kept in a ring with the others and in the same state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = get_logger(__name__)
 
 
 class RankSync:
-    """Keeps a learner's state equal to that of the other `ranks`; None, for a player's only learner, does nothing.
+    """Keeps a learner's state equal to that of the other `ranks`; with None, for an only learner, it does nothing.
 
     Raises redis.RedisError, and ConfigurationError for settings unlike those of the other ranks.
     """

@@ -64,7 +64,7 @@ class Trainer:
 
     @property
     def leads(self) -> bool:
-        """True where this learner publishes, and writes metrics and checkpoints."""
+        """True if this learner publishes, and writes metrics and checkpoints."""
         return self.state.leads
 
     def join(self) -> None:

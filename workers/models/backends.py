@@ -19,7 +19,7 @@ from warren.registry import Registry
 from warren.trees import map_tree
 from workers.models.exporting import listed, names, needed, to_int8, to_onnx
 
-Memory = dict[str, np.ndarray]  # name -> float32 [N, ...]; {} of a policy without one
+Memory = dict[str, np.ndarray]  # name -> float32 [N, ...]; {} for a policy without memory
 
 
 class Backend:

@@ -20,12 +20,12 @@ from workers.models.processor import processor
 from workers.runtime.observation_sample import FILE, ObservationSample
 from workers.runtime.trained import Trained
 
-PLAYED = 1000  # steps of the environment, where nothing was recorded
+PLAYED = 1000  # steps of the environment, if nothing was recorded
 ALONE = 1000  # observations that are given one at a time
 TOGETHER = 4  # copies of a lone slot, so that a pass holds several
 AGREEMENT = 0.995  # share of the actions that have to be the same
 MODES = ("sample", "greedy")  # modes of deciding
-CLOSE = 0.01  # continuous actions that differ by less, or by less of the action where it is above 1, are the same
+CLOSE = 0.01  # continuous actions are the same if they differ by at most this, or this part of an action above 1
 LEGAL = 0.5  # share of the actions that a drawn mask allows
 
 

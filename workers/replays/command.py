@@ -24,7 +24,7 @@ from workers.replays.video import Video
 from workers.ui import returns
 
 Say = Callable[[str], None]
-DIFFERENT = 1  # exit status where a match does not come to its recorded result
+DIFFERENT = 1  # exit status if a match does not come to its recorded result
 HEADINGS = ("match", "home", "away", ">games", ">result", "recorded as", "ended")
 PAGE = 500  # matches in a table
 FRAMES_PER_SECOND = 2.0  # in the film of a game of under 200 moves, such as a board game
@@ -172,7 +172,7 @@ def plain(game: object) -> dict[str, object]:
 
 
 def main(description: str | None = None) -> int:
-    """Run the command line; return exit status 1 where a match does not come to its recorded result."""
+    """Run the command line; return exit status 1 if a match does not come to its recorded result."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.replay", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""The logins of a run's containers as files: a folder for each server and for each role, which it alone is to mount.
+"""The logins of a run's containers as files: a folder for each server and each role, to be mounted only there.
 
 `write` needs no server: RabbitMQ imports the users when it starts, and Redis reads them in its configuration.
 """
@@ -19,7 +19,7 @@ from workers.rights.accounts import Accounts, with_login
 
 MOUNTED = "/run/warren"  # a container's mount point for the files of its folder
 PASSWORDS = "passwords"  # passwords of all users; mounted only by the container that makes them
-# The administrator of each server, in that server's own folder alone, and the variable that may give its password.
+# The administrator of each server, who is only in that server's folder, and the variable that may give the password.
 ADMINISTRATORS = {"warren": "WARREN_RABBITMQ_PASSWORD", "default": "WARREN_REDIS_PASSWORD"}
 LAUNCHER, SCALER = "launcher", "scaler"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")

@@ -145,7 +145,7 @@ class VectorSampler:
     def _check(self, field: str, tree: Tree, leading: int) -> None:
         """Raise ConfigurationError for a number that is not finite; `leading`: axes of steps and environments."""
         for path, array in leaves(tree):
-            # One nan would make every weight nan. If a number is not finite, nor is the sum, far quicker to check.
+            # One nan would make every weight nan. With one, the sum is not finite, which is far quicker to check.
             if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
                 raise ConfigurationError(
                     f"environment {self._name!r}: step() gave {_not_finite(field, path, array, leading)}; all numbers "

@@ -12,7 +12,7 @@ from workers.runtime.session import Session
 
 
 def league_of(config: Config) -> LeagueConfig:
-    """Return the league's settings. Raises ConfigurationError for what is wrong in them."""
+    """Return the league's settings. Raises ConfigurationError for errors in them."""
     assert config.league is not None
     return LeagueConfig.from_dict(config.league)
 

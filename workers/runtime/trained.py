@@ -90,7 +90,7 @@ class Trained:
         return list(iterate(batch_space(team.action_space, len(team.agents)), actions))
 
     def legal(self, info: Mapping[str, Any]) -> Any:
-        """Return the mask of legal actions in an environment's `info`; None if there is none or none is wanted."""
+        """Return the mask of legal actions in an environment's `info`; None if it has none, or masks are not wanted."""
         return None if self.settings is not None and not self.settings.action_masks else info.get(KEY)
 
     def begin(self) -> None:

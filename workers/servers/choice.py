@@ -27,7 +27,7 @@ Finish = Callable[[Say], FoundServer]
 
 
 class Choice:
-    """The first of `steps` that has a server to offer or, where its slow part fails, the next.
+    """The first of `steps` that has a server to offer or, if its slow part fails, the next.
 
     A step is a function that searches, begins to start processes, and returns its slow part; or raises Unavailable.
     """

@@ -38,7 +38,7 @@ def serve(requests: int, launcher: int) -> NoReturn:
     A child leaves it by SystemExit, through all frames above, so that it ends as any interpreter does.
     """
     guard.die_with(launcher)  # nothing here needs an orderly end
-    os.setsid()  # a Ctrl-C in the terminal is for the launcher alone
+    os.setsid()  # a Ctrl-C in the terminal is only for the launcher
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)

@@ -93,7 +93,7 @@ class Forks:
 
     @classmethod
     def begin(cls) -> Forks | None:
-        """Fork the server off this process; None where that is not safe: with several threads, and off Linux."""
+        """Fork the server off this process; return None if that is not safe: with several threads, or not on Linux."""
         if sys.platform != "linux":
             return None
         from workers.servers.fork_server import serve, threads  # they need Linux

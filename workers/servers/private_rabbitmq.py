@@ -125,7 +125,7 @@ class PrivateRabbitMQ:
         self.discard()
 
     def discard(self) -> None:
-        """Remove a stopped node's tables, which belong to this run alone; keep the logs."""
+        """Remove a stopped node's tables, which belong only to this run; keep the logs."""
         shutil.rmtree(Path(self.node.folder) / "data", ignore_errors=True)
 
     @classmethod

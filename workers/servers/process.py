@@ -84,7 +84,7 @@ class Child:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=self._env,
-                start_new_session=True,  # a Ctrl-C in the terminal is for the launcher alone
+                start_new_session=True,  # a Ctrl-C in the terminal is only for the launcher
             )
         return guard, log_start
 
@@ -116,7 +116,7 @@ class Child:
     def rotate(self) -> None:
         """Put a log over LONGEST_LOG aside, in the place of the one before; the process writes on into the same file.
 
-        It holds that file open. What it writes between the copy and the cut, within milliseconds, is lost.
+        The process holds that file open. Its output between the copy and the cut, within milliseconds, is lost.
         """
         older = self.log.with_name(f"{self.log.name}.1")
         with contextlib.suppress(OSError):  # no log is there, or none can be written: tried again at the next look

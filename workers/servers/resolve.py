@@ -45,7 +45,7 @@ def begin(
 ) -> PendingServers:
     """Begin to find or start a broker and a Redis for the run in `folder`: a private broker boots from now on.
 
-    mode -- `auto` takes the first that works of the steps below; every other mode takes one of them alone.
+    mode -- `auto` takes the first of the steps below that works; every other mode takes only one of them.
       `external`: the URLs given here, or in WARREN_BROKER_URL and WARREN_REDIS_URL (or in files
       that WARREN_BROKER_URL_FILE and WARREN_REDIS_URL_FILE name). A redis:// broker may be both.
       `local`: what listens on this machine's ports 5672 (as guest) and 6379 (without a password).

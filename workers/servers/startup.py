@@ -1,4 +1,4 @@
-"""The start of a run's servers: what was asked for, and the private ones that are not ready yet."""
+"""The start of a run's servers: the settings asked for, and the private servers that are not ready yet."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ServerSettings:
 
 
 class Startup:
-    """Servers of a run that are being started; what is ready is in `running`, to be stopped as a whole on failure."""
+    """Servers of a run that are being started; ready ones are in `running`, to be stopped together on failure."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings

@@ -44,7 +44,7 @@ class RedisWays:
         return self._finish("embedded", self.begin_embedded())
 
     def begin_embedded(self) -> Starting[PrivateRedis]:
-        """Begin to start the server of a pip package. Raises Unavailable without that."""
+        """Begin to start the server of a pip package. Raises Unavailable without the package."""
         machine = self._settings.machine
         binary = machine.embedded_redis()
         if binary is None:
@@ -82,7 +82,7 @@ class RedisWays:
 
 
 class BrokerWays:
-    """The ways to a broker; `redis` starts the embedded one. Afterwards `node` or `embedded` is what was started."""
+    """The ways to a broker; `redis` starts the embedded one. Afterwards `node` or `embedded` is the started server."""
 
     def __init__(self, startup: Startup, redis: RedisWays) -> None:
         self._startup, self._settings, self._redis = startup, startup.settings, redis

@@ -35,7 +35,7 @@ COLUMNS = (
     *("calls", "failed", "dropped", "refused", "retried", "mean batch"),
 )
 SPARE = (">dropped", "host", ">mean batch", ">up", ">pid", ">failed", ">waiting")  # left out on narrow terminals
-RARE = ("refused", "retried")  # left out where all are 0
+RARE = ("refused", "retried")  # left out if all are 0
 NUMBERS = COLUMNS.index("pid")  # the first of the columns that hold numbers
 
 

@@ -68,7 +68,7 @@ class Place:
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """Give up a place that was taken in vain: its lease expires."""
+        """Give up the place of a run that could not start: its lease expires."""
         self.membership.rest()
 
     def admit(self) -> None:
@@ -262,7 +262,7 @@ class Leading(Place):
             self.membership.rest()
 
     def abandon(self) -> None:
-        """Remove the run that was begun in vain."""
+        """Remove the run, as it could not start."""
         self.remove(self.topology)
 
     def _still_leading(self) -> None:

@@ -1,4 +1,4 @@
-"""Learners of players that are added to a league while it runs: it goes on without one that cannot start."""
+"""Learners of players that are added to a league while it runs; if a learner cannot start, the league goes on."""
 
 from __future__ import annotations
 

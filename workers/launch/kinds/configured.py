@@ -23,7 +23,7 @@ FLOWER_EVERY = 0.5  # s between attempts to connect
 
 
 class ConfiguredMonitor:
-    """The half of a monitor.Monitor that depends on the configuration alone."""
+    """The half of a monitor.Monitor that depends only on the configuration."""
 
     def __init__(self, config: Config, context: Context) -> None:
         self.config, self.context = config, context

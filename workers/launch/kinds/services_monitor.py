@@ -15,7 +15,7 @@ from workers.ui.run_view import CallCounts, RunView, Standing
 
 
 class ShareMonitor:
-    """The monitor of this host's share of a run alone; see monitor.Monitor."""
+    """The monitor of only this host's share of a run; see monitor.Monitor."""
 
     def __init__(self, view: RunView, context: Context) -> None:
         self.view, self.context = view, context

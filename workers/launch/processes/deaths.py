@@ -39,7 +39,7 @@ class History:
 
 @dataclass(frozen=True)
 class Action:
-    """The answer to a death. `wait`: s until the next try; None: there is none.
+    """The answer to a death. `wait`: s until the next try; None: no further try.
 
     `ends_run`: the run cannot go on without the process. `deaths`, `failure`: for the history. `text`: to be printed.
     """

@@ -122,7 +122,7 @@ class Membership:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin to send heartbeats. Raises redis.RedisError, ConfigurationError for `settings` unlike the others'."""
+        """Begin to send heartbeats. Raises redis.RedisError; ConfigurationError if `settings` differ from others'."""
         # A learner's number belongs to one process: an earlier process with this number is dead.
         for token in self._redis.hkeys(self._keys[1]):
             if token.decode().partition("-")[0] == str(self._me.learner):

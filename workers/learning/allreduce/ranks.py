@@ -91,7 +91,7 @@ class Ranks:
         return self._joined and self.rank == 0
 
     def begin(self, gradient_bytes: int) -> None:
-        """Begin to send heartbeats. Raises redis.RedisError, and ConfigurationError for settings unlike the others'."""
+        """Begin to send heartbeats. Raises redis.RedisError; ConfigurationError if settings differ from others'."""
         client, prefix, server = self._connection
         backend = choose(self._wanted, gradient_bytes)
         apart = backend != "horovod" or horovod_ring.spans_machines()

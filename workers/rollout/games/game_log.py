@@ -35,7 +35,7 @@ class PlayedGame:
     home: int  # the seat of the home player
     actions: np.ndarray  # int64 [moves], of both seats in their order
     returns: np.ndarray  # float32 [2], of both seats
-    weights: tuple[tuple[int, Weights], ...]  # the home player's: (first move that they made, weights)
+    weights: tuple[tuple[int, Weights], ...]  # the home player's: (move from which on they played, weights)
 
 
 @dataclass

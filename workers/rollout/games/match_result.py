@@ -21,7 +21,7 @@ class MatchResult:
 
     opponent: Hashable  # the opponent's tag
     returns: np.ndarray  # float32 [K], of the home player
-    games: tuple[PlayedGame, ...] = ()  # in the same order, where the match is recorded
+    games: tuple[PlayedGame, ...] = ()  # in the same order, if the match is recorded
     # Returns [K, T - 1] of the other teams, if there are more than two teams.
     others: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
 
