@@ -38,7 +38,7 @@ class LeagueLearnerRole(LearnerRole):
     def __init__(
         self, config: Config, session: Session, trainer: Trainer, course: LeagueCourse, stopping: threading.Event
     ) -> None:
-        """`stopping`: the event that ends the waits of the course's client."""
+        """Take `stopping`, the event that ends the waits of the course's client."""
         super().__init__(config, session, trainer, config.player)
         self.course, self._stopping = course, stopping
         self.turns = RoundTurns(session.redis, session.topology.key_prefix, config.player, league_of(config))

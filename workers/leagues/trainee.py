@@ -37,7 +37,7 @@ class DueUpdates:
     """
 
     def __init__(self, updating: str) -> None:
-        """`updating`: whether they are made together, or each by its own `Algorithm.update`."""
+        """Take `updating`: whether they are made together, or each by its own `Algorithm.update`."""
         self._together = updating == TOGETHER
         self._due: dict[str, tuple[Trainee, Trajectory]] = {}
 

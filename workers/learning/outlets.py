@@ -60,7 +60,7 @@ class Outlets:
             self.open_metrics(state.first_version)
 
     def overlap(self) -> None:
-        """Use a thread for metrics and checkpoints from now on; if no round waits, also threads to settle and publish."""
+        """From now on write metrics and checkpoints on a thread; if no round waits, settle and publish on others."""
         self.recorder.start()
         if self._config.sampling is not Sampling.gathered:
             self.settlement.start()
@@ -164,7 +164,7 @@ class Outlets:
             yield from of_learner(self._state.recipe.player, *newest, self.recorder.trouble)
 
     def fire_status(self, state: str = "training", always: bool = False, waiting: str | None = None) -> None:
-        """Fire a status event: how far training is, and its wait; a few per second at most, unless `always`."""
+        """Fire a status event: the progress, and what training waits for; a few per second, unless `always`."""
         now = time.monotonic()
         if not self._state.leads:
             return

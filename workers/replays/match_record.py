@@ -32,8 +32,8 @@ NTH, UPSET, EVALUATION = "nth", "upset", "evaluation"  # the rules by which a ma
 class RecordedMatch:
     """Games between two players of a league, in the order in which they ended.
 
-    The home player may have learned meanwhile: each game names its weights, with the move from which on each played. The
-    away side has the same weights throughout.
+    The home player may have learned meanwhile: each game names its weights, with the move from which on each played.
+    The away side has the same weights throughout.
     """
 
     match: str  # its id in the league

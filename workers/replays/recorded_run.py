@@ -81,7 +81,9 @@ class RecordedRun:
         return envs.make_two_player(self.league.env, 1, 0, **{**self.league.env_kwargs, **kwargs})
 
     def policy(self, weights: Weights) -> Policy | None:
-        """Return the policy that played; None if its weights were not frozen. Raises ReplayError if they are different.
+        """Return the policy that played; None if its weights were not frozen.
+
+        Raises ReplayError if the frozen weights are different now.
         """
         if weights not in self._policies:
             self._policies[weights] = self._load(weights)

@@ -81,7 +81,7 @@ class Lease:
         self._me = json.dumps(me | {"release": __version__})
 
     def take(self, stopping: threading.Event, remedy: str = "") -> bool:
-        """Take the lease, once it expires if its holder has died; return False when `stopping` was set meanwhile.
+        """Take the lease, waiting until it expires if its holder has died; return False when `stopping` was set.
 
         Raises ConfigurationError, ending in `remedy`, if its holder goes on renewing it.
         """

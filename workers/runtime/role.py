@@ -43,7 +43,7 @@ class RoleProcess:
     failure: BaseException | None = None
 
     def __init__(self, stopping: threading.Event | None = None) -> None:
-        """`stopping`: the event that is set when this process is told to stop; None makes one."""
+        """Take `stopping`, the event that is set when this process is told to stop; None makes one."""
         self.stopping = stopping or threading.Event()
 
     def handlers(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:

@@ -61,10 +61,11 @@ class GamesInPlay:
         minimax: float = 0.0,
         teams: Sequence[Sequence[int]] = TWO,
     ) -> None:
-        """`reward_scale` multiplies the rewards in trajectories, not the results. `log`: the games' log if they are
-        recorded, `player` being the policy's name there. `fields`: those that the algorithm asks for, as in its Needs.
+        """`reward_scale` multiplies the rewards in trajectories, not the results.
 
-        Experience that is more than `max_age` versions old is dropped (`pop_expired`); None: never.
+        `log`: the games' log if they are recorded; `player`: the policy's name there. `fields`: those that the
+        algorithm asks for, as in its Needs. Experience that is more than `max_age` versions old is dropped
+        (`pop_expired`); None: never.
 
         `minimax`: each of the policy's decisions is also rewarded by `minimax` times the fall of the opponent's value
         of its own positions, from its last position to the next (after Bairamian et al. 2023). Before the first and

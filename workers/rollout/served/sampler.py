@@ -97,9 +97,11 @@ class ServedSampler:
         fields: Collection[str] | None = None,
         legal_actions: bool = False,
     ) -> None:
-        """`collect` takes `length` decisions of at least `slots` environments. `returns`: number of channels of the
-        reward. `travelling`: answers carry the policy's memory, and calls bring it back. `fields`: those that the
-        algorithm asks for, as in its Needs. `legal_actions`: calls carry masks of legal actions."""
+        """`collect` takes `length` decisions of at least `slots` environments.
+
+        `returns`: number of channels of the reward. `travelling`: answers carry the policy's memory, and calls bring it
+        back. `fields`: those that the algorithm asks for, as in its Needs. `legal_actions`: calls carry their masks.
+        """
         self.policy, self.version = policy, -1
         self._length, self._slots, self._travelling = length, slots, travelling
         self._spec = policy.spec(legal_actions, returns, fields)
