@@ -239,7 +239,7 @@ class LeagueCourse:
 
     def _number_anew(self) -> None:
         self._state.progress.version += 1
-        self._outlets.checkpoint_soon()  # before it, a crash would bring back the old generation
+        self._outlets.checkpoint_soon()  # until it is written, a crash would bring back the old generation
 
     def _newest_of(self, generation: int) -> ModelRef | None:
         """Return the newest model of this player in the pool; None if there is none or its generation is another."""

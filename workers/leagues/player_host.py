@@ -57,7 +57,7 @@ class PlayerHost(MatchHost):
             match = invitation.match
             try:
                 fits = self._players.fits(match)
-            except PlayerUnavailable:  # for example, the opponent's learner cannot start: try another one
+            except PlayerUnavailable:  # the opponent's learner cannot start, for example: try another opponent
                 self._client.abort(match)
                 absent += 1
                 if absent == OTHERS:

@@ -177,7 +177,7 @@ class LearnerRole:
         )
 
     def round_failed(self, round_id: str) -> None:
-        """Run the errback of a round's chord: a rollout was lost or expired. A rollout that fails answers instead."""
+        """Run the errback of a round's chord: a rollout was lost or expired. One that failed answers with the error."""
         assert self.rounds is not None
         self.rounds.failed(round_id)
 

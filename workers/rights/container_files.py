@@ -19,7 +19,7 @@ from workers.rights.accounts import Accounts, with_login
 
 MOUNTED = "/run/warren"  # a container's mount point for the files of its folder
 PASSWORDS = "passwords"  # passwords of all users; mounted only by the container that makes them
-# The administrator of each server, who is only in that server's folder, and the variable that may give the password.
+# The administrator of each server, whose login is only in that server's folder -> variable that may give the password.
 ADMINISTRATORS = {"warren": "WARREN_RABBITMQ_PASSWORD", "default": "WARREN_REDIS_PASSWORD"}
 LAUNCHER, SCALER = "launcher", "scaler"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")

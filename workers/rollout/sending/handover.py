@@ -53,7 +53,7 @@ class SendingThread:
         self._add_thread()
 
     def give(self, segment: dict[str, Any]) -> bool:
-        """Hand a segment over; return False if it is not taken since sending ends. Raises what `send` raised."""
+        """Hand a segment over; return False if sending is over and it was not taken. Raises what `send` raised."""
         self._free.clear()
         while not self._ended.is_set() and not self._stopping.is_set():
             if self._waiting.full() and not self._turn.locked() and len(self._threads) < SENDERS:
