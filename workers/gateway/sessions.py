@@ -314,4 +314,4 @@ def _bytes(said: Any) -> bytes:
         return said.encode()
     if isinstance(said, bool | int | float | np.number):
         return str(said).encode()
-    raise TypeError(f"it returned {type(said).__name__}; an actor returns bytes, text or None")
+    raise TypeError(f"it returned {type(said).__name__}; an actor returns bytes, text, a number or None")

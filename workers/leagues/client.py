@@ -1,7 +1,7 @@
 """The client of the league's services, for actors and learners; it repeats a call until it is answered.
 
     league = LeagueClient(session, "actor-0", stopping)
-    match, model = league.request("main")
+    match, *models = league.request("main", 60.0)
     league.report(match, "wwdl")
 
 Each service is idempotent: a match keeps the id of its first request, a result counts once. So a league worker that

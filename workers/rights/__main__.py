@@ -136,7 +136,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m workers.rights", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--run", metavar="NAME", help="the run, which `apply` and `acl` need")
+    parser.add_argument("--run", metavar="NAME", help="the run, which `apply`, `acl` and `files` need")
     parser.add_argument("--passwords", metavar="FILE", help="default: WARREN_PASSWORDS")
     parser.add_argument("--broker-url", help="default: WARREN_BROKER_URL, which `ps` does not show")
     parser.add_argument("--redis-url", help="default: WARREN_REDIS_URL, likewise")
