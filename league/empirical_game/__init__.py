@@ -1,4 +1,4 @@
 """The game between frozen players: mean returns, solvers of the payoff matrix, quantal response.
 
-Others take `returns.Returns` and the solvers. Pure: NumPy in, NumPy out.
+Other packages use `returns.Returns` and the solvers. All of it is pure: NumPy in, NumPy out.
 """

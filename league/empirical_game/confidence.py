@@ -1,8 +1,8 @@
-"""Intervals for mean returns that hold at every moment at once, however often they are computed and whenever it stops.
+"""Confidence intervals for mean returns that all hold at once, however often they are computed, whenever play stops.
 
-An interval of 1.96 standard errors is right for a number of games that was fixed before. Looked at after every batch,
-and stopped when it is narrow enough, it misses far more often than one time in twenty (docs/performance.md has
-figures). A confidence sequence misses at most with the chance `alpha` at all times together.
+An interval of 1.96 standard errors is right only for a number of games that was fixed in advance. If one looks after
+every batch and stops when the interval is narrow enough, it misses far more often than one time in twenty
+(docs/performance.md has figures). A confidence sequence misses at any time at all with a chance of at most `alpha`.
 
 For X in [0, 1] with mean m, any constants c in [0, 1] and s in (0, 1), with psi(s) = -log(1 - s) - s:
 
@@ -12,9 +12,9 @@ For X in [0, 1] with mean m, any constants c in [0, 1] and s in (0, 1), with psi
 bounds of Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform, nonparametric, nonasymptotic confidence sequences",
 and of Waudby-Smith and Ramdas 2023, "Estimating means of bounded random variables by betting", Theorem 2). So the
 product over independent games is a supermartingale from 1, and by Ville's inequality exceeds 1 / a at any time with a
-chance of at most a. Waudby-Smith and Ramdas let s and c follow the games, in their order; here they are constants of a
-grid, each with its part of `alpha`, and the best of them counts. That costs some width (it is about twice 1.96 standard
-errors at 10,000 games) and leaves a bound on games, sum and sum of squares alone, which add up in any order.
+chance of at most a. Waudby-Smith and Ramdas adapt s and c to the games, in their order; here they are constants of a
+grid, each with its part of `alpha`, and the tightest bound counts. That costs some width (it is about twice 1.96
+standard errors at 10,000 games), but the bound needs games, sum and sum of squares alone, which add up in any order.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def confidence_sequence(
     """Return (lower, upper) of each mean return, shaped as `games`, the sums of returns `total` and of their `squares`.
 
     Returns of single games lie within [-bound, bound]. All intervals of one cell together miss its mean with a chance
-    of at most `alpha`; without games it is the whole range. Where all games were
-    alike its width is in proportion to 1 / games, never zero: what was not seen in n games may still come in the next.
+    of at most `alpha`; without games the interval is the whole range. Where all games had the same return, the width
+    falls as 1 / games and is never zero: a return that was not seen in n games may still come in the next.
     """
     n = np.asarray(games, np.float64)
     one = (np.asarray(total, np.float64) / bound + n) / 2.0  # sum of X in [0, 1]
@@ -50,7 +50,7 @@ def _lower(
     best = np.zeros_like(n)
     safe = np.maximum(n, 1.0)
     nearest = np.rint(one / safe * (CENTERS - 1)) / (CENTERS - 1)
-    # Only the two centers that can be best are tried: the best of any part of the grid is a bound too.
+    # Only the two centers that can be best are tried: the best bound of any part of the grid is valid too.
     for center, part in ((np.full_like(n, 0.5), 0.5), (nearest, 0.5 / CENTERS)):
         spread = np.maximum(two - 2.0 * center * one + n * np.square(center), 0.0)
         cost = np.log(len(SCALES) / (alpha * part))

@@ -1,7 +1,7 @@
-"""Shares of learning by what players bring to the league's mixture.
+"""Shares of learning by how much players contribute to the league's mixture.
 
 earned = Earned({"main": 8, "exploiter": 1}, part=0.5)
-earned.follow(slots, parents, returns)      # once players were frozen
+earned.follow(slots, parents, returns)      # after players were frozen
 earned.shares                               # {"main": 8.3, "exploiter": 0.7}
 """
 
@@ -17,18 +17,18 @@ from league.empirical_game.returns import Returns
 from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 
-RATE, KEPT = 0.5, 0.8  # exponential weights: a player that always brings most has at most exp(2.5) times as much
+RATE, KEPT = 0.5, 0.8  # exponential weights: a player that always contributes most gets at most exp(2.5) times as much
 
 
 def losses(
     gains: NDArray[np.float64], members: Sequence[str | None], parents: Sequence[str | None]
 ) -> dict[str, float]:
-    """Return player -> what the best mixture loses more a game where it lacks the player's snapshots; at least 0.
+    """Return player -> how much more a game the best mixture loses without the player's snapshots; at least 0.
 
-    `gains` (m, n): of each member of the league's equilibrium against each frozen player that a mixture may play;
-    whose snapshots those are is in `members` (m,) and `parents` (n,). An exploiter has none among the latter: without
-    it the mixture does not know what it would lose to it. Where all are of one player, it is what the best member gains
-    from any.
+    `gains` (m, n): of each member of the league's equilibrium against each frozen player that a mixture may play.
+    `members` (m,) and `parents` (n,) name the players whose snapshots these are. An exploiter's snapshots are among the
+    members alone: without them the mixture does not know what it would lose to the exploiter. Where all of `parents`
+    are one player, its loss is the largest of `gains`.
     """
     whole, found = max(0.0, solve_zero_sum(gains)[1]), {}
     for name in {one for one in (*members, *parents) if one is not None}:
@@ -47,21 +47,21 @@ def losses(
 
 
 class Earned:
-    """The shares of learning of some players: `updates` (in relation to each other), but for the `part` that is earned.
+    """Shares of learning of some players: proportional to `updates`, except for the `part` of the sum that is earned.
 
-    If the mixture has to withstand best responses, the earned part is shared out as the mixture is played. Else by
-    updates * exp(merit / 2): whenever players were frozen, each player's merit is multiplied by 0.8, and grows by what
-    the mixture loses without its snapshots, in relation to the player that it loses most without.
+    If the mixture has to withstand best responses, the earned part is shared out as the mixture is played. Otherwise it
+    is shared out by updates * exp(merit / 2): whenever players were frozen, each player's merit is multiplied by 0.8
+    and grows by the mixture's loss without its snapshots, relative to the largest such loss.
     """
 
     def __init__(self, updates: Mapping[str, float], part: float) -> None:
         self._updates, self._part = dict(updates), part
-        self._earned = self._updates  # in relation to each other
+        self._earned = self._updates  # only the ratios count
         self._merits, self._frozen = dict.fromkeys(updates, 0.0), 0
 
     @property
     def shares(self) -> dict[str, float]:
-        """Return player -> its share, in relation to the others'; they sum to what `updates` do."""
+        """Return player -> its share, relative to the others'; the shares have the same sum as `updates`."""
         scale = self._part * sum(self._updates.values()) / sum(self._earned.values())
         return {
             name: (1.0 - self._part) * update + scale * self._earned[name] for name, update in self._updates.items()
@@ -76,7 +76,7 @@ class Earned:
     ) -> bool:
         """Take in the frozen players at `slots` (n,), of `parents` (n,); return whether that may have changed `shares`.
 
-        Those that a mixture may play (`played`: see mixture_of) are left out until they have met all members of the
+        Of the players that a mixture may play (`played`: see mixture_of), those count that have met all members of the
         equilibrium often enough.
         """
         if returns.settings.against == BEST_RESPONSES:
@@ -95,7 +95,7 @@ class Earned:
         return True
 
     def _as_played(self, shares: NDArray[np.float64], parents: Sequence[str | None]) -> dict[str, float]:
-        """Return player -> how often the mixture plays its snapshots; those of no player earn nothing."""
+        """Return player -> how often the mixture plays its snapshots; frozen players without a parent earn nothing."""
         found = dict.fromkeys(self._updates, 0.0)
         for parent, share in zip(parents, shares.tolist(), strict=True):
             if parent in found:
@@ -103,7 +103,7 @@ class Earned:
         return found if sum(found.values()) > 0.0 else self._updates
 
     def _take_in(self, slots: Slots, parents: Sequence[str | None], returns: Returns, ours: NDArray[np.bool_]) -> None:
-        """Let merits grow by what an equilibrium between players loses without each."""
+        """Update each player's merit by what an equilibrium between the players would lose without it."""
         members = returns.mixture(slots, ours).members
         games, matrix = returns.games(slots), returns.matrix(slots)
         gains = (matrix - matrix.T)[members] / 2.0  # over both seats

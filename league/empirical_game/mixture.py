@@ -17,24 +17,24 @@ from league.rules.win_rates import Slots
 
 GAMES, PAIRS, EXACT = SOURCES = ("games", "pairs", "exact")
 PLAYERS, BEST_RESPONSES = OPPONENTS = ("players", "best_responses")  # opponents that a mixture has to withstand
-NEWEST = 4  # one in so many is among the newest players
-REACH = 8.0  # least temperatures that a player may lose to be a member: its share is e^-8 of the best's
+NEWEST = 4  # the newest 1 / NEWEST of the players count as new
+REACH = 8.0  # a player may lose so many least temperatures and still be a member: its share is e^-8 of the best's
 
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """The trust in means of games, and the mixture's other settings; by default means are taken for the truth.
+    """The trust in mean returns, and the mixture's other settings; by default means are taken as exact.
 
     A cell counts from `least` games on. A player is left out once it gains nothing within the cells' intervals, which
-    hold with confidence 1 - `alpha` for returns within [-bound, bound]; `alpha` None: by the means. The members play
-    a quantal response at `temperature` times the mean standard error of their cells, or Nash's mixture where that is at
-    most `exact`, in points of a game. `least_temperature`, in points as well, bounds the temperature from below, and
-    lets in every player that has a share then, so that players that are nearly equal are averaged. The newest quarter
-    is averaged then before it is known: see `_with_newest`. `source`: what
-    returns are of. By PAIRS each is the mean of a deal in both seatings: it is of both players' cells, and the mixture
-    is alike in both seats. EXACT ones were computed. Without `exploiters` their snapshots are what the mixture has to
-    withstand, and none is played. `against`: the PLAYERS, or the whole game's BEST_RESPONSES, once an evaluator has
-    found the mixture that they exploit least; temperatures do not count then.
+    hold with confidence 1 - `alpha` for returns within [-bound, bound]; with `alpha` None the means decide. The members
+    play a quantal response at `temperature` times the mean standard error of their cells, or Nash's mixture where that
+    temperature is at most `exact`, in points of a game. `least_temperature`, also in points, is a lower bound of the
+    temperature, and makes members of all players that have a share at it, so that nearly equal players are averaged.
+    Then the newest quarter is averaged too before it has met the others: see `_with_newest`. `source` says what returns
+    are: for PAIRS each is the mean of a deal in both seatings, so it counts for both players' cells and the mixture is
+    the same in both seats; EXACT ones were computed. With `exploiters` False their snapshots are only opponents that
+    the mixture has to withstand, and are not played. `against`: the PLAYERS, or the whole game's BEST_RESPONSES, once
+    an evaluator has found the mixture that these exploit least; temperatures do not count then.
     """
 
     least: int = 1
@@ -48,7 +48,7 @@ class MixtureSettings:
     against: str = PLAYERS
 
     def playing(self, n: int, played: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        """Return which of n players may have shares, (n,): `played`, who are no exploiters, or all (None: all)."""
+        """Return which of n players may have shares, (n,): all with `exploiters` or `played` None, else `played`."""
         return np.ones(n, np.bool_) if self.exploiters or played is None else played
 
 
@@ -70,12 +70,12 @@ class MeanReturns(Protocol):
 class Mixture(NamedTuple):
     """An equilibrium between players, whose places are 0 to n - 1."""
 
-    shares: NDArray[np.float64]  # (2, n), a row per seat: how often each is played there; of members and newest ones
-    members: Places  # between whom it is an equilibrium, those too that are only met
-    playing: Places  # those members that are not only met
-    undecided: Places  # outside, and cells are missing to say whether they gain
-    wanted: list[tuple[int, int]]  # those cells, the ones to play first first; a place in seat 0, one in seat 1
-    known: NDArray[np.bool_]  # (n, n): cells that count, between players that may have shares
+    shares: NDArray[np.float64]  # (2, n), a row per seat: how often members and newest ones are played there
+    members: Places  # the players of the equilibrium, including those that are met and not played
+    playing: Places  # the members that are played
+    undecided: Places  # players outside whose gain is not known yet, since cells are missing
+    wanted: list[tuple[int, int]]  # those cells as (place in seat 0, place in seat 1), the ones to play first first
+    known: NDArray[np.bool_]  # (n, n): cells with enough games, between players that may have shares
 
 
 def mixture_of(
@@ -83,8 +83,8 @@ def mixture_of(
 ) -> Mixture:
     """Return the equilibrium of the players at `slots` (n,) on their mean returns so far.
 
-    `played` (n,): all but exploiters (league.matchmaking.played), who alone have shares where `settings` say so. Before
-    any cell is known, the newest that may be played has all.
+    `played` (n,): all but exploiters (league.matchmaking.mixture_members), used where `settings` exclude exploiters.
+    Before any cell is known, the newest player that may be played has the whole share.
     """
     ours = settings.playing(len(slots), played)
     if settings.against == BEST_RESPONSES and (best := returns.least_exploitable) is not None:
@@ -96,7 +96,7 @@ def mixture_of(
     if settings.alpha is not None:
         lower, upper = returns.interval(slots, settings.bound, settings.alpha)
         slack = np.maximum(upper - matrix, matrix - lower)
-    slack += REACH / 2.0 * settings.least_temperature  # it counts twice: for a player and for the value
+    slack += REACH / 2.0 * settings.least_temperature  # halved, as slack counts twice: for a player and for the value
     found = restricted_game(matrix, slack, known, ours)
     shares, members = np.zeros((2, len(slots))), found.members
     playing = members[ours[members]]
@@ -119,7 +119,7 @@ def mixture_of(
 def _as_found(
     shares: NDArray[np.float64], best: LeastExploitable, returns: MeanReturns, slots: Slots, ours: NDArray[np.bool_]
 ) -> Mixture:
-    """Return the mixture that an evaluator found, with players that joined since as undecided."""
+    """Return the mixture that an evaluator found; players that joined since are undecided."""
     members = np.flatnonzero(shares.max(axis=0) > PLAYED)
     known = (returns.games(slots) > 0.0) & ours[:, None] & ours
     return Mixture(shares, members, members, np.flatnonzero(ours & ~np.isin(slots, best.slots)), [], known)
@@ -128,8 +128,8 @@ def _as_found(
 def _with_newest(shares: NDArray[np.float64], ours: Places, undecided: Places) -> NDArray[np.float64]:
     """Return `shares` (2, n) with an equal part for each `undecided` player of the newest quarter of `ours`.
 
-    Where players join faster than they meet, all that is known is of old ones, whom the newest have left behind; these
-    differ little from each other, so their average is the best guess.
+    Where players join faster than they meet, known cells are only between old players, which the newest have left
+    behind; the newest differ little from each other, so their average is the best guess.
     """
     newest = ours[len(ours) - ceil(len(ours) / NEWEST) :]
     unmet = np.intersect1d(newest, undecided)

@@ -1,10 +1,10 @@
-"""Quantal response equilibrium of an estimated meta-game: a Nash mixture that does not believe its payoffs too much.
+"""Quantal response equilibrium of an estimated meta-game: a Nash mixture that allows for errors in its payoffs.
 
-Payoffs that were estimated by play are off by their standard errors, and a linear program puts all its weight where
-they happen to be off upwards. A quantal response equilibrium (McKelvey and Palfrey 1995) plays x_i proportional to
-exp((A y)_i / t): players who cannot be told apart at the temperature t are played alike, and where differences are
-clear it is Nash's; as t falls to 0 it tends to Nash. A quarter of the standard error is a good t for near equals and
-for players far apart (tests/league/empirical_game/test_quantal_response.py measures it).
+Payoffs estimated by play are off by their standard errors, and a linear program puts all its weight where they happen
+to be too high. A quantal response equilibrium (McKelvey and Palfrey 1995) plays x_i proportional to exp((A y)_i / t):
+players that cannot be told apart at the temperature t are played alike, and where differences are clear it is close to
+Nash's; as t falls to 0 it tends to Nash. A quarter of the standard error is a good t both for near equals and for
+players far apart (tests/league/empirical_game/test_quantal_response.py measures it).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from warren.errors import LeagueError
 
 Mixture = NDArray[np.float64]
 
-NEWTON_STEPS = 30  # at one temperature; a handful is what it takes
+NEWTON_STEPS = 30  # at most, at one temperature; a handful is usual
 SMALLEST_STEP = 2.0**-10  # smallest damped Newton step, and smallest step in log temperature, before it gives up
 
 
 def quantal_response(payoff: ArrayLike, temperature: float, tolerance: float = 1e-6) -> tuple[Mixture, Mixture]:
-    """(mixture of the rows, mixture of the columns) of a zero-sum game, payoff (n, m) to the rows, which maximise.
+    """Return (mixture of the rows, mixture of the columns) of a zero-sum game; `payoff` (n, m) is the rows' gain.
 
-    `temperature` is in units of the payoff. In a zero-sum game there is one such equilibrium. It is followed from high
+    `temperature` is in units of the payoff. A zero-sum game has exactly one such equilibrium. It is followed from high
     temperatures, where it is near uniform, down to `temperature`: along the tangent, and back onto the path by Newton's
     method, logits to `tolerance`. Raises LeagueError for a temperature or payoffs that do not make a game.
     """
@@ -62,11 +62,11 @@ class _Point:
         self.residual = logits - self.gains
 
     def newton(self) -> NDArray[np.float64]:
-        """Return the step that would end at the equilibrium if it were linear."""
+        """Return the Newton step: it would end at the equilibrium if the residual were linear."""
         return np.asarray(np.linalg.solve(self._jacobian(), self.residual))
 
     def tangent(self) -> NDArray[np.float64]:
-        """Return the derivative of the equilibrium's logits by -log of the temperature."""
+        """Return the derivative of the equilibrium's logits with respect to -log of the temperature."""
         moved = self.columns * (self.against - self.columns @ self.against)
         return np.asarray(np.linalg.solve(self._jacobian(), self.gains + self.scaled @ moved))
 

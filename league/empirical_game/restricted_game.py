@@ -1,9 +1,9 @@
 """The part of a league that its equilibrium depends on: which players, and which cells have to be played to know it.
 
-An equilibrium among some players is one of the whole league when nobody outside gains against it; and to know that, who
-is outside has to meet those that the equilibrium plays (its support), nobody else. This is the double oracle method
+An equilibrium among some players is one of the whole league when no player outside gains against it. To know that, each
+player outside has to meet only the players that the equilibrium plays (its support). This is the double oracle method
 (McMahan, Gordon and Blum 2003) with the league's players as strategies: about n times the support instead of n^2 cells.
-What is known of cells only grows, so a player that was left out is looked at again when the support changes.
+Known cells are never lost, so a player that was left out is looked at again when the support changes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Places = NDArray[np.intp]
 
 
 class RestrictedGame(NamedTuple):
-    """Places are those of rows and columns, 0 to n - 1."""
+    """A solved part of the game; places are those of rows and columns, 0 to n - 1."""
 
-    members: Places  # between whom all cells are known that matter, and among whom the equilibrium is
-    mixture: NDArray[np.float64]  # (2, n): Nash's, a row a seat, none outside of the members
-    undecided: Places  # outside, and cells are missing to say whether they gain
-    wanted: list[tuple[int, int]]  # those cells, the ones to play first first; a place in seat 0, one in seat 1
+    members: Places  # the players of the equilibrium; all cells between them that matter are known
+    mixture: NDArray[np.float64]  # (2, n): Nash's, a row a seat, 0 for players that are not members
+    undecided: Places  # players outside whose gain is not known yet, since cells are missing
+    wanted: list[tuple[int, int]]  # those cells as (place in seat 0, place in seat 1), the ones to play first first
 
 
 def restricted_game(
@@ -36,15 +36,16 @@ def restricted_game(
     """Solve a game of n players as far as its cells are `known` (n, n) bool; rows are players in seat 0.
 
     `mean` (n, n) holds returns of seat 0, `slack` (n, n) by how much each may be off: a player is left out only when it
-    would not gain with all of them off in its favour; 0 takes the means for the truth. The mixture plays those that are
-    `played` (n,) bool, by default all; the others are only met, and cells between two of them are of no use.
+    would not gain even with all returns off in its favour; slack 0 takes the means as exact. The mixture plays only
+    players that are `played` (n,) bool, by default all; the others are opponents, and cells between two of them are not
+    used.
     """
     means, slacks = np.asarray(mean, np.float64), np.asarray(slack, np.float64)
     n = len(means)
     ours = np.ones(n, np.bool_) if played is None else np.asarray(played, np.bool_)
     met = np.asarray(known, np.bool_) | ~(ours[:, None] | ours)
     if not len(begun := np.flatnonzero(ours & met.diagonal())):
-        newest, everyone = np.flatnonzero(ours)[-1:], np.arange(n)  # likely the best of those nothing is known of
+        newest, everyone = np.flatnonzero(ours)[-1:], np.arange(n)  # without any cell, the newest is likely the best
         alone = np.zeros((2, n))
         alone[:, newest] = 1.0
         return RestrictedGame(newest, alone, everyone, [(int(one), int(one)) for one in newest])
@@ -54,7 +55,7 @@ def restricted_game(
         inside = np.isin(np.arange(n), members)
         first, second = np.maximum(mixture, against) > PLAYED
         unmet = ~inside & ~(met[:, second].all(axis=1) & met[first].all(axis=0))
-        order = np.lexsort((-np.arange(n), -gains))  # the newest first among equals
+        order = np.lexsort((-np.arange(n), -gains))  # the newest first among equal gains
         rising = [int(j) for j in order if gains[j] > GAIN and not (inside[j] or unmet[j])]
         before = len(members)
         for j in rising:
@@ -62,7 +63,7 @@ def restricted_game(
                 members.append(j)
         if len(members) > before:
             continue
-        # Members that no longer gain are not worth the games of the next one; they come back if they gain again.
+        # A new member need not meet members that no longer gain; these come back if they gain again.
         core = [m for m in members if first[m] or second[m] or gains[m] > GAIN]
         part = frozenset([*core, *rising[:1]])
         if rising and len(left) < n and part not in left and not _missing(met, rising[0], core):
@@ -76,10 +77,10 @@ def restricted_game(
 
 
 def gain_interval(mixture: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tuple[float, float]:
-    """(at least, at most) what the best answers among the players themselves gain against `mixture` (2, n), a game.
+    """Return (at least, at most) what the players' best answers gain against `mixture` (2, n), in points a game.
 
-    On average over both seats, from intervals (n, n) of the returns of seat 0. Others may gain more, so the first is a
-    lower bound of the mixture's exploitability as well.
+    Both are means over both seats, from intervals (n, n) of the returns of seat 0. Others than these players may gain
+    more, so the first is a lower bound of the mixture's exploitability as well.
     """
     (first, second), low, high = np.asarray(mixture), np.asarray(lower), np.asarray(upper)
     least = (low @ second).max() - (first @ high).min()
@@ -90,9 +91,9 @@ def gain_interval(mixture: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tup
 def _solve(
     means: NDArray[np.float64], slacks: NDArray[np.float64], ours: NDArray[np.bool_], members: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mixture of the members that are `ours` (2, n), all members' against it (2, n), and all gains (n,).
+    """Return the mixture of the members that are `ours` (2, n), all members' mixture against it (2, n), and gains (n,).
 
-    The gain is what a player may have, in its better seat and use, by playing where it is not in these mixtures yet.
+    The gain of a player is the most that it may win, in its better seat and role, beyond these mixtures.
     """
     places = np.array(sorted(members))
     playing = places[ours[places]]
@@ -113,17 +114,18 @@ def _solve(
         -second_value - against[0] @ means + against[0] @ slacks,
     )
     gains[ours] = np.maximum(gains, as_ours)[ours]
-    # Members in the support gain nothing by themselves; their slack says only that the value is not known exactly.
+    # Members in the support gain nothing by definition; their slack says only that the value is not known exactly.
     return mixture, against, gains + own
 
 
 def _of_outsiders(
     unmet: NDArray[np.bool_], first: NDArray[np.bool_], second: NDArray[np.bool_], met: NDArray[np.bool_]
 ) -> list[tuple[int, int]]:
-    """Return the cells that players outside, `unmet` (n,), lack against the support of each seat, (n,) each.
+    """Return the cells that `unmet` (n,) players outside lack against the support of each seat, `first`, `second` (n,).
 
-    The newest are the likeliest to change the equilibrium. But who has met a part of the support comes before who has
-    met nobody of it: else a league whose players join faster than they are met would never know one of them.
+    The newest players are the likeliest to change the equilibrium. But players that have met a part of the support come
+    before those that have met none of it: otherwise a league whose players join faster than they meet would never know
+    any of them.
     """
     missing = {
         int(j): [

@@ -1,10 +1,10 @@
 """Mean returns between frozen players: the payoff that the league's Nash mixture is solved on.
 
 The payoff of rules.win_rates counts wins, draws and losses, decayed, since it guides matchmaking among players that
-change. Where games are won by more or by less, as in poker, an equilibrium of win rates is not one of the game: a
-player that wins many small pots and loses few large ones has a high win rate and a negative return. Exploitability is
-measured in expected returns, so the mixture has to be solved on those; and for each seat apart, as what is good in one
-may be poor in the other. Frozen players do not change: nothing decays, and the count, sum and sum of squares of a cell
+change. Where the margin of a game matters, as in poker, an equilibrium of win rates is not one of the game: a player
+that wins many small pots and loses few large ones has a high win rate and a negative return. Exploitability is measured
+in expected returns, so the mixture has to be solved on those, for each seat apart, as play that is good in one seat may
+be poor in the other. Frozen players do not change, so nothing decays, and the count, sum and sum of squares of a cell
 add up in any order, from any number of evaluators.
 """
 
@@ -24,15 +24,16 @@ from warren.errors import ConfigurationError
 
 Cell = tuple[int, int, float, float, float]  # slot in seat 0, slot in seat 1, games, sum of returns, and of squares
 
-FIELDS = 3  # float64 a cell: games, sum of returns, sum of their squares; all of the player in seat 0
+FIELDS = 3  # float64 a cell: games, sum of returns, sum of their squares; returns of the player in seat 0
 
 
 class Returns:
-    """All cells: row is the slot of the player in seat 0, column that of the player in seat 1.
+    """All cells: the row is the slot of the player in seat 0, the column that of the player in seat 1.
 
-    `settings` say how a mixture is made of them (`mixture`); who plays the games sets them. `largest`: the largest
-    return of a game that was recorded or `saw`, by size. An exact cell is added once: to a known one nothing is added.
-    `least_exploitable`: the mixture that the whole game's best responses exploit least, where an evaluator finds it.
+    `settings` say how a mixture is made of the cells (`mixture`); the evaluator that plays the games sets them.
+    `largest`: the largest absolute return of a game that was recorded or told to `saw`. With the source EXACT a cell is
+    added once: later additions to it are ignored. `least_exploitable`: the mixture that the whole game's best responses
+    exploit least, where an evaluator has found it.
     """
 
     least_exploitable: LeastExploitable | None = None
@@ -42,12 +43,13 @@ class Returns:
         self.settings = MixtureSettings()
         self.largest = 0.0
         self.total_games = 0
-        self.version = 0  # goes up with every addition
+        self.version = 0  # one more with every addition
 
     def record(self, first: int, second: int, returns: ArrayLike) -> None:
         """Add games of `first` in seat 0 against `second` in seat 1: `returns` (games,) of `first`.
 
-        By pairs, `returns` are the means of pairs, and `second` has as much less in its own cell.
+        With the source PAIRS, `returns` are the means of pairs, and the cell of `second` against `first` gets them
+        with the opposite sign.
         """
         values = np.asarray(returns, dtype=np.float64)
         check_finite(first, second, values)
@@ -80,12 +82,12 @@ class Returns:
         self.version += 1
 
     def saw(self, largest: float) -> None:
-        """Raise `largest` to that of returns that were seen."""
+        """Raise the attribute `largest` to that of returns that were seen, if it is larger."""
         self.largest = max(self.largest, largest)
 
     @property
     def bound(self) -> float:
-        """The bound of a game's returns that intervals are computed for: that of `settings`, or `largest`."""
+        """The bound of a game's returns that intervals are computed for: the larger of the settings' and `largest`."""
         return max(self.settings.bound, self.largest)
 
     def cells(self) -> list[Cell]:
@@ -97,9 +99,9 @@ class Returns:
         return found
 
     def found_by(self) -> str | None:
-        """Return the source that the cells show themselves to be of; None without any.
+        """Return the source that the cells seem to come from; None without any.
 
-        For leagues that were saved before their source was: counts of games can mislead.
+        This is for leagues saved before the source was kept: counts of games can mislead.
         """
         games, total = self._cells[..., 0], self._cells[..., 1]
         if not games.any():
@@ -111,7 +113,7 @@ class Returns:
 
     @property
     def known_slots(self) -> int:
-        """The number of slots up to the last that has games."""
+        """The number of slots up to the last one that has games."""
         played = self._cells[..., 0] > 0.0
         return int(np.flatnonzero(played.any(axis=0) | played.any(axis=1)).max(initial=-1)) + 1
 
@@ -120,9 +122,9 @@ class Returns:
         return self._of(slots)
 
     def games(self, slots: Slots) -> NDArray[np.float64]:
-        """Return games, or pairs, of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n).
+        """Return games (or pairs) of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n).
 
-        By pairs, a player's with itself are infinitely many: neither seating gains on the other.
+        With the source PAIRS, a player has infinitely many games with itself: neither seating gains on the other.
         """
         return self._of(slots)[..., 0]
 
@@ -168,7 +170,7 @@ class Returns:
 
 
 def check_finite(first: int, second: int, values: ArrayLike) -> None:
-    """Raise ConfigurationError where one of `values` is not finite: it would stay in the cell for good."""
+    """Raise ConfigurationError where one of `values` is not finite: it would spoil the cell for good."""
     finite = np.isfinite(values)
     if not finite.all():
         worst = float(np.asarray(values)[~finite][0])

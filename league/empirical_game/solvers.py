@@ -15,7 +15,7 @@ from warren.errors import LeagueError
 from warren.registry import Registry
 
 EXTINCT = 1e-12  # part of the largest share: a smaller share no longer matters to replicator dynamics
-MOST_WORK = 4_000_000_000  # multiplications of a solution by them: seconds
+MOST_WORK = 4_000_000_000  # most multiplications in `replicator`, some seconds
 
 Distribution = NDArray[np.float64]
 MetaSolver = Callable[[NDArray[np.float64]], Distribution]
@@ -24,22 +24,22 @@ META_SOLVERS: Registry[MetaSolver] = Registry("meta-solver")
 
 
 def antisymmetric(win_rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the zero-sum payoff of win rates (n, n); what rounding leaves of w[i, j] + w[j, i] - 1 is halved away."""
+    """Return the zero-sum payoff 2 w - 1 of win rates w (n, n), as w - w^T, so that it is antisymmetric to the bit."""
     payoff: NDArray[np.float64] = win_rates - win_rates.T
     return payoff
 
 
 def solve_zero_sum(payoff: ArrayLike) -> tuple[Distribution, float]:
-    """(mixture of the row player, value) of any zero-sum matrix game (n, m), rows maximising, by linear programming.
+    """Return (mixture of the row player, value) of a zero-sum matrix game (n, m), rows maximising, by a linear program.
 
-    The largest v with sum_i x_i A[i, j] >= v for every column j (von Neumann 1928). Raises LeagueError when the matrix
-    has no entries or one that is not finite.
+    The value is the largest v with sum_i x_i A[i, j] >= v for every column j (von Neumann 1928). Raises LeagueError
+    when the matrix has no entries or one that is not finite.
     """
     matrix = np.asarray(payoff, dtype=np.float64)
     if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
         raise LeagueError(f"a matrix game needs finite payoffs of shape (rows, columns); got shape {matrix.shape}")
     rows, columns = matrix.shape
-    from scipy.optimize import linprog  # half of a command's start would be this import, and few need it
+    from scipy.optimize import linprog  # imported here as it takes half of a command's start, and few commands need it
 
     solved = linprog(
         np.append(np.zeros(rows), -1.0),
@@ -58,13 +58,13 @@ def solve_zero_sum(payoff: ArrayLike) -> tuple[Distribution, float]:
 
 @META_SOLVERS.register("nash")
 def nash(payoff: NDArray[np.float64]) -> Distribution:
-    """Return a Nash equilibrium; where there are several, the one that the solver meets first."""
+    """Return a Nash equilibrium; where there are several, the one that the solver finds first."""
     return solve_zero_sum(payoff)[0]
 
 
 @META_SOLVERS.register("uniform")
 def uniform(payoff: NDArray[np.float64]) -> Distribution:
-    """Return the uniform mixture, as fictitious self-play has it."""
+    """Return the uniform mixture, the one of fictitious self-play."""
     return np.full(len(payoff), 1.0 / len(payoff))
 
 
@@ -72,10 +72,10 @@ def uniform(payoff: NDArray[np.float64]) -> Distribution:
 def replicator(payoff: NDArray[np.float64], steps: int = 20_000, step_size: float = 0.02) -> Distribution:
     """Return the time average of replicator dynamics from the uniform mixture.
 
-    The exponential form of the dynamics (multiplicative weights, Freund and Schapire 1999), which stays on the simplex;
-    its time average comes within log(n) / (steps * step_size) + step_size / 2 of the value of the game. It takes at
-    most `steps`, fewer once a best response gains no more than step_size / 20, or after MOST_WORK: some 4,000 steps
-    where 1,000 players are all alive.
+    This is the exponential form of the dynamics (multiplicative weights, Freund and Schapire 1999), which stays on the
+    simplex; its time average comes within log(n) / (steps * step_size) + step_size / 2 of the value of the game. It
+    takes at most `steps`, fewer once a best response gains no more than step_size / 20, or after MOST_WORK: some 4,000
+    steps where 1,000 players all have shares above EXTINCT.
 
     Players whose share is below EXTINCT are left out of some steps, until all are looked at again: meanwhile no share
     can grow by more than a factor of e^4, so the average is the same to 1e-8.
@@ -103,10 +103,10 @@ def replicator(payoff: NDArray[np.float64], steps: int = 20_000, step_size: floa
 
 @META_SOLVERS.register("alpha_rank")
 def alpha_rank(payoff: NDArray[np.float64], alpha: float = 50.0, population: int = 50) -> Distribution:
-    """alpha-Rank of one population (Omidshafiei et al. 2019): how often evolution is found at each player.
+    """Return alpha-Rank of one population (Omidshafiei et al. 2019): how often evolution is found at each player.
 
     A mutant j takes over a population of i with probability (1 - e^u) / (1 - e^(m u)), u = alpha (A[i,j] - A[j,i]); the
-    stationary distribution of that Markov chain. `alpha` is the selection intensity, `population` is m.
+    result is the stationary distribution of that Markov chain. `alpha` is the selection intensity, `population` is m.
     """
     n = len(payoff)
     if n == 1:
@@ -125,7 +125,7 @@ def alpha_rank(payoff: NDArray[np.float64], alpha: float = 50.0, population: int
 
 
 def _fixation(u: NDArray[np.float64], population: int) -> NDArray[np.float64]:
-    """(1 - e^u) / (1 - e^(m u)) without overflow, 1/m at u = 0; never quite 0, so that the chain stays irreducible."""
+    """Return (1 - e^u) / (1 - e^(m u)) without overflow, 1/m at u = 0; never 0, so that the chain stays irreducible."""
     neutral = np.abs(u) < 1e-12
     safe = np.where(neutral, 1.0, np.clip(u, -500.0, 500.0))
     # For u > 0 both exponentials overflow first: divide by e^(m u).
