@@ -55,10 +55,10 @@ def assignments(given: Sequence[str]) -> dict[str, Any]:
 
 
 def add(store: Store, pool: Pool, given: argparse.Namespace) -> str:
-    """Add a player; says so when it is there as asked for. Raises PlayerError when it is there as something else."""
+    """Add a player; return a message, also where it exists as asked for. Raises PlayerError if it exists otherwise."""
     config, rules = assignments(given.options), assignments(given.rule)
     _check_kind(store, given.kind, config)
-    # Frozen, or the model could leave the pool before the player needs it.
+    # Freeze both models, or they could leave the pool before the player needs them.
     model, initial = (_kept(store, pool, ref) for ref in (given.model, given.initial))
     models = {"model": model, "initial": initial}
     if store.add_player(given.name, given.kind, config, frozen=model is not None, rules=rules, by=given.by, **models):
@@ -75,7 +75,10 @@ def add(store: Store, pool: Pool, given: argparse.Namespace) -> str:
 
 
 def _kept(store: Store, pool: Pool, ref: ModelRef | None) -> ModelRef | None:
-    """Freeze the model; raise PlayerError for the newest weights of a player that the league does not have."""
+    """Freeze the model and return its reference; of `player@newest` only check that the league has the player.
+
+    Raises PlayerError where it has not.
+    """
     if ref is not None and ref.version == NEWEST:
         store.player(ref.player)
         return ref
@@ -88,7 +91,7 @@ def _initial(text: str) -> ModelRef:
 
 
 def freeze(store: Store, pool: Pool, player: Player, by: str) -> str:
-    """Freeze a player's newest model, and the player at it; one that is frozen stays what it is."""
+    """Freeze a player's newest model, and the player at that model; leave a player that is frozen already unchanged."""
     if player.frozen:
         return f"{player.name} is frozen at {player.model}"
     model = pool.freeze(player.name)
@@ -101,7 +104,7 @@ def _go_on(name: str, model: ModelRef | None) -> str:
 
 
 def change(store: Store, pool: Pool, player: Player, given: Mapping[str, Any], by: str) -> str:
-    """Set fields of a player; `mapping.entry` sets one entry. Raises WarrenError for what cannot be set, before any."""
+    """Set fields of a player; `mapping.entry` sets one entry. Raises WarrenError, and sets nothing, if one is wrong."""
     wanted: dict[str, Any] = {}
     for name, value in given.items():
         field, dot, entry = name.partition(".")
@@ -116,13 +119,13 @@ def change(store: Store, pool: Pool, player: Player, given: Mapping[str, Any], b
         rules = wanted.get("rules", player.rules)
         wanted["hyperparameters"] = _values(player, rules, wanted.get("hyperparameters", {}), store.rng)
     for field in MODELS:
-        _kept(store, pool, wanted.get(field))  # or it could leave the pool before the player needs it
+        _kept(store, pool, wanted.get(field))  # freeze it, or it could leave the pool before the player needs it
     store.change(player.name, by, **wanted)
     return f"set {', '.join(f'{field}={_text(value)}' for field, value in wanted.items())} of {player.name}"
 
 
 def _checked(field: str, value: Any) -> Any:
-    """Return the value of a field as the store takes it. Raises ConfigurationError for one of another type."""
+    """Return `value` in the type that the store takes for `field`. Raises ConfigurationError for another type."""
     if field == "paused" and not isinstance(value, bool):
         raise ConfigurationError(f"{field}={_text(value)} is neither true nor false")
     if field in MAPPINGS and not isinstance(value, dict):
@@ -138,7 +141,7 @@ def _checked(field: str, value: Any) -> Any:
 def _values(
     player: Player, rules: Mapping[str, Any], given: Mapping[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Return the value of each hyperparameter with a rule: given, else its present one, else drawn by the rule."""
+    """Return the value of each hyperparameter that has a rule: as given, else its present one, else one newly drawn."""
     by_rule = Hyperparameters(rules)
     for name, value in given.items():
         if name not in rules:
@@ -147,7 +150,7 @@ def _values(
             raise ConfigurationError(
                 f"hyperparameter {name!r} is constant by its rule; set rules.{name}={_text(value)}"
             )
-    # A value that one rule drew means nothing to another: a place in a cycle is not a learning rate.
+    # Values are kept only where the rule is unchanged: a place in a cycle, for instance, is not a learning rate.
     kept = {name for name, rule in rules.items() if player.rules.get(name) == rule}
     return {
         **by_rule.initial(rng),
@@ -163,7 +166,7 @@ def _check_kind(store: Store, name: str, config: Mapping[str, Any]) -> None:
 
 
 def kinds() -> str:
-    """All kinds of player with their options and defaults, a line each."""
+    """Return all kinds of player with their options and defaults, a line each."""
     lines = []
     for name in KINDS:
         options = " ".join(
@@ -242,7 +245,7 @@ def run(given: argparse.Namespace) -> int:
         _say(given, store, given.name, add(store, pool, given))
         return 0
     roster = store.view().roster
-    players = [roster[name] for name in names]  # a wrong name among them changes nothing
+    players = [roster[name] for name in names]  # look up all names first: a wrong one changes nothing
     if gone := [player.name for player in players if player.removed and given.command != "remove"]:
         raise PlayerError(f"player {gone[0]!r} was removed from the league for good; add another")
     if given.command == "resume" and (frozen := [player for player in players if player.frozen]):

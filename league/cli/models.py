@@ -28,7 +28,7 @@ from warren.files import write_whole
 
 
 def read_weights(path: Path) -> bytes:
-    """Return the bytes of a safetensors file. Raises PoolError for a missing file and for one of another format."""
+    """Return the bytes of a safetensors file. Raises PoolError if it is missing or has another format."""
     try:
         data = path.read_bytes()
         deserialize(data)  # type: ignore[no-untyped-call]
@@ -40,7 +40,7 @@ def read_weights(path: Path) -> bytes:
 
 
 def add(pool: Pool, given: argparse.Namespace) -> None:
-    """Add a file as a version of a player; `replace` asks that the player is there, `add` that the version is free."""
+    """Add a file as a new version of a player, above its newest; `replace` needs a player that has models already."""
     data = read_weights(given.file)
     newest = pool.version(given.player)
     if given.command == "replace" and newest is None:
@@ -59,7 +59,7 @@ def add(pool: Pool, given: argparse.Namespace) -> None:
 
 
 def show(info: ModelInfo) -> dict[str, Any]:
-    """Return a model's entry for a person."""
+    """Return a model's entry as printed for a person."""
     return {
         "model": str(info.ref),
         "step": info.step,
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace) -> int:
     """Do what the command line asks."""
-    if given.command == "restore":  # into a run that has no league yet
+    if given.command == "restore":  # before `existing`, since the run has no league yet
         connection, prefix = client(given), run_prefix(given)
         store, pool = Store(connection, f"{prefix}league:"), Pool(connection, prefix)
     else:

@@ -24,7 +24,7 @@ FEW_OPPONENTS, FEW_GAMES = 3, 30  # below these an Elo rating is provisional
 
 
 def overview(store: Store, pool: Pool, width: int) -> Row:
-    """Return all that `league.show` prints, the league's part of one moment; the payoff has at most `width` players."""
+    """Return all that `league.show` prints, the league read at one moment; the payoff has at most `width` players."""
     state = store.load()
     seconds, microseconds = store.redis.time()
     now = seconds * 1000 + microseconds // 1000
@@ -43,7 +43,7 @@ def overview(store: Store, pool: Pool, width: int) -> Row:
 
 
 def record_of(state: LeagueState, slot: int) -> tuple[float, float | None]:
-    """Return a player's decayed games against others, and its mean win rate over those it met (None if it met none)."""
+    """Return a player's decayed games against others, and its mean win rate over those that it met (None: nobody)."""
     others = state.roster.everyone[state.roster.everyone != slot]
     games = state.games(slot, others)
     met = others[games > 0]
@@ -51,7 +51,7 @@ def record_of(state: LeagueState, slot: int) -> tuple[float, float | None]:
 
 
 def is_provisional(state: LeagueState, slot: int) -> bool:
-    """Return True where a player has met too few others, or played too few games, to compare its Elo."""
+    """Return True where a player has met too few others, or played too few games, for its Elo to be compared."""
     others = state.roster.everyone[state.roster.everyone != slot]
     games = state.games(slot, others)
     met = int(np.count_nonzero(games))
@@ -59,7 +59,7 @@ def is_provisional(state: LeagueState, slot: int) -> bool:
 
 
 def standings(state: LeagueState, reasons: Mapping[str, str] | None = None) -> list[Row]:
-    """Return a row per player, the strongest by Elo first, removed ones last. `reasons`: of paused ones."""
+    """Return a row per player, the strongest by Elo first, removed ones last. `reasons`: player -> why it is paused."""
     rows = []
     lower, upper = elo_intervals(np.array(state.ratings), state.payoff.cells)
     for player in state.roster:
@@ -89,7 +89,7 @@ def standings(state: LeagueState, reasons: Mapping[str, str] | None = None) -> l
 
 
 def standing_of(player: Player) -> str:
-    """Return the state of a player: "removed", "frozen", "paused" or "learning"; the first that is true."""
+    """Return the state of a player: the first that applies of "removed", "frozen", "paused" and "learning"."""
     for state in ("removed", "frozen", "paused"):
         if getattr(player, state):
             return state
@@ -97,9 +97,9 @@ def standing_of(player: Player) -> str:
 
 
 def payoff(state: LeagueState, width: int) -> Row:
-    """Return win rates between at most `width` players, ordered by Elo; learning ones are preferred.
+    """Return win rates between at most `width` players, ordered by Elo; learning players are chosen first.
 
-    `win_rates` are those of the row's player, None where it never met the column's; `games` are decayed.
+    `win_rates` are those of the row's player, None where it never met the column's player; `games` are decayed.
     """
     roster = state.roster
     strongest = sorted(roster.present, key=lambda player: -state.ratings[player.slot])
@@ -153,7 +153,7 @@ def open_periods(state: LeagueState, now: int) -> list[Row]:
 
 
 def balance(counters: Mapping[str, int], unended: int) -> Row:
-    """Return all counters, the open matches, and how many issued matches are unaccounted for (`missing`)."""
+    """Return all counters, the number of open matches, and how many issued matches are unaccounted for (`missing`)."""
     ended = sum(counters.get(name, 0) for name in ("counted", "expired", "aborted"))
     zero = dict.fromkeys(("issued", "counted", "expired", "aborted", "games"), 0)
     return {**zero, **counters, "open": unended, "missing": counters.get("issued", 0) - ended - unended}

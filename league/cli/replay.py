@@ -1,6 +1,6 @@
 """The league rebuilt from its stream to any moment, and its history asked what another matchmaker would have done.
 
-    python -m league.replay --redis URL --run NAME                      # standings, and equal to the live league or not
+    python -m league.replay --redis URL --run NAME                      # standings, and whether the live league agrees
     python -m league.replay --run NAME --until 2026-05-04T12:00         # the league then; also an event id, or ms
     python -m league.replay --file runs/kuhn/TRIAL --through pfsp --set weighting=squared --player main
 
@@ -34,7 +34,7 @@ COLUMNS = ("player", "kind", "elo", "skill", *STRENGTH, "games", "win_rate", "st
 
 
 def standings(state: LeagueState, skills: Skills) -> list[dict[str, Any]]:
-    """Return the standings of league.show, without removed players, with skills: strengths and their intervals."""
+    """Return the standings of league.show without removed players, with skills: strengths and their intervals."""
     rows = [row for row in overview.standings(state) if row["state"] != "removed"]
     skilled = []
     for row in rows:
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(given: argparse.Namespace) -> int:
     """Do what the command line asks."""
     store = None if given.file else existing(given)[0]
-    # Compared is the league of one moment with the stream up to that moment: the league may go on meanwhile.
+    # The live league may go on meanwhile, so it is read once and compared with the stream up to that moment.
     live = None if store is None or given.until or given.through else store.load()
     last = live.last_event if live is not None else until_id(given.until) if given.until else None
     entries = before(shown(_saved(given.file) if store is None else store.events(), "events"), last)
@@ -86,7 +86,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _saved(path: Path) -> Entries:
-    """(id, event) of what `path` names: all that a league's folder keeps, or one file. Raises LeagueError."""
+    """Return (id, event) of all that a league's folder keeps, or of one file. Raises LeagueError without a stream."""
     stream = stream_in(path)
     return read_file(stream) if path.is_file() else read_folder(stream.parent)
 

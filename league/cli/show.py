@@ -30,7 +30,7 @@ from league.models.command_line import add_source, existing, guarded
 ROWS = 40  # rows of a table, unless more are asked for
 JSON_WIDTH = 100  # players in the payoff where no terminal bounds it, unless more are asked for
 CELL = 3  # characters of a win rate in %
-BUSY = 9.0  # times as long as reading the league takes, --watch waits at least
+BUSY = 9.0  #  --watch waits at least this many times as long as reading the league takes
 FIXED_ROWS = 19  # rows of a screen for headings, counters, the pool and strength
 STYLES = {"learning": "bold", "paused": "yellow", "frozen": "", "removed": "dim strike"}
 
@@ -44,7 +44,7 @@ def title(found: Row, run: str) -> Text:
 
 
 def standings_table(players: list[Row], width: int, rows: int) -> Table:
-    """One row a player."""
+    """Return a table with one row per player."""
     shown = [players[place] for place in kept([row["state"] for row in players], rows)]
     columns = {
         "player": [row["player"] for row in shown],
@@ -68,7 +68,7 @@ def standings_table(players: list[Row], width: int, rows: int) -> Table:
 
 
 def payoff_table(payoff: Row, width: int, rows: int) -> Table:
-    """Win rates in %, of the row against the column; numbers above name the players of the rows."""
+    """Return a table of win rates in %, of the row against the column; numbers above name the players of the rows."""
     names, rates = payoff["players"], payoff["win_rates"]
     longest = max((len(name) for name in names), default=0)
     places = kept(payoff["states"], max(1, min(rows, (width - longest - 5) // (CELL + 1))))
@@ -83,7 +83,7 @@ def payoff_table(payoff: Row, width: int, rows: int) -> Table:
 
 
 def people_table(people: list[Row], width: int, rows: int) -> Table:
-    """One row a person with rated games."""
+    """Return a table with one row per person with rated games."""
     shown = people[:rows]
     columns = {
         "person": [row["person"] for row in shown],
@@ -98,7 +98,7 @@ def people_table(people: list[Row], width: int, rows: int) -> Table:
 
 
 def matches_table(matches: list[Row], width: int, rows: int) -> Table:
-    """Open matches, summed by who holds them and who plays whom; the pairs whose leases end first come first."""
+    """Return a table of open matches, grouped by holder and pair; the pairs whose leases end first come first."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for match in matches:  # in the order of their leases' ends
         groups.setdefault((match["holder"], match["home"], match["away"]), []).append(match)
@@ -116,7 +116,7 @@ def matches_table(matches: list[Row], width: int, rows: int) -> Table:
 
 
 def periods_table(periods: list[Row], width: int, rows: int) -> Table:
-    """Open learning periods and who holds them."""
+    """Return a table of open learning periods and their holders."""
     shown, more = periods[:rows], max(0, len(periods) - rows)
     cells = {
         "learning period of": [row["player"] for row in shown],
@@ -129,13 +129,13 @@ def periods_table(periods: list[Row], width: int, rows: int) -> Table:
 
 
 def kept(states: Sequence[str], rows: int) -> list[int]:
-    """Places of at most `rows` players, in the order they are in: those that are not frozen, then the first others."""
+    """Return the places of at most `rows` players, in their order: learning and paused ones are chosen first."""
     first = sorted(range(len(states)), key=lambda place: (states[place] not in ("learning", "paused"), place))
     return sorted(first[:rows])
 
 
 def counters_text(counters: Row) -> Text:
-    """Return the sum of matches, checked, and the reasons of those that did not count."""
+    """Return the counts of matches, whether they add up, and why matches did not count."""
     parts = ("counted", "expired", "aborted", "open")
     line = Text(f"matches  issued {counters['issued']:,} = ")
     line.append(" + ".join(f"{name} {counters[name]:,}" for name in parts))
@@ -177,7 +177,7 @@ def strength_text(score: Row, now: float) -> Text:
 
 
 def page(found: Row, run: str, width: int, rows: int = ROWS) -> Group:
-    """All of it, one below the other, for a terminal `width` characters wide; at most `rows` rows a table."""
+    """Return the whole page for a terminal `width` characters wide; at most `rows` rows a table."""
     parts: list[RenderableType] = [title(found, run), counters_text(found["counters"])]
     parts.append(pool_text(found["pool"], found["wanted"]))
     if found["strength"] is not None:
@@ -214,7 +214,7 @@ def _late(rows: Iterable[Row]) -> list[str]:
 def _rate(rate: float | None) -> Text:
     if rate is None:
         return Text("·", style="dim")
-    # Blue for who wins and orange for who loses: colours that nearly everybody can tell apart.
+    # Blue for a winner and orange for a loser: colours that nearly everybody can tell apart.
     style = "" if 0.45 <= rate <= 0.55 else "bright_blue" if rate > 0.5 else "dark_orange"
     return Text(f"{100 * rate:.0f}", style=style)
 
@@ -252,7 +252,7 @@ def run(given: argparse.Namespace, console: Console | None = None) -> int:
 
 
 def watch(given: argparse.Namespace, console: Console, read: Callable[[], Row]) -> int:
-    """Show it again and again until Ctrl-C, which is how it is meant to end."""
+    """Show the page again and again until Ctrl-C, which is how it is meant to end."""
     try:
         if given.json or not console.is_terminal:
             for found in readings(read, given.every):
@@ -269,7 +269,7 @@ def watch(given: argparse.Namespace, console: Console, read: Callable[[], Row]) 
 
 
 def readings(read: Callable[[], Row], every: float) -> Iterator[Row]:
-    """Yield what `read` returns at most every so many s: reading a large league keeps Redis busy."""
+    """Yield what `read` returns, at most once every `every` s: reading a large league keeps Redis busy."""
     while True:
         began = time.monotonic()
         yield read()

@@ -26,7 +26,7 @@ def table(
     caption: str = "",
     padding: int = 2,
 ) -> Table:
-    """Columns by heading, those with ">" before it to the right.
+    """Return a table of `columns` by heading; those whose heading begins with ">" are aligned to the right.
 
     `width`: characters of a line; `spare` columns are left out, one after the other, until the rest fits.
     """
