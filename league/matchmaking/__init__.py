@@ -1,6 +1,6 @@
 """Matchmaking: every kind of player, each a pure function of a read-only view of the league.
 
-Others take KINDS, `kind_of`, `choose`, `distribution` and what a new kind needs. No Redis and no clock in here.
+Other packages use KINDS, `kind_of`, `choose`, `distribution` and what a new kind needs. No Redis and no clock in here.
 """
 
 from league.matchmaking.alphastar import LeagueExploiter, MainAgent, MainExploiter

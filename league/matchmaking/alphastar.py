@@ -1,8 +1,8 @@
 """The three kinds of player of AlphaStar's league, each rule as published, each constant a field.
 
-Source: Vinyals et al. 2019, Methods and the published multi-agent pseudocode. Two slips of the pseudocode are mended as
-the paper's text says: a snapshot is taken before the weights are reset, and the league exploiter's reset is drawn. A
-snapshot is due at `checkpoint_max_steps`, not beyond: where periods divide it, the end that meets it counts.
+Source: Vinyals et al. 2019, Methods and the published multi-agent pseudocode. Two slips of the pseudocode are corrected
+by the paper's text: a snapshot is taken before the weights are reset, and the league exploiter's reset is drawn. A
+snapshot is due at `checkpoint_max_steps`, not only beyond: a period's end that falls on it counts.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from league.rules.win_rates import Slots
 from warren.errors import MatchmakingError
 
 T = TypeVar("T", bound=np.generic)
-WIN_RATE, RETURNS = "win_rate", "returns"  # when an exploiter is frozen before its most steps
+WIN_RATE, RETURNS = "win_rate", "returns"  # what decides that an exploiter is frozen before its most steps
 
 
 def remove_monotonic_suffix(win_rates: NDArray[np.float64], players: NDArray[T]) -> NDArray[T]:
     """Return the players up to the last one that was beaten more often than the one before it; both (n,), oldest first.
 
-    Newer snapshots are harder, so win rates fall towards the end; only where they do not was something forgotten.
+    Newer snapshots are harder, so win rates fall towards the end; only where they rise was something forgotten.
     """
     for last in range(len(win_rates) - 1, 0, -1):
         if win_rates[last - 1] < win_rates[last]:
@@ -51,14 +51,14 @@ def remove_monotonic_suffix(win_rates: NDArray[np.float64], players: NDArray[T])
 
 @dataclass(frozen=True)
 class AlphaStar(Kind):
-    """Base of the three kinds: when to take a snapshot. Steps are decisions of the player."""
+    """Base of the three kinds: decides when to take a snapshot. Steps are decisions of the player."""
 
     counted_in_steps: ClassVar[tuple[str, ...]] = ("snapshot_every", "checkpoint_min_steps", "checkpoint_max_steps")
 
-    snapshot_every: Steps | None = 0  # not for these kinds: the least and most steps below decide
+    snapshot_every: Steps | None = 0  # unused by these kinds: the least and most steps below decide
     checkpoint_min_steps: Steps = 2_000_000_000
     checkpoint_max_steps: Steps = 4_000_000_000
-    checkpoint_win_rate: float = 0.7  # the lowest win rate must exceed this to be snapshotted early
+    checkpoint_win_rate: float = 0.7  # an early snapshot needs a lowest win rate above this
     reset_probability: float = 0.0
 
     def examiners(self, view: View, me: Player) -> Slots:
@@ -74,7 +74,7 @@ class AlphaStar(Kind):
         return Decision(due, reset=due and bool(rng.random() < self.reset_probability), reason=reason)
 
     def is_due(self, view: View, me: Player) -> tuple[bool, str]:
-        """Return (whether `me` is snapshotted before its most steps, why or why not)."""
+        """Return (whether `me` is snapshotted before its most steps, the reason)."""
         examiners = self.examiners(view, me)
         lowest = float(view.win_rates(me.slot, examiners).min()) if len(examiners) else 0.0
         if lowest > self.checkpoint_win_rate:
@@ -111,9 +111,9 @@ class MainAgent(AlphaStar):
 
     pfsp_share: float = 0.5
     verification_share: float = 0.15
-    exploited_win_rate: float = 0.3  # below this against an exploiter's snapshot: those first
-    forgotten_win_rate: float = 0.7  # below this against an old snapshot of a main agent: those first
-    too_strong_win_rate: float = 0.3  # up to this against a main agent: its snapshots, as a curriculum
+    exploited_win_rate: float = 0.3  # below this against an exploiter's snapshot, exploiters are checked
+    forgotten_win_rate: float = 0.7  # below this against an old snapshot of a main agent, these are checked
+    too_strong_win_rate: float = 0.3  # up to this against a main agent, its snapshots are met, as a curriculum
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         historical = view.roster.historical
@@ -127,7 +127,7 @@ class MainAgent(AlphaStar):
             yield Branch("self_play", rest / len(agents), partial(self.self_play, view, me, agent))
 
     def verification(self, view: View, me: Player, agent: Player) -> Candidates:
-        """Exploiters that beat it, else snapshots of `agent` that it forgot how to beat, else self-play."""
+        """Return exploiters if one beats `me`, else snapshots of `agent` that `me` no longer beats, else self-play."""
         exploiters = view.roster.snapshots_of_kinds(names_of(MainExploiter))
         if len(exploiters) and view.win_rates(me.slot, exploiters).min() < self.exploited_win_rate:
             return by_pfsp(view, me, exploiters, "squared")
@@ -138,7 +138,7 @@ class MainAgent(AlphaStar):
         return self.self_play(view, me, agent)
 
     def self_play(self, view: View, me: Player, agent: Player) -> Candidates:
-        """`agent` itself, or its snapshots where it is too strong."""
+        """Return `agent` itself, or its snapshots if it is too strong for `me`."""
         return agent_or_its_past(view, me, agent, self.too_strong_win_rate)
 
     def problems(self) -> list[str]:
@@ -150,15 +150,15 @@ class MainAgent(AlphaStar):
 
 @dataclass(frozen=True)
 class Exploiter(AlphaStar):
-    """Base of the two that exploit: frozen by win rates, as published, or once its return stops rising.
+    """Base of the two kinds that exploit: frozen by win rates, as published, or once the return stops rising.
 
-    The latter by looks of evaluators: at each, `look_games` games against the target, from both seats.
+    The return is measured by looks of evaluators: `look_games` games each against the target, from both seats.
     """
 
     begins_frozen: ClassVar[bool] = False
     exploits: ClassVar[bool] = True
     freeze: str = WIN_RATE
-    patience: int = 3  # looks in a row that are not above all before them
+    patience: int = 3  # frozen after so many looks in a row that are not above all before them
     look_games: int = 2048
 
     def is_due(self, view: View, me: Player) -> tuple[bool, str]:
@@ -179,7 +179,7 @@ class Exploiter(AlphaStar):
         return Target(slots, shares, self.look_games) if len(slots) else None
 
     def aims_at(self, view: View) -> tuple[Slots, NDArray[np.float64]]:
-        """Return (the slots of those that it is to beat (n,), how often it meets each (2, n), a row a seat)."""
+        """Return (the slots of the players to beat (n,), how often each is met (2, n), a row a seat)."""
         raise NotImplementedError
 
     def problems(self) -> list[str]:
@@ -212,7 +212,7 @@ class MainExploiter(Exploiter):
         return self.main_agents(view, me)
 
     def aims_at(self, view: View) -> tuple[Slots, NDArray[np.float64]]:
-        """Return the main agents as they are now, each as often."""
+        """Return the main agents as they are now, with equal shares."""
         agents = view.roster.learning_of(names_of(MainAgent))
         return agents, np.full((2, len(agents)), 1.0 / max(1, len(agents)))
 
@@ -235,7 +235,7 @@ class LeagueExploiter(Exploiter):
 
 
 def agent_or_its_past(view: View, me: Player, agent: Player, too_strong: float) -> Candidates:
-    """`agent` while the win rate of `me` against it is above `too_strong`, else PFSP over its snapshots by variance."""
+    """Return `agent` if `me` has a win rate above `too_strong` against it, else its snapshots by PFSP's variance."""
     snapshots = view.roster.snapshots_of(agent.name)
     rate = view.win_rates(me.slot, np.array([agent.slot], dtype=np.intp))[0]
     if rate > too_strong or not len(snapshots):

@@ -1,8 +1,9 @@
 """Anytime PSRO: the opponents' mixture learns, without regret, against the best response that trains against it.
 
-PSRO answers an equilibrium between the frozen players; against an answer that is not among them it may be worse than
-the one before. Here the mixture of frozen players (the restricted distribution) is updated by multiplicative weights
-with what each of them earns from the answer as it trains, so that it tends to the one that can be exploited least.
+PSRO answers an equilibrium between the frozen players; against an answer that is not among them, a new equilibrium may
+be worse than the one before. Here the mixture of frozen players (the restricted distribution) is updated by
+multiplicative weights with what each player earns from the answer as it trains, so it tends to the mixture that can be
+exploited least.
 
 Sources: McAleer, Wang, Lanier, Lanctot, Baldi, Sandholm and Fox 2022, "Anytime PSRO for Two-Player Zero-Sum Games"
 (arXiv 2201.07700); McAleer, Lanier, Wang, Baldi, Sandholm and Fox 2024, "Toward Optimal Policy Population Growth in
@@ -49,9 +50,9 @@ from league.rules.win_rates import Slots
 class AnytimePsro(Kind):
     """Learn to beat a mixture of the frozen players that learns as well; be frozen after `budget` steps, begin anew.
 
-    The mixture is anew uniform then, and moves at each look of an evaluator, of `look_games` games against all of them
-    alike, by `rate` times what each earned, in points. `strategy` names a learning player that is met in
-    `strategy_share`.
+    At each beginning the mixture is uniform. After each look of an evaluator, `look_games` games against all frozen
+    players in equal shares, it moves by `rate` times what each player earned, in points. `strategy` names a learning
+    player that is met with the share `strategy_share`.
     """
 
     begins_frozen: ClassVar[bool] = False
@@ -74,7 +75,7 @@ class AnytimePsro(Kind):
             yield Branch(in_seat("meta", seat), share / 2.0, partial(Candidates, rivals, mixed))
 
     def mixture(self, view: View, me: Player, slots: Slots) -> NDArray[np.float64]:
-        """Return the shares of `slots` in each seat (2, n) after the looks at `me` since it began."""
+        """Return the shares of `slots` in each seat (2, n) after the looks at `me` since its last snapshot."""
         looks = view.looks(me)
         key = ("looks", me.name, self.rate, slots.tobytes())
         newest = (len(looks), looks[-1]) if looks else None

@@ -11,8 +11,8 @@ A kind is a frozen dataclass; its fields are its configuration, so a new one tak
             rivals = view.roster.historical
             yield Branch("nemesis", 1.0, lambda: weighted(rivals, view.win_rates(me.slot, rivals) < self.floor))
 
-A matchmaker says which branches there are, with which probability, and for each who is met how often. Hence what it
-will do is known exactly (`distribution`), not only sampled (`choose`): tests and offline replays compare the two.
+A matchmaker says which branches there are, each with its probability and how often it meets each player. Hence its
+choices are known exactly (`distribution`), not only sampled (`choose`): tests and offline replays compare the two.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ DECISIONS, MATCHES = "decisions", "matches"
 
 
 class Branch(NamedTuple):
-    """One way to find an opponent: taken with `probability`; only a branch that is taken is computed.
+    """One way to find an opponent, taken with `probability`; its candidates are computed only if it is taken.
 
-    The opponent takes either seat in turn, or that of the branch's `name` where `in_seat` made it.
+    The opponent takes both seats in turn, or always one seat if `in_seat` made the branch's `name`.
     """
 
     name: str
@@ -61,7 +61,7 @@ def in_seat(name: str, seat: int) -> str:
 
 
 def seat_of(branch: str) -> int | None:
-    """Return the seat that the opponent of a match from this branch takes; None for either in turn."""
+    """Return the seat that the opponent of a match from this branch takes; None for both in turn."""
     _, given, seat = branch.rpartition(IN_SEAT)
     return int(seat) if given else None
 
@@ -75,7 +75,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """The fate of a learning player at the end of a learning period. A snapshot is always taken before a reset."""
+    """The decision on a learning player at the end of a learning period. A snapshot is always taken before a reset."""
 
     snapshot: bool = False
     reset: bool = False  # back to its initial weights
@@ -84,9 +84,9 @@ class Decision:
 
 
 class Target(NamedTuple):
-    """Players to beat: one at `slots` (n,) is drawn for each of `games` games by `shares` (2, n), a row a seat.
+    """Players to beat: for each of `games` games one at `slots` (n,) is drawn by `shares` (2, n), a row a seat.
 
-    `by_member`: a look says what each of them lost as well.
+    With `by_member` a look also says what each of them lost.
     """
 
     slots: Slots
@@ -99,30 +99,30 @@ class Target(NamedTuple):
 class Kind:
     """One kind of player. `steps` below are decisions of the player."""
 
-    # True where the weights that its players begin with enter the league as frozen ones. Exploiters' do not: they have
-    # nothing to exploit before there is another player.
+    # True where the weights that its players begin with enter the league as frozen players. Those of exploiters do
+    # not: exploiters have nothing to exploit before there is another player.
     begins_frozen: ClassVar[bool] = True
 
-    # True where its snapshots show what others can lose, and the league's mixture meets them without playing them.
+    # True where its snapshots show what others can lose: the league's mixture may meet them without playing them.
     exploits: ClassVar[bool] = False
 
-    # True where it chooses by the returns of evaluators' games, which are not in the stream.
+    # True where it chooses by the returns of evaluators' games, which the stream does not hold.
     needs_returns: ClassVar[bool] = False
 
-    # True where its players may take one side alone (sides.py): not if all players are measured against each other.
+    # True where its players may take one side alone (sides.py); False where all are measured against each other.
     takes_a_side: ClassVar[bool] = True
 
-    # Its options that are steps; each may be a share of the run instead: "2%".
+    # Its options that are steps; each may instead be a share of the run: "2%".
     counted_in_steps: ClassVar[tuple[str, ...]] = ("snapshot_every",)
 
     # Steps between snapshots of a player: 0 snapshots at the end of every learning period, None never.
     snapshot_every: Steps | None = 0
 
-    # The unit of the shares of opponents: "decisions" that the player learns from, or "matches", as most publications
-    # have it. A match against itself gives twice as many decisions as another, since it learns from both seats.
+    # The unit of the shares of opponents: "decisions" that the player learns from, or "matches", as in most
+    # publications. A match against itself gives twice as many decisions as another: it learns from both seats.
     shares: str = DECISIONS
 
-    # The team that it takes in each game, and learns for alone; None: every one in turn.
+    # The team that it takes in each game, and alone learns for; None: every team in turn.
     side: int | None = None
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
@@ -133,27 +133,27 @@ class Kind:
         raise NotImplementedError
 
     def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
-        """Decide the fate of `me`, `steps` after its last snapshot."""
+        """Decide about a snapshot, reset or exploit of `me`, `steps` after its last snapshot."""
         if self.snapshot_every is None or not reached(steps, self.snapshot_every):
             return Decision(reason="too few steps since the last snapshot")
         return Decision(snapshot=True, reason="end of the learning period")
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Return the players that its options name: they have to be in the league."""
+        """Return the players that its options name; these have to be in the league."""
         return ()
 
     @property
     def wants_looks(self) -> bool:
-        """True where evaluators are to play its players against `to_beat` while they learn, for `period_end`."""
+        """True where evaluators should play its learning players against `to_beat`, for `period_end` to decide by."""
         return False
 
     def to_beat(self, view: View) -> Target | None:
-        """Return whom its players are to beat; None while there is nobody."""
+        """Return the players that this kind is to beat; None while there are none."""
         return None
 
     def within(self, run: float | None) -> Self:
-        """Return this kind with shares of the run as steps of a player that makes `run` in it; None: not known yet."""
+        """Return this kind with shares of a run turned into steps; `run`: the player's steps in it, None if unknown."""
         shares = {name: value for name, value in vars(self).items() if isinstance(value, RunShare)}
         steps: dict[str, Any] = {name: share.steps(run) for name, share in shares.items()} if run is not None else {}
         return replace(self, **steps) if steps else self
@@ -172,9 +172,9 @@ def names_of(kind: type[Kind]) -> frozenset[str]:
 
 
 def choose_all(kind: Kind, view: View, me: Player, rng: np.random.Generator, opponents: int) -> list[Choice]:
-    """Draw so many opponents of `me`, each by itself, for the teams after its own. Raises as `choose` does.
+    """Draw `opponents` opponents of `me`, each by itself, for the teams after its own. Raises as `choose` does.
 
-    Where `me` takes one side alone the first one's branch says which that opponent takes.
+    Where `me` takes one side alone, the first opponent's branch says which side that one takes.
     """
     teams, mine = opponents + 1, side_of(me)
     if mine is None and opponents == 1:
@@ -190,7 +190,7 @@ def choose(kind: Kind, view: View, me: Player, rng: np.random.Generator, place: 
     view = facing(view, me, place, teams)
     while True:
         choice = _drawn(kind, view, me, rng)
-        # Half of the matches against itself teach as much as all against another would.
+        # Drop half of the matches against itself: each teaches as much as two against another.
         if choice.opponent.slot != me.slot or kind.shares == MATCHES or rng.random() < 0.5:
             return choice
 
@@ -205,7 +205,7 @@ def _drawn(kind: Kind, view: View, me: Player, rng: np.random.Generator) -> Choi
             taken = branch
             break
     candidates = taken.candidates()
-    # A search in the cumulated probabilities is what rng.choice does, without its checks of a thousand candidates.
+    # A search in the cumulative probabilities does what rng.choice does, without its checks of a thousand candidates.
     place = int(np.searchsorted(np.cumsum(candidates.probabilities), rng.random(), side="right"))
     slot = int(candidates.slots[min(place, len(candidates.slots) - 1)])
     return Choice(view.roster.by_slot[slot], taken.name)
@@ -227,7 +227,7 @@ def distribution(kind: Kind, view: View, me: Player) -> NDArray[np.float64]:
 
 
 def weighted(slots: Slots, weights: ArrayLike) -> Candidates:
-    """Return candidates in proportion to `weights`, uniform where their sum is 0. Raises MatchmakingError for none."""
+    """Return candidates in proportion to `weights`, uniform if all are 0. Raises MatchmakingError without slots."""
     values = np.asarray(weights, dtype=np.float64)
     if len(slots) == 0:
         raise MatchmakingError("no player can be chosen; add a player or wait for the first snapshot")
@@ -243,14 +243,14 @@ def only(slot: int) -> Candidates:
 
 
 def by_pfsp(view: View, me: Player, slots: Slots, weighting: str) -> Candidates:
-    """Return candidates by PFSP among `slots` and the win rates of `me`. Raises MatchmakingError for none."""
+    """Return candidates by PFSP from the win rates of `me` against `slots`. Raises MatchmakingError without slots."""
     if len(slots) == 0:
         raise MatchmakingError(f"player {me.name!r} has no opponent for PFSP; add a frozen player or a snapshot")
     return Candidates(slots, pfsp(view.win_rates(me.slot, slots), weighting))
 
 
 def rivals_of(view: View, me: Player) -> Slots:
-    """Return all frozen players but `me`; before the first snapshot, every other player; alone, `me` itself."""
+    """Return all frozen players but `me`; before the first snapshot every other player; if there is none, `me`."""
     for group in (view.roster.historical, view.roster.everyone):
         others: Slots = group[group != me.slot]
         if len(others):

@@ -1,4 +1,4 @@
-"""Best responses one after another: each learns for a budget against what is to be beaten, and is frozen."""
+"""Best responses one after another: each learns for a budget against its target, and is frozen."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from league.rules.run_share import Steps, amount, reached
 
 
 def when_spent(steps: int, budget: Steps) -> Decision:
-    """Return the decision on an answer after `steps`: once its budget is spent it is frozen, and another begins."""
+    """Return the decision after `steps` of a best response: once its budget is spent, freeze it and begin another."""
     if not reached(steps, budget):
         return Decision(reason=f"{steps} of {budget} steps of the budget")
     return Decision(snapshot=True, reset=True, reason="the budget is spent")
 
 
 def budget_problems(kind: Kind, budget: Steps) -> list[str]:
-    """Return what is wrong with the options of `kind` that say when an answer is frozen."""
+    """Return what is wrong with the options of `kind` that decide when a best response is frozen."""
     wrong = [] if amount(budget) > 0 else [f"budget={budget} must be at least 1 step"]
     return wrong + unheeded_snapshots(kind, "budget")
 
@@ -33,7 +33,7 @@ def budget_problems(kind: Kind, budget: Steps) -> list[str]:
 class BestResponse(Psro):
     """Learn to beat `opponent`, or the mixture of all frozen players, for `budget` steps; be frozen, and begin anew.
 
-    The gain of each is the evaluators' return of its snapshot.
+    How much each response gained is measured by the evaluators' games of its snapshot.
     """
 
     takes_a_side: ClassVar[bool] = False
@@ -41,7 +41,7 @@ class BestResponse(Psro):
     begins_frozen: ClassVar[bool] = False
     counted_in_steps: ClassVar[tuple[str, ...]] = ("snapshot_every", "budget")
 
-    opponent: str = ""  # a player; "": the mixture
+    opponent: str = ""  # name of a player; "" for the mixture
     budget: Steps = 100_000
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:

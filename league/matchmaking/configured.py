@@ -14,7 +14,7 @@ NUMBERS = (int, float, RunShare)
 
 
 def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
-    """Return the kind called `name` with its configuration. Raises ConfigurationError naming all that is wrong."""
+    """Return the kind called `name` with its configuration. Raises ConfigurationError that lists all problems."""
     kind, config = KINDS[name], dict(config or {})
     known = [field.name for field in fields(kind)]
     problems = [unknown_name(f"option of {name}", option, known) for option in config if option not in known]
@@ -48,7 +48,7 @@ def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
 
 
 def _mistyped(kind: Kind, config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options of `kind` in `config` that have another type than their defaults."""
+    """Yield the options of `kind` in `config` whose type is not that of their defaults."""
     for field in fields(kind):
         value, default = config.get(field.name, field.default), field.default
         alike = NUMBERS if isinstance(default, NUMBERS) else str if isinstance(default, str) else object
@@ -57,7 +57,7 @@ def _mistyped(kind: Kind, config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _side_problems(kind: Kind) -> list[str]:
-    """Return why players of `kind` cannot take one side alone, as its option `side` says."""
+    """Return why players of `kind` cannot take one side alone, if its option `side` asks for that."""
     if kind.side is None:
         return []
     found = [] if type(kind.side) is int and kind.side >= 0 else [f"side={kind.side!r} is not the number of a team"]

@@ -1,4 +1,4 @@
-"""The players that a league's mixture plays where it plays no exploiters (league.mixture_exploiters=false)."""
+"""The players that a league's mixture plays if it plays no exploiters (league.mixture_exploiters=false)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from league.rules.win_rates import Slots
 
 
 def played(roster: Roster, slots: Slots) -> NDArray[np.bool_]:
-    """Return which of the players at `slots` (n,) are no frozen exploiters, (n,) bool; all, where all are."""
+    """Return which of the players at `slots` (n,) are not frozen exploiters, (n,) bool; all if all are exploiters."""
     exploiting = frozenset(name for name in KINDS if KINDS[name].exploits)
     found = ~np.isin(slots, roster.frozen_of_kinds(exploiting))
     return found if found.any() else ~found

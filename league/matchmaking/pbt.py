@@ -28,7 +28,7 @@ def fellows_of(view: View, me: Player) -> Slots:
 
 
 def expected_scores_of(view: View, me: Player, slots: Slots) -> NDArray[np.float64]:
-    """Scores that Elo expects of `me` against each of `slots`, (n,)."""
+    """Return the scores that Elo expects of `me` against each of `slots`, (n,)."""
     mine = view.elo(np.array([me.slot], dtype=np.intp))[0]
     return expected_scores(float(mine), view.elo(slots))
 
@@ -36,10 +36,10 @@ def expected_scores_of(view: View, me: Player, slots: Slots) -> NDArray[np.float
 @KINDS.register("pbt_elo")
 @dataclass(frozen=True)
 class PbtElo(Kind):
-    """Opponents of the population near one's own Elo; the weak copy the strong and mutate.
+    """Opponents of the population near the player's own Elo; the weak copy the strong and mutate.
 
-    p proportional to the normal density of the expected score around 1/2. At the end of a period one fellow is drawn;
-    a player that Elo expects to score below `exploit_below` against it takes over its weights.
+    p is proportional to the normal density of the expected score around 1/2. At the end of a period one fellow is
+    drawn; if Elo expects the player to score below `exploit_below` against it, the player takes over its weights.
     """
 
     takes_a_side: ClassVar[bool] = False
@@ -77,12 +77,12 @@ class PbtElo(Kind):
 
 
 def added_by(view: View, one: int, other: int) -> tuple[float, float] | None:
-    """Return (mean positive payoff of slot `one`, that of `other`) over opponents that both met; None without any."""
+    """Return (mean positive payoff of slot `one`, of `other`) over opponents that both have met; None without any."""
     slots = view.roster.everyone
     met = (view.games(one, slots) > 0.0) & (view.games(other, slots) > 0.0) & (slots != one) & (slots != other)
     pair = np.array([one, other], dtype=np.intp)
     direct = pair if view.games(one, pair)[1] > 0.0 else pair[:0]
-    opponents = np.concatenate([slots[met], direct])  # both stand for each: a player gains nothing from itself
+    opponents = np.concatenate([slots[met], direct])  # each of the two also counts as an opponent
     if not len(opponents):
         return None
     gains = [np.maximum(2.0 * view.win_rates(slot, opponents) - 1.0, 0.0) for slot in (one, other)]
@@ -94,13 +94,13 @@ def added_by(view: View, one: int, other: int) -> tuple[float, float] | None:
 @KINDS.register("pbt_psro")
 @dataclass(frozen=True)
 class PbtPsro(Psro):
-    """A population that plays the Nash mixture of its rivals; who adds little to the league copies who adds most.
+    """A population that plays the Nash mixture of its rivals; a player that adds little copies the one that adds most.
 
     What a player adds is the positive part of its payoff (Balduzzi et al. 2019: only what it wins extends the
-    gamescape). Two players are compared by its mean over each other and the opponents that both have met: one that was
-    reset or copied another has met few since. Who adds less than `exploit_below` of what another does takes over the
-    weights of the one that adds most. That payoff is the win rates of its own matches: it still learns, so it is in no
-    evaluator's games.
+    gamescape), on average over the opponents that both compared players have met and these two: a player that was reset
+    or copied another has met few since. A player that adds less than `exploit_below` of what others add takes over the
+    weights of the one of these that adds most. The payoff is the win rates of its own matches: a learning player is in
+    no evaluator's games.
     """
 
     exploit_below: float = 0.5

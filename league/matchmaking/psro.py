@@ -1,9 +1,9 @@
 """PSRO: the opponent is drawn from the Nash mixture, or another meta-strategy, of all frozen players.
 
 The meta-game is the league's empirical game: mean returns between frozen players, as evaluators play them. Its Nash
-mixture is the one by which the league is scored (league.empirical_game.mixture), and an opponent is drawn for the seat
-that it takes. A league without evaluators (`evaluators=0`, `evaluation_share=0`) has no such game, and everybody in it
-is played alike.
+mixture is also used to score the league (league.empirical_game.mixture), and an opponent is drawn for the seat that it
+takes. A league without evaluators (`evaluators=0`, `evaluation_share=0`) has no such game, and all its players are
+played alike.
 
 Source: Lanctot et al. 2017, "A Unified Game-Theoretic Approach to Multiagent Reinforcement Learning".
 """
@@ -28,7 +28,7 @@ from league.matchmaking.view import EmpiricalGame, Player, Roster, View
 from league.rules.win_rates import Slots
 from warren.errors import unknown_name
 
-# Solved meta-games by the roster they belong to: a roster is replaced when anyone joins, so entries go with it.
+# Solved meta-games by roster: a new roster replaces the old one when a player joins, and these entries go with it.
 _solved: weakref.WeakKeyDictionary[Roster, dict[tuple[str, bytes], tuple[int, NDArray[np.float64]]]]
 _solved = weakref.WeakKeyDictionary()
 
@@ -46,12 +46,12 @@ def meta_strategy(view: View, slots: Slots, solver: str, refresh: int) -> NDArra
 def solve(
     game: EmpiricalGame, slots: Slots, solver: str, playing: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float64]:
-    """Return the shares of `slots` in each seat (2, n) that `solver` finds on mean returns; all but Nash's over both.
+    """Return the shares of `slots` in each seat (2, n) that `solver` finds on mean returns; only Nash's differ by seat.
 
-    `playing` (n,): those that are not exploiters; only these have shares where the league's mixture plays no exploiter.
+    `playing` (n,): those that are not exploiters; only these have shares if the league's mixture plays no exploiter.
     A player that has not met the support of the equilibrium has a share of 1 / n, as under a uniform mixture; the
-    rest is the solver's. So before any game the shares are uniform. Solvers other than Nash's are of all players
-    that have met each other.
+    solver shares out the rest. So before any game the shares are uniform. Solvers other than Nash's take in only
+    players that have all met each other.
     """
     n = len(slots)
     if solver == "uniform":
@@ -69,13 +69,13 @@ def solve(
     else:
         among = game.matrix(slots)[np.ix_(met, met)]
         payoff = (among - among.T) / 2.0
-        scale = np.abs(payoff).max()  # these solvers depend on it: points of a game are no unit
+        scale = np.abs(payoff).max()  # points of a game are an arbitrary unit, which these solvers depend on
         shares[:, met] += rest * META_SOLVERS[solver](payoff / scale if scale else payoff)
     return shares
 
 
 def _met(found: Mixture) -> Places:
-    """Return players between whom all cells are known: those that the equilibrium plays, then the newest first."""
+    """Return players between which all cells are known, tried in order: those of the equilibrium, then the newest."""
     both = found.known & found.known.T
     fitting, met = both.diagonal().copy(), []
     for place in (*found.playing, *np.flatnonzero(fitting)[::-1]):
@@ -89,13 +89,13 @@ def _met(found: Mixture) -> Places:
 @KINDS.register("psro")
 @dataclass(frozen=True)
 class Psro(Kind):
-    """The Nash mixture of all frozen players, or another meta-solver's; itself with `self_share`."""
+    """The Nash mixture of all frozen players, or another meta-solver's; the player itself with `self_share`."""
 
     needs_returns: ClassVar[bool] = True
     solver: str = "nash"
     refresh: int = 20  # additions of evaluators (batches of games) until the meta-game is solved anew
     self_share: float = 0.0
-    uniform_share: float = 0.0  # share of games against all alike: a player outside the mixture may be used against you
+    uniform_share: float = 0.0  # games against all alike, lest a player outside the mixture can beat this one
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         rivals = rivals_of(view, me)

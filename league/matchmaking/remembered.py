@@ -1,4 +1,4 @@
-"""Results that matchmakers computed of a view, kept until the version that they depend on changes."""
+"""Results that matchmakers computed from a view, kept until the version that they depend on changes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from league.matchmaking.view import Roster
 
 T = TypeVar("T")
 
-# By the roster: it is replaced when anyone joins, so entries go with it.
+# By roster: a new roster replaces the old one when a player joins, and these entries go with it.
 _found: weakref.WeakKeyDictionary[Roster, dict[Hashable, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
 
 
 def remembered(roster: Roster, key: Hashable, version: Any, compute: Callable[[], T]) -> T:
-    """Return the last result of `compute` for `key`; compute it anew where the roster or `version` is another."""
+    """Return the last result of `compute` for `key`; compute it anew if the roster or `version` has changed."""
     known = _found.setdefault(roster, {})
     if key not in known or known[key][0] != version:
         known[key] = version, compute()

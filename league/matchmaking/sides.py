@@ -1,7 +1,7 @@
 """Players that take one side of a game alone, as attacker or defender: whom they may meet.
 
-The option `side` of a player's kind is the number of its team. A player that has one sees, of the league, those alone
-that may sit across from it; its kind chooses among these as ever.
+The option `side` of a player's kind is the number of its team. A player with this option sees only the part of the
+league that may sit across from it; its kind chooses among these players as usual.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ SIDE = "side"
 
 
 def side_of(player: Player) -> int | None:
-    """Return the side that a player takes in each game; None: every one in turn."""
+    """Return the side that a player takes in each game; None: every side in turn."""
     side: int | None = player.config.get(SIDE)
     return side
 
 
 def facing(view: View, me: Player, place: int = 0, teams: int = 2) -> View:
-    """Return the league as `me` sees it that looks for an opponent for `place` in a game of so many teams.
+    """Return the league as `me` sees it when it looks for an opponent at `place` in a game of `teams` teams.
 
-    `place` 0: for any. Where `me` takes every side that is the league itself.
+    `place` 0: at any place. A `me` that takes every side sees the whole league.
     """
     mine = side_of(me)
     return view if mine is None else Facing(view, mine, (mine + place) % teams if place else None)
 
 
 class Facing:
-    """A View of the players that take `side`, or any other than `mine` where that is None."""
+    """A View of the players that take `side`; if that is None, of all players that do not take `mine`."""
 
     def __init__(self, view: View, mine: int, side: int | None) -> None:
         self._view, self._mine, self._side = view, mine, side
 
     @property
     def roster(self) -> Roster:
-        """Return those who may be met."""
+        """Return the players that may be met."""
         return self._view.roster.part((SIDE, self._mine, self._side), self._may_be_met)
 
     @property

@@ -31,7 +31,7 @@ from warren.errors import unknown_name
 @KINDS.register("self_play")
 @dataclass(frozen=True)
 class SelfPlay(Kind):
-    """Always itself, at its newest."""
+    """Always play itself, with its newest weights."""
 
     takes_a_side: ClassVar[bool] = False
 
@@ -42,7 +42,7 @@ class SelfPlay(Kind):
 @KINDS.register("random")
 @dataclass(frozen=True)
 class Random(Kind):
-    """Uniform over its rivals: fictitious self-play over history (Heinrich et al. 2015); itself with `self_share`."""
+    """Uniform over the rivals: fictitious self-play over history (Heinrich et al. 2015); itself with `self_share`."""
 
     self_share: float = 0.0
 
@@ -58,7 +58,7 @@ class Random(Kind):
 @KINDS.register("fixed")
 @dataclass(frozen=True)
 class Fixed(Kind):
-    """Always `opponent`: against a reference, or to exploit one player."""
+    """Always play `opponent`: a reference, or a player to exploit."""
 
     opponent: str = ""
 
@@ -77,7 +77,7 @@ class Fixed(Kind):
 @KINDS.register("pfsp")
 @dataclass(frozen=True)
 class Pfsp(Kind):
-    """Prioritized fictitious self-play over its rivals by `weighting`; itself with `self_share`."""
+    """Prioritized fictitious self-play over the rivals by `weighting`; itself with `self_share`."""
 
     weighting: str = "squared"
     self_share: float = 0.0
@@ -95,7 +95,7 @@ class Pfsp(Kind):
 @KINDS.register("softmax")
 @dataclass(frozen=True)
 class Softmax(Kind):
-    """p proportional to exp(-|w - target| / temperature): opponents near a wanted win rate, equals at 1/2."""
+    """p proportional to exp(-|w - target| / temperature) for win rates w; a target of 1/2 prefers equals."""
 
     temperature: float = 0.1
     target: float = 0.5
@@ -117,7 +117,7 @@ class Softmax(Kind):
 @KINDS.register("champion")
 @dataclass(frozen=True)
 class Champion(Kind):
-    """The champion of a knockout among its rivals, seeded by Elo as in tennis, decided by their games."""
+    """The winner of a knockout among the rivals, seeded by Elo as in tennis and decided by their games."""
 
     needs_returns: ClassVar[bool] = True
 
@@ -129,7 +129,7 @@ class Champion(Kind):
 def knockout(view: View, slots: Slots) -> int:
     """Return the slot that wins a knockout: first seed against last, and so on; a draw goes to the better seed.
 
-    Frozen players meet in the games of evaluators alone; what those say of a pair goes before its win rate.
+    Frozen players meet only in the games of evaluators, so these games of a pair count before its win rate.
     """
     edge = _edges(view, slots)
     standing = list(range(len(slots)))  # by seed
@@ -137,7 +137,7 @@ def knockout(view: View, slots: Slots) -> int:
     while len(standing) > 1:
         half = (len(standing) + 1) // 2
         better, worse = standing[:half], standing[half:][::-1]
-        byes = half - len(worse)  # an odd field: the first seed rests
+        byes = half - len(worse)  # with an odd number the first seed rests
         winners = better[:byes]
         for one, other in zip(better[byes:], worse, strict=True):
             winners.append(one if edge[seeds[one], seeds[other]] >= 0.0 else other)

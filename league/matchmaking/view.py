@@ -1,4 +1,4 @@
-"""A read-only view of the league: who is in it and how they fared. Matchmakers see this and nothing else."""
+"""A read-only view of the league: its players and their results. Matchmakers see this and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from league.rules.plateau import Look
 from league.rules.win_rates import Slots
 from warren.errors import PlayerError, unknown_name
 
-NEWEST = -1  # the version of a reference to whatever weights of a player are the newest when it is followed
+NEWEST = -1  # version in a reference to a player's newest weights, whichever these are when it is followed
 
 
 class ModelRef(NamedTuple):
@@ -40,9 +40,9 @@ class ModelRef(NamedTuple):
 
 @dataclass(frozen=True)
 class Player:
-    """One player as the league knows it; changes seldom, with the league's roster version.
+    """One player as the league knows it; a change makes a new version of the league's roster.
 
-    `slot` is its place in the payoff for good. A learning player has `parent` None; a snapshot of it is a frozen player
+    `slot` is its permanent place in the payoff. A learning player has `parent` None; its snapshot is a frozen player
     whose `parent` is the learner's name. `model` is what plays it: for a learning player None means its newest weights.
     `generation` counts its resets and exploits: results of an older generation are about other weights.
     """
@@ -58,22 +58,22 @@ class Player:
     paused: bool = False
     removed: bool = False
     generation: int = 0
-    rules: Mapping[str, Any] = field(default_factory=dict)  # field -> rule, of league.rules.hyperparameters
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # their values now
+    rules: Mapping[str, Any] = field(default_factory=dict)  # field -> rule (league.rules.hyperparameters)
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # field -> its present value
 
     @property
     def is_average(self) -> bool:
-        """True for a snapshot of an average of its parent's weights, rather than of the weights themselves."""
+        """True for a snapshot that is an average of its parent's weights, not the weights themselves."""
         return self.parent is not None and self.model is not None and self.model.player != self.parent
 
     @property
     def kind_shown(self) -> str:
-        """The kind, as reports name it: averages of weights are told apart."""
+        """The kind as reports name it, which marks averages of weights."""
         return f"{self.kind} average" if self.is_average else self.kind
 
 
 class Roster:
-    """All players at one version of the roster, and the groups that matchmakers choose from; slots are ascending."""
+    """All players at one version of the roster, and the groups that matchmakers choose from, by ascending slot."""
 
     def __init__(self, players: Iterable[Player] = (), version: int = 0) -> None:
         self.version = version
@@ -97,14 +97,14 @@ class Roster:
         return len(self._by_name)
 
     def part(self, key: Any, belongs: Callable[[Player], bool]) -> Roster:
-        """Return the players that `belong`, as a roster of their own that is kept by `key`."""
+        """Return the players for which `belongs` is true, as a roster that is cached by `key`."""
         if key not in self._parts:
             self._parts[key] = Roster(filter(belongs, self), self.version)
         return self._parts[key]
 
     @cached_property
     def by_slot(self) -> dict[int, Player]:
-        """Every player by its slot, removed ones too."""
+        """All players by slot, removed ones too."""
         return {player.slot: player for player in self}
 
     @cached_property
@@ -141,7 +141,7 @@ class Roster:
         return self._group(("snapshots", parent), lambda player: player.frozen and player.parent == parent)
 
     def snapshots_of_kinds(self, kinds: Collection[str]) -> Slots:
-        """Slots of the snapshots of players of these kinds, oldest first; hand-made frozen players are none."""
+        """Slots of the snapshots of players of these kinds, oldest first, without frozen players added by hand."""
         return self._group(
             ("snapshots of kinds", frozenset(kinds)),
             lambda player: player.frozen and player.parent is not None and player.kind in kinds,
@@ -162,7 +162,7 @@ class EmpiricalGame(Protocol):
 
     @property
     def version(self) -> int:
-        """Goes up with every addition: tells whether something that was solved on it is out of date."""
+        """A number that goes up with every addition, so that an outdated solution can be told."""
 
     def games(self, slots: Slots) -> NDArray[np.float64]:
         """Games of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n)."""
@@ -183,21 +183,21 @@ class View(Protocol):
 
     @property
     def empirical_game(self) -> EmpiricalGame:
-        """Mean returns between frozen players. Matches say nothing about those: one side of each is learning."""
+        """Mean returns between frozen players. Matches say nothing about these: in each, one side is learning."""
 
     @property
     def counted(self) -> int:
-        """Matches counted so far: tells whether something that was computed from the payoff is out of date."""
+        """Matches counted so far; a change shows that results computed from the payoff are out of date."""
 
     def win_rates(self, home: int, away: Slots) -> NDArray[np.float64]:
-        """Win rates of `home` against each of `away`, (n,); 1/2 for whom it never met."""
+        """Win rates of `home` against each of `away`, (n,); 1/2 against players that it never met."""
 
     def games(self, home: int, away: Slots) -> NDArray[np.float64]:
         """Decayed games of `home` against each of `away`, (n,)."""
 
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
-        """Win rates of each of `slots` (rows) against each (columns), (n, n); 1/2 between players that never met, as
-        two frozen ones never do."""
+        """Win rates of each of `slots` (rows) against each (columns), (n, n); 1/2 between players that never met, such
+        as two frozen ones."""
 
     def elo(self, slots: Slots) -> NDArray[np.float64]:
         """Elo ratings, (n,)."""
