@@ -1,4 +1,4 @@
 """The model pool in Redis, its folder on disk, and snapshots of a whole league.
 
-Others take `pool.Pool`, `keeper.Keeper` and `snapshots.Snapshots`; `python -m league.models` is in cli/.
+Other packages use `pool.Pool`, `keeper.Keeper` and `snapshots.Snapshots`; `python -m league.models` is in cli/.
 """

@@ -1,4 +1,4 @@
-"""Models that this process has seen, the least used dropped first: models do not change, so none is fetched twice."""
+"""Models that this process has seen, the least used dropped first; models do not change, so none is fetched twice."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Sized(Protocol):
 
     @property
     def data(self) -> bytes:
-        """Its bytes."""
+        """The bytes of the weights."""
 
 
 S = TypeVar("S", bound=Sized)
 
 
 class ByteCache(Generic[S]):
-    """Up to `bound` bytes of weights by key; thread-safe. 0 keeps nothing."""
+    """Up to `bound` bytes of weights by key; thread-safe. A bound of 0 keeps nothing."""
 
     def __init__(self, bound: int) -> None:
         self.bound, self.held = bound, 0
@@ -27,7 +27,7 @@ class ByteCache(Generic[S]):
         self._lock = threading.Lock()
 
     def get(self, key: str) -> S | None:
-        """Return the entry, which counts as used; None when it is not here."""
+        """Return the entry and count it as used; None if it is not cached."""
         with self._lock:
             if key not in self._entries:
                 return None
@@ -35,7 +35,7 @@ class ByteCache(Generic[S]):
             return self._entries[key]
 
     def put(self, key: str, entry: S) -> None:
-        """Keep an entry, and drop the least used beyond the bound; one larger than the bound is not kept."""
+        """Keep an entry, and drop the least used ones beyond the bound; an entry larger than the bound is not kept."""
         with self._lock:
             if key in self._entries or len(entry.data) > self.bound:
                 return

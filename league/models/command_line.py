@@ -23,7 +23,7 @@ OF_AN_ENDED_RUN = "What a run that has ended left is shown by python -m league.r
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Options that say which league: --redis and --run."""
+    """Add the options that say which league: --redis and --run."""
     parser.add_argument("--redis", help=f"URL of Redis; default: {URL_VARIABLE}")
     parser.add_argument(
         "--run", default=os.environ.get(RUN_VARIABLE), help=f"name of the run on the servers; default: {RUN_VARIABLE}"
@@ -31,14 +31,14 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def run_prefix(given: argparse.Namespace) -> str:
-    """Return the first part of every key of the run. Raises ConfigurationError when none is named."""
+    """Return the first part of every key of the run. Raises ConfigurationError if no run is named."""
     if not given.run:
         raise ConfigurationError(f"no run is named; give --run NAME, as the launcher printed it, or set {RUN_VARIABLE}")
     return f"warren.{given.run}:"
 
 
 def client(given: argparse.Namespace) -> Any:
-    """Return a connection to Redis that answered. Raises ConfigurationError without a URL, else BrokerError."""
+    """Return a connection to Redis that has answered. Raises ConfigurationError without a URL, else BrokerError."""
     url = given.redis or secret(URL_VARIABLE)
     if not url:
         raise ConfigurationError(
@@ -65,7 +65,7 @@ def existing(given: argparse.Namespace) -> tuple[Store, Pool]:
 
 
 def value_of(given: str) -> Any:
-    """Return a value that a person wrote: JSON where it is JSON, else the text itself."""
+    """Return a value that a person wrote: parsed if it is JSON, else as text."""
     try:
         return json.loads(given)
     except json.JSONDecodeError:
@@ -80,7 +80,7 @@ def guarded(run: Callable[[], int]) -> int:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         return 2
-    except redis.RedisError as error:  # it answered at first
+    except redis.RedisError as error:  # Redis had answered at first
         print(f"error: Redis failed ({error}); nothing is half done: try again once it answers", file=sys.stderr)
         return 2
     except OSError as error:

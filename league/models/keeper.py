@@ -1,11 +1,11 @@
-"""The keeper of a league's folder: saves models when they are frozen, spills least-used ones, brings them back.
+"""The keeper of a league's folder: saves frozen models, spills the least used ones, and brings spilled ones back.
 
     keeper = Keeper(store, pool, folder, memory_bound=4 << 30, every=60.0)
     keeper.run(stopping)          # until the event is set; or keeper.step() from a loop of one's own
 
-One process of a run is the keeper; it sees the folder of snapshots (snapshots.py). It holds no state: the folder shows
-what is saved, Redis what is spilled. To keep Redis small it saves and trims a long stream at once, and removes frozen
-models that no player needs.
+One process of a run is the keeper; it has the folder of snapshots (snapshots.py). It holds no state: the folder shows
+which models are saved, Redis which are spilled. To keep Redis small it saves and trims a long stream at once, and
+removes frozen models that no player needs.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from league.state.league_state import LeagueState
 
 MEMORY_BOUND = 4 << 30  # bytes of frozen weights in Redis
 EVERY = 60.0  # s between snapshots of the whole league
-WAIT = 1.0  # s at most until `run` checks whether it should stop
-NEEDED_SOON = 600.0  # s for which a frozen model counts as needed: a period's end names it after freezing it
+WAIT = 1.0  # s after which `run` checks, at the latest, whether it should stop
+NEEDED_SOON = 600.0  # s for which a frozen model counts as needed: a period's end freezes it before it names it
 
 
 class Keeper:
-    """Keeps `folder` for one run; `memory_bound` is bytes of frozen weights in Redis, `every` s between snapshots.
+    """Keeper of `folder` for one run; `memory_bound` is bytes of frozen weights in Redis, `every` s between snapshots.
 
-    `history` is how many events of the past the folder keeps (None: all), `segment` how many of the stream Redis holds.
+    `history` is how many past events the folder keeps (None: all), `segment` how many events Redis holds.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Keeper:
 
     def step(self, wait: float = 0.0) -> None:
         """Wait up to `wait` s for a request and serve it; save, prune and spill what is due."""
-        if not self.store.exists() and self.snapshots.saved():  # a Redis that came back empty
+        if not self.store.exists() and self.snapshots.saved():  # Redis has restarted empty
             self.snapshots.restore()
         self._serve(wait)
         due = time.monotonic() - self._last >= self.every
-        # In tenths of a segment: saved only when full, Redis would also hold what arrives meanwhile.
+        # Save after each tenth of a segment: saved only when full, Redis would also hold what arrives meanwhile.
         unsaved = self.store.stream_length() - self.snapshots.stream.events
         if due or unsaved >= self.segment // 10:
             self.save()
@@ -74,7 +74,7 @@ class Keeper:
             self.spill(models)
 
     def save(self) -> None:
-        """Bring the folder up to now; close a file that is long enough, and trim the stream in Redis behind it."""
+        """Save to the folder; close a stream file that is long enough, and trim the stream in Redis behind it."""
         self.snapshots.save()
         self.snapshots.stream.rotate(self.store, self.history, self.segment)
 
@@ -95,7 +95,7 @@ class Keeper:
             self.spill(models)
 
     def save_frozen(self, models: Iterable[ModelInfo]) -> int:
-        """Save the frozen models that the folder lacks; return their number."""
+        """Save the frozen models that the folder lacks; return the number saved."""
         saved = 0
         for info in models:
             if info.frozen and info.place == REDIS and not self.files.holds(info):
@@ -103,7 +103,7 @@ class Keeper:
         return saved
 
     def prune(self, state: LeagueState, models: Iterable[ModelInfo]) -> list[ModelRef]:
-        """Remove models frozen by the league that no player is, begins or continues from; return them."""
+        """Remove models frozen by the league that no player uses, begins from or continues from; return them."""
         needed = {ref for player in state.players.values() for ref in (player.model, player.initial)}
         starts = {progress.start for progress in state.progress.values()}
         pruned = []
@@ -139,12 +139,12 @@ class Keeper:
         return spilled
 
     def bring_back(self, ref: ModelRef) -> bool:
-        """Load a spilled model into Redis; return False if its file is not here or it is back already."""
+        """Load a spilled model into Redis; return False if its file is missing or it is back already."""
         path = self.files.path(ref)
         return path.exists() and self.pool.bring_back(ref, path.read_bytes())
 
     def _bound(self) -> int:
-        """Return the bytes of frozen weights that Redis may hold: at most half of its own bound, where it has one."""
+        """Return the bytes of frozen weights that Redis may hold: at most half of Redis's own limit, if it has one."""
         limit = int(self.pool.redis.info("memory").get("maxmemory", 0))
         return min(self.memory_bound, limit // 2) if limit else self.memory_bound
 
@@ -152,7 +152,7 @@ class Keeper:
         return self.files.write(info) and self.pool.spill(info.ref)
 
     def _pop(self, key: str, wait: float) -> str | None:
-        """Return the next entry of a list, after waiting up to `wait` s; None if there is none."""
+        """Return the next entry of a list, after waiting up to `wait` s; None if the list is still empty."""
         found = self.pool.redis.blpop([key], timeout=wait) if wait > 0 else self.pool.redis.lpop(key)
         if found is None:
             return None

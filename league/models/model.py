@@ -1,4 +1,4 @@
-"""Models as the pool lists them: what is known of one, with or without its weights."""
+"""Models as the pool lists them: a model's entry, with or without its weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest
 
 from league.matchmaking.view import ModelRef
 
-REDIS, DISK = "redis", "disk"  # places of a model's bytes
+REDIS, DISK = "redis", "disk"  # where a model's bytes are
 
 
 @dataclass(frozen=True)
@@ -20,20 +20,20 @@ class ModelInfo:
 
     player: str
     version: int
-    step: int  # environment steps that it was made at
+    step: int  # environment steps at which it was made
     created: float
     size: int
     checksum: int  # XXH3 of the bytes, 64 bits
     frozen: bool
-    parent: ModelRef | None  # the model that its training began from
-    place: str  # "redis", or "disk" for one that was spilled
+    parent: ModelRef | None  # the model from which its training began
+    place: str  # "redis", or "disk" once it was spilled
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    kept_by: str = ""  # keeper of a frozen one: "hand" for good, "league" while a player needs it; "" where unknown
+    kept_by: str = ""  # of a frozen one: "hand" keeps it for good, "league" while a player needs it; "" where unknown
     frozen_at: float = field(default=0.0, compare=False)  # Unix time of the last `freeze` in s
 
     @property
     def ref(self) -> ModelRef:
-        """Return its name, player@version."""
+        """Return the reference player@version."""
         return ModelRef(self.player, self.version)
 
 
@@ -43,23 +43,23 @@ class Model:
 
     player: str
     version: int
-    step: int  # environment steps that it was made at
+    step: int  # environment steps at which it was made
     created: float
     data: bytes
 
 
 def checksum_of(data: bytes) -> int:
-    """Return the XXH3 of the bytes, 64 bits: it finds damage at the speed of memory."""
+    """Return the XXH3 of the bytes, 64 bits, which finds damage at the speed of memory."""
     return xxh3_64_intdigest(data)
 
 
 def damaged(ref: ModelRef) -> str:
-    """Return the message for bytes that do not match their checksum."""
+    """Return the error message for bytes that do not match their checksum."""
     return f"pool: the weights of {ref} are damaged; put them again, or restore a snapshot"
 
 
 def info_from(fields: Mapping[str, str]) -> ModelInfo:
-    """Return the model that the fields of a hash in Redis describe."""
+    """Return the model described by the fields of a hash in Redis."""
     return ModelInfo(
         player=fields["player"],
         version=int(fields["version"]),

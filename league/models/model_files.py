@@ -1,4 +1,4 @@
-"""Weights as files, one a model; and how a file is written so that it is whole or not there."""
+"""Weights as files, one a model, written so that a file is either whole or not there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ModelFiles:
         return self.folder / f"{ref}.safetensors"
 
     def holds(self, info: ModelInfo) -> bool:
-        """Return True where the file has the right bytes; they are read the first time only."""
+        """Return True if the model's file has the right bytes; it is read the first time only."""
         path = self.path(info.ref)
         if not path.exists() or path.stat().st_size != info.size:
             return False
@@ -41,7 +41,7 @@ class ModelFiles:
         return data
 
     def write(self, info: ModelInfo) -> bool:
-        """Save a model's bytes, unless they are saved; False when it left the pool meanwhile.
+        """Save a model's bytes unless they are saved; return False if the model left the pool meanwhile.
 
         Raises CheckpointError when the pool's bytes are damaged.
         """

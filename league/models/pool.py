@@ -6,8 +6,8 @@
     model = pool.get("main", 12)
     model = pool.newest("main", newer_than=11)
 
-Of weights that were not frozen only the newest few versions are kept. Frozen ones may have been spilled to disk by the
-keeper (league.models.keeper) and come back when they are asked for.
+Of weights that are not frozen only the newest few versions are kept. Frozen ones may be spilled to disk by the keeper
+(league.models.keeper); they come back when a reader asks for them.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from league.rules.names import ALLOWED, NAME
 from league.state.fields import to_json
 from warren.errors import CheckpointError, PoolError
 
-KEPT = 2  # versions of a player that are not frozen: a process just told of one can still fetch it
+KEPT = 2  # versions of a player that are not frozen: a process that was just told of one can still fetch it
 CACHE_BYTES = 256 << 20
-SENT_MS = 60_000  # ms that bytes are kept which never entered the pool, because their sender died
-HAND, LEAGUE = "hand", "league"  # keepers of a frozen model
-ASK_EVERY = 1.0  # s between requests for a spilled model: a keeper that died may have taken one along
+SENT_MS = 60_000  # ms for which sent bytes are kept if their sender died before they entered the pool
+HAND, LEAGUE = "hand", "league"  # who keeps a frozen model
+ASK_EVERY = 1.0  # s between requests for a spilled model: a keeper that died may have taken a request along
 
 
 class Pool:
     """The weights of a run's players; keys begin with `prefix`. Safe to use from any thread.
 
-    `folder` is where the keeper's files are, if this machine sees them: spilled models are then read from there, else
-    the keeper is asked to bring them back, for up to `patience` s. `replica` is a client that reads from replicas: they
-    serve the weights, as far as they have them, and the master what is known of them.
+    `folder` is where the keeper's files are, if this machine sees them: spilled models are then read from there.
+    Otherwise the keeper is asked to bring them back, for up to `patience` s. `replica` is a client that reads from
+    replicas: these serve the weights, as far as they have them, and the master serves the models' entries.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class Pool:
         self._cache: ByteCache[Model] = ByteCache(cache_bytes)
 
     def put(self, player: str, version: int, step: int, data: bytes, parent: ModelRef | None = None) -> bool:
-        """Store `data` as the newest weights of `player`; False when the pool holds this version or a newer one.
+        """Store `data` as the newest weights of `player`; return False if the pool holds this version or a newer one.
 
-        Raises PoolError for an impossible name of a player, or when Redis has no memory left for the bytes.
+        Raises PoolError for an invalid name of a player, or when Redis has no memory left for the bytes.
         """
         if not NAME.fullmatch(player):
             raise PoolError(f"player name {player!r} is not {ALLOWED}; choose another")
@@ -78,9 +78,9 @@ class Pool:
         return None if version is None else int(version)
 
     def newest(self, player: str, newer_than: int = -1) -> Model | None:
-        """Return the newest weights of `player`, or None when they are not newer than `newer_than`.
+        """Return the newest weights of `player`, or None if they are not newer than `newer_than`.
 
-        Raises CheckpointError when the bytes do not match their checksum.
+        Raises CheckpointError if the bytes do not match their checksum.
         """
         while True:
             version = self.version(player)
@@ -89,7 +89,7 @@ class Pool:
             model = self._find(ModelRef(player, version))
             if model is not None:
                 return model
-            # Replaced several times between the two questions: ask again.
+            # It was replaced several times between the two questions: ask again.
 
     def get(self, player: str, version: int) -> Model:
         """Return one version. Raises PoolError when the pool lacks it, CheckpointError when it is damaged."""
@@ -105,7 +105,7 @@ class Pool:
         """Make a version (default: the newest) immutable, and keep it: for good, or with `kept_by="league"` for as long
         as a player of the league needs it. Safe to repeat.
 
-        Raises PoolError when the pool lacks it.
+        Raises PoolError if the pool lacks it.
         """
         version = self.version(player) if version is None else version
         ref = ModelRef(player, -1 if version is None else version)
@@ -139,14 +139,14 @@ class Pool:
             return [info_from(pairs(fields)) for fields in pipeline.execute() if fields]
 
     def lineage(self, ref: ModelRef) -> list[ModelRef]:
-        """Return the model, the one it began from, and so on; the last may have left the pool."""
+        """Return the model, the one from which it began, and so on; the last may have left the pool."""
         line = [ref]
         while (info := self.info(line[-1])) is not None and info.parent is not None and info.parent not in line:
             line.append(info.parent)
         return line
 
     def remove(self, ref: ModelRef, frozen: bool = False) -> None:
-        """Take a model out; a frozen one only with `frozen`. Raises PoolError when it may not or does not exist."""
+        """Remove a model; a frozen one only with `frozen`. Raises PoolError if it may not be removed or is missing."""
         answer = text(self._scripts("pool_remove", ref.player, ref.version, int(frozen)))
         if answer == "unknown":
             raise PoolError(f"model {ref} is not in the pool; `python -m league.models list` shows what is")
@@ -155,9 +155,9 @@ class Pool:
         self._cache.drop(str(ref))
 
     def restore(self, info: ModelInfo, data: bytes) -> None:
-        """Put a model of a snapshot back as it was, whatever else the pool holds. Safe to repeat.
+        """Put a model of a snapshot back, whatever else the pool holds. Safe to repeat.
 
-        Raises PoolError when the pool holds another model of that name.
+        Raises PoolError if the pool holds another model of that name.
         """
         sent = f"{self.prefix}sent:{secrets.token_hex(8)}"
         attributes = [item for name, value in info.attributes.items() for item in (name, to_json(value))]
@@ -175,23 +175,23 @@ class Pool:
         return [ModelRef.parse(name) for name in names if name]  # an empty entry tells the keeper of a freeze
 
     def spill(self, ref: ModelRef) -> bool:
-        """Give back the memory of a frozen model whose bytes are on disk; False when it holds none or may not."""
+        """Free the memory of a frozen model whose bytes are on disk; return False if it uses none or is not frozen."""
         return bool(self._scripts("pool_spill", str(ref)))
 
     def bring_back(self, ref: ModelRef, data: bytes) -> bool:
-        """Return the bytes of a spilled model; False when another did so first."""
+        """Put the bytes of a spilled model back into Redis; return False if another process did so first."""
         sent = f"{self.prefix}sent:{secrets.token_hex(8)}"
         return self._send(sent, data, "pool_return", str(ref), sent, repr(time.time()))
 
     def file(self, ref: ModelRef, folder: Path | None = None) -> Path | None:
-        """Return where the keeper saves a model; None when this process was not told of its folder."""
+        """Return where the keeper saves a model; None if this process was not told of its folder."""
         folder = folder or self.folder
         return None if folder is None else folder / f"{ref}.safetensors"
 
     def _wait_for_disk(self) -> None:
-        """Wait until the append-only file holds what was written so far, where the server can say (Redis 7.2 on).
+        """Wait until the append-only file holds all that was written so far, if the server can tell (from Redis 7.2).
 
-        An older one, or one without such a file, keeps what its own settings promise.
+        An older server, or one without such a file, keeps what its own settings promise.
         """
         if self._says_when_on_disk:
             try:
@@ -230,7 +230,7 @@ class Pool:
                 return None
             info = info_from(pairs(fields))
             if replicated is not None and checksum_of(replicated) != info.checksum:
-                replicated = None  # older than a takeover, say: ask the master
+                replicated = None  # the replica is behind, for instance since before a takeover: ask the master
                 continue
             data = rest[0] if rest else replicated
             if data is None and info.place == DISK:
@@ -246,14 +246,14 @@ class Pool:
                 ask_at = time.monotonic() + ASK_EVERY
             if time.monotonic() > deadline:
                 raise PoolError(self._missing(info))
-            time.sleep(0.01)  # until the keeper has brought it, or the one who replaces it is done
+            time.sleep(0.01)  # until the keeper has brought it back, or the writer that replaces it is done
 
     def _from_replica(self, ref: ModelRef) -> bytes | None:
         if self._replica is None:
             return None
         try:
             data: bytes | None = self._replica.get(f"{self.prefix}data:{ref}")
-        except RedisError:  # none of them answers; the master is asked as ever
+        except RedisError:  # no replica answers; ask the master
             return None
         return data
 
@@ -273,6 +273,6 @@ class Pool:
         if path is None or not path.exists():
             return None
         data = path.read_bytes()
-        with contextlib.suppress(PoolError):  # no memory left for it: this process has it all the same
+        with contextlib.suppress(PoolError):  # Redis may lack the memory; this process has the bytes anyway
             self.bring_back(ref, data)
         return data

@@ -1,11 +1,11 @@
 """A league's stream on disk: its newest events behind a checkpoint, and compressed segments of those before.
 
-    FOLDER/league.jsonl                         one event a line; the first stands for all before (a checkpoint)
+    FOLDER/league.jsonl                         one event a line; the first stands for all earlier ones (a checkpoint)
     FOLDER/history/FIRST.EVENTS.jsonl.gz        older events, each segment behind its own checkpoint
-    FOLDER/lost/FIRST.jsonl                     events that a crash of Redis took back after they were saved
+    FOLDER/lost/FIRST.jsonl                     events that Redis lost in a crash after they were saved
 
-So a restore reads one segment, however long the league is, and any segment can be replayed by itself. Of the segments
-those with the newest events are kept, as many as `kept` says.
+So a restore reads one segment, however long the league is, and any segment can be replayed by itself. Only the newest
+segments are kept, up to `kept` events in all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from warren.files import write_whole
 
 logger = logging.getLogger(__name__)
 
-SEGMENT = 100_000  # events of a segment, at least; and at least as many bytes as its checkpoint has
+SEGMENT = 100_000  # least number of events of a segment; it also has at least as many bytes as its checkpoint
 KEPT = 2_000_000  # events in segments, some 80 MB: at 12,000 events a second those of three minutes
 LOST = "lost"
 
@@ -37,12 +37,12 @@ class SavedStream:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / STREAM
-        self._history: History | None = None  # the file's content, once it was read
+        self._history: History | None = None  # the file's content, once read
         self._events = self._checkpoint_bytes = self._bytes = 0
         self._newest: Event | None = None  # the newest event that was read or appended
 
     def read(self) -> History:
-        """Return the league that the file holds, folded; cut off what a crash left of a last line."""
+        """Return the league that the file holds, folded; cut off an incomplete last line that a crash left."""
         if self._history is None:
             history = History()
             self._events = self._checkpoint_bytes = 0
@@ -55,13 +55,13 @@ class SavedStream:
 
     @property
     def events(self) -> int:
-        """Events in the file, its checkpoint aside; 0 before it was read."""
+        """Number of events in the file without its checkpoint; 0 before the file was read."""
         return self._events
 
     def follow(self, store: Store, until: str) -> None:
         """Append the events of `store` up to `until` that the file lacks.
 
-        Raises LeagueError, and writes nothing, where that league is not the one in the file: another, or less of it.
+        Raises LeagueError, and writes nothing, if `store` holds another league than the file, or less of it.
         """
         self.check(store)
         history = self.read()
@@ -77,10 +77,10 @@ class SavedStream:
             raise
 
     def rotate(self, store: Store, kept: int | None, segment: int) -> bool:
-        """Close a file of `segment` events, and let the stream in Redis begin where the new one does.
+        """Close a file of `segment` events, and trim the stream in Redis to begin where the new file does.
 
-        `kept` is events in segments, None for all. Only the run's own keeper may call it: what it trims is saved in its
-        folder and in no other.
+        `kept` is the number of events in segments, None for all. Only the run's own keeper may call it: the trimmed
+        events are saved in its folder alone.
         """
         history = self.read()
         if self._events < segment or self._bytes < 2 * self._checkpoint_bytes:
@@ -124,10 +124,10 @@ class SavedStream:
             if events > kept:
                 path.unlink()
 
-    # Is it the same league, and does it hold what the file holds?
+    # Checks that the file and `store` hold the same league, and that `store` lacks nothing.
 
     def check(self, store: Store) -> None:
-        """Raise LeagueError where the league of `store` is not the one in the file; see `follow`."""
+        """Raise LeagueError if the league of `store` is not the one in the file; see `follow`."""
         history = self.read()
         last = history.last_event
         if last == "0" or store.holds(last, self._newest):
@@ -139,7 +139,7 @@ class SavedStream:
         self._set_back(store, "0" if base is None else base[0])
 
     def _skip(self, history: History, entry: str, checkpoint: Event) -> None:
-        """Events between the file's last and the stream's first are saved elsewhere, by the keeper that trimmed it."""
+        """Go on from `checkpoint`: the events before it are saved elsewhere, by the keeper that trimmed the stream."""
         later = LeagueState()
         later.apply(checkpoint)
         players = list(history.state.players)
@@ -150,7 +150,7 @@ class SavedStream:
         self._history = None
 
     def _set_back(self, store: Store, base: str) -> None:
-        """Move saved events that a crash of Redis took back out of the way, and continue from what Redis holds."""
+        """Move saved events that Redis lost in a crash out of the way, and continue from what Redis holds."""
         entries = list(read_file(self.path))
         place = bisect_left(
             entries, True, key=lambda one: event_order(one[0]) > event_order(base) and not store.holds(*one)
@@ -173,7 +173,7 @@ class SavedStream:
 
 
 def holds_league(folder: Path) -> bool:
-    """Return True where the stream of `folder` holds an event: a file that a crash left empty holds no league."""
+    """Return True if the stream of `folder` holds an event; a file that a crash left empty holds no league."""
     path = folder / STREAM
     return path.exists() and next(read_file(path), None) is not None
 
@@ -183,7 +183,7 @@ def _lines(entries: list[tuple[str, Event]]) -> bytes:
 
 
 def _mend(path: Path) -> None:
-    """Cut off what a crash left of a last line."""
+    """Cut off an incomplete last line that a crash left."""
     with path.open("rb+") as file:
         content = file.read()
         whole = content.rfind(b"\n") + 1

@@ -1,16 +1,16 @@
-"""A whole league in a folder, and back: its stream, from which all else follows, its models, and returns.
+"""A whole league in a folder, and back: its stream, from which its state follows, its models, and returns.
 
     FOLDER/league.jsonl, history/     the stream (saved_stream.py)
     FOLDER/models.json                what the pool knows of each model that is saved
     FOLDER/models/PLAYER@VERSION.safetensors
     FOLDER/returns.json               returns between frozen players: slots of seat 0 and 1, games, sum, sum of squares
-    FOLDER/mixture.json               how a mixture is made of the returns, their source, and the largest of a game
+    FOLDER/mixture.json               how a mixture is made of the returns, their source, and a game's largest return
     FOLDER/people.json                rated games of people, by their ids
-    FOLDER/format.json                the release that saved it last, and its format
+    FOLDER/format.json                the release that saved last, and its format
 
-A save adds what is new, so it costs what happened since the last one. A crash in the middle leaves the last whole save:
-files are written beside and renamed, and a line cut off at the end of the stream is written again. What is saved is
-never replaced by less: a league in Redis that lacks it is not saved there.
+A save adds only what is new, so its cost is that of the changes since the last one. A crash in the middle leaves the
+last whole save: files are written under another name and renamed, and a line cut off at the end of the stream is
+written again. A save never replaces the folder's content by less: a league in Redis that lacks some of it is not saved.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = ["INDEX", "MODELS", "PEOPLE", "RETURNS", "STREAM", "Snapshots"]
 INDEX, MODELS, RETURNS, PEOPLE = "models.json", "models", "returns.json", "people.json"
 MIXTURE = "mixture.json"
 Saved = TypeVar("Saved")
-SAY_EVERY = 2.0  # s between lines that say how far a restore is
+SAY_EVERY = 2.0  # s between log lines on the progress of a restore
 
 
 class Snapshots:
@@ -64,20 +64,20 @@ class Snapshots:
         self.returns = SharedReturns(store.redis, store.prefix)
         self.people = People(store.redis, store.prefix)
         self._saved_people: frozenset[str] = frozenset()  # ids of games in the folder, as far as known
-        self._saved_returns: int | None = None  # their version in the folder, once known
+        self._saved_returns: int | None = None  # version of the returns in the folder, once known
         self._saved_games: int | None = None  # games in the folder, once known
 
     def save(self) -> None:
-        """Bring the folder up to now: frozen models, the newest of each player, the stream, and the returns.
+        """Save to the folder: frozen models, the newest of each player, the stream, the returns, and people's games.
 
-        Raises LeagueError, and writes nothing over what is there, where Redis holds another league or less of this one.
+        Raises LeagueError, and overwrites nothing, if Redis holds another league, or less of this one than the folder.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Read before the stream and written after it: returns of a player that the stream does not name would become
-        # those of the player that gets its slot after a restore.
+        # Returns are read before the stream and written after it: a player that has returns but is not in the saved
+        # stream would, after a restore, leave its returns to the next player that gets its slot.
         self.returns.refresh()
-        # The stream's end is taken first: a model that it does not name yet does no harm, one that it names has to be
-        # there.
+        # The stream's end is read before the models: a saved model that the stream does not name yet does no harm, but
+        # each one that it names has to be there.
         until = self.store.last_event()
         self.stream.check(self.store)
         if read_json(self.folder / FORMAT) != (stamp := formats.stamp(formats.LEAGUE)):
@@ -90,17 +90,17 @@ class Snapshots:
         named = {f"{entry['ref']}.safetensors" for entry in models}
         for path in self.files.folder.glob("*.safetensors"):
             if path.name not in named and self.pool.info(ModelRef.parse(path.stem)) is None:
-                path.unlink()  # was newest once, never frozen; or is needed no more
+                path.unlink()  # it was the newest once and never frozen, or is no longer needed
 
     def saved(self) -> bool:
-        """Return True where the folder holds a league."""
+        """Return True if the folder holds a league."""
         return holds_league(self.folder)
 
     def restore(self, ready: bool = True) -> LeagueState:
-        """Put the league of the folder into Redis, which holds none; the restored state.
+        """Put the league of the folder into Redis, which must hold none; return the restored state.
 
-        The league appears in one step, after its models: whoever dies in the middle leaves none, and the next one
-        begins again. Raises LeagueError when there is a league already or none in the folder, CheckpointError for a
+        The league appears in one step, after its models: a process that dies in the middle leaves none, and the next
+        one begins again. Raises LeagueError if there is a league already or none in the folder, CheckpointError for a
         damaged model.
         """
         if not self.saved():
@@ -132,7 +132,7 @@ class Snapshots:
         if self._saved_games is None:
             self._saved_games = returns_in(self.folder).total_games
         cells, games = self.returns.cells(), self.returns.total_games
-        if games < self._saved_games:  # a crash of Redis took some back
+        if games < self._saved_games:  # Redis lost some in a crash
             aside = path.with_name(f"returns.{time.time_ns() // 1_000_000}.json")
             path.rename(aside)
             logger.warning("Redis has %d games between frozen players, %s had more: it is %s now", games, path, aside)
@@ -143,7 +143,7 @@ class Snapshots:
         held = self.people.games()
         if held.keys() <= self._saved_people:
             return
-        games = people_in(self.folder) | held  # a crash of Redis may have taken some back
+        games = people_in(self.folder) | held  # Redis may have lost some in a crash
         write_whole(self.folder / PEOPLE, to_json({name: asdict(game) for name, game in games.items()}).encode())
         self._saved_people = frozenset(games)
 
@@ -156,7 +156,7 @@ class Snapshots:
             if not info.frozen and info.ref not in newest:
                 continue
             if info.place != DISK and not self.files.write(info):
-                continue  # replaced meanwhile: a newer one comes with the next save
+                continue  # replaced meanwhile: the next save has a newer one
             saved.append(_entry(info))
         return saved
 
@@ -175,7 +175,7 @@ class Snapshots:
 
 
 def returns_in(folder: Path) -> Returns:
-    """Return the returns in a league's folder, with their settings; none where it has none.
+    """Return the returns in a league's folder, with their settings; empty ones if it has none.
 
     Raises LeagueError for a damaged file.
     """
@@ -186,7 +186,7 @@ def returns_in(folder: Path) -> Returns:
         return found
 
     found = _saved(folder / RETURNS, made, Returns())
-    found.settings = MixtureSettings(source=found.found_by() or GAMES)  # folders of before MIXTURE are read too
+    found.settings = MixtureSettings(source=found.found_by() or GAMES)  # in case MIXTURE is missing, as in old folders
     found.largest = max((math.sqrt(squares / games) for *_, games, _, squares in found.cells()), default=0.0)
 
     def settle(told: Any) -> Returns:
@@ -208,7 +208,7 @@ def people_in(folder: Path) -> dict[str, PersonGame]:
 
 
 def _saved(path: Path, made: Callable[[Any], Saved], missing: Saved) -> Saved:
-    """Return what is `made` of a file of a saved league; `missing` where there is none."""
+    """Return what `made` makes of the JSON in a file of a saved league; `missing` if there is no file."""
     try:
         return made(json.loads(path.read_text())) if path.exists() else missing
     except json.JSONDecodeError as error:

@@ -1,9 +1,9 @@
-"""Leagues that Redis may hold more of than their folder does, since whoever kept the folder was killed.
+"""Leagues of which Redis may hold more than their folder, since the process that kept the folder was killed.
 
     FOLDER/unsaved.json     key prefixes of runs in Redis that began with this folder, or saved to it
 
-A run notes its prefix before it puts a league into Redis, and takes the note back once all of the league is saved. The
-next run in the folder first saves what the noted ones have left in Redis; then it begins with the folder as ever.
+A run notes its prefix before it puts a league into Redis, and removes the note once all of the league is saved. The
+next run with the folder first saves what the noted runs left in Redis; then it begins with the folder as usual.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from warren.files import read_json, write_whole
 logger = logging.getLogger(__name__)
 
 FILE = "unsaved.json"
-KEYS = 1000  # removed in one call
+KEYS = 1000  # number removed in one call
 
 
 class Unsaved:
@@ -39,7 +39,7 @@ class Unsaved:
         return [str(prefix) for prefix in read_json(self.path).get("prefixes", [])]
 
     def begin(self, client: Any, prefix: str) -> None:
-        """Save what earlier runs have left in the Redis of `client`; from now on the run of `prefix` may be ahead."""
+        """Save what earlier runs left in the Redis of `client`, and note that the run of `prefix` may get ahead."""
         self.folder.mkdir(parents=True, exist_ok=True)
         earlier = [one for one in self.prefixes if one != prefix]
         self._note([*earlier, prefix])
@@ -48,7 +48,7 @@ class Unsaved:
         self._note([prefix])
 
     def clear(self) -> None:
-        """Take the note back: the folder holds the whole league."""
+        """Remove the note: the folder holds the whole league."""
         self.path.unlink(missing_ok=True)
 
     def _note(self, prefixes: list[str]) -> None:
@@ -70,7 +70,7 @@ class Unsaved:
             return
         counted = snapshots.stream.read().state.counted - before
         logger.info("%s: saved what a killed run left in Redis, %d matches more", self.folder, counted)
-        # The settings go first: a league without them is not saved again, should this be killed midway.
+        # Delete the settings first: should this be killed midway, a league without them is not saved again.
         client.delete(f"{store.prefix}settings")
         for part in (store.prefix, f"{prefix}pool:"):
             keys = list(client.scan_iter(match=f"{part}*", count=KEYS))
@@ -79,5 +79,5 @@ class Unsaved:
 
 
 def is_ahead(stream: SavedStream, store: Store) -> bool:
-    """Return True where the folder holds newer events than Redis, which has lost its last ones."""
+    """Return True if the folder holds newer events than Redis, which has lost its last ones."""
     return event_order(stream.read().last_event) > event_order(store.last_event())
