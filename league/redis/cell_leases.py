@@ -1,10 +1,10 @@
 """Leases in Redis of the cells between frozen players, so that evaluators share the work.
 
     leases = CellLeases(redis, store.prefix, "evaluator-1", lease=60.0)
-    leases.claim([(3, 7), (7, 3)])         # the first that nobody else holds; what was held before is free again
+    leases.claim([(3, 7), (7, 3)])         # the first that no other evaluator holds; frees the one held before
     leases.release()                       # at the end
 
-They only spare work: games of two evaluators that played one cell add up and are as good as those of any one.
+Leases only save work: if two evaluators play one cell, their games add up and are as good as those of one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from league.state.fields import milliseconds
 
 
 class CellLeases:
-    """The cell that `holder` plays, for `lease` s from each claim; what a dead holder had is free when that is over."""
+    """The cell that `holder` plays, leased for `lease` s from each claim; a dead holder's cell is free after that."""
 
     def __init__(self, redis: Any, prefix: str, holder: str, lease: float = 60.0) -> None:
         self.holder, self.lease = holder, lease
@@ -26,9 +26,9 @@ class CellLeases:
         self._held = ""
 
     def claim(self, cells: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-        """Lease and return the first of `cells` that nobody else holds; None when there is none.
+        """Lease and return the first of `cells` that no other evaluator holds; None if all are held.
 
-        In one round trip, which gives back what was held before.
+        This takes one round trip, which also frees the cell held before.
         """
         if not cells:
             self.release()
@@ -39,7 +39,7 @@ class CellLeases:
         return named.get(self._held)
 
     def release(self) -> None:
-        """Give back what is held, if anything is."""
+        """Free the cell that is held, if any."""
         if self._held:
             self._scripts("cell_claim", self.holder, milliseconds(self.lease), self._held)
             self._held = ""

@@ -1,4 +1,4 @@
-"""The stream of a league's events in Redis: read, and trimmed behind a checkpoint."""
+"""The stream of a league's events in Redis: reading it, and trimming it behind a checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from league.redis.texts import pairs, text
 from league.state.fields import event_order
 
-RESTORED = "restored"  # the event that stands, by its id alone, for all before a restore
+RESTORED = "restored"  # the event with which a restored league's stream begins: its id stands for all events before
 
 
 class EventStream:
@@ -23,10 +23,10 @@ class EventStream:
         return text(found[0][0]) if found else "0-0"
 
     def holds(self, entry: str, event: Mapping[str, str] | None = None) -> bool:
-        """Return True where the stream holds an event of this id, and where it is `event`, if one is given.
+        """Return True if the stream holds an event of this id that is also equal to `event`, if one is given.
 
-        Two leagues that write in the same millisecond share an id. A checkpoint and the event that a restored league
-        begins with stand for any.
+        Events of two leagues may share an id, if written in the same millisecond. A checkpoint as `event`, or the event
+        that a restored league begins with in the stream, counts as equal.
         """
         found = self.redis.xrange(f"{self.prefix}events", min=entry, max=entry, count=1)
         if not found or event is None or event["event"] == "checkpoint":
@@ -39,14 +39,14 @@ class EventStream:
         return int(self.redis.xlen(f"{self.prefix}events"))
 
     def checkpoint(self) -> tuple[str, dict[str, str]] | None:
-        """Return (id, event) of the checkpoint that stands for all trimmed events; None where none was trimmed."""
+        """Return (id, event) of the checkpoint that stands for all trimmed events; None if none were trimmed."""
         found = pairs(self.redis.hgetall(f"{self.prefix}checkpoint"))
         return (found.pop("id"), found) if found else None
 
     def trim(self, event: str, checkpoint: Mapping[str, str]) -> None:
         """Replace the event of this id and all before it by `checkpoint`.
 
-        The event itself stays in the stream, as do some that share a node with it, so that `holds` finds it.
+        The event itself stays in the stream so that `holds` finds it, as do some that share a node with it.
         """
         with self.redis.pipeline(transaction=True) as pipeline:
             pipeline.hset(f"{self.prefix}checkpoint", mapping={"id": event, **checkpoint})
@@ -57,7 +57,7 @@ class EventStream:
     def events(self, after: str = "0", until: str = "+", batch: int = 2000) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield (id, event) in order, after the id `after` and up to `until`.
 
-        Where events after `after` were trimmed, an event "checkpoint" comes first, which stands for all before it.
+        If events after `after` were trimmed, a "checkpoint" event comes first, which stands for all before it.
         """
         while True:
             with self.redis.pipeline(transaction=True) as pipeline:
@@ -66,7 +66,7 @@ class EventStream:
                 base, entries = pipeline.execute()
             if base is not None and event_order(text(base)) > event_order(after):
                 found = self.checkpoint()
-                assert found is not None  # only ever replaced
+                assert found is not None  # once there is a checkpoint it is only ever replaced
                 after, checkpoint = found
                 if until != "+" and event_order(after) > event_order(until):
                     return

@@ -1,4 +1,4 @@
-"""The reasons for which players were paused by a program, beside the league: what `league.show` says of them."""
+"""The reasons why programs paused players, kept beside the league for `league.show`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from league.redis.texts import pairs
 
 
 class PauseReasons:
-    """The reasons in one league."""
+    """The reasons of one league."""
 
     def __init__(self, store: Store) -> None:
         self._redis, self._key = store.redis, f"{store.prefix}reasons"
@@ -17,7 +17,7 @@ class PauseReasons:
         self._redis.hset(self._key, player, reason)
 
     def forget(self, player: str) -> None:
-        """Drop a reason that holds no more."""
+        """Drop a reason that no longer applies."""
         self._redis.hdel(self._key, player)
 
     def all(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Rated games of people, kept in Redis beside a league; its state knows nothing of them."""
+"""Rated games of people, kept in Redis beside a league; they are not part of its state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from league.rules.names import ALLOWED, NAME
 from league.rules.people import PersonGame
 from warren.errors import ConfigurationError
 
-MOST = 10_000  # games in a league: each is read whenever the league is shown
+MOST = 10_000  # games in a league: all are read whenever the league is shown
 
 
 class People:
@@ -26,7 +26,7 @@ class People:
         return int(self._redis.hlen(self._key))
 
     def add(self, game: PersonGame) -> None:
-        """Keep a game. Raises ConfigurationError for a name that cannot be one, and where the league has MOST."""
+        """Keep a game. Raises ConfigurationError for an invalid name, or if the league has MOST games already."""
         if not NAME.fullmatch(game.person):
             raise ConfigurationError(f"{game.person!r} cannot name a person; use {ALLOWED}")
         if len(self) >= MOST:
@@ -34,7 +34,7 @@ class People:
         self.put({secrets.token_hex(8): game})
 
     def put(self, games: Mapping[str, PersonGame]) -> None:
-        """Keep games under their ids; one that is there is not counted again."""
+        """Keep games under their ids; a game that is there already is not counted again."""
         if games:
             self._redis.hset(self._key, mapping={name: json.dumps(asdict(game)) for name, game in games.items()})
 

@@ -1,4 +1,4 @@
-"""Reading the league out of Redis: one player, the roster as a cache that follows it, a view, and all of it at once."""
+"""Reading the league out of Redis: the roster as a cache that follows it, a view, and all of the league at once."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def load(scripts: Scripts) -> LeagueState:
     return state
 
 
-Change = tuple[str, bytes | None]  # the player, and when; None for that of a release that did not say when
+Change = tuple[str, bytes | None]  # a player, and when it changed; None if an older release wrote it
 
 
 class RosterCache:
-    """The roster of this process; a refresh costs two values while nobody joined, and else only those who changed.
+    """The roster of this process; a refresh reads two values, and then only the players that changed.
 
-    All that it knows is in Redis while the newest change that it knows is: a crash that takes changes back takes that
-    one first. Another change of the same player makes it read all anew too.
+    While Redis holds the newest change known here, it holds all that is known here: a crash that undoes changes undoes
+    the newest first. If that player's last change is another one, the whole roster is read again.
     """
 
     def __init__(self, redis: Any, prefix: str) -> None:
@@ -57,7 +57,7 @@ class RosterCache:
         self._newest: Change = ("", None)
 
     def ask(self, pipeline: Any) -> str:
-        """Ask for the two values that `at` takes; return the player that changed last, as this process knows it."""
+        """Queue reading the two values that `at` takes; return the player that changed last, as this process knows."""
         name, _ = self._newest
         pipeline.get(f"{self._prefix}roster")
         pipeline.hget(f"{self._prefix}player:{name}", "changed_at")
@@ -66,7 +66,7 @@ class RosterCache:
     def at(self, version: int | None, change: Change | None = None) -> Roster:
         """Return the roster at `version` or newer; None for the last one seen.
 
-        `change` is what `ask` asked for: the player that it returned, and that player's last change in Redis.
+        `change` is the player that `ask` returned, with the time of that player's last change in Redis.
         """
         with self._lock:
             if change is not None and change[0] == self._newest[0] and change != self._newest:
@@ -74,7 +74,7 @@ class RosterCache:
             if version is None or version == self._roster.version:
                 return self._roster
             if version < self._roster.version:
-                # Asked for before another thread saw a newer one; or another league, or one that a crash set back.
+                # Another thread has read a newer one meanwhile; or it is another league, or a crash undid changes.
                 version = int(self._redis.get(f"{self._prefix}roster") or 0)
                 if version == self._roster.version:
                     return self._roster
@@ -101,7 +101,7 @@ class RosterCache:
 
 
 class RedisView:
-    """A league.matchmaking.view.View over Redis; it reads a payoff row when that is first asked for, and keeps it."""
+    """A league.matchmaking.view.View over Redis; a payoff row is read on its first use, and kept."""
 
     def __init__(
         self, redis: Any, prefix: str, roster: Roster, counted: int, empirical_game: ReturnsAt, looks: SharedLooks
@@ -112,7 +112,7 @@ class RedisView:
         self._rates: dict[int, NDArray[np.float64]] = {}
 
     def keep_row(self, slot: int, data: bytes | None) -> None:
-        """Take a payoff row that came with another answer."""
+        """Keep a payoff row that came with another answer."""
         self._rows[slot] = row_from_bytes(data or b"", self.roster.slots)
 
     def row(self, slot: int) -> NDArray[np.float64]:

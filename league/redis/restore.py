@@ -1,4 +1,4 @@
-"""A league put into Redis in one step: either all of it is there or nothing, whenever its writer dies."""
+"""A league put into Redis in one step: either all of it is there or nothing, whenever the writing process dies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from warren.errors import LeagueError
 
 
 def restore(store: Store, history: History, returns: Returns, ready: bool = True) -> None:
-    """Write the league that `history` was folded to, and the returns between its players, where there is none.
+    """Write the league that `history` holds, and the returns between its players, into a Redis without a league.
 
-    The stream begins behind a checkpoint. `ready=False` leaves it to `Store.open_up` to say that others may use it.
-    Raises LeagueError where Redis holds a league.
+    The stream begins behind a checkpoint. With `ready=False` others may use the league only after `Store.open_up`.
+    Raises LeagueError if Redis holds a league.
     """
     prefix, state, restored_at = store.prefix, history.state, str(time.time())
     with store.redis.pipeline(transaction=True) as pipeline:
@@ -36,14 +36,14 @@ def restore(store: Store, history: History, returns: Returns, ready: bool = True
             pipeline.hset(f"{prefix}player:{name}", mapping=fields)
             pipeline.zadd(f"{prefix}players", {name: player.slot})
             pipeline.zadd(f"{prefix}elo", {str(player.slot): state.ratings[player.slot]})
-            # Every player counts as changed, each at a version of its own up to the roster's.
+            # Every player counts as changed, each at a version of its own, up to that of the roster.
             pipeline.zadd(f"{prefix}changes", {name: min(version, state.roster_version)})
             pipeline.set(f"{prefix}payoff:{player.slot}", state.payoff.cells[player.slot].tobytes())
         for match in state.matches.values():
             pipeline.hset(f"{prefix}match:{match.id}", mapping=match_fields(match))
             pipeline.zadd(f"{prefix}leases", {match.id: match.deadline})
         pipeline.hset(f"{prefix}checkpoint", mapping={"id": history.last_event, **history.checkpoint()})
-        # Only its id counts: the next event's is higher, and `holds` finds it.
+        # Only the id of this event counts: the next event gets a higher one, and `holds` finds it.
         pipeline.xadd(f"{prefix}events", {"event": RESTORED}, id=history.last_event)
         SharedReturns(store.redis, prefix).write(pipeline, returns)
         if ready:
@@ -55,5 +55,5 @@ def restore(store: Store, history: History, returns: Returns, ready: bool = True
 
 
 def holds_one(prefix: str) -> str:
-    """Return the message where there is a league already."""
+    """Return the error message for a league that is there already."""
     return f"Redis holds a league under {prefix!r} already; restore under another run, or wipe that one"

@@ -1,7 +1,7 @@
-"""The scripts that change the league, a file each in league/redis/lua.
+"""The scripts that change the league, one file each in league/redis/lua.
 
-Redis runs each as one step, so any number of league workers may run, and one that dies in the middle of its work leaves
-nothing half done.
+Redis runs each script as one step, so any number of league workers may run, and one that dies in the middle of its work
+leaves nothing half done.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from league.state.ended_matches import KEPT
 from warren.errors import LeagueAbsent
 
 LUA = Path(__file__).parent / "lua"
-ABSENT = "NOLEAGUE"  # the error of guard.lua
+ABSENT = "NOLEAGUE"  # the error that guard.lua returns
 # Constants that the scripts share with Python, as local variables of each script.
 CONSTANTS = {
     "CELL": CELL_BYTES,  # bytes of a payoff cell
@@ -46,17 +46,17 @@ class Scripts:
         self._scripts: dict[str, Any] = {}
 
     def __call__(self, name: str, *arguments: Any) -> Any:
-        """Run one and return its answer as Redis gives it. Raises LeagueAbsent while there is no league to change."""
+        """Run one script and return Redis's answer. Raises LeagueAbsent while there is no league to change."""
         try:
             return self._script(name)(keys=[self._prefix], args=arguments)
         except ResponseError as error:
             raise absent(error) from None
 
     def together(self, *calls: tuple[Any, ...], before: tuple[Any, ...] | None = None) -> list[Any]:
-        """Run several, (name, *arguments) each, in one round trip, and `before` them a plain command.
+        """Run several scripts, (name, *arguments) each, in one round trip, after the plain command `before`, if given.
 
-        Each is a step of its own. redis-py's own way asks first whether the server knows the scripts, a round trip
-        more; here that is found out by trying.
+        Each script is a step of its own. redis-py first asks whether the server knows the scripts, which takes another
+        round trip; here a script that the server does not know is loaded after the attempt.
         """
         with self._redis.pipeline(transaction=False) as pipeline:
             if before is not None:
@@ -69,7 +69,7 @@ class Scripts:
             raise absent(failed[0])
         answers = answers[-len(calls) :]
         for place, (name, *arguments) in enumerate(calls):
-            if isinstance(answers[place], NoScriptError):  # a server that was restarted: this loads it
+            if isinstance(answers[place], NoScriptError):  # the server was restarted: load the script and run it
                 answers[place] = self(name, *arguments)
         return answers
 
@@ -80,7 +80,7 @@ class Scripts:
 
 
 def absent(error: Exception) -> Exception:
-    """LeagueAbsent where that is what the server said, else the error itself."""
+    """Return LeagueAbsent if that is what the server said, else the error itself."""
     if str(error).startswith(ABSENT):
         return LeagueAbsent(str(error).removeprefix(ABSENT).strip())
     return error

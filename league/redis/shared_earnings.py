@@ -1,4 +1,4 @@
-"""Shares of learning that players have earned, which an evaluator leaves in Redis for who gives out turns."""
+"""Shares of learning that players have earned: an evaluator writes them to Redis for what gives out turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from league.redis.texts import pairs
 
 
 class SharedEarnings:
-    """A number of each player beside the league at `prefix`; it is no part of the league's state and not restored."""
+    """A number per player beside the league at `prefix`; it is not part of the league's state and is not restored."""
 
     def __init__(self, redis: Any, prefix: str) -> None:
         self._redis, self._key = redis, f"{prefix}earned"

@@ -1,4 +1,4 @@
-"""Looks at learning players, which an evaluator leaves in Redis for whoever ends their learning periods."""
+"""Looks at learning players: an evaluator writes them to Redis, and the end of a learning period reads them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from league.rules.plateau import Look
 
-KEPT = 1000  # looks of a player, the newest
+KEPT = 1000  # newest looks of a player
 
 
 class SharedLooks:
-    """A list of each player beside the league at `prefix`; it is no part of the league's state and not restored.
+    """A list per player beside the league at `prefix`; it is not part of the league's state and is not restored.
 
-    A list is read again only after a look was added: each addition has a name of its own.
+    A list is read again only after a look was added: each addition writes a new random token.
     """
 
     def __init__(self, redis: Any, prefix: str) -> None:
@@ -23,7 +23,7 @@ class SharedLooks:
         self._known: dict[str, tuple[bytes | None, list[Look]]] = {}
 
     def add(self, player: str, look: Look) -> None:
-        """Add a look; those of earlier generations, and of later steps, are of weights that are gone."""
+        """Add a look, and drop those of other generations or of as many steps or more: their weights are gone."""
         kept = [one for one in self.of(player) if one.generation == look.generation and one.steps < look.steps]
         with self._redis.pipeline(transaction=True) as pipeline:
             pipeline.hset(self._key, player, json.dumps([asdict(one) for one in [*kept, look][-KEPT:]]))

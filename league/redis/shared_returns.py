@@ -1,11 +1,11 @@
-"""Mean returns between frozen players, kept in Redis: several evaluators add to them, and one that restarts goes on.
+"""Mean returns between frozen players, kept in Redis: several evaluators add to them and can continue after a restart.
 
     returns = SharedReturns(redis, store.prefix)
-    returns.refresh()                      # reads what the others added; only two values if that is nothing
+    returns.refresh()                      # reads what the others added; only two values if nothing changed
     returns.record(3, 7, games)            # counted once, in Redis and here
-    returns.matrix(slots)                  # read as league.empirical_game.returns.Returns is, from this process's copy
+    returns.matrix(slots)                  # from this process's copy, as in league.empirical_game.returns.Returns
 
-Every cell in Redis is the same three float64 as here, and is added to in one step, so nothing is rounded on the way.
+Every cell in Redis is the same three float64 as here, and an addition is one step, so nothing is rounded on the way.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from warren.errors import ConfigurationError
 
 BATCH = 2000  # cells sent or asked for at once
 PACKED = struct.Struct("<ddd")  # games, sum of returns, sum of their squares
-LARGEST = "largest"  # the only member of a sorted set: Redis raises a score in one step
+LARGEST = "largest"  # the only member of a sorted set, whose score Redis can raise in one step
 
 T = TypeVar("T")
 
 
 class SharedReturns(Returns):
-    """The returns of one league; `prefix` is that of its store. For one thread: give each a copy of its own.
+    """The returns of one league; `prefix` is that of its store. Not thread-safe: give each thread its own copy.
 
-    What is read is what this process knows: its own games at once, those of others from the next `refresh` on.
-    `version` is that of the cells in Redis that were taken in; every addition of anybody is one more. `settings` that
-    were set here are told to the others, again where Redis lost them; where none were, they are those that an evaluator
-    told.
+    Reads show this process's copy: its own games at once, those of others after the next `refresh`. `version` is that
+    of the cells in Redis that were taken in; each addition by any process makes it one more. `settings` that were set
+    here are written to Redis for the others, again if Redis lost them; without any set here, those of an evaluator in
+    Redis apply.
     """
 
     def __init__(self, redis: Any, prefix: str) -> None:
         super().__init__()
         self._own: MixtureSettings | None = None
-        self._told: MixtureSettings | None = None  # in Redis
+        self._told: MixtureSettings | None = None  # those in Redis
         self.redis, self.prefix = redis, prefix
         self._scripts = Scripts(redis, prefix)
         self._settings_key, self._largest_key = f"{prefix}returns:settings", f"{prefix}returns:largest"
@@ -56,7 +56,7 @@ class SharedReturns(Returns):
         self._writer, self._calls = secrets.token_hex(8), 0
 
     def add_cells(self, cells: Sequence[Cell]) -> None:
-        """Add games that were summed elsewhere, here and in Redis, in one step and once, also when it is sent again.
+        """Add games that were summed elsewhere, here and in Redis, in one step, and only once if the call is resent.
 
         More than BATCH cells are added in several steps.
         """
@@ -75,12 +75,12 @@ class SharedReturns(Returns):
                 self._take(*place, raw)
 
     def refresh(self) -> int:
-        """Take in what changed in Redis since the last time; how many cells."""
+        """Take in what changed in Redis since the last time; return the number of changed cells."""
         found, told = self.redis.mget(f"{self.prefix}returns:version", self._settings_key)
         self._settle(told)
         if (version := int(found or 0)) == self.version:
             return 0
-        if version < self.version:  # another league, or one that a crash of Redis set back
+        if version < self.version:  # another league, or a crash of Redis undid additions
             self._cells, self.total_games, self.version = np.zeros((0, 0, FIELDS)), 0, 0
             self.largest = 0.0
         self.largest = max(self.largest, self.redis.zscore(self._largest_key, LARGEST) or 0.0)
@@ -93,7 +93,7 @@ class SharedReturns(Returns):
             for field, raw in zip(batch, self.redis.hmget(f"{self.prefix}returns", batch), strict=True):
                 first, _, second = field.partition(":")
                 self._take(int(first), int(second), raw)
-        self._read_least()  # last: it may be of an addition between the changes
+        self._read_least()  # last: it may belong to an addition made since `changes` were read
         self.version = max([version, *(int(score) for _, score in changes)])
         return len(fields)
 
@@ -111,13 +111,13 @@ class SharedReturns(Returns):
             self.least_exploitable = LeastExploitable.from_dict(json.loads(stored)) if stored else None
 
     def saw(self, largest: float) -> None:
-        """Raise `largest` here and in Redis, where it is the largest that anybody saw."""
+        """Raise `largest` here and in Redis, which keeps the largest that any process saw."""
         if largest > self.largest:
             self.redis.zadd(self._largest_key, {LARGEST: largest}, gt=True)
             super().saw(largest)
 
     def write(self, pipeline: Any, saved: Returns) -> None:
-        """Queue the commands that put the returns of a snapshot into Redis, in place of any."""
+        """Queue the commands that replace the returns in Redis by those of a snapshot."""
         parts = ("", ":changes", ":version", ":largest", ":least_exploitable")
         pipeline.delete(*(f"{self.prefix}returns{part}" for part in parts))
         given = {f"{first}:{second}": PACKED.pack(*sums) for first, second, *sums in saved.cells()}
@@ -143,7 +143,7 @@ class SharedReturns(Returns):
         self._own = settings
 
     def _settle(self, told: bytes | None) -> None:
-        """Take in the settings that Redis holds; put those that were set here in their place where they differ."""
+        """Take in the settings that Redis holds; if others were set here, write these to Redis in their place."""
         self._told = None if told is None else MixtureSettings(**json.loads(told))
         if self._own in (None, self._told):
             return
@@ -164,19 +164,19 @@ class SharedReturns(Returns):
 
 
 class ReturnsCache:
-    """One process's copy of the returns for all of its threads and views; read anew only when somebody needs it."""
+    """One process's copy of the returns for all of its threads and views; read again only when a reader needs it."""
 
     def __init__(self, redis: Any, prefix: str) -> None:
         self._returns, self._lock = SharedReturns(redis, prefix), threading.Lock()
 
     def at(self, version: int) -> ReturnsAt:
-        """Return the returns at `version` or newer; Redis is asked only once a cell is."""
+        """Return the returns at `version` or newer; Redis is only asked once a cell is read."""
         return ReturnsAt(self, version)
 
     def read(self, version: int, what: Callable[[SharedReturns], T]) -> T:
-        """Return `what` of the returns at `version` or newer."""
+        """Return `what(returns)` of the returns at `version` or newer."""
         with self._lock:
-            if version != self._returns.version:  # lower after a crash of Redis that forgot something
+            if version != self._returns.version:  # a lower version means that Redis lost some in a crash
                 self._returns.refresh()
             return what(self._returns)
 

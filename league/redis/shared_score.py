@@ -1,4 +1,4 @@
-"""The newest score of a league, which its evaluator leaves in Redis for whoever shows the league."""
+"""The newest score of a league: its evaluator writes it to Redis, and whatever shows the league reads it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class SharedScore:
-    """One JSON object beside the league at `prefix`; it is no part of the league's state and not restored."""
+    """One JSON object beside the league at `prefix`; it is not part of the league's state and is not restored."""
 
     def __init__(self, redis: Any, prefix: str) -> None:
         self._redis, self._key = redis, f"{prefix}score"

@@ -3,10 +3,10 @@
     store = Store(redis, "warren.my-run:league:")
     store.create(Settings())
     store.add_player("main", "main_agent")
-    match = store.request("main", holder="actor-3", lease=60.0)   # says who plays whom; leased
-    store.report(match.id, "w", by="actor-3")                  # counted once, however often it comes
+    match = store.request("main", holder="actor-3", lease=60.0)   # names both players; leased
+    store.report(match.id, "w", by="actor-3")                  # counted once, even if it is sent several times
 
-Every change is one script (league/redis/lua), and writes what happened into the stream `PREFIXevents`.
+Every change is one script (league/redis/lua), which also writes its event to the stream `PREFIXevents`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from warren.errors import (
     PlayerError,
 )
 
-EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog goes quickly, no request waits long
-ATTEMPTS = 5  # to choose anew when the opponent was removed meanwhile
+EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog shrinks quickly, and no request waits long
+ATTEMPTS = 5  # to choose anew after the opponent was removed meanwhile
 
 
 class Report(NamedTuple):
@@ -53,7 +53,7 @@ class Report(NamedTuple):
 
 
 def check_outcomes(match: str, outcomes: str) -> None:
-    """Raise LeagueError for anything that is not one or more of "w", "d" and "l", or of places from 0 to 9."""
+    """Raise LeagueError unless `outcomes` is one or more of "w", "d" and "l", or of places from 0 to 9."""
     if not outcomes or (set(outcomes) - set(OUTCOMES) and not (outcomes.isascii() and outcomes.isdigit())):
         raise LeagueError(f"outcomes {outcomes!r} of match {match!r}: write one or more of {', '.join(OUTCOMES)}")
 
@@ -62,8 +62,8 @@ class Store(EventStream):
     """One league. Keys begin with `prefix`. Safe to use from any thread; times are those of the Redis server.
 
     `view_age` is for how many s a view may serve further requests of the same player: 0 reads the payoff anew for each
-    request; 0.1 saves a busy league worker one of two round trips and lags behind by some results. What is issued is
-    checked against the league as it is in any case.
+    request; 0.1 saves a busy league worker one of two round trips, and its view lacks the last results. An issued match
+    is always checked against the league as it is.
     """
 
     def __init__(self, redis: Any, prefix: str, seed: int | None = None, view_age: float = 0.0) -> None:
@@ -79,16 +79,16 @@ class Store(EventStream):
         return texts(self.scripts(command.script, *command.arguments()))
 
     def execute_all(self, *commands: Command) -> list[list[str]]:
-        """Carry out several in one round trip, each a step of its own."""
+        """Carry out several commands in one round trip, each a step of its own."""
         calls = [(command.script, *command.arguments()) for command in commands]
         return [texts(answer) for answer in self.scripts.together(*calls)]
 
     # The league and its players.
 
     def create(self, settings: Settings | None = None, ready: bool = True) -> Settings:
-        """Create the league, or join the one that exists. Raises ConfigurationError when that has other settings.
+        """Create the league, or join an existing one. Raises ConfigurationError if that one has other settings.
 
-        `ready=False` leaves it to `open_up` to say that matches may be asked for: players are to be added first.
+        With `ready=False` matches can be asked for only after `open_up`, so that players can be added first.
         """
         wanted = settings or Settings()
         given = [item for pair in wanted.to_fields().items() for item in pair]
@@ -100,11 +100,11 @@ class Store(EventStream):
         return found
 
     def open_up(self) -> None:
-        """Let others use the league, now that the players that it begins with are added."""
+        """Let others use the league, once its first players are added."""
         self.redis.set(f"{self.prefix}ready", 1)
 
     def exists(self) -> bool:
-        """Return True where Redis holds a league, ready or not."""
+        """Return True if Redis holds a league, ready or not."""
         return bool(self.redis.exists(f"{self.prefix}settings"))
 
     def is_ready(self) -> bool:
@@ -123,9 +123,10 @@ class Store(EventStream):
         rules: Mapping[str, Any] | None = None,
         by: str = "",
     ) -> bool:
-        """Add a player with hyperparameters drawn by its `rules`; False when it is there already.
+        """Add a player with hyperparameters drawn by its `rules`; return False if it exists already.
 
-        Raises ConfigurationError for an unknown kind, option or rule, PlayerError for an impossible name.
+        Raises ConfigurationError for an unknown kind, option or rule, PlayerError for an invalid name, or for a frozen
+        player without a model.
         """
         if not NAME.fullmatch(name):
             raise PlayerError(f"player name {name!r} is not {ALLOWED}; choose another")
@@ -139,7 +140,8 @@ class Store(EventStream):
     def change(self, name: str, by: str = "", **fields: Any) -> None:
         """Set fields of a player: paused, frozen, removed, kind, config, rules, hyperparameters, model, initial.
 
-        Raises PlayerError when it does not exist, ConfigurationError for what its kind does not accept.
+        Raises PlayerError if the player does not exist, ConfigurationError for what its kind does not accept, and
+        LeagueError for any other field.
         """
         player = self.player(name)
         kind_of(fields.get("kind", player.kind), fields.get("config", player.config))
@@ -152,11 +154,11 @@ class Store(EventStream):
             raise PlayerError(f"player {name!r} does not exist; it was removed meanwhile")
 
     def freeze(self, name: str, model: ModelRef, by: str = "") -> None:
-        """Let a player learn no more: from now on it is `model`, which the pool should hold frozen."""
+        """Stop a player's learning: from now on it plays `model`, which the pool should hold frozen."""
         self.change(name, by, model=model, frozen=True)
 
     def pause(self, name: str, by: str = "") -> None:
-        """Give a player no more matches and no learning periods; others still play against it."""
+        """Stop giving a player matches and learning periods; others still play against it."""
         self.change(name, by, paused=True)
 
     def resume(self, name: str, by: str = "") -> None:
@@ -164,11 +166,11 @@ class Store(EventStream):
         self.change(name, by, paused=False)
 
     def remove(self, name: str, by: str = "") -> None:
-        """Take a player out for good; its history stays, results that still come for it are dropped and counted."""
+        """Take a player out for good; its history stays, and results still to come are dropped and counted."""
         self.change(name, by, removed=True)
 
     def snapshot(self, name: str, version: int, by: str = "") -> Player:
-        """Add a frozen copy of a learning player, as it is at `version`; the one there is, when called again."""
+        """Add a frozen copy of a learning player, as it is at `version`, unless there is one; return it."""
         model = ModelRef(name, version)
         answer = self.execute(TakeSnapshot(name, str(model), by))[0]
         if answer == "unknown":
@@ -178,30 +180,30 @@ class Store(EventStream):
         return self.player(str(model))
 
     def player(self, name: str) -> Player:
-        """Return a player as it is now. Raises PlayerError, which lists near names."""
+        """Return a player as it is now. Raises PlayerError, which lists similar names."""
         return self.view().roster[name]
 
     def progress_of(self, name: str) -> Progress:
-        """Return a player's progress. Raises PlayerError, which lists near names, when it does not exist."""
+        """Return a player's progress. Raises PlayerError, which lists similar names, if it does not exist."""
         fields = self.redis.hgetall(f"{self.prefix}player:{self.player(name).name}")
         return progress_from(pairs(fields))
 
     @property
     def last_roster(self) -> Roster:
-        """Return the roster as this process saw it last, without asking Redis."""
+        """Return the roster that this process saw last, without asking Redis."""
         return self._views.last_roster
 
     # Matches.
 
     def view(self, home: str | None = None) -> RedisView:
-        """Return the league as it is now, as `Views.now` does."""
+        """Return the league as it is now; see `Views.now`."""
         return self._views.now(home)
 
     def request(self, home: str, holder: str, lease: float, match: str | None = None, opponents: int = 1) -> Match:
-        """Issue the next match of `home`: its kind chooses the opponents, `holder` has `lease` s to report or extend.
+        """Issue the next match of `home`: its kind chooses the opponents; `holder` has `lease` s to report or extend.
 
-        `match` makes a repeated request idempotent: the same id gets the same match. Raises PlayerError when `home`
-        does not exist, PlayerUnavailable while it is paused, MatchmakingError when it has nobody to play.
+        `match` makes a repeated request idempotent: the same id gets the same match. Raises PlayerError if `home`
+        does not exist, PlayerUnavailable while it is paused, MatchmakingError if it has no opponent.
         """
         match = match or secrets.token_hex(8)
         for attempt in range(ATTEMPTS):
@@ -221,8 +223,8 @@ class Store(EventStream):
     ) -> list[Match]:
         """Issue a match for each of `homes`, with a view for each different player and one round trip for all matches.
 
-        `matches` are their ids, as in `request`. Raises as that does, for the first that cannot have one; what was
-        issued before is answered when the same ids are asked for again, and expires otherwise.
+        `matches` are their ids, as in `request`. Raises as `request` does for the first of `homes` that cannot have a
+        match; matches issued with it are returned when the same ids are asked for again, and otherwise expire.
         """
         ids = matches or [secrets.token_hex(8) for _ in homes]
         views = {home: self._views.recent(home) for home in dict.fromkeys(homes)}
@@ -237,7 +239,7 @@ class Store(EventStream):
         ]
 
     def report_many(self, results: Sequence[tuple[str, str]], by: str = "") -> list[Report]:
-        """Count the results (match, outcomes) in one round trip; each is as safe to repeat as `report`."""
+        """Count the results (match, outcomes) in one round trip; each is as safe to repeat as in `report`."""
         for match, outcomes in results:
             check_outcomes(match, outcomes)
         if not results:
@@ -246,7 +248,7 @@ class Store(EventStream):
         return [Report(*answer) for answer in answers]
 
     def issue(self, home: str, away: str, holder: str, lease: float, match: str | None = None) -> Match:
-        """Issue a match between two players by name, for an evaluation. Raises PlayerError when either is gone."""
+        """Issue a match between two players by name, for an evaluation. Raises PlayerError if either is gone."""
         found = self._issue(Issue(match or secrets.token_hex(8), home, away, "asked", holder, milliseconds(lease)))
         if found is None:
             raise PlayerError(f"players {home!r} and {away!r} cannot play: one does not exist or was removed")
@@ -264,21 +266,21 @@ class Store(EventStream):
     def report(self, match: str, outcomes: str, by: str = "") -> Report:
         """Count the games of a match: "w", "d" or "l" of its home player, oldest first, or places. Safe to repeat.
 
-        Raises LeagueError for anything else as an outcome; the match stays open then.
+        Raises LeagueError for any other outcome; the match then stays open.
         """
         check_outcomes(match, outcomes)
         return Report(*self.execute(Count(match, outcomes, by)))
 
     def abort(self, match: str, reason: str = "actor", by: str = "") -> Report:
-        """End a match without a result, as an actor does whose model is gone. Safe to repeat."""
+        """End a match without a result, as an actor does that cannot get a model. Safe to repeat."""
         return Report(*self.execute(Abort(match, reason, by)))
 
     def extend(self, match: str, lease: float) -> bool:
-        """Hold an open match for `lease` s from now; False when it is no longer open."""
+        """Hold an open match for `lease` s from now; return False if it is no longer open."""
         return self.execute(Extend(match, milliseconds(lease)))[0] == "1"
 
     def expire(self, most: int = 1000) -> int:
-        """Free at most `most` matches whose lease has passed; return how many."""
+        """Free at most `most` matches whose lease has passed; return the number freed."""
         return int(self.execute(Expire(most))[0])
 
     def open_matches(self) -> list[Match]:
@@ -290,7 +292,7 @@ class Store(EventStream):
             found = pipeline.execute()
         return [match_from(match, pairs(fields)) for match, fields in zip(matches, found, strict=True) if fields]
 
-    # The whole.
+    # The whole league.
 
     def load(self) -> LeagueState:
         """Return the whole league at one moment, for analyses, snapshots and comparison with a replay."""

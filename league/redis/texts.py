@@ -1,4 +1,4 @@
-"""Text of what Redis answers (bytes, or str where the client decodes) and of what it is given."""
+"""Conversion to text of what Redis answers: bytes, or str if the client decodes."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class ThreadRandom:
-    """A generator for each thread, all of one `seed`."""
+    """A generator for each thread, all derived from one `seed`."""
 
     def __init__(self, seed: int | None) -> None:
         self._seeds, self._lock = np.random.SeedSequence(seed), threading.Lock()

@@ -13,7 +13,7 @@ from warren.errors import LeagueAbsent
 
 
 class Views:
-    """The views of one process; `age` as `Store` takes its `view_age`."""
+    """The views of one process; `age` is the `view_age` of `Store`."""
 
     def __init__(self, redis: Any, prefix: str, age: float) -> None:
         self._redis, self._prefix, self._age = redis, prefix, age
@@ -23,13 +23,13 @@ class Views:
 
     @property
     def last_roster(self) -> Roster:
-        """Return the roster as this process saw it last, without asking Redis."""
+        """Return the roster that this process saw last, without asking Redis."""
         return self._rosters.at(None)
 
     def now(self, home: str | None = None) -> RedisView:
-        """Read the league as it is now in one round trip, with the payoff row of `home` if this process knows it.
+        """Read the league as it is now in one round trip, with the payoff row of `home` if this process knows `home`.
 
-        Raises LeagueAbsent, where `home` is given, while Redis holds no league that is ready.
+        Raises LeagueAbsent if `home` is given while Redis holds no league that is ready.
         """
         known = self._rosters.at(None)
         slot = known[home].slot if home is not None and home in known else None
