@@ -1,4 +1,4 @@
 """The league's arithmetic: PFSP, win rates, ratings, hyperparameters, settings.
 
-Others take any function in here: all are pure, none knows of Redis or of a clock.
+Other packages use any function in here: all are pure, and none uses Redis or a clock.
 """

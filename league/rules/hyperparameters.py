@@ -1,11 +1,11 @@
-"""Mutable hyperparameters for population-based training (Jaderberg et al. 2017), one rule a field.
+"""Mutable hyperparameters for population-based training (Jaderberg et al. 2017), with one rule per field.
 
     rules = Hyperparameters({"gamma": 0.99, "learning_rate": {"rule": "log_uniform", "low": 1e-5, "high": 1e-3}})
     values = rules.initial(rng)                       # a new player's values
     values = rules.exploited(its_rules, its_values, rng)    # copied from a stronger player, and mutated
     now = rules.at(values, period=3, progress=0.4)    # values that the learner uses at this moment
 
-A field that is no mapping with a `rule` is a constant. Values are JSON: they live in Redis and in the lineage.
+A field that is not a mapping with a `rule` is a constant. Values are JSON: they live in Redis and in the lineage.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ RULES: Registry[type[Rule]] = Registry("hyperparameter rule")
 
 
 class Rule:
-    """The rule by which one field begins, mutates and moves. Subclasses are frozen dataclasses of their settings."""
+    """A rule by which one field begins, mutates and changes in time. Subclasses are frozen dataclasses of settings."""
 
-    stores_use: ClassVar[bool] = True  # the stored value is the one that the learner uses
+    stores_use: ClassVar[bool] = True  # the learner uses the stored value itself
 
     def initial(self, rng: np.random.Generator) -> Any:
         """Return the value of a new player."""
@@ -38,11 +38,11 @@ class Rule:
         return value
 
     def takes(self, value: Any) -> bool:
-        """Return True where a value that another rule stored, and a learner used, may go on by this one."""
+        """Return True if this rule can continue from `value`, which another rule stored and a learner used."""
         return False
 
     def at(self, value: Any, period: int, progress: float) -> Any:
-        """Return what the learner uses in its learning period `period` (from 0), `progress` in [0, 1] through it."""
+        """Return the value that the learner uses in its period `period` (from 0), `progress` in [0, 1] through it."""
         return value
 
     def problems(self) -> list[str]:
@@ -66,7 +66,7 @@ class Constant(Rule):
 class Perturb(Rule):
     """Begins at `value`; each mutation multiplies it by one of `factors`, kept within [low, high].
 
-    A whole number stays one: it goes to the nearest, and by one at least, so that a small one does not stay for good.
+    A whole number stays whole: the product is rounded, and changes by 1 at least, so that a small number can change.
     """
 
     value: float
@@ -157,7 +157,7 @@ class Choice(Rule):
 class Cyclic(Rule):
     """The next of `values` with each learning period, round and round; a mutation shifts where the round begins.
 
-    What is stored is the place in the round at period 0.
+    The stored value is the place in the round at period 0.
     """
 
     stores_use: ClassVar[bool] = False
@@ -181,7 +181,7 @@ class Cyclic(Rule):
 class Schedule(Rule):
     """Piecewise linear over each learning period through `points`, pairs (progress in [0, 1], value).
 
-    What is stored is a scale on the whole curve, 1 at first; a mutation multiplies it by one of `factors`.
+    The stored value is a scale of the whole curve, 1 at first; a mutation multiplies it by one of `factors`.
     """
 
     stores_use: ClassVar[bool] = False
@@ -209,7 +209,7 @@ class Schedule(Rule):
 
 
 class Hyperparameters:
-    """The rules of all fields of a kind of player. Raises ConfigurationError naming every wrong field."""
+    """The rules of all fields of a kind of player. Raises ConfigurationError that names every wrong field."""
 
     RESERVED: ClassVar[str] = "rule"
 
@@ -237,8 +237,8 @@ class Hyperparameters:
     def exploited(self, source: Hyperparameters, stored: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Return the values of a player that copies a stronger one, `stored` by the rules `source`: each is mutated.
 
-        A field that the other lacks (it was added to the rules later) begins anew, as does one that the other's rule
-        stored in another sense: a place in a cycle is not a learning rate.
+        A field begins anew if the stronger player lacks it (it was added to the rules later), or if the other's rule
+        stored it in another sense: a place in a cycle is not a learning rate.
         """
 
         def copied(name: str, rule: Rule) -> bool:
@@ -253,12 +253,12 @@ class Hyperparameters:
         }
 
     def at(self, values: Mapping[str, Any], period: int, progress: float = 0.0) -> dict[str, Any]:
-        """Return what a learner uses in its period number `period` (from 0), `progress` in [0, 1] through it."""
+        """Return the values that a learner uses in its period `period` (from 0), `progress` in [0, 1] through it."""
         return {name: rule.at(values[name], period, progress) for name, rule in self.rules.items()}
 
 
 def _lacking(name: str, given: Any) -> list[str]:
-    """Return what is wrong with an option that has to be a list of at least one."""
+    """Return what is wrong with an option that has to be a list of at least one element."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         return [f"{name} is {given!r}; give a list of at least one"]
     return [] if given else [f"{name} is empty; give at least one"]

@@ -1,4 +1,4 @@
-"""Rated games of people against a league's players, who are no part of it: nobody is matched with them."""
+"""Rated games of people against a league's players; people are not part of the league and are matched with nobody."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from league.rules.win_rates import SCORES, outcomes_of
 
 @dataclass(frozen=True)
 class PersonGame:
-    """A game to its end. `elo`: the opponent's rating then; `series`: games that make one outcome in the league."""
+    """A finished game. `elo`: the opponent's rating then; `series`: games that make one outcome in the league."""
 
     person: str
     opponent: str
@@ -29,7 +29,7 @@ class PersonGame:
 def people(games: Iterable[PersonGame]) -> list[dict[str, Any]]:
     """Return a row for each person, the best first: games, mean return, outcomes, Elo with its 95 % interval.
 
-    Outcomes are counted as between players of the league: by series of games against one opponent.
+    Outcomes are counted as between players of the league: one for each series of games against one opponent.
     """
     rows = []
     ordered = sorted(games, key=lambda game: (game.person, game.opponent, game.time))

@@ -1,4 +1,4 @@
-"""Looks at a learning player's return against what it is to beat, and when that has stopped rising."""
+"""Looks at a learning player's return against its target, and whether that return has stopped rising."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ Met = tuple[int, float | None, float | None]
 
 @dataclass(frozen=True)
 class Look:
-    """Evaluation games of a player with the weights that it had after `steps` decisions, and what they returned.
+    """Evaluation games of a player with the weights that it had after `steps` decisions, and their returns.
 
-    `mean` is of a game, over both seats; its interval from `lower` to `upper`. `members`, where its target wants them:
-    of each that it met the slot, and its mean return where that sat in seat 0 and in seat 1; None without games.
+    `mean` is the return of a game, over both seats, with the interval from `lower` to `upper`. `members`, if the target
+    asks for them: of each member of the target its slot and the player's mean return against it, with the member in
+    seat 0 and in seat 1; None without games.
     """
 
     generation: int
@@ -35,11 +36,11 @@ def since(looks: Iterable[Look], generation: int, steps: int) -> list[Look]:
 
 
 def has_stopped_rising(looks: Sequence[Look], patience: int, games: int) -> bool:
-    """Tell whether the newest `patience` looks, oldest first, are none of them above the highest before them.
+    """Return True if none of the newest `patience` looks, oldest first, is above the highest before them.
 
-    A look is above another where the lower bound of its interval is the higher one. One that lies below the highest
-    lower bound with its whole interval was at a stronger target: from there on looks are compared anew. Looks of fewer
-    than `games` games, or without a finite interval, say nothing: they neither end a rise nor count as one.
+    A look is above another if the lower bound of its interval is higher. A look whose whole interval is below the
+    highest lower bound was at a stronger target: from there on looks are compared anew. Looks of fewer than `games`
+    games, or without a finite interval, are ignored: they neither end a rise nor continue one.
     """
     best, idle = -inf, 0
     for look in looks:

@@ -1,4 +1,4 @@
-"""Ratings: Elo, updated with every game in the store, and a Bayesian skill with its uncertainty, from the results."""
+"""Ratings: Elo, updated with every game in the store, and a Bayesian skill with its uncertainty, from all results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from league.rules.win_rates import MIRRORED, SCORES
 
 ELO_INITIAL = 1200.0
 ELO_K = 16.0  # points at stake in one game
-ELO_SCALE = 400.0  # points between players of whom one is expected to score ten times as often
-ELO_RANGE = 300.0  # times ELO_SCALE: beyond, the power would overflow, and the answer is 0 or 1 all the same
+ELO_SCALE = 400.0  # difference in points at which the stronger player is expected to score ten times as often
+ELO_RANGE = 300.0  # times ELO_SCALE: beyond it the power would overflow, and the answer is 0 or 1 anyway
 
-PRIOR_GRID = np.arange(-2000.0, 2001.0, 2.0)  # points around ELO_INITIAL at which `rating_by` looks
+PRIOR_GRID = np.arange(-2000.0, 2001.0, 2.0)  # points around ELO_INITIAL at which `rating_by` computes the belief
 
 BETA = 25.0 / 6.0  # spread of a single game, on the scale of TrueSkill
-TAU = 25.0 / 300.0  # change of a strength from game to game, so that no skill is ever certain
-KAPPA = 1e-4  # the least that one game leaves of a variance
+TAU = 25.0 / 300.0  # change of a strength from game to game, so that no skill ever becomes certain
+KAPPA = 1e-4  # the least factor by which one game reduces a variance
 
 
 def expected_score(rating: float, other: float) -> float:
@@ -36,10 +36,10 @@ def expected_scores(rating: float, others: NDArray[np.float64]) -> NDArray[np.fl
 
 
 def rating_by(others: Sequence[float], scores: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
-    """Return (mean, lower, upper) of a rating by scores (1, 0.5 or 0) against players rated `others`, which stay.
+    """Return (mean, lower, upper) of a rating by scores (1, 0.5 or 0) against players rated `others`, which stay fixed.
 
-    By Elo's model, from a normal belief around ELO_INITIAL of deviation ELO_SCALE; the rating is within the bounds with
-    probability `confidence`.
+    This is Elo's model with a normal belief around ELO_INITIAL of deviation ELO_SCALE before any game; the rating is
+    within the bounds with probability `confidence`.
     """
     ratings = ELO_INITIAL + PRIOR_GRID
     belief = -0.5 * np.square(PRIOR_GRID / ELO_SCALE)
@@ -58,8 +58,8 @@ def elo_intervals(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (lower, upper) of each Elo rating [n], from the decayed results `cells` [n, n, 3] against the others.
 
-    By Elo's model with a normal belief of deviation 400 before any game, and the others' ratings as they are: the
-    curvature of the likelihood at the rating, times `confidence` standard errors. Games against oneself say nothing.
+    This is Elo's model with a normal belief of deviation 400 before any game and the others' ratings taken as exact:
+    standard errors by the curvature of the likelihood at the rating, times `confidence`. Self-play games do not count.
     """
     games = cells.sum(axis=-1)
     np.fill_diagonal(games, 0.0)
@@ -71,7 +71,7 @@ def elo_intervals(
 
 
 def elo_update(home: float, away: float, outcomes: Sequence[str], k: float = ELO_K) -> tuple[float, float]:
-    """Ratings of both after games with `outcomes` ("w", "d", "l" of home), oldest first; their sum stays."""
+    """Return the ratings of both after games with `outcomes` ("w", "d", "l" of home), oldest first; their sum stays."""
     for outcome in outcomes:
         change = k * (SCORES[outcome] - expected_score(home, away))
         home, away = home + change, away - change
@@ -86,20 +86,20 @@ class Skill:
     sigma: float = 25.0 / 3.0
 
     def interval(self) -> tuple[float, float]:
-        """Return (lower, upper): the strength is within with 95 % certainty."""
+        """Return (lower, upper); the strength is between these with 95 % certainty."""
         return self.mu - 1.96 * self.sigma, self.mu + 1.96 * self.sigma
 
     @property
     def ordinal(self) -> float:
-        """mu - 3 sigma: with 99.7 % certainty the player is at least this strong; 0 at the start."""
+        """Return mu - 3 sigma: with 99.7 % certainty the player is at least this strong; 0 at the start."""
         return self.mu - 3.0 * self.sigma
 
 
 class Skills:
     """Skills of all players, a fold over results, by the Plackett-Luce model of Weng and Lin 2011.
 
-    A game's step is that of openskill 6 (tests hold the two equal), written out for two players: a replay takes a
-    million of them.
+    The update of a game is that of openskill 6 (tests compare the two), written out for two players for speed: a replay
+    takes a million of them.
     """
 
     def __init__(self, skills: dict[str, Skill] | None = None) -> None:
@@ -109,7 +109,7 @@ class Skills:
         return self.skills.get(name, Skill())
 
     def record(self, home: str, away: str, outcomes: Iterable[str]) -> None:
-        """Count games of `home` against `away`; a player against itself teaches nothing."""
+        """Count games of `home` against `away`; games of a player against itself change nothing."""
         if home == away:
             return
         one, other = self[home], self[away]
@@ -120,7 +120,7 @@ class Skills:
             expected = 1.0 / (1.0 + math.exp(max(-300.0, min(300.0, (other_mu - mu) / c))))
             change = (SCORES[outcome] - expected) / c
             mu, other_mu = mu + variance * change, other_mu - other_variance * change
-            known = expected * (1.0 - expected) / (c * c * c)  # the less certain a game, the more it tells
+            known = expected * (1.0 - expected) / (c * c * c)  # the more even a game, the more it tells
             sigma = math.sqrt(variance * max(1.0 - known * variance**1.5, KAPPA))
             other_sigma = math.sqrt(other_variance * max(1.0 - known * other_variance**1.5, KAPPA))
         self.skills[home], self.skills[away] = Skill(mu, sigma), Skill(other_mu, other_sigma)
@@ -128,7 +128,7 @@ class Skills:
     def record_placements(self, names: Sequence[str], placements: str) -> None:
         """Count games of more than two players by `placements`, a digit a player (win_rates.placements_of).
 
-        Of a player that is in a game twice the first place counts.
+        If a player is in a game twice, its first place counts.
         """
         seats = [names.index(name) for name in dict.fromkeys(names)]
         if len(seats) > 1:
@@ -141,7 +141,7 @@ class Skills:
         c = math.sqrt(sum(variance + BETA**2 for variance in variances))
         most = max(skill.mu for skill in known)
         powers = [math.exp(max(-600.0, (skill.mu - most) / c)) for skill in known]
-        # By player: the sum of the powers at its place or below, and the number of players at its place.
+        # Per player: the sum of the powers at its place or below, and the number of players at its place.
         sums = [sum(power for power, other in zip(powers, places, strict=True) if other >= place) for place in places]
         shared = [places.count(place) for place in places]
         for i, (name, variance) in enumerate(zip(names, variances, strict=True)):
@@ -156,7 +156,7 @@ class Skills:
             self.skills[name] = Skill(known[i].mu + won * variance / c, sigma)
 
     def copy(self, source: str, target: str) -> None:
-        """Give `target`, which has taken over the weights of `source`, its skill."""
+        """Give `target`, which has taken over the weights of `source`, the skill of `source`."""
         self.skills[target] = self[source]
 
     def forget(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Thresholds of a player: decisions that it has made, or a share of its run."""
+"""Thresholds of a player: a number of decisions that it has made, or a share of its run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 @dataclass(frozen=True)
 class RunShare:
-    """A part of the run's budget, above 0 and up to 100 percent; written `2%`."""
+    """A part of the run's budget, above 0 and up to 100 percent; written as in `2%`."""
 
     percent: float
 
@@ -20,7 +20,7 @@ class RunShare:
 
     @classmethod
     def parse(cls, text: str) -> RunShare | None:
-        """Return the share that `text` names, as 2% does; None for any other text."""
+        """Return the share that `text` writes, as in 2%; None for any other text."""
         found = SHARE.fullmatch(text.strip())
         percent = float(found[1]) if found else 0.0
         return cls(percent) if 0.0 < percent <= 100.0 else None
@@ -34,7 +34,7 @@ Steps = int | RunShare  # decisions of a player
 
 
 def reached(steps: int, threshold: Steps) -> bool:
-    """Tell whether `steps` reach a threshold; a share of a run whose length is not known is not reached."""
+    """Return True if `steps` reach a threshold; a share is not reached while the length of the run is unknown."""
     return not isinstance(threshold, RunShare) and steps >= threshold
 
 
@@ -44,7 +44,7 @@ def amount(threshold: Steps) -> float:
 
 
 def parse_steps(value: object) -> Steps | None:
-    """Return the threshold that a setting's `value` is; None for what is neither whole steps from 0 on nor a share."""
+    """Return the threshold in a setting's `value`; None if it is neither whole steps from 0 on nor a share."""
     if isinstance(value, str):
         return RunShare.parse(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:  # NaN and infinity too

@@ -1,4 +1,4 @@
-"""The settings of a league, fixed when it is created: how results count, and which late ones do."""
+"""The settings of a league, fixed when it is created: how results count, and which late results do."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ COUNT, DROP = "count", "drop"
 
 @dataclass(frozen=True)
 class Settings:
-    """Part of the league's history: the same results under other settings are another payoff."""
+    """Part of the league's history: the same results give another payoff under other settings."""
 
     decay: float = DECAY  # factor on the payoff with every game
     elo_initial: float = ELO_INITIAL
     elo_k: float = ELO_K
-    on_reset: str = DROP  # a result of a player that was reset since: it is about other weights
-    on_frozen: str = COUNT  # a result of a player that was frozen since: its last weights, or nearly
-    snapshots_inherit: bool = False  # a snapshot begins with its parent's payoff instead of none
-    # s that an ended match is known, to tell a late result from one that was not asked for. The newest 100,000 always
-    # are, those older than the newest 200,000 never.
+    on_reset: str = DROP  # whether a result counts if a player was reset since: it is about other weights
+    on_frozen: str = COUNT  # whether a result counts if a player was frozen since: its weights are nearly the same
+    snapshots_inherit: bool = False  # a snapshot begins with its parent's payoff instead of an empty one
+    # s for which an ended match is remembered, to tell a late result from one that was not asked for; less once 100,000
+    # more have ended. The newest 100,000 may be remembered for longer, those before the newest 200,000 never are.
     memory: float = 600.0
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Settings:
             raise ConfigurationError(problems)
 
     def differences(self, asked: Settings) -> list[str]:
-        """Return a message for each setting that is asked for with another value than the league was created with."""
+        """Return a message for each setting whose value in `asked` is not the one that the league was created with."""
         own = self.to_fields()
         return [
             f"league {name}: asked for {value}, but this league was created with {own[name]}; "
@@ -47,7 +47,7 @@ class Settings:
         ]
 
     def to_fields(self) -> dict[str, str]:
-        """Return the settings as Redis and the stream hold them; floats exactly."""
+        """Return the settings as Redis and the stream hold them, with exact floats."""
         return {
             field.name: str(int(value)) if isinstance(value := getattr(self, field.name), bool) else _text(value)
             for field in fields(self)

@@ -1,9 +1,9 @@
 """The payoff: decayed counts of wins, draws and losses of every ordered pair of players.
 
 Source: the payoff class of AlphaStar's published pseudocode (Vinyals et al. 2019). On every game the counts of both
-ordered pairs are multiplied by the decay, then the game is added, so a pair's games saturate at 1 / (1 - decay) and old
-games are forgotten as the players change. A cell is three float64: (wins, draws, losses) of the row's player; its games
-are their sum, which decays alike. Cells have the same bytes here and in Redis: see league/redis/lua/lib.lua.
+ordered pairs are multiplied by the decay and then the game is added, so a pair's games saturate at 1 / (1 - decay), and
+old games are forgotten as the players change. A cell is three float64: (wins, draws, losses) of the row's player; its
+games are their sum, which decays alike. Cells have the same bytes here and in Redis: see league/redis/lua/lib.lua.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Slots = NDArray[np.intp]
 
 
 def games_of(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Decayed games of `cells` (..., 3), shape (...)."""
+    """Return the decayed games of `cells` (..., 3), shape (...)."""
     games: NDArray[np.float64] = cells.sum(axis=-1)
     return games
 
 
 def win_rates_of(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(wins + draws / 2) / games of `cells` (..., 3), shape (...); 1/2 where no game was played."""
+    """Return (wins + draws / 2) / games of `cells` (..., 3), shape (...); 1/2 without games."""
     games = cells.sum(axis=-1)
     points = cells[..., 0] + 0.5 * cells[..., 1]
-    # Never above 1: the sum of the three can round below the wins alone.
+    # Never above 1: the sum of the three can be rounded to less than the wins alone.
     rates: NDArray[np.float64] = np.full_like(games, 0.5)
     np.divide(points, games, out=rates, where=games > 0.0)
     np.minimum(rates, 1.0, out=rates)
@@ -44,7 +44,7 @@ def win_rates_of(cells: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def row_from_bytes(data: bytes, slots: int) -> NDArray[np.float64]:
-    """Read a payoff row as Redis holds it, (slots, 3) float64; cells never written are zeros."""
+    """Return a payoff row from its bytes in Redis, (slots, 3) float64; cells that were never written are zeros."""
     row = np.zeros((slots, CELL))
     kept = min(len(data) // CELL_BYTES, slots)
     row[:kept] = np.frombuffer(data, dtype="<f8", count=kept * CELL).reshape(kept, CELL)
@@ -52,7 +52,7 @@ def row_from_bytes(data: bytes, slots: int) -> NDArray[np.float64]:
 
 
 class Payoff:
-    """All cells, by slot: the place that a player has in the league for good."""
+    """All cells, by slot: a player's permanent place in the league."""
 
     def __init__(self, decay: float = DECAY) -> None:
         if not 0.0 < decay <= 1.0:
@@ -67,7 +67,7 @@ class Payoff:
         return self._cells[: self.slots, : self.slots]
 
     def grow(self, slots: int) -> None:
-        """Make room for `slots` players; new cells hold no games."""
+        """Make room for `slots` players; new cells have no games."""
         if slots > len(self._cells):
             room = max(slots, 2 * len(self._cells), 8)
             cells = np.zeros((room, room, CELL))
@@ -78,9 +78,9 @@ class Payoff:
     def record(self, home: int, away: int, outcomes: Sequence[str]) -> None:
         """Count games of `home` against `away`, oldest first; an outcome is "w", "d" or "l" of home.
 
-        A player against itself wins and loses every decided game, so half of each is counted: its win rate stays 1/2.
+        A player against itself both wins and loses a decided game, so half of each is counted: its win rate stays 1/2.
         """
-        wins, draws, losses = self._cells[home, away].tolist()  # Python's own numbers, the faster ones for three
+        wins, draws, losses = self._cells[home, away].tolist()  # Python's own floats are faster for three numbers
         decay, alone = self.decay, home == away
         for outcome in outcomes:
             wins, draws, losses = wins * decay, draws * decay, losses * decay
@@ -95,7 +95,7 @@ class Payoff:
             else:
                 raise ValueError(f"outcome {outcome!r} is not one of {', '.join(OUTCOMES)}")
         self._cells[home, away] = wins, draws, losses
-        if not alone:  # the other's cell has always been the mirror of this one
+        if not alone:  # the other player's cell always mirrors this one
             self._cells[away, home] = losses, draws, wins
 
     def clear(self, slot: int) -> None:
@@ -104,28 +104,28 @@ class Payoff:
         self._cells[:, slot] = 0.0
 
     def copy_player(self, source: int, target: int) -> None:
-        """Give `target` the record of `source` against everyone else, as the snapshot of a player inherits it."""
+        """Give `target` the results of `source` against everyone else, as the snapshot of a player inherits them."""
         others = [slot for slot in range(self.slots) if slot not in (source, target)]
         self._cells[target, others] = self._cells[source, others]
         self._cells[others, target] = self._cells[others, source]
 
     def games(self, home: int, away: Slots) -> NDArray[np.float64]:
-        """Decayed games of `home` against each of `away`, shape of `away`."""
+        """Return decayed games of `home` against each of `away`, shape of `away`."""
         return games_of(self.cells[home, away])
 
     def win_rates(self, home: int, away: Slots) -> NDArray[np.float64]:
-        """Win rates of `home` against each of `away`, shape of `away`."""
+        """Return win rates of `home` against each of `away`, shape of `away`."""
         return win_rates_of(self.cells[home, away])
 
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
-        """Win rates of each of `slots` (rows) against each (columns), (n, n)."""
+        """Return win rates of each of `slots` (rows) against each (columns), (n, n)."""
         return win_rates_of(self.cells[np.ix_(slots, slots)])
 
 
 def outcomes_of(returns: NDArray[np.float64], series: int = 1) -> str:
-    """Return "w", "d" or "l" for every `series` games of `returns`, oldest first: won by whoever gained more over them.
+    """Return "w", "d" or "l" for every `series` games of `returns`, oldest first: won if their sum is positive.
 
-    Games that make no whole series are shared out among the others; fewer games than one series are one.
+    Games beyond whole series are shared out among these; fewer games than one series make one outcome.
     """
     gains = [part.sum(dtype=np.float64) for part in np.array_split(returns, max(1, len(returns) // series))]
     return "".join(np.array([LOSS, DRAW, WIN])[np.sign(gains).astype(np.int64) + 1])
@@ -134,7 +134,8 @@ def outcomes_of(returns: NDArray[np.float64], series: int = 1) -> str:
 def placements_of(returns: NDArray[np.float32], series: int = 1) -> str:
     """Return a digit a player for every `series` games of `returns` (games, players), oldest first: its place, from 0.
 
-    A player's place is how many gained more over the series; equals share one. Series as of `outcomes_of`.
+    A player's place is the number of players that gained more in the series; equal players share a place. Series are
+    those of `outcomes_of`.
     """
     parts = np.array_split(returns, max(1, len(returns) // series))
     gains = np.array([part.sum(axis=0, dtype=np.float64) for part in parts])
@@ -144,7 +145,7 @@ def placements_of(returns: NDArray[np.float32], series: int = 1) -> str:
 def pairs_of(outcomes: str, players: int) -> list[tuple[int, int, str]]:
     """Return (one, other, "w", "d" or "l" of one in each game) for each pair of the `players` of a match, by place.
 
-    `outcomes` are of the home player, or the digits of `placements_of`. Raises ValueError for any other text.
+    `outcomes` are those of the home player, or the digits of `placements_of`. Raises ValueError for any other text.
     """
     if players == 2:
         if not outcomes or set(outcomes) - set(OUTCOMES):
