@@ -1,6 +1,6 @@
 """The commands of a league. Each is carried out in one step, in memory by `decide` or in Redis by its script.
 
-The fields of a command are what its script (league/redis/lua) is given, in that order.
+The fields of a command are the arguments of its script (league/redis/lua), in that order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Command:
-    """Numbers are int, leases in ms; all else is text, written as league.state.fields does."""
+    """Numbers are int and leases are in ms; all other fields are text in the form of league.state.fields."""
 
     script: ClassVar[str]
 
@@ -26,7 +26,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Add(Command):
-    """A new player -> "added" and its slot, or "exists"."""
+    """Add a player -> "added" and its slot, or "exists"."""
 
     script = "add"
     name: str
@@ -52,7 +52,7 @@ class Change(Command):
 
 @dataclass(frozen=True)
 class TakeSnapshot(Command):
-    """A frozen copy of a player, named as its model -> "added", "exists", "frozen" or "unknown"."""
+    """Add a frozen copy of a player, named as its model -> "added", "exists", "frozen" or "unknown"."""
 
     script = "snapshot"
     player: str
@@ -62,9 +62,9 @@ class TakeSnapshot(Command):
 
 @dataclass(frozen=True)
 class Issue(Command):
-    """A match -> "issued" and what it is, "ended", "gone" and who, or "paused" and who.
+    """Issue a match -> "issued" and its fields, "ended", or "gone" or "paused" and the player's name.
 
-    `others`: more opponents than `away`, of games of more than two teams.
+    `others`: more opponents than `away`, for games of more than two teams.
     """
 
     script = "issue"
@@ -79,9 +79,10 @@ class Issue(Command):
 
 @dataclass(frozen=True)
 class Count(Command):
-    """Games of a match, oldest first -> "counted", or "aborted" or "refused" and why.
+    """Count games of a match, oldest first -> "counted", or "aborted" or "refused" and why.
 
-    `outcomes` are "w", "d" or "l" of the home player; of more than two the place of each player in the match's order.
+    `outcomes` are "w", "d" or "l" of the home player; with more than two players the place of each, in the match's
+    order.
     """
 
     script = "report"
@@ -111,7 +112,7 @@ class Extend(Command):
 
 @dataclass(frozen=True)
 class Expire(Command):
-    """Free matches whose lease has passed, at most so many -> how many."""
+    """Free at most `most` matches whose lease has passed -> the number freed."""
 
     script = "expire"
     most: int
@@ -119,7 +120,7 @@ class Expire(Command):
 
 @dataclass(frozen=True)
 class OpenPeriod(Command):
-    """The learning period of a player -> "opened" and what it is, "busy" and whose it is, or why there is none."""
+    """Open the learning period of a player -> "opened" and its fields, "busy" and its learner, or why there is none."""
 
     script = "open_period"
     player: str
@@ -129,7 +130,7 @@ class OpenPeriod(Command):
 
 @dataclass(frozen=True)
 class TellProgress(Command):
-    """Report the progress of a learning player -> "on", "paused", or why its learner is to stop."""
+    """Report the progress of a learning player -> "on", "paused", or why its learner should stop."""
 
     script = "progress"
     player: str
@@ -141,10 +142,11 @@ class TellProgress(Command):
 
 @dataclass(frozen=True)
 class ClosePeriod(Command):
-    """End a period -> "closed", "reset", "exploited" or "again", where the player goes on from, and what was decided.
+    """End a period -> "closed", "reset", "exploited" or "again", the model to go on from, and the decision.
 
-    `source` is whom it takes over, with that one's model and hyperparameters as they are mutated; "" for nobody.
-    `snapshots` are the models that become frozen players where one is taken.
+    If the period cannot be closed: "unknown", "removed", "frozen" or "lost". `source` is the player whose weights are
+    taken over, "" for none; then come its model, and its hyperparameters, mutated. `snapshots` are the models that
+    become frozen players if a snapshot is taken.
     """
 
     script = "close_period"

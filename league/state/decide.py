@@ -1,11 +1,11 @@
-"""The rules of a league: what a command makes happen, as a pure function of what the league is.
+"""The rules of a league: the consequences of a command, as a pure function of the league's state.
 
     events, answer = decide(state, command, now)
     for event in events:
         state.apply(event)
 
-A league in memory is just that (in_memory.py). Redis runs the same rules as scripts, for speed and because several
-workers share it; tests/league/state/test_one_rule.py holds the two to identical events and answers.
+A league in memory does just this (in_memory.py). Redis runs the same rules as scripts, for speed and because several
+workers share it; tests/league/state/test_one_rule.py checks that both give identical events and answers.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Consequence(NamedTuple):
 
 
 def decide(state: LeagueState, command: commands.Command, now: int) -> Consequence:
-    """Return what `command` does to the league at `now`, in ms of Unix time; `state` is left as it is."""
+    """Return the consequences of `command` for the league at `now`, in ms of Unix time; `state` is not changed."""
     rule: Callable[[LeagueState, Any, int], Consequence] = RULES[type(command)]
     return rule(state, command, now)
 
 
 def exact(rating: float) -> str:
-    """Return a float as text that is read back as the same float."""
+    """Return a float as text from which the same float can be read."""
     return f"{rating:.17g}"
 
 
@@ -83,7 +83,7 @@ def _snapshot(state: LeagueState, command: commands.TakeSnapshot, now: int) -> C
 
 
 def _frozen_copies(state: LeagueState, name: str, models: Iterable[str], by: str) -> list[Event]:
-    """Return the events of snapshots, which begin with their parent's rating; none for a model that is one already."""
+    """Return the events of snapshots, which begin with their parent's rating; none for a model that has one."""
     player = state.players[name]
     events: list[Event] = []
     copied = {field: player_fields(player)[field] for field in ("kind", "config", "rules", "hyperparameters")}
@@ -99,7 +99,7 @@ def _frozen_copies(state: LeagueState, name: str, models: Iterable[str], by: str
 
 
 def _issue(state: LeagueState, command: commands.Issue, now: int) -> Consequence:
-    if command.match in state.matches:  # the request came twice: the same answer
+    if command.match in state.matches:  # the request came twice: give the same answer
         return _nothing(*_invitation(state.matches[command.match]))
     if command.match in state.ended:
         return _nothing("ended")
@@ -143,7 +143,7 @@ def _count(state: LeagueState, command: commands.Count, now: int) -> Consequence
     except ValueError:
         return _aborted(command.match, "malformed", command.by)
     ratings = {slot: state.ratings[slot] for slot in slots}
-    for one, other, outcomes in pairs:  # each with its part of what is at stake
+    for one, other, outcomes in pairs:  # each pair with its part of the points at stake
         if slots[one] != slots[other]:
             k = state.settings.elo_k / (len(slots) - 1)
             before = ratings[slots[one]], ratings[slots[other]]
@@ -155,7 +155,7 @@ def _count(state: LeagueState, command: commands.Count, now: int) -> Consequence
 
 
 def _dropped(state: LeagueState, match: Match) -> str:
-    """Return why a result does not count, since a player has changed since the match was issued; "" if it counts."""
+    """Return why a result does not count because a player changed since the match was issued; "" if it counts."""
     then = [(state.players[name], generation, frozen) for name, generation, frozen in match.standing]
     if any(player.removed for player, _, _ in then):
         return "removed"
@@ -177,7 +177,7 @@ def _aborted(match: str, reason: str, by: str) -> Consequence:
 
 
 def _refused(state: LeagueState, match: str, by: str) -> Consequence:
-    """Refuse a match that is not open: it has ended, or was never issued."""
+    """Refuse a result of a match that is not open: it has ended, or was never issued."""
     ended = state.ended.get(match)
     reason = "unknown" if ended is None else "duplicate" if ended == "counted" else "late"
     return Consequence([_event("refused", match=match, reason=reason, by=by)], ["refused", reason])
@@ -206,7 +206,7 @@ def _open_period(state: LeagueState, command: commands.OpenPeriod, now: int) -> 
         if getattr(player, why):
             return _nothing(why)
     progress = state.progress[player.name]
-    # Its own again, or that of a learner which went silent: the same period goes on.
+    # Its own period again, or that of a learner which went silent: the same period goes on.
     if progress.is_open and progress.learner != command.learner and progress.deadline > now:
         return _nothing("busy", progress.learner)
     number = progress.period + (not progress.is_open)
@@ -234,7 +234,7 @@ def _tell_progress(state: LeagueState, command: commands.TellProgress, now: int)
 
 
 def _close_period(state: LeagueState, command: commands.ClosePeriod, now: int) -> Consequence:
-    """Snapshot first, then reset: a reset player's last weights are in the league."""
+    """Take a snapshot first, then reset, so that a reset player's last weights are in the league."""
     name, player = command.player, state.players.get(command.player)
     if player is None:
         return _nothing("unknown")
@@ -247,7 +247,7 @@ def _close_period(state: LeagueState, command: commands.ClosePeriod, now: int) -
             progress.closed_reason,
         )
         return _nothing("again", progress.start, *happened)
-    for why in ("removed", "frozen"):  # by hand, meanwhile: it is what it was then
+    for why in ("removed", "frozen"):  # by hand, meanwhile: the period ends without effect
         if getattr(player, why):
             return _nothing(why)
     if (progress.period, progress.learner) != (command.number, command.learner):

@@ -1,7 +1,8 @@
-"""The matches that ended lately, and how: tells a result that comes twice or late from one that nobody asked for.
+"""The matches that ended lately, and how: tells a result that comes twice or late from one that was never asked for.
 
-Two generations: once the newer one holds KEPT matches the older one is forgotten, so the last KEPT are always known and
-never more than twice as many. Redis does the same in two hashes (league/redis/lua/lib.lua).
+There are two generations: once the newer one holds KEPT matches the older one is forgotten. So the last KEPT are always
+known here, and never more than twice as many. Redis keeps two hashes alike (league/redis/lua/lib.lua), and forgets the
+older one after the setting `memory` as well.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ class EndedMatches:
         self._older: dict[str, str] = {}
 
     def add(self, match: str, how: str) -> None:
-        """Remember one more."""
+        """Remember that a match ended as `how`."""
         if len(self._newer) >= self._kept:
             self._newer, self._older = {}, self._newer
         self._newer[match] = how
 
     def get(self, match: str) -> str | None:
-        """Return how it ended; None for one that did not, or is forgotten."""
+        """Return how a match ended; None if it has not ended, or is forgotten."""
         return self._newer.get(match) or self._older.get(match)
 
     def __contains__(self, match: object) -> bool:

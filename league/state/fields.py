@@ -10,12 +10,12 @@ from warren.errors import LeagueError
 
 
 def to_json(value: Any) -> str:
-    """Return compact JSON with sorted keys: equal values are equal texts."""
+    """Return compact JSON with sorted keys, so that equal values give equal texts."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
 def to_field(value: Any) -> str:
-    """Return a field of a hash: 0 or 1 for a bool, JSON for a mapping, "" for None."""
+    """Return the text of a hash's field: 0 or 1 for a bool, JSON for a mapping, "" for None."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, Mapping):
@@ -24,13 +24,13 @@ def to_field(value: Any) -> str:
 
 
 def event_order(entry: str) -> tuple[int, int]:
-    """Return the id of an event as the pair that it is ordered by: (ms of Unix time, number within it)."""
+    """Return the id of an event as the pair by which events are ordered: (ms of Unix time, number within it)."""
     milliseconds, _, number = entry.partition("-")
     return int(milliseconds), int(number or 0)
 
 
 def milliseconds(lease: float) -> int:
-    """Return a lease in s as whole ms. Raises LeagueError for one that is not above 0."""
+    """Return a lease in s as whole ms, at least 1. Raises LeagueError if it is not above 0."""
     if not lease > 0.0:
         raise LeagueError(f"a lease of {lease} s is over at once; give some seconds, longer than the work takes")
     return max(1, round(lease * 1000))

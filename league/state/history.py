@@ -1,10 +1,10 @@
 """The history of a league, folded from its stream: ratings over time, snapshots, resets, exploits.
 
     history = History()
-    history.follow(store)          # all events so far; called again, those since
+    history.follow(store)          # all events so far; later calls take those since
     history.take(read_file(path))  # or the stream of a saved league
 
-It grows with the players, not with the events: a rating is kept at some hundred moments, evenly spread.
+It grows with the players, not with the events: a rating is kept at some hundred moments, evenly spaced.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from league.state.fields import to_json
 from league.state.league_state import Event, LeagueState
 from warren.errors import LeagueError
 
-POINTS = 800  # points of a series, at most
+POINTS = 800  # at most, in a series
 
 
 class EventSource(Protocol):
-    """The source of a league's events, such as league.redis.store.Store."""
+    """A source of a league's events, such as league.redis.store.Store."""
 
     def holds(self, entry: str) -> bool:
-        """Return True where the event of this id is still there."""
+        """Return True if the event of this id is still there."""
 
     def events(self, after: str = "0") -> Iterator[tuple[str, Event]]:
-        """(id, event), oldest first, those after `after`."""
+        """Yield (id, event) after the id `after`, oldest first."""
 
 
 class Snapshot(NamedTuple):
-    """A frozen player that was taken from a learning one; `time` in s of Unix time."""
+    """A frozen player that was taken from a learning one; `time` is in s of Unix time."""
 
     time: float
     name: str
@@ -44,7 +44,7 @@ class Snapshot(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """A learning player that went on with other weights: those of `source`, or its initial ones where that is ""."""
+    """A learning player's change to other weights: those of `source`, or its initial ones if that is ""."""
 
     time: float
     player: str
@@ -52,16 +52,16 @@ class Restart(NamedTuple):
 
 
 class Series:
-    """A value over time, at POINTS moments at most, evenly spread: where there are more, some are forgotten."""
+    """A value over time, at most at POINTS moments, evenly spaced: if there are more, some are dropped."""
 
     def __init__(self) -> None:
         self._times: list[float] = []
-        self._values: list[float] = []  # NaN where the value before and the value after are those of other weights
-        self._apart = 0.0  # s between two moments at least
+        self._values: list[float] = []  # NaN between values that belong to different weights
+        self._apart = 0.0  # least time between two moments, in s
         self._latest: tuple[float, float] | None = None
 
     def add(self, time: float, value: float) -> None:
-        """Add the value from `time` on; soon after another it is only kept as the latest one."""
+        """Add the value from `time` on; if it comes soon after another, it is only kept as the latest one."""
         self._latest = (time, value)
         if not self._times or time >= self._times[-1] + self._apart or math.isnan(self._values[-1]):
             self._times.append(time)
@@ -86,13 +86,13 @@ class Series:
         return np.array(times), np.array(values)
 
     def to_plain(self) -> list[Any]:
-        """Return the series as JSON can hold it."""
+        """Return the series as a list that JSON can hold."""
         values = [None if np.isnan(value) else value for value in self._values]
         return [self._times, values, self._apart, self._latest]
 
     @classmethod
     def from_plain(cls, given: list[Any]) -> Series:
-        """Read what `to_plain` made."""
+        """Return the series that `to_plain` wrote."""
         made = cls()
         made._times = given[0]
         made._values = [np.nan if value is None else value for value in given[1]]
@@ -100,7 +100,7 @@ class Series:
         return made
 
     def _thin(self) -> None:
-        # By time, not by number: the beginning, which was written down in full, becomes as sparse as the rest.
+        # By time, not by number: the beginning, where every value was kept, becomes as sparse as the rest.
         span = self._times[-1] - self._times[0]
         self._apart = max(2.0 * self._apart, 2.0 * span / POINTS)
         times, values = self._times[:1], self._values[:1]
@@ -114,26 +114,26 @@ class Series:
 
 @dataclass
 class History:
-    """All of one league; `state` is what it is now. Times are s of Unix time."""
+    """The history of one league; `state` is what it is now. Times are in s of Unix time."""
 
     state: LeagueState = field(default_factory=LeagueState)
     began: float = 0.0
     now: float = 0.0  # time of the last event
-    joined: dict[str, float] = field(default_factory=dict)  # every player
-    ended: dict[str, float] = field(default_factory=dict)  # players that were frozen or removed since they joined
-    ratings: dict[str, Series] = field(default_factory=dict)  # Elo of each player that joined to learn
+    joined: dict[str, float] = field(default_factory=dict)  # of every player
+    ended: dict[str, float] = field(default_factory=dict)  # of players that were frozen or removed after they joined
+    ratings: dict[str, Series] = field(default_factory=dict)  # Elo of each player that joined as a learning one
     snapshots: list[Snapshot] = field(default_factory=list)
     restarts: list[Restart] = field(default_factory=list)
     last_event: str = "0"
 
     def follow(self, store: EventSource) -> None:
-        """Take in what happened in a live league since the last time; all anew where a crash of Redis lost some."""
+        """Take in a live league's events since the last call; begin anew if a crash of Redis lost some of them."""
         if self.last_event != "0" and not store.holds(self.last_event):
             vars(self).update(vars(History()))
         self.take(store.events(after=self.last_event))
 
     def take(self, entries: Iterable[tuple[str, Event]]) -> None:
-        """Take in events, (id, event) oldest first. Raises LeagueError for one that this version does not know."""
+        """Take in events, (id, event), oldest first. Raises LeagueError for one that this version does not know."""
         for entry, event in entries:
             self.take_one(entry, event)
 
@@ -149,7 +149,7 @@ class History:
         self.last_event = entry
 
     def checkpoint(self) -> dict[str, str]:
-        """Return an event that stands for all taken in so far: a history that begins with it continues alike."""
+        """Return an event that stands for all taken in so far: a history that begins with it goes on alike."""
         past = {
             "began": self.began,
             "joined": self.joined,

@@ -1,13 +1,13 @@
-"""A league in this process alone: for one process, and for tests.
+"""A league in one process's memory: for programs of a single process, and for tests.
 
     league = MemoryLeague(Settings(), seed=1)
     league.add_player("main", "main_agent")
-    match = league.request("main")                # says who plays whom
+    match = league.request("main")                # names both players
     league.report(match, "wld")
     period = league.open_period("main"); ...; decision = league.close_period("main", steps, version)
 
-Its rules are `decide`, and what happens is folded as a replay does; the scripts on Redis do the same. What happens here
-is told by `on_event`, and can be replayed.
+Its rules are `decide`, and events are folded as in a replay; the scripts on Redis do the same. `on_event` receives
+every event, so that the league can be replayed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from league.state.periods import LearningPeriod, Periods
 from league.state.records import Progress
 from warren.errors import MatchmakingError
 
-HERE = "local"  # holder of matches and periods
-NEVER = 2**53  # ms; matches in one process are not leased
+HERE = "local"  # the holder of matches and periods
+NEVER = 2**53  # ms; matches in one process have no lease
 
 
 class MemoryLeague:
-    """A league.state.league.League; `state` is the view that matchmakers see. Its clock, `now` in ms, stands still."""
+    """Implements league.state.league.League; `state` is the matchmakers' view. Its clock, `now` in ms, stands still."""
 
     def __init__(
         self, settings: Settings | None = None, seed: int = 0, on_event: Callable[[Event], None] | None = None
@@ -86,8 +86,8 @@ class MemoryLeague:
         return self.state.roster[model]
 
     def request(self, home: str, opponents: int = 1) -> Match:
-        """Issue the next match of `home`: its kind chooses the opponents. Raises MatchmakingError for none, else as
-        `issued` does.
+        """Issue the next match of `home`: its kind chooses the opponents. Raises MatchmakingError if there is none, and
+        other errors as `issued` does.
         """
         me = self.state.roster[home]
         first, *others = choose_all(kind_of(me.kind, me.config), self.state, me, self.rng, opponents)
@@ -101,7 +101,7 @@ class MemoryLeague:
         return made
 
     def report(self, match: Match, outcomes: str) -> str:
-        """Count the outcomes of a match, as commands.Count has them: "counted", or "aborted" by a rule."""
+        """Count the outcomes of a match, as in commands.Count; return "counted", or "aborted" by a rule."""
         return self.execute(Count(match.id, outcomes, HERE))[0]
 
     def abort(self, match: Match, reason: str = "actor") -> None:
@@ -109,7 +109,7 @@ class MemoryLeague:
         self.execute(Abort(match.id, reason, HERE))
 
     def open_period(self, name: str) -> dict[str, Any]:
-        """Begin the next learning period of a player; the hyperparameters to train with at its start."""
+        """Begin the next learning period of a player; return the hyperparameters to train with at its start."""
         return self._periods.open(name, HERE, NEVER / 1000.0).at()
 
     def hyperparameters(self, name: str, progress: float = 0.0) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class MemoryLeague:
         return self._period(name).at(progress)
 
     def progress(self, name: str, steps: int) -> None:
-        """Tell how many environment steps a player has made in all."""
+        """Report how many environment steps a player has made in all."""
         self._periods.progress(self._period(name), steps, NEVER / 1000.0)
 
     def close_period(
@@ -129,7 +129,7 @@ class MemoryLeague:
         run: float | None = None,
         snapshots: Sequence[ModelRef] = (),
     ) -> Decision:
-        """End a period: a snapshot first, then a reset or an exploit, as the player's kind decides; what happened.
+        """End a period by a snapshot first, then a reset or an exploit, as the player's kind decides; return that.
 
         `weights_of` names the newest weights of a player that is taken over; for this, `run` and `snapshots` see
         Periods.close.

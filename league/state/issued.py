@@ -1,4 +1,4 @@
-"""The match that the answer to an `Issue` tells of."""
+"""The match in the answer to an `Issue`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from warren.errors import LeagueError, PlayerError, PlayerUnavailable
 
 
 def issued(match: str, home: str, holder: str, answer: list[str]) -> Match | None:
-    """Return the match that the answer tells of; None when the opponent is gone and another may be chosen.
+    """Return the match in the answer; None if the opponent is gone and another one may be chosen.
 
-    Raises PlayerUnavailable while `home` is paused, PlayerError when it is gone, LeagueError for a match that ended.
+    Raises PlayerUnavailable while `home` is paused, PlayerError if it is gone, LeagueError for a match that has ended.
     """
     if answer[0] == "issued":
         home, away, branch, home_generation, away_generation, home_frozen, away_frozen, deadline, *others = answer[1:]

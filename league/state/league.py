@@ -25,4 +25,4 @@ class League(Protocol):
 
     @property
     def rng(self) -> np.random.Generator:
-        """Random numbers of this caller."""
+        """Random numbers for this caller."""

@@ -1,11 +1,11 @@
-"""A whole league in memory, folded from its events: what a replay builds, and what tests and analyses read.
+"""A whole league in memory, folded from its events: the result of a replay, and the input of tests and analyses.
 
     state = LeagueState()
     for event in events:
         state.apply(event)
 
-The scripts in league/redis/lua do the same steps on Redis, and tests hold the two equal. Everything here follows from
-the events alone: no clock, no random numbers.
+The scripts in league/redis/lua do the same steps on Redis, and tests check that both are equal. Everything here follows
+from the events alone: no clock, no random numbers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Event = Mapping[str, str]  # "event" names what happened; the rest are its field
 
 @dataclass
 class LeagueState:
-    """Implements league.matchmaking.view.View. Equal to another when every part is, payoff and ratings bit by bit."""
+    """Implements league.matchmaking.view.View. Equal to another if every part is, payoff and ratings to the bit."""
 
     settings: Settings = field(default_factory=Settings)
     players: dict[str, Player] = field(default_factory=dict)
@@ -59,10 +59,10 @@ class LeagueState:
     counters: Counter[str] = field(default_factory=Counter)
     payoff: Payoff = field(default_factory=Payoff)
     roster_version: int = 0
-    last_event: str = ""  # id of the last event in it, where it was read from Redis
-    empirical_game: Returns = field(default_factory=Returns)  # the evaluators'; not part of the stream, nor of equality
-    looked: dict[str, list[Look]] = field(default_factory=dict)  # at learning players; likewise
-    ended: EndedMatches = field(default_factory=EndedMatches)  # the latest; a checkpoint forgets them
+    last_event: str = ""  # id of the last event in it, if it was read from Redis
+    empirical_game: Returns = field(default_factory=Returns)  # the evaluators'; neither in the stream nor compared
+    looked: dict[str, list[Look]] = field(default_factory=dict)  # at learning players; neither in the stream nor compared
+    ended: EndedMatches = field(default_factory=EndedMatches)  # the latest; not in a checkpoint
     _roster: Roster | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -71,7 +71,7 @@ class LeagueState:
     __hash__ = None  # type: ignore[assignment]
 
     def differences(self, other: LeagueState) -> list[str]:
-        """Return the parts in which two leagues differ, each with a first example; [] when they are equal."""
+        """Return the parts in which two leagues differ, each with a first example; [] if they are equal."""
         found = []
         for name in ("settings", "players", "progress", "ratings", "matches", "counters"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -121,7 +121,7 @@ class LeagueState:
     # Events.
 
     def apply(self, event: Event) -> None:
-        """Take one event in. Raises LeagueError for one that this version does not know."""
+        """Apply one event. Raises LeagueError for an event that this version does not know."""
         step = getattr(self, f"_on_{event['event']}", None)
         if step is None:
             raise LeagueError(f"the stream holds an event {event['event']!r} that this version does not know; upgrade")
@@ -141,13 +141,13 @@ class LeagueState:
                 "ratings": self.ratings,
                 "counters": dict(self.counters),
                 "roster_version": self.roster_version,
-                # Not base 85: that is slow Python, and nothing else runs meanwhile.
+                # Base 64, as Python's base 85 is slow, and nothing else runs meanwhile.
                 "payoff64": b64encode(cells).decode(),
             }
         )
 
     def _on_checkpoint(self, event: Event) -> None:
-        """Begin with all that was before: an event that stands for those before it."""
+        """Replace the whole state by that of the checkpoint, which stands for all events before it."""
         given = json.loads(event["league"])
         settings = Settings.from_fields(given["settings"])
         payoff, players = Payoff(settings.decay), len(given["players"])

@@ -1,10 +1,10 @@
-"""Learning periods: what a learner trains, from which weights, with which hyperparameters, and what follows.
+"""Learning periods: the player that a learner trains, the weights and hyperparameters to begin with, and the outcome.
 
     period = periods.open("main", learner="learner-0", lease=60.0)
     ... train from period.model with period.at(progress); now and then: periods.progress(period, steps, lease=60.0)
     outcome = periods.close(period, steps, version)     # snapshot, reset or exploit, as the player's kind decides
 
-A period is leased to its learner. One that dies leaves it open; the next learner takes the same period up.
+A period is leased to its learner. A learner that dies leaves it open; the next learner continues the same period.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from warren.errors import PlayerError, PlayerStopped, PlayerUnavailable
 
 @dataclass(frozen=True)
 class LearningPeriod:
-    """The task of a learner. `model` is the one it starts from; None: weights of its own making.
+    """The task of a learner. `model` is the model to start from; None: the learner makes initial weights.
 
     `from_initial`: the player begins, or begins anew after a reset; else it goes on, after an exploit with the weights
-    of another.
+    of another player.
     """
 
     player: str
@@ -39,21 +39,21 @@ class LearningPeriod:
     steps: int  # environment steps of the player so far
     generation: int
     rules: Mapping[str, Any]
-    hyperparameters: Mapping[str, Any]  # in the league's stored form; `at` gives those to train with
+    hyperparameters: Mapping[str, Any]  # in the league's stored form; `at` returns those to train with
     deadline: int  # ms of Unix time
     from_initial: bool = False
     begun_at: int = 0  # steps of the player at the end of its last period
 
     def at(self, progress: float = 0.0) -> dict[str, Any]:
-        """Hyperparameters to train with, `progress` in [0, 1] through the period."""
+        """Return the hyperparameters to train with, `progress` in [0, 1] through the period."""
         return Hyperparameters(self.rules).at(self.hyperparameters, self.number - 1, progress)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a period: `status` is "closed", "reset", "exploited", or "again" for one that was closed before.
+    """The end of a period: `status` is "closed", "reset", "exploited", or "again" if it had been closed before.
 
-    `decision` is what happened, also of one that was closed before: nothing is drawn anew.
+    `decision` is what happened; for "again" the first decision is returned and nothing is drawn anew.
     `start` is the model from which the player goes on; None: from its initial weights.
     """
 
@@ -69,9 +69,9 @@ class Periods:
         self._league = league
 
     def open(self, player: str, learner: str, lease: float) -> LearningPeriod:
-        """Open the period to work on: a new one, or the open one of this learner or of one that went silent.
+        """Open a period to work on: a new one, or the open one of this learner or of a learner that went silent.
 
-        Raises PlayerError when the player does not exist, PlayerStopped when it learns no more (frozen, removed),
+        Raises PlayerError if the player does not exist, PlayerStopped if it no longer learns (frozen, removed),
         PlayerUnavailable while it is paused or another learner holds its period.
         """
         answer = self._league.execute(OpenPeriod(player, learner, milliseconds(lease)))
@@ -100,10 +100,10 @@ class Periods:
         )
 
     def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
-        """Tell how far the player is (its environment steps in all) and keep the lease: "on", "paused", or why to stop.
+        """Report the player's environment steps in all and extend the lease; return "on", "paused", or why to stop.
 
-        Paused: the period is kept, and the player is to wait. Reasons to stop: "lost" (another learner has it),
-        "frozen", "removed".
+        While "paused" the period is kept and the player has to wait. Reasons to stop: "lost" (another learner has the
+        period), "frozen", "removed".
         """
         told = TellProgress(period.player, period.number, period.learner, steps, milliseconds(lease))
         return self._league.execute(told)[0]
@@ -121,13 +121,13 @@ class Periods:
     ) -> Outcome:
         """End a period at `steps` with the weights `version`, which the pool should hold. Safe to repeat.
 
-        `snapshots` are the models that join the league where a snapshot is taken, as averages of the weights; by
+        `snapshots` are the models that join the league if a snapshot is taken, such as averages of the weights; by
         default the weights alone. `keep` freezes them before the league names them. `weights_of` freezes and names the
-        newest weights of a learning player, for one that takes them over; where it knows none, that player's last
-        closed period counts, and without any the player goes on as it is. `run`: steps that the player makes in the
-        whole run at its mean pace so far, for thresholds that are shares of it.
+        newest weights of a learning player, for a player that takes them over. If it returns None, the weights at the
+        end of that player's last closed period are taken; if there are none, the player goes on as it is. `run`: steps
+        that the player makes in the whole run at its mean pace so far, for thresholds that are shares of it.
 
-        Raises PlayerError when another learner has taken the period over, or the player was frozen or removed.
+        Raises PlayerError if another learner has taken the period over, or the player was frozen or removed.
         """
         league, name, model = self._league, period.player, ModelRef(period.player, version)
         view, progress = league.view(name), league.progress_of(name)

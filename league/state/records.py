@@ -1,4 +1,4 @@
-"""Players, their progress and open matches as text fields, as Redis, events and checkpoints hold them, and back."""
+"""Players, their progress and open matches, to and from the text fields of Redis, events and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from league.matchmaking.view import ModelRef, Player
 from league.state.fields import to_field
 
 Fields = Mapping[str, str]
-OTHERS = ("others", "other_generations", "other_frozen")  # fields of matches of more than two players
+OTHERS = ("others", "other_generations", "other_frozen")  # fields that only matches of more than two players have
 
 
 @dataclass
@@ -20,15 +20,15 @@ class Progress:
     steps: int = 0
     snapshot_steps: int = 0  # at the last snapshot
     period: int = 0  # number of the last learning period, from 1; 0 before any
-    is_open: bool = False  # a learner holds that period
+    is_open: bool = False  # whether a learner holds that period
     learner: str = ""
     deadline: int = 0  # ms; when the learner's lease ends
-    start: str = ""  # the model its next period starts from, "player@version"; "" for its initial weights
-    closed_steps: int = 0  # at the end of its last period, from where the next one is counted
-    # The end of its last period, for a learner that asks again because the first answer got lost.
+    start: str = ""  # the model from which its next period starts, "player@version"; "" for its initial weights
+    closed_steps: int = 0  # at the end of its last period, from which the next one is counted
+    # The outcome of its last period, for a learner that asks again because the first answer was lost.
     closed_as: str = ""  # "closed", "reset" or "exploited"
     closed_snapshot: bool = False
-    closed_source: str = ""  # whom it took over
+    closed_source: str = ""  # the player whose weights it took over
     closed_reason: str = ""
 
 
@@ -46,7 +46,7 @@ class Match:
     home_frozen: bool
     away_frozen: bool
     deadline: int
-    others: tuple[str, ...] = ()  # more opponents than `away`, of games of more than two teams
+    others: tuple[str, ...] = ()  # more opponents than `away`, in games of more than two teams
     other_generations: tuple[int, ...] = ()
     other_frozen: tuple[bool, ...] = ()
 
@@ -57,19 +57,19 @@ class Match:
 
     @property
     def standing(self) -> list[tuple[str, int, bool]]:
-        """Return (name, generation, whether frozen) of each player by place, as they were when it was issued."""
+        """Return (name, generation, whether frozen) of each player by place, as they were when the match was issued."""
         generations = self.home_generation, self.away_generation, *self.other_generations
         frozen = self.home_frozen, self.away_frozen, *self.other_frozen
         return list(zip(self.names, generations, frozen, strict=True))
 
 
 def model_of(text: str) -> ModelRef | None:
-    """Return the model that a field names; None for an empty one."""
+    """Return the model that a field names; None if it is empty."""
     return ModelRef.parse(text) if text else None
 
 
 def player_from(name: str, fields: Fields) -> Player:
-    """Read a player from its fields."""
+    """Return a player from its fields."""
     return Player(
         name=name,
         slot=int(fields["slot"]),
@@ -88,12 +88,12 @@ def player_from(name: str, fields: Fields) -> Player:
 
 
 def player_fields(player: Player) -> dict[str, str]:
-    """Return the fields that `player_from` reads."""
+    """Return the fields from which `player_from` reads."""
     return {name: to_field(value) for name, value in vars(player).items() if name != "name"}
 
 
 def progress_from(fields: Fields) -> Progress:
-    """Read a player's progress from its fields; those of the last period's end are missing in older leagues."""
+    """Return a player's progress from its fields; older leagues lack those of the last period's end."""
     return Progress(
         steps=int(fields["steps"]),
         snapshot_steps=int(fields["snapshot_steps"]),
@@ -111,12 +111,12 @@ def progress_from(fields: Fields) -> Progress:
 
 
 def progress_fields(progress: Progress) -> dict[str, str]:
-    """Return the fields that `progress_from` reads."""
+    """Return the fields from which `progress_from` reads."""
     return {name: to_field(value) for name, value in vars(progress).items()}
 
 
 def match_from(match: str, fields: Fields) -> Match:
-    """Read an open match from its fields."""
+    """Return an open match from its fields."""
     return Match(
         match,
         fields["home"],
@@ -133,20 +133,20 @@ def match_from(match: str, fields: Fields) -> Match:
 
 
 def match_fields(match: Match) -> dict[str, str]:
-    """Return the fields that `match_from` reads."""
+    """Return the fields from which `match_from` reads."""
     fields = {name: to_field(value) for name, value in vars(match).items() if name not in ("id", *OTHERS)}
     return fields | others_fields(match)
 
 
 def others_fields(match: Match) -> dict[str, str]:
-    """Return the fields of a match that those of two players do not have; {} for these."""
+    """Return the fields that only a match of more than two players has; {} for a match of two."""
     if not match.others:
         return {}
     return {name: ",".join(map(to_field, getattr(match, name))) for name in OTHERS}
 
 
 def others_from(names: str, generations: str, frozen: str) -> tuple[tuple[str, ...], tuple[int, ...], tuple[bool, ...]]:
-    """Read what `others_fields` wrote."""
+    """Return the `others`, their generations and whether frozen, from the texts that `others_fields` wrote."""
     if not names:
         return (), (), ()
     flags = tuple(flag == "1" for flag in frozen.split(","))

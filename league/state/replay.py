@@ -25,7 +25,7 @@ from warren.errors import LeagueError, MatchmakingError
 from warren.files import read_json
 
 FORMAT = "format.json"  # in a league's folder: the release that wrote it, and its format
-STREAM, HISTORY = "league.jsonl", "history"  # in a league's folder: the newest events, and segments of those before
+STREAM, HISTORY = "league.jsonl", "history"  # in a league's folder: the newest events, and segments of older ones
 
 Entries = Iterable[tuple[str, Event]]
 
@@ -46,8 +46,8 @@ def fold(entries: Entries, skills: Skills | None = None) -> LeagueState:
 def follow(skills: Skills, state: LeagueState, event: Event) -> None:
     """Update `skills` by an event that is about to be applied to `state`.
 
-    As with Elo, a snapshot begins with its parent's skill, a player that was reset with none, and one that takes over
-    another's weights with the other's.
+    As with Elo, a snapshot begins with its parent's skill, a player that was reset begins with none, and one that takes
+    over another's weights gets the other's skill.
     """
     match event["event"]:
         case "ended" if event["as"] == "counted" and (played := state.matches.get(event["match"])) is not None:
@@ -69,22 +69,22 @@ class Comparison:
 
     matches: int = 0
     without_opponent: int = 0  # matches for which the other matchmaker had no opponent
-    played: dict[str, int] = field(default_factory=dict)  # opponents as they were
-    expected: dict[str, float] = field(default_factory=dict)  # opponents as the other would have met them
-    likelihood: float = 0.0  # mean probability it gave to who was met
+    played: dict[str, int] = field(default_factory=dict)  # opponent -> number of matches played against it
+    expected: dict[str, float] = field(default_factory=dict)  # opponent -> matches that the other one expects
+    likelihood: float = 0.0  # mean probability that the other matchmaker gave to the opponent that was met
 
     @property
     def distance(self) -> float:
-        """Return the total variation between the two, in [0, 1]: the share of matches with another opponent."""
+        """Return the total variation between the two, in [0, 1]: the share of matches whose opponent would differ."""
         names = self.played.keys() | self.expected.keys()
         total = max(1, self.matches - self.without_opponent)
         return sum(abs(self.played.get(name, 0) - self.expected.get(name, 0.0)) for name in names) / (2 * total)
 
 
 def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) -> dict[str, Comparison]:
-    """Compare the choices of `kind` at each match of each learning player (or of `players`), by player.
+    """Compare the choices of `kind` at each match of each learning player (or of `players`); return player -> result.
 
-    Raises LeagueError for a kind that chooses by what the stream does not hold, PlayerError for an unknown player.
+    Raises LeagueError for a kind that chooses by data that the stream does not hold, PlayerError for an unknown player.
     """
     if kind.needs_returns:
         refused = ", ".join(name for name in KINDS if KINDS[name].needs_returns)
@@ -122,11 +122,11 @@ def _compare(comparison: Comparison, state: LeagueState, kind: Kind, home: str, 
 
 
 def read_folder(folder: Path) -> Iterator[tuple[str, Event]]:
-    """Yield (id, event) of all that a league's folder keeps, the oldest first: its segments, then the newest events."""
+    """Yield (id, event) of all that a league's folder keeps, oldest first: its segments, then the newest events."""
     last = ""
     for path in [*segments(folder), folder / STREAM]:
         for entry, event in read_file(path):
-            # A checkpoint at the last event repeats what was told; a later one stands for events that the folder lacks.
+            # A checkpoint at the last event adds nothing; a later one stands for events that the folder lacks.
             if event["event"] != "checkpoint" or entry != last:
                 yield entry, event
             last = entry
@@ -166,7 +166,7 @@ def read_file(path: Path) -> Iterator[tuple[str, Event]]:
 
 
 def until_id(text: str) -> str:
-    """Return the last event id of a moment: an id, ms of Unix time, or a date and time (UTC without a zone)."""
+    """Return the id of the last event at a moment: an id, ms of Unix time, or a date and time (UTC without a zone)."""
     if text.replace("-", "", 1).isdigit() and len(text.partition("-")[0]) > 8:
         return text
     try:
@@ -178,7 +178,7 @@ def until_id(text: str) -> str:
 
 
 def before(entries: Entries, until: str | None) -> Iterator[tuple[str, Event]]:
-    """Yield the entries up to the event `until`; all of its millisecond where it names no number within."""
+    """Yield the entries up to the event `until`; to the end of its millisecond if it has no number within."""
     if until is None:
         yield from entries
         return
