@@ -61,7 +61,7 @@ class LeagueState:
     roster_version: int = 0
     last_event: str = ""  # id of the last event in it, if it was read from Redis
     empirical_game: Returns = field(default_factory=Returns)  # the evaluators'; neither in the stream nor compared
-    looked: dict[str, list[Look]] = field(default_factory=dict)  # at learning players; neither in the stream nor compared
+    looked: dict[str, list[Look]] = field(default_factory=dict)  # at learning players; also neither
     ended: EndedMatches = field(default_factory=EndedMatches)  # the latest; not in a checkpoint
     _roster: Roster | None = None
 

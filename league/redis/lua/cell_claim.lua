@@ -1,6 +1,6 @@
 -- ARGV: holder, lease in ms, the cell that it held before ("" for none), then cells, the most wanted first, each
--- "slot in seat 0:slot in seat 1". Takes the first cell that nobody else holds; answers it, false when all are held.
--- A lease that has run out is a key that is gone: nobody has to free what a dead evaluator held.
+-- "slot in seat 0:slot in seat 1". Takes the first cell that nobody else holds; returns it, or false if all are held.
+-- A lease is a key that Redis deletes when it runs out, so nobody has to free the cell of a dead evaluator.
 local holder, before = ARGV[1], ARGV[3]
 local function key(cell) return P .. 'cell:' .. cell end
 local taken = false

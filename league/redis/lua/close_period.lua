@@ -1,13 +1,13 @@
 -- ARGV: player, number, learner, steps, model ("player@version"), snapshot, reset, source, source's model, its
--- hyperparameters mutated, reason, by, the models of snapshots. Snapshots first, then reset: a reset player's last
--- weights are in the league.
+-- hyperparameters mutated, reason, by, the models of snapshots. Takes snapshots first, then resets, so that a reset
+-- player's last weights are in the league.
 local name, number, model, by = ARGV[1], ARGV[2], ARGV[5], ARGV[12]
 local player = player_of(name)
 if not player then return { 'unknown' } end
 if player.period == number and player.is_open ~= '1' then
   return { 'again', player.start, player.closed_as, player.closed_snapshot, player.closed_source, player.closed_reason }
 end
-for _, state in ipairs({ 'removed', 'frozen' }) do -- by hand, meanwhile: it is what it was then
+for _, state in ipairs({ 'removed', 'frozen' }) do -- by hand, meanwhile: the period ends without effect
   if player[state] == '1' then return { state } end
 end
 if player.period ~= number or player.learner ~= ARGV[3] then return { 'lost' } end
@@ -21,7 +21,7 @@ elseif ARGV[8] ~= '' then
 end
 local from = as == 'exploited' and ARGV[8] or ''
 local start = as == 'reset' and '' or as == 'exploited' and ARGV[9] or model
--- What was decided stays with the player: a learner whose answer got lost asks again.
+-- The outcome is kept with the player: a learner whose answer was lost asks again.
 redis.call('HSET', player_key(name), 'steps', steps, 'closed_steps', steps, 'start', model, 'is_open', '0', 'learner', '',
   'deadline', '0', 'closed_as', as, 'closed_snapshot', taken, 'closed_source', from, 'closed_reason', reason)
 emit('period_closed', 'player', name, 'number', number, 'steps', steps, 'model', model, 'as', as, 'snapshot', taken,

@@ -1,4 +1,4 @@
--- ARGV: setting and value in turn. Creates the league, or answers its settings where it exists.
+-- ARGV: setting and value in turn. Creates the league, or returns its settings if it exists.
 local found = hash(P .. 'settings')
 if not found then
   redis.call('HSET', P .. 'settings', unpack(ARGV))

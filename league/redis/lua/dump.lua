@@ -1,5 +1,5 @@
--- The whole live league at one moment: settings, players, payoff rows, Elo by slot, counters, open matches, roster
--- version, and the id of the last event.
+-- Returns the whole live league at one moment: settings, players, payoff rows, Elo by slot, counters, open matches,
+-- roster version, and the id of the last event.
 local players, rows, ratings, matches = {}, {}, {}, {}
 for slot, name in ipairs(redis.call('ZRANGE', P .. 'players', 0, -1)) do
   players[slot] = { name, redis.call('HGETALL', player_key(name)) }

@@ -1,8 +1,8 @@
--- ARGV: match, home, away, branch, holder, lease in ms, then more opponents, of games of more than two teams.
+-- ARGV: match, home, away, branch, holder, lease in ms, then more opponents, in games of more than two teams.
 local match, home, away = ARGV[1], ARGV[2], ARGV[3]
 local key = P .. 'match:' .. match
 local open = hash(key)
-if open then -- the request came twice: the same answer
+if open then -- the request came twice: give the same answer
   return { 'issued', open.home, open.away, open.branch, open.home_generation, open.away_generation, open.home_frozen,
     open.away_frozen, open.deadline, open.others, open.other_generations, open.other_frozen }
 end

@@ -1,7 +1,7 @@
 -- Begins every script: the league's keys, its clock, its stream, its counters and its payoff.
--- KEYS[1] is the prefix of all keys of the league. Whatever is decided here is decided alike in league/state/decide.py,
--- and folded back from the stream by league/state/league_state.py. What both have to know alike (CELL, KEPT_ENDED,
--- ELO_SCALE, ELO_RANGE) stands before this, from Python: league/redis/scripts.py.
+-- KEYS[1] is the prefix of all keys of the league. league/state/decide.py decides everything here in the same way, and
+-- league/state/league_state.py folds it back from the stream. Constants that both need (CELL, KEPT_ENDED, ELO_SCALE,
+-- ELO_RANGE) are put before this text by league/redis/scripts.py.
 
 local P = KEYS[1]
 
@@ -21,7 +21,7 @@ local function count(what, by)
   redis.call('HINCRBY', P .. 'counters', what, by or 1)
 end
 
-local function hash(key) -- a table of its fields, nil when there is no such key
+local function hash(key) -- returns a table of its fields, nil if there is no such key
   local flat = redis.call('HGETALL', key)
   if #flat == 0 then return nil end
   local fields = {}
@@ -34,10 +34,10 @@ local function player_of(name) return hash(player_key(name)) end
 local function setting(name) return redis.call('HGET', P .. 'settings', name) end
 local function slots() return tonumber(redis.call('ZCARD', P .. 'players')) end
 
-local function touched(name) -- the roster changed: league workers read this player anew
+local function touched(name) -- records a change of the roster, so that league workers read this player again
   local version = redis.call('INCR', P .. 'roster')
   redis.call('ZADD', P .. 'changes', version, name)
-  local time = redis.call('TIME') -- tells this change from another of its version, made after a crash took it back
+  local time = redis.call('TIME') -- tells this change from one of its version made after a crash undid this one
   redis.call('HSET', player_key(name), 'changed_at', time[1] .. '.' .. time[2])
 end
 
@@ -79,7 +79,7 @@ local function copy_payoff(source, target)
   end
 end
 
--- Enter a player; `fields` holds kind, config, parent, model, initial, frozen, rules, hyperparameters, elo.
+-- Adds a player; `fields` holds kind, config, parent, model, initial, frozen, rules, hyperparameters, elo.
 local function enter(name, fields, by)
   local slot = slots()
   redis.call('ZADD', P .. 'players', slot, name)
@@ -97,7 +97,7 @@ local function enter(name, fields, by)
   return slot
 end
 
--- A frozen copy of a learning player, as it is at `model`; nothing when there is one already.
+-- Adds a frozen copy of a learning player, as it is at `model`, unless there is one already.
 local function snapshot(name, player, model, by)
   if redis.call('EXISTS', player_key(model)) == 1 then return false end
   local slot = enter(model, {
@@ -109,7 +109,7 @@ local function snapshot(name, player, model, by)
   return true
 end
 
--- The player has other weights from now on: what is known about the old ones no longer holds.
+-- Records that the player has other weights from now on: results of the old ones no longer count.
 local function new_weights(name, player, start, elo)
   local generation = redis.call('HINCRBY', player_key(name), 'generation', 1)
   redis.call('HSET', player_key(name), 'start', start)
@@ -119,7 +119,7 @@ local function new_weights(name, player, start, elo)
   return generation
 end
 
--- Take a match from the open ones; how it ended is remembered for a while, to tell a late result from a strange one.
+-- Removes an open match and remembers for a while how it ended, to tell a late result from one never asked for.
 local function finish(match, as)
   local newer, older = P .. 'ended:newer', P .. 'ended:older'
   redis.call('DEL', P .. 'match:' .. match)
@@ -143,7 +143,7 @@ local function abort(match, reason, by)
   emit('ended', 'match', match, 'as', 'aborted', 'reason', reason, 'by', by)
 end
 
--- The reason why a match is not open: it ended before, or nobody ever issued it.
+-- Refuses a result of a match that is not open: it ended before, or was never issued.
 local function refuse(match, by)
   local ended = ended_as(match)
   local reason = 'unknown'

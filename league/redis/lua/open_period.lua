@@ -7,7 +7,7 @@ for _, state in ipairs({ 'removed', 'frozen', 'paused' }) do
 end
 local at = now()
 local number = tonumber(player.period)
-if player.is_open == '1' then -- its own again, or that of a learner which went silent: the same period goes on
+if player.is_open == '1' then -- its own, or that of a learner that went silent: the same period goes on
   if player.learner ~= learner and tonumber(player.deadline) > at then return { 'busy', player.learner } end
 else
   number = number + 1

@@ -1,5 +1,5 @@
--- ARGV: player, version, moment, who keeps it ("hand", or "league" for as long as a player needs it). Immutable from now
--- on; the keeper is woken to save it.
+-- ARGV: player, version, moment, who keeps it ("hand", or "league" for as long as a player needs it). Makes the model
+-- immutable, and wakes the keeper to save it.
 local ref = ARGV[1] .. '@' .. ARGV[2]
 local frozen = redis.call('HGET', model_key(ref), 'frozen')
 if not frozen then return 0 end

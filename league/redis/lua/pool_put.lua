@@ -1,6 +1,6 @@
 -- ARGV: player, version, key that the bytes were sent to, step, created, checksum, size, parent, versions kept.
--- The bytes came by a plain SET: renaming them moves nothing, while an argument of a script would be copied twice.
--- A late writer (a learner that was thought dead) never replaces newer weights.
+-- The bytes came by a plain SET: renaming their key moves nothing, while an argument of a script would be copied twice.
+-- A late writer (a learner that was taken for dead) never replaces newer weights.
 local player, version, sent = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local ref = player .. '@' .. ARGV[2]
 local newest = redis.call('HGET', P .. 'newest', player)

@@ -1,6 +1,6 @@
 -- ARGV: player, version, key that the bytes were sent to, step, created, checksum, size, parent, frozen, who keeps it,
--- then attribute and value (JSON) in turn. A model of a snapshot, whatever else the pool holds; answers the checksum of
--- the one it holds then.
+-- then attribute and value (JSON) in turn. Adds a model of a snapshot, whatever else the pool holds; returns the
+-- checksum of the model that the pool then holds.
 local player, version, sent = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local ref = player .. '@' .. ARGV[2]
 local held = redis.call('HGET', model_key(ref), 'checksum')

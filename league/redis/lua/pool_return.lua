@@ -1,4 +1,4 @@
--- ARGV: ref, key that the bytes were sent to, moment. A spilled model comes back, unless another brought it first.
+-- ARGV: ref, key that the bytes were sent to, moment. Brings a spilled model back, unless another process did so first.
 if redis.call('HGET', model_key(ARGV[1]), 'place') ~= 'disk' then
   redis.call('UNLINK', ARGV[2])
   return 0

@@ -1,4 +1,4 @@
--- ARGV: player, number of the period, learner, steps, lease in ms. Answers why the learner should stop, if it should.
+-- ARGV: player, number of the period, learner, steps, lease in ms. Returns "on", "paused", or why to stop.
 local name = ARGV[1]
 local player = player_of(name)
 if not player then return 'unknown' end

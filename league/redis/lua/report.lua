@@ -1,4 +1,4 @@
--- ARGV: match, outcomes of home ("w", "d", "l", oldest first; of more than two players the place of each), by.
+-- ARGV: match, outcomes of home ("w", "d", "l", oldest first; with more than two players the place of each), by.
 local id, outcomes, by = ARGV[1], ARGV[2], ARGV[3]
 local match = hash(P .. 'match:' .. id)
 if not match then return refuse(id, by) end
@@ -11,7 +11,7 @@ if match.others then
   for flag in match.other_frozen:gmatch('[^,]+') do frozen[#frozen + 1] = flag end
 end
 
--- By rule: a result of a player that is not what it was when the match was issued.
+-- Reasons to drop the result: a player was removed, or has changed since the match was issued (by the settings).
 local rules, slot_of = {}, {}
 for place, name in ipairs(names) do
   local player = redis.call('HMGET', player_key(name), 'removed', 'generation', 'frozen', 'slot')
@@ -32,7 +32,7 @@ end
 local decay, k, ratings = tonumber(setting('decay')), tonumber(setting('elo_k')) / (#names - 1), {}
 for _, slot in ipairs(slot_of) do ratings[slot] = ratings[slot] or elo_of(slot) end
 
--- Count games between two players; `outcomes` are of `one`.
+-- Counts games between two players; `outcomes` are those of `one`.
 local function count_games(one, other, outcomes)
   local wins, draws, losses = read_cell(one, other)
   local back_wins, back_draws, back_losses = read_cell(other, one)
@@ -41,7 +41,7 @@ local function count_games(one, other, outcomes)
     local outcome = outcomes:sub(i, i)
     wins, draws, losses = wins * decay, draws * decay, losses * decay
     back_wins, back_draws, back_losses = back_wins * decay, back_draws * decay, back_losses * decay
-    if one == other then -- it won and lost each game against itself: half of each
+    if one == other then -- it won and lost each game against itself: count half of each
       if outcome == 'd' then draws = draws + 0.5 + 0.5 else wins, losses = wins + 0.5, losses + 0.5 end
     else
       local score = 0.5
@@ -71,7 +71,7 @@ if not match.others then
 else
   for one = 1, #names - 1 do
     for other = one + 1, #names do
-      local between = {} -- of each game, who of the two was placed better
+      local between = {} -- per game, the result of `one` against `other`
       for begin = 0, #outcomes - 1, #names do
         local mine, theirs = outcomes:byte(begin + one), outcomes:byte(begin + other)
         between[#between + 1] = mine < theirs and 'w' or mine > theirs and 'l' or 'd'
@@ -82,7 +82,7 @@ else
 end
 finish(id, 'counted')
 count('games', #names == 2 and #outcomes or #outcomes / #names)
--- The ratings go along, so that a replay is exact wherever it runs: pow differs between C libraries.
+-- The event holds the ratings, so that a replay is exact wherever it runs: pow differs between C libraries.
 local home_elo, away_elo = exact(ratings[slot_of[1]]), exact(ratings[slot_of[2]])
 if not match.others then
   emit('ended', 'match', id, 'as', 'counted', 'outcomes', outcomes, 'home_elo', home_elo, 'away_elo', away_elo, 'by', by)

@@ -1,7 +1,7 @@
--- ARGV: writer, its number of this call (from 1), "once" where a cell with games gets no more, or "always"; then for
--- each cell: slot in seat 0, slot in seat 1, what is added (games, sum of returns, sum of their squares, float64
--- little-endian). Answers the cells as they are then.
--- A call whose answer got lost is sent again with its number, and adds nothing the second time.
+-- ARGV: writer, its number of this call (from 1), "once" if a cell with games gets no more, else "always"; then for
+-- each cell: slot in seat 0, slot in seat 1, the sums to add (games, sum of returns, sum of their squares, float64
+-- little-endian). Returns the cells as they are after that.
+-- A call whose answer was lost is sent again with its number, and adds nothing the second time.
 local seen, cells = P .. 'returns:seen:' .. ARGV[1], {}
 local is_new = tonumber(ARGV[2]) > tonumber(redis.call('GET', seen) or '0')
 local version = is_new and redis.call('INCR', P .. 'returns:version')
