@@ -31,7 +31,7 @@ STEPS = 5000
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Asks a process to play, which prints its report, and says so where it does not live to its end."""
+    """Start a process that plays and prints its report; print a problem if that process does not end by itself."""
     parser = argparse.ArgumentParser(
         prog="python -m envs.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse(texts: list[str]) -> dict[str, Any]:
-    """EnvSettings' fields from "NAME=VALUE" and "kwargs.NAME=VALUE"; values are JSON, or else text."""
+    """Return EnvSettings' fields from "NAME=VALUE" and "kwargs.NAME=VALUE"; values are JSON, or else text."""
     known = [field.name for field in fields(EnvSettings) if field.name != "id"]
     settings: dict[str, Any] = {}
     for text in texts:

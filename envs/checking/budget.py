@@ -1,4 +1,4 @@
-"""Limits of a check: steps, seconds, and the end of the process where a single call does not return."""
+"""Limits of a check: steps, seconds, and the end of the process if a single call does not return."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterator
 
 STUCK = 60.0  # s that one call may take, imports and the start of a game included
-own_process = False  # this process is here for the check alone, and may be ended
+own_process = False  # this process only runs the check, and may be ended
 
 
 def watch() -> None:
-    """From now on a process of the check's own may be busy for STUCK seconds; then it ends, and every thread's lines
-    are printed."""
+    """End a process of the check's own STUCK seconds from now, with the stacks of all threads printed, unless called
+    again before."""
     if own_process:
         faulthandler.dump_traceback_later(STUCK, exit=True)
 
 
 def budget(steps: int, seconds: float) -> Iterator[int]:
-    """0, 1, 2, ... as long as there are steps and seconds left."""
+    """Yield 0, 1, 2, ... as long as there are steps and seconds left."""
     watch()
     now = watched = time.monotonic()
     until = now + seconds

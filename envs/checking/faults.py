@@ -1,4 +1,4 @@
-"""Faults of a single observation, reward or turn; each is the end of a sentence about a call."""
+"""Faults of a single observation, reward or turn, each worded as the end of a sentence about a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warren.errors import ConfigurationError
 
 
 def of_observation(space: gymnasium.Space[Any], observation: Any) -> Iterator[str]:
-    """Yield what is wrong with an observation: its shape, values that are not finite, not being in its space."""
+    """Yield what is wrong with an observation: its shape, values that are not finite or not in its space."""
     if not isinstance(space, gymnasium.spaces.Box):
         if not space.contains(observation):
             yield f"gave the observation {observation!r}, which is not in its observation_space {space}"
@@ -47,7 +47,7 @@ def of_reward(rewards: Rewards, reward: Any) -> Iterator[str]:
 
 
 def of_turn(turn: Turn, games: int, shape: tuple[int, ...], num_actions: int, players: int = PLAYERS) -> Iterator[str]:
-    """Yield what is wrong with a turn's arrays: their values, or shapes other than the arguments say."""
+    """Yield what is wrong with a turn's arrays: their values, or shapes that differ from the arguments'."""
     expected = {
         "to_move": (games,),
         "observation": (games, *shape),

@@ -1,7 +1,7 @@
-"""A few random steps, or games, before anything starts: what an actor would meet later is one sentence now.
+"""A few random steps, or games, before anything starts: faults that an actor would meet later are reported at once.
 
-What is not from a package that Warren knows runs in a process of its own (this file as a module): a step that hangs, or
-ends its process, must not take the launcher with it.
+Code that is not from a package that Warren knows runs in a process of its own (this file as a module): a step that
+hangs, or ends its process, must not take the launcher with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from warren.separate_process import ask
 STEPS = 200  # random steps, at most
 SECONDS = 0.5  # s that they take, at most
 GAMES = 2  # games played at the same time
-WITHIN = 60.0  # s for a process of its own, imports included
+WITHIN = 60.0  # s that a separate process may take, imports included
 
 
 def check(env: str | EnvSettings, kwargs: Mapping[str, Any] | None = None, *, two_player: bool) -> None:
@@ -54,7 +54,7 @@ def check(env: str | EnvSettings, kwargs: Mapping[str, Any] | None = None, *, tw
 
 
 def _is_known(env_id: str) -> bool:
-    """Return whether the environment's code is gymnasium's own, or of a source of two-player games."""
+    """Return True if the environment's code is gymnasium's own, or of a source of two-player games."""
     source, colon, _ = env_id.partition(":")
     if source in SOURCES:
         return True
@@ -151,7 +151,7 @@ def main() -> None:
         problems = [f"environment {settings.id!r}: {error}"]
     with answer:
         json.dump(problems, answer)
-    os._exit(0)  # whatever threads the environment has started
+    os._exit(0)  # without waiting for threads that the environment has started
 
 
 if __name__ == "__main__":

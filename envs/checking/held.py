@@ -11,10 +11,10 @@ import psutil
 from envs.checking.report import Report
 
 MIB = 1 << 20
-COPIES = 5  # made and closed one after another
-MEMORY_A_COPY = 4 * MIB  # bytes; less may be what an allocator keeps
-MEMORY = 8 * MIB  # bytes that may be added in the second half of the steps
-MEMORY_A_STEP = 512  # bytes, over many steps
+COPIES = 5  # copies made and closed one after another
+MEMORY_A_COPY = 4 * MIB  # bytes; an allocator may keep this much
+MEMORY = 8 * MIB  # bytes by which memory may grow in the second half of the steps
+MEMORY_A_STEP = 512  # bytes a step, over many steps
 
 
 class Held(NamedTuple):
@@ -27,7 +27,7 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    """Measured now, without what nobody refers to any more."""
+    """Measure this process now, after collecting unreachable objects."""
     gc.collect()
     process = psutil.Process()
     files = process.num_fds() if hasattr(process, "num_fds") else 0
@@ -35,13 +35,13 @@ def held() -> Held:
 
 
 def memory() -> int:
-    """Bytes of this process that are resident."""
+    """Return the resident bytes of this process."""
     resident: int = psutil.Process().memory_info().rss
     return resident
 
 
 def check_copies(report: Report, use_one: Callable[[], None]) -> None:
-    """Return whether copies leave something behind; `use_one` makes one, plays a little, and closes it."""
+    """Report whether closed copies leave something behind; `use_one` makes one, plays a little, and closes it."""
     use_one()
     before = held()
     for _ in range(COPIES):
@@ -61,7 +61,7 @@ def check_copies(report: Report, use_one: Callable[[], None]) -> None:
 
 
 def check_growth(report: Report, measured: list[int], steps: int) -> None:
-    """Return whether memory grows with the steps; `measured` after each quarter of `steps`."""
+    """Report whether memory grows with the steps; `measured` holds the bytes after each quarter of `steps`."""
     grown = measured[-1] - measured[1]
     if grown > max(MEMORY, MEMORY_A_STEP * steps // 2) and measured[-1] - measured[-2] > grown // 4:
         report.problem(

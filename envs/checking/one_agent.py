@@ -1,4 +1,4 @@
-"""A few thousand random steps of one agent's environment, and everything that a run would trip over."""
+"""A few thousand random steps of one agent's environment, checked for everything that would disturb a run."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from warren.trees import leaves
 SECONDS = 60.0  # s of the long walk
 SHORT = 500  # steps of a play that is compared with another, at most
 SHORT_SECONDS = 5.0
-COPIES = 8  # stepped at once
+COPIES = 8  # copies stepped at once
 VECTOR_SECONDS = 2.0
 
 
 def check(report: Report, settings: EnvSettings, steps: int) -> None:
-    """Fill `report` with all that `steps` random steps of the environment tell."""
+    """Fill `report` with the findings of `steps` random steps of the environment."""
     watch()
     with report.checking("made"):
         started = time.perf_counter()
@@ -43,7 +43,7 @@ def check(report: Report, settings: EnvSettings, steps: int) -> None:
         finally:
             env.close()
     if report.problems:
-        return  # later checks would meet the same
+        return  # later checks would meet the same fault
     with report.checking("seeds"):
         repeatable.check(report, lambda: _Recorded(settings))
     with report.checking("leaks"):
@@ -68,7 +68,7 @@ def _spaces(report: Report, env: gymnasium.Env) -> None:
 
 
 def _parts(space: gymnasium.Space[Any], path: str = "") -> Iterator[tuple[str, gymnasium.Space[Any]]]:
-    """(path, leaf) of each space that is no Dict or Tuple."""
+    """Yield (path, leaf) of each space that is not a Dict or Tuple."""
     inside = space.spaces if isinstance(space, spaces.Dict | spaces.Tuple) else None
     if inside is None:
         yield path, space
@@ -78,26 +78,26 @@ def _parts(space: gymnasium.Space[Any], path: str = "") -> Iterator[tuple[str, g
 
 
 def _short(space: gymnasium.Space[Any]) -> str:
-    """Return a Box without its bounds, which may be an array each."""
+    """Return a text of a space, for a Box without its arrays of bounds."""
     if isinstance(space, spaces.Box):
         return f"{space.dtype} {list(space.shape)}, from {space.low.min():g} to {space.high.max():g}"
     return str(space)
 
 
 def milliseconds(seconds: float) -> str:
-    """Return a time with three digits, or with all of them before the point: "8.41 ms", "1,320 ms"."""
+    """Return a time with three digits, or with all digits before the point: "8.41 ms", "1,320 ms"."""
     number = 1e3 * seconds
     return f"{number:,.0f} ms" if number >= 999.5 else f"{number:.3g} ms"
 
 
 class _Walk:
-    """One environment, played at random for long; what it gives is looked at step by step."""
+    """One environment, played at random for long, with every step's results checked."""
 
     def __init__(self, report: Report, settings: EnvSettings, env: gymnasium.Env) -> None:
         self.report, self.settings, self.env = report, settings, env
         self.rewards = settings.rewards()
         self.actions = RandomActions(settings.id, env.action_space, settings.action_masks)
-        self.legal: np.ndarray | None = None  # choices that were at any time; None without masks
+        self.legal: np.ndarray | None = None  # choices that were legal at any time; None without masks
         self.counts: list[int] = []  # numbers of legal choices, by step
         self.lengths: list[int] = []
         self.terminated = self.truncated = 0

@@ -20,7 +20,7 @@ from warren.errors import WarrenError
 
 
 def main() -> None:
-    """Plays what the first argument asks for, as JSON; exits with PROBLEMS where there are some."""
+    """Play what the first argument, as JSON, asks for; exit with PROBLEMS if there are any."""
     question = json.loads(sys.argv[1])
     settings, steps, report = EnvSettings(**question["settings"]), question["steps"], Report()
     print(settings.id, flush=True)
@@ -36,12 +36,12 @@ def main() -> None:
             one_agent.check(report, settings, steps)
     print(report.summary(), flush=True)
     sys.stderr.flush()
-    os._exit(PROBLEMS if report.problems else 0)  # whatever threads the environment has started
+    os._exit(PROBLEMS if report.problems else 0)  # without waiting for threads that the environment has started
 
 
 def _kind(settings: EnvSettings) -> str:
-    """Return "game" for one of two players: a user's own by its class, its parameters, or its product; "agents" for
-    one of agents that learn together; else "one agent"."""
+    """Return "game" for a game of two players, told by its source, class, parameters or product; "agents" if several
+    agents learn together; else "one agent"."""
     source, colon, _ = settings.id.partition(":")
     if of_two_players(settings):
         return "game"
@@ -59,7 +59,7 @@ def _kind(settings: EnvSettings) -> str:
     except OfALeague:
         return "game"
     except (WarrenError, ValueError):
-        return "one agent"  # the check will meet it, and say it
+        return "one agent"  # the check will meet the error and report it
     return "agents" if isinstance(made, Team) else "one agent"
 
 

@@ -1,4 +1,4 @@
-"""Random actions for checks: legal ones, where the environment gives masks."""
+"""Random actions for checks: only legal ones if the environment gives masks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warren.errors import ConfigurationError
 class RandomActions:
     """Draws actions of one environment; `follow` reads the info that comes with each observation.
 
-    `row`: bool [choices] of what is decided next; None where the environment gives no masks.
+    `row`: bool [choices], which are legal in the next decision; None if the environment gives no masks.
     """
 
     def __init__(self, env_id: str, space: gymnasium.Space[Any], masked: bool = True) -> None:
@@ -25,7 +25,7 @@ class RandomActions:
         self.row: np.ndarray | None = None
 
     def follow(self, info: Any, doing: str) -> None:
-        """Read the mask in `info`, where the first reset gave one. Raises ConfigurationError."""
+        """Read the mask in `info`, if the first reset gave one. Raises ConfigurationError."""
         if self._first:
             self._first = False
             if not isinstance(info, dict) or KEY not in info:
@@ -40,7 +40,7 @@ class RandomActions:
             raise ConfigurationError(f"environment {self._id!r}: {doing} {wrong}") from None
 
     def draw(self) -> Any:
-        """Return a random action by the space's own chance."""
+        """Return a random action, drawn by the space's own generator."""
         if self._masks is None or self.row is None:
             return self._space.sample()
         return self._masks.draw(self._space, self.row)

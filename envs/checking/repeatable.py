@@ -9,7 +9,7 @@ from envs.checking.budget import budget
 from envs.checking.report import Report
 
 STEPS = 500  # steps that are compared, at most
-SECONDS = 5.0  # a play takes, at most
+SECONDS = 5.0  # s that a play may take
 
 
 class Play(ABC):
@@ -21,15 +21,15 @@ class Play(ABC):
 
     @abstractmethod
     def step(self) -> bytes:
-        """Return digests of a step's results, and of the next episode's beginning where one ended."""
+        """Return digests of a step's results, and of the next episode's beginning if one ended."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it."""
+        """Close the copy."""
 
 
 def check(report: Report, make: Callable[[], Play]) -> None:
-    """Plays the same seed anew, beside another copy, and in a copy that has played; then another seed."""
+    """Play the same seed anew, beside another copy, and in a copy that has played before; then play another seed."""
     first = make()
     try:
         plain = _play(first, 0)
@@ -96,7 +96,7 @@ def _beside(make: Callable[[], Play], seed: int, steps: int) -> list[bytes]:
 
 
 def _differs(one: list[bytes], other: list[bytes]) -> str:
-    """Return in words where the two plays part; "" where they do not."""
+    """Return in words where the two plays begin to differ; "" if they do not."""
     for step, (this, that) in enumerate(zip(one, other, strict=True)):
         if this != that:
             return "at the reset" if step == 0 else f"at step {step}"

@@ -8,20 +8,20 @@ from contextlib import contextmanager
 
 from warren.errors import WarrenError
 
-PROBLEMS = 3  # exit status of the process that plays, where it has found some
+PROBLEMS = 3  # exit status of the process that plays, if it has found problems
 WIDTH = 118
 _MARGIN = 22
 
 
 class Report:
-    """Counts what it prints. `problems` and `notes` hold the texts."""
+    """Counts and prints findings. `problems` and `notes` hold their texts."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.notes: list[str] = []
 
     def ok(self, check: str, text: str) -> None:
-        """Nothing is wrong here; `text` says what was seen."""
+        """Report that nothing is wrong; `text` says what was seen."""
         self._print("ok", check, text)
 
     def note(self, check: str, text: str) -> None:
@@ -30,7 +30,7 @@ class Report:
         self._print("note", check, text)
 
     def problem(self, check: str, text: str) -> None:
-        """Report a fault by which a run would fail, or learn from something else than was meant."""
+        """Report a fault by which a run would fail, or would learn from something else than was meant."""
         self.problems.append(text)
         self._print("problem", check, text)
 

@@ -1,4 +1,4 @@
-"""A few thousand random steps of agents that learn together, and everything that a run would trip over."""
+"""A few thousand random steps of agents that learn together, checked for everything that would disturb a run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SECONDS = 60.0  # s of the long walk
 
 
 class TeamActions:
-    """Plays one game after another of `team` by random legal actions, and looks at all that it gives.
+    """Plays one game after another of `team` by random legal actions, and checks all its results.
 
-    `lengths` and `returns`, the mean of the agents', are of the games that ended.
+    `lengths` and `returns` (the mean over the agents) are of the games that ended.
     """
 
     def __init__(self, team: Team, seed: int = 0) -> None:
@@ -49,7 +49,7 @@ class TeamActions:
         return observations
 
     def step(self) -> tuple[Any, ...]:
-        """Make one step, and begin the next game where one ends; return what was given. Raises ConfigurationError."""
+        """Make one step, and begin the next game if one ended; return the step's results. Raises ConfigurationError."""
         team, env_id = self.team, self.team.name
         space, masks, rows = team.action_space, team.masks, self._info.get(KEY)
         if rows is None or masks is None:
@@ -85,7 +85,7 @@ class TeamActions:
 
 
 def check(report: Report, settings: EnvSettings, steps: int) -> None:
-    """Fill `report` with all that `steps` random steps of the game tell."""
+    """Fill `report` with the findings of `steps` random steps of the game."""
     watch()
     with report.checking("made"):
         started = time.perf_counter()

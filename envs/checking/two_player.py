@@ -1,4 +1,4 @@
-"""A few thousand random moves of a game of two players or more, and everything that a league would trip over."""
+"""A few thousand random moves of a game of two players or more, checked for everything that would disturb a league."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DTYPES = {"to_move": np.int8, "action_mask": np.bool_, "reward": np.float32, "do
 
 
 def check(report: Report, env_id: str, kwargs: Mapping[str, Any], steps: int) -> None:
-    """Fill `report` with all that `steps` random moves of the game tell."""
+    """Fill `report` with the findings of `steps` random moves of the game."""
     watch()
     with report.checking("made"):
         started = time.perf_counter()
@@ -48,7 +48,7 @@ def check(report: Report, env_id: str, kwargs: Mapping[str, Any], steps: int) ->
 
 
 class _Walk:
-    """GAMES games, played at random for long; every turn is looked at."""
+    """GAMES games, played at random for long, with every turn checked."""
 
     def __init__(self, report: Report, env_id: str, games: TwoPlayerVectorEnv) -> None:
         self.report, self.env_id, self.games = report, env_id, games
@@ -151,7 +151,7 @@ class _Walk:
 
 
 class _Recorded(repeatable.Play):
-    """Two games whose turns are compared with those of others; their seed is the constructor's."""
+    """Two games whose turns are compared with those of others; the constructor seeds them."""
 
     def __init__(self, env_id: str, kwargs: Mapping[str, Any]) -> None:
         self.env_id, self.kwargs = env_id, kwargs
