@@ -1,7 +1,7 @@
 """`make gfootball`: builds Google Research Football for this Python, once, and installs it.
 
-Its last release, 2.10.2, has no wheels and needs a setuptools of its time, SDL2 and Boost. The wheel is kept in the
-cache folder (WARREN_CACHE, or ~/.cache/warren), by the version of Python.
+Its last release, 2.10.2, has no wheels and needs an old setuptools, SDL2 and Boost. The wheel is kept per version of
+Python in the cache folder (WARREN_CACHE, or ~/.cache/warren).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from warren import wheels
 from warren.errors import ConfigurationError, WarrenError
 
 VERSION = "2.10.2"
-NEWEST_PYTHON = (3, 11)  # newest Python that runs the setuptools it needs
-PACKAGES = (  # Debian's, by what tells that each is there
+NEWEST_PYTHON = (3, 11)  # newest Python that runs the old setuptools it needs
+PACKAGES = (  # Debian's packages, each with a file that shows whether it is installed
     ("g++", "c++"),
     ("cmake", "cmake"),
     ("make", "make"),
@@ -36,7 +36,7 @@ NEEDED = ("opencv-python-headless>=4.10", "pygame-ce>=2.1.3", "scipy", "absl-py"
 
 
 def main() -> int:
-    """Build, or take from the cache, and install; the exit status."""
+    """Build the wheel or take it from the cache, and install it; return the exit status."""
     try:
         if not works():
             wheels.install(wheels.cached(folder()) or build(), NEEDED)
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def works() -> bool:
-    """Return whether football can be imported by this Python."""
+    """Return True if football can be imported by this Python."""
     check = "import envs.one_agent.gym_envs, gfootball_engine, gfootball.env.football_env"
     return subprocess.run([sys.executable, "-c", check], capture_output=True, check=False).returncode == 0
 
@@ -64,7 +64,7 @@ def folder() -> Path:
 
 
 def missing() -> list[str]:
-    """Debian's packages that a build needs and this machine lacks."""
+    """Return Debian's packages that a build needs and this machine lacks."""
     return [
         package
         for package, sign in PACKAGES
@@ -73,7 +73,7 @@ def missing() -> list[str]:
 
 
 def build() -> Path:
-    """Build the wheel, for ten minutes of two cores; return it. Raises ConfigurationError and WarrenError."""
+    """Build the wheel, which takes ten minutes of two cores; return it. Raises ConfigurationError and WarrenError."""
     if sys.version_info[:2] > NEWEST_PYTHON:
         raise ConfigurationError(
             f"gfootball {VERSION} cannot be built by Python {platform.python_version()}, which does not run the "
@@ -82,7 +82,7 @@ def build() -> Path:
     if lacking := missing():
         _apt_get(lacking)
     with tempfile.TemporaryDirectory(prefix="warren-gfootball-") as place:
-        # A place of its own to build in: the engine's script calls `python3`, which has to have its packages.
+        # Built in a virtual environment: the engine's script calls `python3`, which has to have these packages.
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
         python = str(Path(place) / "bin" / "python")
         if subprocess.run([python, "-m", "pip", "install", "--quiet", *BUILT_WITH], check=False).returncode != 0:
@@ -91,7 +91,7 @@ def build() -> Path:
 
 
 def _apt_get(packages: list[str]) -> None:
-    """Install them where that is allowed, as `make setup` does; else say what to install."""
+    """Install the packages if this user may, as `make setup` does; else say which to install."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise ConfigurationError(
             f"gfootball cannot be built without {', '.join(packages)}; on Debian or Ubuntu: "

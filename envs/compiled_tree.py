@@ -1,4 +1,4 @@
-"""Steps of games on a tree by C (game_tree.c), where it can be compiled: the same numbers in a tenth of the time."""
+"""Steps of games on a tree in C (game_tree.c), if it can be compiled: the same numbers in a tenth of the time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Draws(ctypes.Structure):
 
 
 class CompiledTree:
-    """A tree's tables, and the function that steps games on it."""
+    """A tree's tables, and the C function that steps games on them."""
 
     def __init__(self, tables: Mapping[str, np.ndarray], library: ctypes.CDLL) -> None:
         self._library = library
@@ -43,12 +43,12 @@ class CompiledTree:
 
     @classmethod
     def of(cls, tables: Mapping[str, np.ndarray]) -> CompiledTree | None:
-        """Return it for TABLES of a GameTree; None where nothing could be compiled, or observations are not float32."""
+        """Return the compiled form of a GameTree's TABLES; None if nothing compiles or observations are not float32."""
         library = COMPILED.library()
         return None if library is None or tables["observation"].dtype != np.float32 else cls(tables, library)
 
     def step(self, action: np.ndarray, nodes: np.ndarray, chance: Chance) -> Turn:
-        """Make the legal moves `action` int64 [N]; `nodes` int64 [N] and `chance` go on to the next decisions."""
+        """Make the legal moves `action` int64 [N]; advance `nodes` int64 [N] and `chance` to the next decisions."""
         games, actions = len(nodes), self._tree.actions
         fresh = chance.fresh(games)
         to_move, flags = np.empty(games, np.int8), np.zeros((2, games), np.bool_)

@@ -14,7 +14,7 @@ __all__ = ["blame", "copies", "pip", "require", "where"]
 def require(module: str, package: str, env_id: str) -> ModuleType:
     """Return the module of an optional package.
 
-    Raises ConfigurationError, which says what to install, where it is missing.
+    Raises ConfigurationError, which says what to install, if it is missing.
     """
     try:
         importlib.import_module(module.partition(".")[0])

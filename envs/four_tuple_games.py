@@ -27,8 +27,8 @@ class FourTupleGame(SimultaneousGames):
     """N games whose `step(first, second)` gives (observation, reward, done, info), all of the first player.
 
     `info["otherObs"]` is the second player's observation, of the same shape; its reward is the first one's negative.
-    Both move at once: the second chooses without seeing what the first did. `actions[i]` is what the environment is
-    given for action i. Each copy is seeded by its `seed` method, where it has one, at the first reset.
+    Both move at once: the second chooses without seeing the first's action. `actions[i]` is passed to the environment
+    for action i. Each copy is seeded by its `seed` method, if it has one, at the first reset.
     """
 
     actions: Sequence[Any]
@@ -42,11 +42,11 @@ class FourTupleGame(SimultaneousGames):
 
     @abstractmethod
     def make(self) -> Any:
-        """One copy of the environment."""
+        """Return one copy of the environment."""
 
     @abstractmethod
     def second_observation(self, env: Any, observation: Any) -> Any:
-        """Return the second player's observation at a game's beginning, where the first player's is `observation`."""
+        """Return the second player's observation at a game's beginning; the first player's is `observation`."""
 
     def _begin(self, i: int) -> None:
         env = self.__copies[i]

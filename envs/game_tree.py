@@ -1,4 +1,4 @@
-"""A whole game as tables: every history a node. Small games are played on it at numpy's speed and solved exactly."""
+"""A whole game as tables with a node per history, so that small games run at numpy's speed and are solved exactly."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from envs.compiled_tree import TABLES, CompiledTree
 from envs.two_player.chance import Chance
 from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
 
-CHANCE, TERMINAL = -1, -2  # in the place of a player's number
+CHANCE, TERMINAL = -1, -2  # in place of a player's number
 
 
 @dataclass(frozen=True)
 class GameTree:
-    """H histories in breadth-first order, so that node 0 is the start and the children of a node are neighbours.
+    """H histories in breadth-first order: node 0 is the start, and the children of a node are neighbours.
 
-    The children of a decision node stand in the order of its legal actions, rising; those of a chance node in the
-    order of its outcomes. Every history that its player cannot tell from another is of the same information state.
+    The children of a decision node are in the rising order of its legal actions; those of a chance node in the order of
+    its outcomes. All histories that the player to move cannot tell apart have the same information state.
     """
 
     name: str
     player: np.ndarray  # int8 [H]: 0, 1, CHANCE or TERMINAL
     parent: np.ndarray  # int32 [H]; the start's is -1
     first_child: np.ndarray  # int32 [H]; 0 at terminal nodes
-    probability: np.ndarray  # float64 [H]: of this node after its parent where that is chance's, else 1
+    probability: np.ndarray  # float64 [H]: that of this node after its parent if chance moves there, else 1
     action: np.ndarray  # int64 [H]: the action, or chance's outcome, that leads here from the parent; the start's is -1
     information_state: np.ndarray  # int32 [H]: row of the tables below; -1 at nodes without a decision
     returns: np.ndarray  # float64 [H]: player 0's rewards so far; player 1's are their negatives
-    owner: np.ndarray  # int8 [I]: whose information state it is
+    owner: np.ndarray  # int8 [I]: the player that moves in this information state
     observation: np.ndarray  # float32 [I, ...]
     action_mask: np.ndarray  # bool [I, A]
     labels: list[str]  # [I]: for people
@@ -46,12 +46,12 @@ class GameTree:
 
     @cached_property
     def slot(self) -> np.ndarray:
-        """int32 [I, A]: which child of its node a legal action leads to."""
+        """int32 [I, A]: the number of the child to which a legal action leads."""
         return (np.cumsum(self.action_mask, axis=1) - 1).astype(np.int32)
 
     @cached_property
     def chance(self) -> tuple[np.ndarray, np.ndarray]:
-        """(int32 [H]: row of a chance node in the next; float64 [C, outcomes - 1]: thresholds of its outcomes).
+        """(int32 [H]: row of a chance node in the second array; float64 [C, outcomes - 1]: thresholds of its outcomes).
 
         The outcome of a uniform u in [0, 1) is the number of thresholds that are at most u.
         """
@@ -64,13 +64,13 @@ class GameTree:
         probability = np.zeros((len(nodes), outcomes))
         probability[row[self.parent[children]], rank] = self.probability[children]
         thresholds = np.cumsum(probability, axis=1)
-        # Beyond the last outcome, and at it (its sum may miss 1 by rounding), no u may reach.
+        # No u may reach the last outcome's threshold or those beyond (the sum may differ from 1 by rounding).
         thresholds[np.cumsum(probability[:, ::-1], axis=1)[:, ::-1] - probability <= 0] = np.inf
         return row, thresholds[:, :-1]
 
     @property
     def tables(self) -> dict[str, np.ndarray]:
-        """Return what compiled steps read, by the names of compiled_tree.TABLES."""
+        """Return the tables that compiled steps read, by the names in compiled_tree.TABLES."""
         row, threshold = self.chance
         made = {"chance": row, "threshold": threshold}
         return {name: made[name] if name in made else getattr(self, name) for name, _ in TABLES}
@@ -85,7 +85,7 @@ class GameTree:
 
 
 class TreeVectorEnv(TwoPlayerVectorEnv):
-    """N games played on one tree: a step is a few table look-ups, by C where there is a compiler."""
+    """N games played on one tree: a step is a few table look-ups, in C if there is a compiler."""
 
     chance: Chance
 
@@ -132,7 +132,7 @@ class TreeVectorEnv(TwoPlayerVectorEnv):
         return self._past_chance(np.zeros(len(games), np.int64), games)
 
     def _past_chance(self, node: np.ndarray, games: np.ndarray) -> np.ndarray:
-        """Draw chance's moves after `node` of these games; return the nodes that follow."""
+        """Draw chance's moves after `node` in these games; return the nodes that follow."""
         row, thresholds = self.tree.chance
         while (waiting := np.flatnonzero(self.tree.player[node] == CHANCE)).size:
             here = node[waiting]

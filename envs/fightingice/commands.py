@@ -1,7 +1,7 @@
 """FightingICE's actions by name, and the keys that a person would press for each.
 
-Digits are places of a stick as on a keypad, for a character that looks to the right: 6 is forward, 2 down, 5 nothing.
-As pyftg's CommandCenter types them, which follows the game's own.
+Digits are positions of a stick as on a keypad, for a character that looks to the right: 6 is forward, 2 down, 5
+neutral. The keys are those of pyftg's CommandCenter, which follows the game's own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEYS = {
     "STAND_D_DB_BA": "2 1 4A", "STAND_D_DB_BB": "2 1 4B", "STAND_D_DF_FC": "2 3 6C",
 }  # fmt: skip
 ACTIONS = tuple(KEYS)
-FRAMES = 4  # an action takes at least: as long as the longest takes to type, and a frame to let go
+FRAMES = 4  # least frames of an action: the longest takes as many to type, with a frame to let go
 _MIRRORED = {"1": "3", "3": "1", "4": "6", "6": "4", "7": "9", "9": "7"}
 _PRESSED = {"1": "LD", "2": "D", "3": "RD", "4": "L", "5": "", "6": "R", "7": "LU", "8": "U", "9": "RU"}
 _LET_GO = message("Key")

@@ -1,6 +1,6 @@
-"""FightingICE for one agent: "fightingice:zen", against a player of chance, a dummy, or one of the game's own AIs.
+"""FightingICE for one agent: "fightingice:zen", against random actions, a dummy, or one of the game's own AIs.
 
-Its options are those of fightingice_match.Match, as `env.kwargs`; of two agents against each other: fightingice_games.
+Its options are those of match.Match, as `env.kwargs`; two agents against each other are in games.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from envs.fightingice.observation import FIELDS
 
 
 def make(name: str, opponent: str = RANDOM, **kwargs: Any) -> gymnasium.Env:
-    """Games of the character `name`. Raises UnknownName and ConfigurationError."""
+    """Return games of the character `name`. Raises UnknownName and ConfigurationError."""
     with blame(f"environment 'fightingice:{name}'"):
         return FightingIceEnv(name, opponent, **kwargs)
 
@@ -28,7 +28,7 @@ def reward_threshold(name: str) -> float | None:
 
 
 class FightingIceEnv(gymnasium.Env):
-    """One game an episode, as player 1. A game that its clock ends is decided, by hit points."""
+    """One game per episode, as player 1. A game whose time runs out is decided by hit points."""
 
     def __init__(self, name: str, opponent: str, **kwargs: Any) -> None:
         self.match = Match(name, opponent, **kwargs)
@@ -36,12 +36,12 @@ class FightingIceEnv(gymnasium.Env):
         self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """(observation, {}) of a new game. The game itself has no chance; the player of chance follows the seed."""
+        """Return (observation, {}) of a new game. The game is deterministic; random opponents follow the seed."""
         super().reset(seed=seed)
         return self.match.reset()[0], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One action, of `frame_skip` frames."""
+        """Play one action, of `frame_skip` frames."""
         actions = [int(action)]
         if self.match.sides == 2:
             actions.append(int(self.np_random.integers(len(ACTIONS))))

@@ -1,6 +1,6 @@
-"""A running FightingICE: started here, without a window, on a port of the loopback interface; or somebody else's.
+"""A running FightingICE: started here, without a window, on a port of the loopback interface, or one that runs already.
 
-It ends with this process, however that ends, and leaves nothing: its logs go to a folder that is removed.
+A game started here ends with this process, however that ends, and leaves no files: its log folder is removed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from warren.errors import ConfigurationError, WarrenError
 
 FOLDER = "WARREN_FIGHTINGICE"  # in the environment: where the built game is
 READY = b"Waiting to launch a game"  # in its log
-PATIENCE = 60.0  # s until it has started, or answers
+PATIENCE = 60.0  # s within which it has to start, or answer
 CLASSES = ("FightingICE.jar", "classes", "bin")  # paths of its classes, in a release or a build by docs/environments.md
-# Its standard input ends with us; then it is killed, and its folder, $0, removed.
+# When this process ends, the guard's standard input ends; it then kills the game and removes the game's folder, $0.
 _GUARD = """
 exec 3<&0
 "$@" &
@@ -33,8 +33,8 @@ wait $game
 class Game:
     """One process of the game, or with `address` ("host:port") one that runs already, in --pyftg-mode.
 
-    `folder`: of the game, with data/, lib/ and its classes. `memory`: MB of its heap. `frames` a round, `rounds` a
-    game, `hp` of both at a round's beginning. Raises ConfigurationError where something is missing.
+    `folder`: that of the game, with data/, lib/ and its classes. `memory`: MB of its heap. `frames` a round, `rounds` a
+    game, `hp` of both at a round's beginning. Raises ConfigurationError if something is missing.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Game:
 
     @property
     def own(self) -> bool:
-        """Return whether this process started the game."""
+        """Return True if this process started the game."""
         return self._process is not None
 
     def connect(self) -> Line:
-        """Open a connection. Raises WarrenError where the game is gone."""
+        """Open a connection. Raises WarrenError if the game is gone."""
         try:
             connection = socket.create_connection(self._address, PATIENCE)
         except OSError as error:
@@ -67,7 +67,7 @@ class Game:
         return Line(connection)
 
     def run(self, characters: tuple[str, str], players: tuple[str, str]) -> Line:
-        """Begin a game, which waits until its players have come; says one byte to this connection when it is over."""
+        """Begin a game, which waits for its players; the returned connection gets one byte when the game is over."""
         self._clear_logs()
         request = message(
             "RunGameRequest", character_1=characters[0], character_2=characters[1], player_1=players[0],
@@ -86,10 +86,10 @@ class Game:
             line.close()
             if time.monotonic() > deadline:
                 raise WarrenError(f"FightingICE at {self._where()} begins no game: {answer.response_message}")
-            time.sleep(0.02)  # it is still ending the last one
+            time.sleep(0.02)  # it is still ending the last game
 
     def opponents(self) -> list[str]:
-        """Return the names of the game's own AIs, where its folder is known."""
+        """Return the names of the game's own AIs, if its folder is known."""
         return sorted(file.stem for file in (self._folder / "data" / "ai").glob("*.jar")) if self._folder else []
 
     def restart(self) -> None:
@@ -102,7 +102,7 @@ class Game:
         self._stop()
 
     def why(self, error: Exception) -> WarrenError:
-        """Return the error to raise where a game broke off."""
+        """Return the error to raise when a game broke off."""
         return WarrenError(f"FightingICE at {self._where()}: {error}{self._last_words()}")
 
     def _start(self) -> None:
@@ -124,7 +124,7 @@ class Game:
                 ["sh", "-c", _GUARD, str(self._place), *command], cwd=self._place, stdin=subprocess.PIPE, stdout=output,
                 stderr=output, env={**os.environ, "SERVER_HOST": "127.0.0.1"}, start_new_session=True,
             )  # fmt: skip
-        # Its log tells, and not a connection: one that says nothing ends the thread that takes connections.
+        # Read its log, and open no connection: a silent one would end the thread that accepts connections.
         deadline = time.monotonic() + PATIENCE
         while READY not in (self._place / "output").read_bytes():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -136,7 +136,7 @@ class Game:
     def _stop(self) -> None:
         if self._process is not None:
             assert self._process.stdin is not None
-            self._process.stdin.close()  # its guard kills it
+            self._process.stdin.close()  # its guard then kills it
             self._process.wait()
             self._process = None
         if self._place is not None:
@@ -144,7 +144,7 @@ class Game:
             self._place = None
 
     def _clear_logs(self) -> None:
-        """Remove what finished games wrote: eleven megabytes of sound a round."""
+        """Remove the files of finished games: eleven megabytes of sound a round."""
         if self._place is not None:
             for file in (self._place / "log").rglob("*"):
                 if file.is_file():
@@ -161,7 +161,7 @@ class Game:
 
 
 def _found(folder: str | None) -> Path:
-    """Return the game's folder. Raises ConfigurationError with everything that is missing."""
+    """Return the game's folder. Raises ConfigurationError that lists everything missing."""
     given = folder or os.environ.get(FOLDER)
     if not given:
         raise ConfigurationError(

@@ -15,7 +15,7 @@ from envs.two_player.vector_env import TwoPlayerVectorEnv
 
 
 def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> TwoPlayerVectorEnv:
-    """`num_envs` games, each in a process of its own. Raises UnknownName and ConfigurationError."""
+    """Return `num_envs` games, each in a process of its own. Raises UnknownName and ConfigurationError."""
     with blame(f"environment 'fightingice:{name}'"):
         return FightingIceGames(name, num_envs, **kwargs)
 
@@ -23,7 +23,7 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> Tw
 class FightingIceGames(SimultaneousGames):
     """N games.
 
-    `rewards` is "result" where nothing else is given: what a league's payoffs are about.
+    `rewards` is "result" by default, which is what a league's payoffs are about.
     """
 
     def __init__(self, name: str, num_envs: int, rewards: str = "result", **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""One game of FightingICE after another, in lock-step: the game goes on by a frame when every player of ours has said
+"""One game of FightingICE after another, in lock-step: the game advances by a frame when each of our players has sent
 its keys."""
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from warren.errors import ConfigurationError, UnknownName
 
 CHARACTERS = ("ZEN", "GARNET", "LUD")
 REWARDS = ("damage", "result")
-RANDOM, DUMMY = "random", "dummy"  # opponents that need no AI of the game's
-STILL = "Keyboard"  # the game's name for a player whose keys are a keyboard's, which is not there
+RANDOM, DUMMY = "random", "dummy"  # opponents other than the game's AIs
+STILL = "Keyboard"  # the game's name for a player with a keyboard; there is none, so it stands still
 NAMES = ("warren-1", "warren-2")  # our players' names; the game knows its own by the names in data/ai
 
 
 class Match:
     """Games of `character`, for one agent against `opponent`, or for two (`opponent` None).
 
-    `opponent`: "random", whose actions are drawn by who steps this, "dummy", who stands still, or an AI of the game's,
-    by its name in data/ai.
-    An action takes `frame_skip` frames of 1/60 s. `delay`: what is seen is 15 frames old, as in the competitions.
-    `rewards`: "damage", what the other lost less what oneself lost, as shares of all hit points, or "result", 1, 0 or
-    -1 at the end, by rounds won. Other options are those of Game. Raises UnknownName and ConfigurationError.
+    `opponent`: "random", whose actions the caller draws, "dummy", which stands still, or one of the game's AIs, by its
+    name in data/ai.
+    An action takes `frame_skip` frames of 1/60 s. With `delay`, observations are 15 frames old, as in the competitions.
+    `rewards`: "damage", the other player's loss minus one's own, as shares of all hit points, or "result", 1, 0 or -1
+    at the end, by rounds won. Other options are those of Game. Raises UnknownName and ConfigurationError.
     """
 
     def __init__(
@@ -136,12 +136,12 @@ class Match:
         return self._observations(), np.array([reward, -reward], np.float32), self.over
 
     def close(self) -> None:
-        """End the game, where it was started here."""
+        """End the game, if it was started here."""
         self._hang_up()
         self._game.close()
 
     def _next(self) -> np.ndarray:
-        """Hear what the frame brought; the damage that each player took in it, as a share of its hit points."""
+        """Read the next frame; return the damage that each player took in it, as a share of its hit points."""
         took = np.zeros(2, np.float32)
         while True:
             states = [self._state(line) for line in self._lines]
@@ -196,14 +196,14 @@ class Match:
         )
 
     def _end(self) -> None:
-        """Wait until the game has said goodbye to all."""
+        """Wait until the game has closed all connections with its final byte."""
         for line in (*self._lines, self._run):
             if line is not None and (said := line.byte()) != OVER:
                 raise Lost(f"it said byte {said[0]} after the game's end")
         self._hang_up()
 
     def _leave(self) -> None:
-        """Leave a game that is not over: its process is replaced; somebody else's is played to its end, unmoved."""
+        """Leave a game that is not over: replace a process of our own; play another's to its end, standing still."""
         if self._game.own:
             self._hang_up()
             self._game.restart()

@@ -1,6 +1,6 @@
 """The observation of a FightingICE player: one vector, the same from either side.
 
-Player 2's stage is mirrored, so each player sees itself as the one who began on the left. All values are near -1 to 1.
+Player 2's stage is mirrored, so each player sees itself as the one that began on the left. Values are near -1 to 1.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _ATTACK = (
     "speed_x",
     "knocks_down",
 )
-# The name of each number. Of both characters: what it is worth, where it is (centre, 0 to 1 of the stage), its speed
-# (30 pixels a frame are 1), frames until it may move again (60 are 1), whether its last attack hit, hits in a row (10
-# are 1), which of four states it is in and which of 56 actions it does, its attack and its projectiles: damage (100
-# are 1), frames (60 are 1), the area that hits. Then how much of the round and of the game is left.
+# The name of each number. Of both characters: hit points, position (centre, 0 to 1 of the stage), speed (30 pixels a
+# frame are 1), frames until it may move again (60 are 1), whether its last attack hit, hits in a row (10 are 1), which
+# of four states it is in and which of 56 actions it does, its attack and its projectiles: damage (100 are 1), frames
+# (60 are 1), the area that hits. Then how much of the round and of the game is left.
 FIELDS = (
     *(
         f"{who}.{field}"
@@ -53,9 +53,9 @@ FIELDS = (
 
 
 def observation(frame: Any, player: int, max_hps: tuple[int, int], frames: int, rounds: int) -> np.ndarray:
-    """float32 [len(FIELDS)] of a FrameData for `player`, 0 or 1; zeros before the fight begins.
+    """Return float32 [len(FIELDS)] of a FrameData for `player`, 0 or 1; zeros before the fight begins.
 
-    `max_hps`: what the two begin a round with. `frames` of a round, `rounds` of a game.
+    `max_hps`: hit points of the two at a round's beginning. `frames` of a round, `rounds` of a game.
     """
     if frame.empty_flag or len(frame.character_data) < 2:
         return np.zeros(len(FIELDS), np.float32)

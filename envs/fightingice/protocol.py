@@ -1,7 +1,7 @@
 """FightingICE's wire protocol: the messages of its protos/*.proto, and their framing.
 
-A connection begins with one byte that says what it is for; then each message is four bytes of its length,
-little-endian, and the message. pyftg speaks the same, and pins an old protobuf for it.
+A connection begins with one byte for its purpose; each message after it is four bytes of its length, little-endian, and
+then the message. pyftg implements the same, but pins an old protobuf.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST = 1 << 24  # bytes of a message
 
 _F = descriptor_pb2.FieldDescriptorProto
 _TYPES = {"int": _F.TYPE_INT32, "bool": _F.TYPE_BOOL, "str": _F.TYPE_STRING, "bytes": _F.TYPE_BYTES}
-# Message -> {field: (number, type)}; "[...]" is repeated, a message's name is that message. Enumerations are numbers.
+# Message -> {field: (number, type)}; "[...]" is repeated; a message's name stands for that message; enums are numbers.
 _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "RunGameRequest": {
         "character_1": (1, "str"), "character_2": (2, "str"), "player_1": (3, "str"), "player_2": (4, "str"),
@@ -99,11 +99,11 @@ def message(name: str, **fields: Any) -> Any:
 
 
 class Lost(WarrenError):
-    """Raised where the other side of a connection is gone, silent, or says what is no message."""
+    """Raised if the other side of a connection is gone, silent, or sends something that is not a message."""
 
 
 class Line:
-    """One connection; a message or a byte at a time, either way."""
+    """One connection that sends and receives messages or single bytes."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -111,7 +111,7 @@ class Line:
         self._read = connection.makefile("rb")
 
     def say(self, message: Any, first: bytes = b"") -> None:
-        """Send `message`, behind the byte `first` where one is given. Raises Lost."""
+        """Send `message`, after the byte `first` if one is given. Raises Lost."""
         body = message.SerializeToString()
         try:
             self._connection.sendall(first + struct.pack("<i", len(body)) + body)
@@ -123,7 +123,7 @@ class Line:
         return self._bytes(1)
 
     def hear(self, name: str) -> Any:
-        """Read the next message, which is a `name`. Raises Lost."""
+        """Read the next message, which must be a `name`. Raises Lost."""
         (length,) = struct.unpack("<i", self._bytes(4))
         if not 0 <= length <= MOST:
             raise Lost(f"a message of {length:,} bytes was announced, which this protocol does not allow")

@@ -1,6 +1,6 @@
 """Google Research Football for one agent, against the game's own AI: "football:academy_empty_goal_close".
 
-Its options are those of football_match.Match, as `env.kwargs`; of two agents against each other: football_games.
+Its options are those of match.Match, as `env.kwargs`; two agents against each other are in games.py.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class FootballEnv(gymnasium.Env):
         self.action_space = gymnasium.spaces.Discrete(len(self.match.actions))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """(observation, {}) of a new episode."""
+        """Return (observation, {}) of a new episode."""
         super().reset(seed=seed)
         return self.match.reset(int(self.np_random.integers(1 << 31)))[0], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step, a tenth of a second of the game."""
+        """Play one step, a tenth of a second of the game."""
         observations, rewards, over, by_the_clock = self.match.step([int(action)])
         return observations[0], float(rewards[0]), over and not by_the_clock, by_the_clock, {}
 

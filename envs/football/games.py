@@ -15,7 +15,7 @@ from warren.errors import ConfigurationError
 
 
 def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> TwoPlayerVectorEnv:
-    """`num_envs` matches of the scenario `name`. Raises UnknownName and ConfigurationError."""
+    """Return `num_envs` matches of the scenario `name`. Raises UnknownName and ConfigurationError."""
     if kwargs.get("rewards", "scoring") != "scoring":
         raise ConfigurationError(
             f"environment 'football:{name}': rewards={kwargs['rewards']!r} are not zero-sum; of two agents take scoring"
@@ -27,7 +27,7 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> Tw
 class FootballGames(SimultaneousGames):
     """N matches, player 0 on the left.
 
-    A match that its clock ends is decided, as football is: `truncated` is never set.
+    A match that the clock ends has a result, as in football, so `truncated` is never set.
     """
 
     chance: Chance

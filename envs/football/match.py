@@ -1,6 +1,6 @@
-"""One match of Google Research Football: its engine, seeded episode by episode, and what its agents see.
+"""One match of Google Research Football: its engine, seeded episode by episode, and its agents' observations.
 
-The library's own `FootballEnv` is used as it is, without its wrappers, which are old gym's.
+The library's own `FootballEnv` is used, but without the library's wrappers, which are old gym's.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ CHECKPOINTS, CHECKPOINT_REWARD = 10, 0.1  # Kurach et al. 2020, "Google Research
 
 
 class Match:
-    """Episodes of the scenario `name`, with one agent, on the left, or one on either side. Of a side's players an agent
-    moves the one that is next to the ball; the game's own AI moves all others.
+    """Episodes of the scenario `name`, with one agent, on the left, or one on either side. An agent moves the player
+    of its side that is next to the ball; the game's own AI moves all others.
 
     `representation`: "simple115", float32 [115], the library's simple115v2: both teams' positions and directions, the
-    ball's, who owns it, the active player and the game's mode; or "minimap", uint8 [72, 96, 4]: left team, right team,
+    ball's, its owner, the active player and the game's mode; or "minimap", uint8 [72, 96, 4]: left team, right team,
     ball, active player. Each side sees itself as the left one. `rewards`: "scoring", +1 and -1 a goal;
     "scoring,checkpoints" adds .1 for each of ten circles around the goal that are reached with the ball.
 
-    Raises UnknownName for a scenario, and ConfigurationError for other values, or where the library is missing.
+    Raises UnknownName for a scenario, and ConfigurationError for other values, or if the library is missing.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class Match:
         return spaces.Box(-np.inf, np.inf, (115,), np.float32)
 
     def reset(self, seed: int) -> np.ndarray:
-        """Begin an episode whose chance follows from `seed`; return the observations, [sides, ...]."""
+        """Begin an episode whose randomness follows from `seed`; return the observations, [sides, ...]."""
         self._config["game_engine_random_seed"] = seed
-        self._config["reverse_team_processing"] = bool(seed % 2)  # side moved first; unset, the first seed's stays
+        self._config["reverse_team_processing"] = bool(seed % 2)  # which side moves first; else as for the first seed
         self._seen = self._env.reset()
         self._reached = [0] * self.sides
         return self._observations()
 
     def step(self, actions: list[int]) -> tuple[np.ndarray, np.ndarray, bool, bool]:
-        """Play a step; return (observations, rewards float32 [sides], is it over, is it over by the clock alone)."""
+        """Play a step; return (observations, rewards float32 [sides], whether over, whether by the clock alone)."""
         self._seen, rewards, over, _ = self._env.step(actions)
         rewards = np.asarray(rewards, np.float32)
         by_the_clock = bool(over) and self._seen[0]["steps_left"] <= 0 and not rewards.any()
@@ -95,7 +95,7 @@ class Match:
         return picture(self._seen[0])
 
     def close(self) -> None:
-        """Hands the engine back to the library, which uses it for the next match."""
+        """Hand the engine back to the library, which uses it for the next match."""
         self._env.close()
 
     def _observations(self) -> np.ndarray:
@@ -105,7 +105,7 @@ class Match:
         return converted
 
     def _checkpoint_reward(self, side: int, scored: float) -> float:
-        """Return the reward by the library's rule (its wrapper is for old gym): a goal brings all circles left."""
+        """Return the reward by the library's rule (its wrapper is for old gym): a goal counts all circles left."""
         before = self._reached[side]
         seen = self._seen[side]
         if scored == 1:

@@ -8,11 +8,11 @@ import numpy as np
 
 WIDTH, HEIGHT, MARGIN = 640, 320, 32  # pixels; the pitch lies within the margin
 LEFT, RIGHT, BALL, LINE, GRASS = (235, 235, 235), (220, 60, 50), (255, 210, 0), (200, 230, 200), (46, 125, 50)
-LONG, WIDE, GOAL = 1.0, 0.42, 0.044  # half the pitch's length and width, half the goal's, in the library's units
+LONG, WIDE, GOAL = 1.0, 0.42, 0.044  # half the pitch's length and width, half the goal's, in library units
 
 
 def picture(seen: dict[str, Any]) -> np.ndarray:
-    """uint8 [HEIGHT, WIDTH, 3] of one observation; the active player has a ring, the score stands above."""
+    """Return uint8 [HEIGHT, WIDTH, 3] of one observation; the active player has a ring, the score is at the top."""
     import cv2
 
     def at(place: Any) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""Atari games of two players, by PettingZoo's multi-agent emulator and preprocessed as usual: "pettingzoo:pong_v3".
+"""Atari games of two players, in PettingZoo's multi-agent emulator, with the usual preprocessing: "pettingzoo:pong_v3".
 
-Both players see one screen, and one network plays either side. Who is second sees the screen mirrored where its halves
-are alike, as in Pong; elsewhere a plane more says who one is.
+Both players see one screen, and one network plays either side. The second player sees the screen mirrored if its halves
+look alike, as in Pong; in other games an additional plane says which player it is.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ATARI = PREPROCESSINGS["atari"]
 
 
 def emulator(env_id: str, full_id: str, **kwargs: Any) -> Any:
-    """PettingZoo's ParallelAtariEnv of the game `full_id`, with the ROMs that ale-py brings.
+    """Return PettingZoo's ParallelAtariEnv of the game `full_id`, with the ROMs that ale-py brings.
 
-    Raises ConfigurationError where a package is missing or the game is not for two.
+    Raises ConfigurationError if a package is missing or the game is not for two.
     """
     pettingzoo = require("pettingzoo", "pettingzoo", env_id)
     require("multi_agent_ale_py", "multi-agent-ale-py", env_id)
@@ -42,10 +42,10 @@ def emulator(env_id: str, full_id: str, **kwargs: Any) -> Any:
 class AtariGames(SimultaneousGames):
     """N emulators, stepped one after another; all have the same actions and see uint8 [frame_stack, resize, resize].
 
-    Each action is played `frame_skip` times; the greater of the last two screens is seen (Mnih et al. 2015). A game
-    begins with 1 to `noop_start` frames in which neither does anything. In each frame a player's last action is
-    repeated with `repeat_action_probability` (Machado et al. 2018). What one gains the other loses: a player's reward
-    is half of what it gained more than the other, so a point in Pong is 1 and -1, and what PettingZoo takes from who
+    Each action is played `frame_skip` times; the maximum of the last two screens is seen (Mnih et al. 2015). A game
+    begins with 1 to `noop_start` frames without actions. In each frame a player's last action is repeated with
+    `repeat_action_probability` (Machado et al. 2018). Rewards cancel: a player's reward is half the difference between
+    its gain and the other's, so a point in Pong is 1 and -1, and the point that PettingZoo takes from a player that
     does not serve within two seconds is .5 and -.5.
     """
 
@@ -66,7 +66,7 @@ class AtariGames(SimultaneousGames):
         mirrored: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """`mirrored`: whether the second player sees the mirrored screen; None: where that is known to fit."""
+        """`mirrored`: whether the second player sees the mirrored screen; None: if the game is known to look alike."""
         for name, value in {"frame_skip": frame_skip, "frame_stack": frame_stack, "resize": resize}.items():
             if value < 1:
                 raise ConfigurationError(f"environment {env_id!r}: {name}={value} must be at least 1")
@@ -83,20 +83,20 @@ class AtariGames(SimultaneousGames):
         self._emulators = [emulator(env_id, full_id, obs_type="grayscale_image", **kwargs) for _ in range(num_envs)]
         self._repeats = repeat_action_probability
         self.chance = Chance(num_envs, seed)
-        self._drawing = [np.random.default_rng()] * num_envs  # generator of each game under way
+        self._drawing = [np.random.default_rng()] * num_envs  # the generator of each present game
         self._pressed = np.zeros((num_envs, PLAYERS), np.int64)  # actions of the last frame
         one = self._emulators[0]
         width, height = one.ale.getScreenDims()
         self._screens = np.empty((2, height, width, 1), np.uint8)  # the last two frames
         self._frames = np.zeros((num_envs, frame_stack, resize, resize), np.uint8)
-        self._played = np.zeros(num_envs, np.int64)  # frames of the game under way
+        self._played = np.zeros(num_envs, np.int64)  # frames of the present game
         planes = frame_stack + (not self._mirrored)
         super().__init__(env_id, num_envs, (planes, resize, resize), len(one.action_mapping), images=True)
         if not self._mirrored:
             self._seen[1, :, -1] = 255
 
     def close(self) -> None:
-        """Lets go of the emulators."""
+        """Release the emulators."""
         for made in self._emulators:
             made.close()
         self._emulators = []
@@ -114,7 +114,7 @@ class AtariGames(SimultaneousGames):
     def _begin(self, i: int) -> None:
         made = self._emulators[i]
         self.chance.begin(self._rows[i : i + 1])
-        # Actions are repeated here: the emulator's own chance has a new seed only where it loads the ROM, for 90 ms.
+        # Actions are repeated here: the emulator's own generator gets a seed only when it loads the ROM, in 90 ms.
         self._drawing[i] = drawing = np.random.default_rng(int(self.chance.seeds[i]))
         made.ale.reset_game()
         noops = int(drawing.integers(1, self._noops + 1)) if self._noops else 0

@@ -1,7 +1,7 @@
-"""OpenSpiel's Connect Four by arrays: all games move in a few operations of numpy, OpenSpiel's states one by one.
+"""OpenSpiel's Connect Four in arrays: a few operations of numpy move all games; OpenSpiel steps one state at a time.
 
-The same game to the last bit, as tests hold it to OpenSpiel's: moves, observations, masks, rewards. OpenSpiel still
-names the moves and shows the board.
+The game is the same to the last bit: tests compare moves, observations, masks and rewards with OpenSpiel's. OpenSpiel
+still names the moves and shows the board.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from envs.two_player.vector_env import PLAYERS, Turn, TwoPlayerVectorEnv
 
 ROWS, COLUMNS = 6, 7
 CELLS = ROWS * COLUMNS  # numbered from the lowest row's left end, row by row
-# A board is a bit a cell, column by column. A bit above each column stays empty, so that no line goes round the edge.
+# A board has a bit per cell, column by column. A bit above each column stays empty, so that no line wraps at the edge.
 _CELL = np.arange(CELLS)
 _BIT = np.left_shift(np.uint64(1), (_CELL % COLUMNS * (ROWS + 1) + _CELL // COLUMNS).astype(np.uint64))
 _NEXT = np.array([[1], [ROWS + 1], [ROWS], [ROWS + 2]], np.uint64)  # bits to the next cell: up, right, falling, rising
 _NEXT_BUT_ONE = 2 * _NEXT
 _NOBODYS = np.repeat(np.array([0, 0, 1], np.float32), CELLS)  # the observation of an empty board
-_EGOCENTRIC = np.array([[1, 0, 2], [0, 1, 2]])  # planes as who is to move sees them
+_EGOCENTRIC = np.array([[1, 0, 2], [0, 1, 2]])  # order of the planes as seen by the player to move
 
 
 class ConnectFour(TwoPlayerVectorEnv):
     """N games. Observations are float32 [3, 6, 7]: the first player's discs, the second's and empty cells; with
-    `egocentric`, the other's, one's own and empty cells. Row 0 is the lowest."""
+    `egocentric`, the opponent's discs, one's own and empty cells. Row 0 is the lowest."""
 
     max_return = 1.0
     chance: Chance  # decides nothing here, but gives games their seeds
 
     def __init__(self, game: Any, num_envs: int, seed: int, egocentric: bool = False) -> None:
-        """`game` is OpenSpiel's, for texts."""
+        """`game` is OpenSpiel's, used for texts."""
         super().__init__("openspiel:connect_four", num_envs, (PLAYERS + 1, ROWS, COLUMNS), COLUMNS)
         self._game, self._egocentric = game, egocentric
         self.chance = Chance(num_envs, seed)
-        # Each array holds all games in one row: a single index finds a place in the fewest operations.
+        # Each array holds all games in one row, so that a single index finds a place in the fewest operations.
         self._boards = np.zeros(num_envs * PLAYERS, np.uint64)
         self._planes = np.zeros(num_envs * (PLAYERS + 1) * CELLS, np.float32)  # the first player's discs first
         self._free = np.zeros(num_envs * COLUMNS, np.int64)  # the cell where a column's next disc will lie
         self._moves = np.zeros(num_envs * CELLS, np.int8)
         self._count = np.zeros(num_envs, np.int64)
         self._mover = np.zeros(num_envs, np.int64)
-        # The beginning of each game in these.
+        # The offset of each game in these arrays.
         self._board, self._column, self._move = (self._rows * size for size in (PLAYERS, COLUMNS, CELLS))
         self._plane = self._rows * (PLAYERS + 1) * CELLS
         self._empty_plane = self._plane + PLAYERS * CELLS
@@ -55,17 +55,17 @@ class ConnectFour(TwoPlayerVectorEnv):
         return moves
 
     def text(self, index: int) -> str:
-        """OpenSpiel's own text of the board."""
+        """Return OpenSpiel's own text of the board."""
         state = self._state(self.history(index))
         return str(state.observation_string(state.current_player()))
 
     def action_text(self, index: int, action: int) -> str:
-        """OpenSpiel's name of the action."""
+        """Return OpenSpiel's name of the action."""
         state = self._state(self.history(index))
         return str(state.action_to_string(state.current_player(), action))
 
     def last_text(self, index: int) -> str:
-        """OpenSpiel's text of the whole last board."""
+        """Return OpenSpiel's text of the whole last board."""
         return str(self._state(self._last[index])) if index in self._last else ""
 
     def _state(self, moves: list[int]) -> Any:

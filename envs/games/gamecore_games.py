@@ -1,6 +1,6 @@
 """Games of a league that drive their own sessions: "gamecore:path/to/file.py:MyActor" names the Actor of a gateway.
 
-To all but gateways such a game is its spaces and its sides, which the class declares; nobody else can step it.
+Only gateways play such a game; for all other processes it is the spaces and sides that its class declares.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from envs.one_agent.gamecore_actors import SOURCE, Declared, find
 from envs.two_player.vector_env import PLAYERS, TurnVectorEnv
 from warren.errors import ConfigurationError
 
-Sides = tuple[tuple[str, ...], ...]  # names of the agents of each
+Sides = tuple[tuple[str, ...], ...]  # names of the agents of each side
 
 
 def sides_of(name: str, actor: type[Any]) -> Sides:
-    """Return the agents of each side that the class declares; none where it declares none. Raises ConfigurationError.
+    """Return the agents of each side, as the class declares them; empty if it declares none. Raises ConfigurationError.
 
-    `name`: of the class, for the error.
+    `name`: that of the class, for the error.
     """
     declared = getattr(actor, "sides", ())
     wrong = ConfigurationError(

@@ -1,8 +1,8 @@
 """One-shot games with exactly known payoffs, the smallest things a league can be run on: "matrix:spinning_top".
 
 Both players choose one of n strategies at once; row against column pays M[row, column] in [-1, 1] to the first, its
-negative to the second. What is played out is a win, a loss or a draw, so that counts of results and payoffs agree:
-with probability |M| the player whom M favours wins one point, otherwise it is a draw; the expected reward is M.
+negative to the second. Each game ends in a win, a loss or a draw, so that counts of results agree with payoffs: with
+probability |M| the player that M favours wins one point, otherwise it is a draw; the expected reward is M.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FAMILIES: Registry[Callable[..., np.ndarray]] = Registry("matrix game")
 
 
 def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -> TwoPlayerVectorEnv:
-    """`num_envs` games of the family `name`. Raises UnknownName, ConfigurationError."""
+    """Return `num_envs` games of the family `name`. Raises UnknownName, ConfigurationError."""
     return MatrixVectorEnv(f"matrix:{name}", payoffs(name, **parameters), num_envs, seed)
 
 
 def payoffs(name: str, /, **parameters: Any) -> np.ndarray:
-    """float64 [n, m]: the exact payoffs of the first player. Raises UnknownName, ConfigurationError."""
+    """Return the exact payoffs of the first player, float64 [n, m]. Raises UnknownName, ConfigurationError."""
     family = FAMILIES[name]
     with blame(f"environment 'matrix:{name}' with parameters {parameters}"):
         matrix = np.asarray(family(**parameters), np.float64)
@@ -41,7 +41,7 @@ def payoffs(name: str, /, **parameters: Any) -> np.ndarray:
 
 
 def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
-    """Return the game for exact solution: one information state a player, n x m ends."""
+    """Return the game in sequence form: one information state per player, n x m ends."""
     matrix = payoffs(name, **parameters)
     rows, columns = np.indices(matrix.shape)
     observation, action_mask = _tables(matrix)
@@ -58,9 +58,9 @@ def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
 
 
 def _tables(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(observation float32 [2, S], action_mask bool [2, A]) of the two players.
+    """Return (observation float32 [2, S], action_mask bool [2, A]) of the two players.
 
-    In a symmetric game (M = -M^T) the seats are alike, and look alike: what is learnt in one serves in both.
+    In a symmetric game (M = -M^T) both seats get the same observation: learning in one then serves in both.
     """
     symmetric = matrix.shape[0] == matrix.shape[1] and np.array_equal(matrix, -matrix.T)
     observation = np.ones((2, 1), np.float32) if symmetric else np.eye(2, dtype=np.float32)
@@ -69,7 +69,7 @@ def _tables(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class MatrixVectorEnv(TwoPlayerVectorEnv):
-    """N one-shot games in step: player 0 chooses, then player 1, who has not seen it, and the game is over."""
+    """N one-shot games in step: player 0 chooses, then player 1 without seeing that, and the game is over."""
 
     max_return = 1.0
     chance: Chance
@@ -107,19 +107,19 @@ class MatrixVectorEnv(TwoPlayerVectorEnv):
 
 @FAMILIES.register("rps")
 def rps() -> np.ndarray:
-    """Rock, paper, scissors; the equilibrium is (1/3, 1/3, 1/3)."""
+    """Return rock, paper, scissors; the equilibrium is (1/3, 1/3, 1/3)."""
     return cyclic(3)
 
 
 @FAMILIES.register("biased_rps")
 def biased_rps() -> np.ndarray:
-    """OpenSpiel's matrix_brps over 50; the equilibrium is (1/16, 10/16, 5/16)."""
+    """Return OpenSpiel's matrix_brps over 50; the equilibrium is (1/16, 10/16, 5/16)."""
     return np.array([[0, -25, 50], [25, 0, -5], [-50, 5, 0]]) / 50
 
 
 @FAMILIES.register("cyclic")
 def cyclic(size: int = 5) -> np.ndarray:
-    """On a ring, strategy i beats the (size - 1) // 2 before it and loses to as many after it."""
+    """Return a ring in which strategy i beats the (size - 1) // 2 before it and loses to as many after it."""
     if size < 3:
         raise ConfigurationError(f"size={size} of matrix game 'cyclic' must be at least 3")
     ahead = (np.arange(size)[:, None] - np.arange(size)) % size
@@ -136,9 +136,9 @@ def disc(size: int = 12) -> np.ndarray:
 
 @FAMILIES.register("elo")
 def elo(size: int = 32, noise: float = 0.5, spread: float = 4.0, seed: int = 0) -> np.ndarray:
-    """Elo game + noise (Czarnecki et al. 2020): tanh of half the difference in rating, plus antisymmetric Gaussians.
+    """Return Elo game + noise (Czarnecki et al. 2020): tanh of half the rating difference, and antisymmetric Gaussians.
 
-    `spread` is that of the ratings, in units of 400 / ln 10 Elo points; payoffs are scaled into [-1, 1] where needed.
+    `spread` is that of the ratings, in units of 400 / ln 10 Elo points; payoffs are scaled into [-1, 1] if needed.
     """
     generator = np.random.default_rng(seed)
     rating = np.linspace(0, spread, size)
@@ -149,9 +149,9 @@ def elo(size: int = 32, noise: float = 0.5, spread: float = 4.0, seed: int = 0) 
 
 @FAMILIES.register("skill")
 def skill(size: int = 32, transitivity: float = 1.0, seed: int = 0) -> np.ndarray:
-    """Random game of skill (Czarnecki et al. 2020): (W_ij - W_ji) / 2 + S_i - S_j, W ~ N(0, 1), S ~ N(0, transitivity).
+    """Return a random game of skill (Czarnecki et al. 2020): (W_ij - W_ji) / 2 + S_i - S_j.
 
-    Scaled so that the largest payoff is 1.
+    W ~ N(0, 1) and S ~ N(0, transitivity); the result is scaled so that the largest payoff is 1.
     """
     generator = np.random.default_rng(seed)
     strength = transitivity * generator.normal(size=size)
@@ -166,8 +166,8 @@ def spinning_top(layers: int = 8, width: int = 9, cycles: float = 0.5, tip: floa
     The rings are widest a third of the way up (`width` strategies) and narrow to 3 at the bottom and at the top, where
     their radius is `tip` instead of 1. Strategy x of strength s, radius r and angle a is paid against y
         (1 - cycles) tanh(3 (s_x - s_y)) + cycles r_x r_y sin(a_x - a_y),
-    so that the one equilibrium plays the three of the top ring alike, while each of them alone can be exploited by
-    at least cycles tip^2 sin(60 degrees). Strategies are numbered from the bottom up.
+    so that the one equilibrium plays the three strategies of the top ring alike, while each of them alone can be
+    exploited by at least cycles tip^2 sin(60 degrees). Strategies are numbered from the bottom up.
     """
     if layers < 2 or width < 3 or not 0 < cycles < 1 or not 0 < tip <= 1:
         raise ConfigurationError(
@@ -193,5 +193,5 @@ def given(matrix: Any) -> np.ndarray:
 
 
 def _antisymmetric(matrix: np.ndarray) -> np.ndarray:
-    """(M - M^T) / 2: antisymmetric to the last bit, whatever rounding did."""
+    """Return (M - M^T) / 2, which is antisymmetric to the last bit in spite of rounding."""
     return np.asarray((matrix - matrix.T) / 2)
