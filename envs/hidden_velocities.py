@@ -1,4 +1,4 @@
-"""CartPole without velocities: what moves how fast has to be remembered (env.id=envs.hidden_velocities:CartPole)."""
+"""CartPole without velocities: an agent has to remember the past (env.id=envs.hidden_velocities:CartPole)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-POSITIONS = [0, 2]  # in CartPole's four numbers: the cart's place and the pole's angle; the others are velocities
+POSITIONS = [0, 2]  # of CartPole's four numbers, the cart's place and the pole's angle; the others are velocities
 ENDS = np.array([2.4, 0.2095], np.float32)  # an episode ends beyond these, in m and rad
 
 
 class CartPole(gymnasium.ObservationWrapper):
-    """CartPole-v1 of which only place and angle are seen, float32 [2], as shares of those at which an episode ends."""
+    """CartPole-v1 with only place and angle observed, float32 [2], as shares of those at which an episode ends."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(gymnasium.make("CartPole-v1", **kwargs))

@@ -1,7 +1,7 @@
 """OpenSpiel's games of two players, zero-sum, or more: "openspiel:leduc_poker", "openspiel:kuhn_poker?players=3".
 
-A small game is played on its whole tree, Connect Four by arrays, a larger one on OpenSpiel's own states. Games with
-simultaneous moves go through OpenSpiel's turn-based form of them.
+A small game is played on its whole tree, Connect Four in arrays, a larger one on OpenSpiel's own states. A game with
+simultaneous moves is played in OpenSpiel's turn-based form.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from envs.two_player.chance import Chance
 from envs.two_player.vector_env import PLAYERS, Turn, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError, UnknownName
 
-PLAYED_ON_TREE = 20_000  # histories up to which a game is played on its tree: a second to build, megabytes to hold
-SOLVED_ON_TREE = 2_000_000  # histories up to which it is solved exactly: minutes and gigabytes
-SMALL_BOARD = 6  # cells of dark hex up to which the game has so few
-# Goofspiel that envs.large knows; with fewer cards it is written out.
+PLAYED_ON_TREE = 20_000  # most histories of a game that is played on its tree: a second to build, megabytes to hold
+SOLVED_ON_TREE = 2_000_000  # most histories of a game that is solved exactly: minutes and gigabytes
+SMALL_BOARD = 6  # most cells of a dark hex that has so few histories
+# Parameters of the goofspiel that envs.large implements; with fewer cards it is written out.
 GOOFSPIEL, LARGE_SUITS = {"players": 2, "num_turns": -1, "egocentric": False, "points_order": "random"}, (5, 6)
 
 
 def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -> TwoPlayerVectorEnv:
-    """`num_envs` games of OpenSpiel's `name` with its `parameters`. Raises UnknownName, ConfigurationError."""
+    """Return `num_envs` games of OpenSpiel's `name` with its `parameters`. Raises UnknownName, ConfigurationError."""
     game = load(name, **parameters)
     if (by_arrays := _by_arrays(game, num_envs, seed)) is not None:
         return by_arrays
@@ -45,7 +45,7 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -
 def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
     """Return the whole game, for exact solution.
 
-    Raises UnknownName, and ConfigurationError when it cannot be written out.
+    Raises UnknownName, and ConfigurationError if it cannot be written out.
     """
     game = load(name, **parameters)
     if game.num_players() != PLAYERS:
@@ -89,7 +89,7 @@ def load(name: str, /, **parameters: Any) -> Any:
     pyspiel = require("pyspiel", "open_spiel", f"openspiel:{name}")
     short_name = name.partition("(")[0]
     known = pyspiel.registered_names()
-    if short_name not in known:  # asked first: OpenSpiel's own error also goes to stderr, past every log
+    if short_name not in known:  # checked first: OpenSpiel's own error would also go to stderr, past every log
         raise UnknownName("environment", f"openspiel:{name}", [f"openspiel:{game}" for game in known])
     try:
         game = pyspiel.load_game(name, parameters) if parameters else pyspiel.load_game(name)
@@ -115,7 +115,7 @@ def load(name: str, /, **parameters: Any) -> Any:
 
 
 def _by_arrays(game: Any, num_envs: int, seed: int) -> ConnectFour | None:
-    """Its games, where this package has them written as arrays: Connect Four on the usual board."""
+    """Return the games, if this package has them in arrays: Connect Four on the usual board."""
     if game.get_type().short_name != "connect_four":
         return None
     parameters = dict(game.get_parameters())
@@ -125,7 +125,7 @@ def _by_arrays(game: Any, num_envs: int, seed: int) -> ConnectFour | None:
 
 
 def _tree(game: Any, name: str, limit: int) -> GameTree | None:
-    """Return the game's tree, or None when it has more than `limit` histories or cannot be written out."""
+    """Return the game's tree, or None if it has more than `limit` histories or cannot be written out."""
     pyspiel = require("pyspiel", "open_spiel", f"openspiel:{name}")
     kind = game.get_type()
     explicit = kind.chance_mode != pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC
@@ -151,7 +151,7 @@ class StateVectorEnv(TwoPlayerVectorEnv):
         self._game = game
         sampled = game.get_type().chance_mode == game.get_type().chance_mode.SAMPLED_STOCHASTIC
         self._chance = Chance(num_envs, seed)
-        self.chance = None if sampled else self._chance  # such a game draws by itself, from a generator of its own
+        self.chance = None if sampled else self._chance  # a sampled game draws by itself, from its own generator
         self._states: list[Any] = []
         self._ended: list[Any] = [None] * num_envs
         self._observer = self._fast_observer()
@@ -161,19 +161,19 @@ class StateVectorEnv(TwoPlayerVectorEnv):
         return list(self._states[index].history())
 
     def text(self, index: int) -> str:
-        """OpenSpiel's own text of the observation."""
+        """Return OpenSpiel's own text of the observation."""
         state = self._states[index]
         if self._game.get_type().provides_observation_string:
             return str(state.observation_string(state.current_player()))
         return super().text(index)
 
     def action_text(self, index: int, action: int) -> str:
-        """OpenSpiel's name of the action."""
+        """Return OpenSpiel's name of the action."""
         state = self._states[index]
         return str(state.action_to_string(state.current_player(), action))
 
     def last_text(self, index: int) -> str:
-        """OpenSpiel's text of the whole last state."""
+        """Return OpenSpiel's text of the whole last state."""
         return "" if self._ended[index] is None else str(self._ended[index])
 
     def _reset(self) -> Turn:
@@ -227,10 +227,10 @@ class StateVectorEnv(TwoPlayerVectorEnv):
         return list(state.information_state_tensor(player) if self._informed else state.observation_tensor(player))
 
     def _fast_observer(self) -> Any:
-        """OpenSpiel's observer: it writes into an array, many times as fast as lists; None where it has no equal."""
+        """Return OpenSpiel's observer, which writes into an array, much faster than lists; None if it is not equal."""
         pyspiel = require("pyspiel", "open_spiel", self.name)
         if self._game.get_type().short_name == "turn_based_simultaneous_game":
-            return None  # its observers would look into the game within, which does not know who is to move
+            return None  # the observers would be those of the inner game, which does not know who is to move
         observation = require("open_spiel.python.observation", "open_spiel", self.name)
         alone = pyspiel.PrivateInfoType.SINGLE_PLAYER
         try:

@@ -10,15 +10,15 @@ import numpy as np
 from envs.game_tree import CHANCE, TERMINAL, GameTree
 from envs.rules import Rules, TooLarge, write_out
 
-PROBES = 16  # random descents that the size of a tree is estimated by
-GIVES_UP = 20  # estimate, in limits, beyond which a tree is not begun: the estimate may be that wrong
+PROBES = 16  # random descents from which the size of a tree is estimated
+GIVES_UP = 20  # a tree is not begun if its estimate is so many times the limit: the estimate may be that wrong
 
 
 def tree_size(game: Any, limit: int) -> float:
-    """0 when the tree may have up to `limit` histories; inf when it certainly is not worth beginning.
+    """Return 0 if the tree may have up to `limit` histories, inf if it is certainly not worth beginning.
 
-    Knuth's estimate (1975): along a random descent, the sum of the products of the branching factors has the number
-    of nodes as its mean. It spares a large game the work of writing out `limit` histories only to give up.
+    This is Knuth's estimate (1975): along a random descent, the sum of the products of the branching factors has the
+    number of nodes as its mean. It saves writing out `limit` histories of a large game only to give up.
     """
     generator = np.random.default_rng(0)
     total = 0.0
@@ -34,7 +34,7 @@ def tree_size(game: Any, limit: int) -> float:
 
 
 def expand(game: Any, name: str, limit: int) -> GameTree | None:
-    """Return the tree of a game in turns, whose chance is explicit; None if it has more than `limit` histories."""
+    """Return the tree of a game in turns with explicit chance; None if it has more than `limit` histories."""
     try:
         return write_out(name, OpenSpielRules(game), limit)
     except TooLarge:

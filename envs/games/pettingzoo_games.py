@@ -1,6 +1,6 @@
 """PettingZoo's games of two players or more: "pettingzoo:connect_four_v3", "pettingzoo:rps_v2?num_actions=5".
 
-PettingZoo's AEC semantics are this API's own. A parallel game becomes AEC by PettingZoo's conversion: the two choose
+This API has PettingZoo's AEC semantics. A parallel game becomes AEC by PettingZoo's conversion: the two players choose
 one after the other, both from the observations before either moved. Atari games are preprocessed: atari_games.py.
 """
 
@@ -21,9 +21,9 @@ from warren.errors import ConfigurationError, UnknownName
 
 
 def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> TwoPlayerVectorEnv:
-    """`num_envs` games registered with PettingZoo as `name`, with or without its family ("classic/go_v5").
+    """Return `num_envs` games registered with PettingZoo as `name`, with or without a family ("classic/go_v5").
 
-    Raises UnknownName, and ConfigurationError when a package that the game needs is missing (says which to install).
+    Raises UnknownName, and ConfigurationError, which says what to install, if a package that the game needs is missing.
     """
     env_id = f"pettingzoo:{name}"
     full_id = _find(name)
@@ -37,7 +37,7 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> Tw
 
 
 def make(name: str, **kwargs: Any) -> Any:
-    """Return PettingZoo's environment `name` itself, a parallel one where there is one, for agents that learn together.
+    """Return PettingZoo's environment `name` itself, in parallel form if it has one, for agents that learn together.
 
     Raises what `make_two_player` raises.
     """
@@ -53,7 +53,7 @@ def reward_threshold(name: str) -> float | None:
 
 
 def _find(name: str) -> str:
-    """Return the id by which PettingZoo knows an environment: "classic/connect_four-v3"."""
+    """Return PettingZoo's id of an environment, such as "classic/connect_four-v3"."""
     env_id = f"pettingzoo:{name}"
     pettingzoo = require("pettingzoo", "pettingzoo", env_id)
     known: dict[str, str] = {}
@@ -79,7 +79,7 @@ def _make(kind: str, name: str, full_id: str, kwargs: dict[str, Any]) -> Any:
 
 
 def as_aec(env: Any, env_id: str) -> Any | None:
-    """`env` as an AEC environment if it is one of PettingZoo's, else None."""
+    """Return `env` as an AEC environment if it is one of PettingZoo's, else None."""
     pettingzoo = require("pettingzoo", "pettingzoo", env_id)
     if isinstance(env, pettingzoo.ParallelEnv):
         return require("pettingzoo.utils.conversions", "pettingzoo", env_id).parallel_to_aec(env)
@@ -89,8 +89,8 @@ def as_aec(env: Any, env_id: str) -> Any | None:
 class AECVectorEnv(TwoPlayerVectorEnv):
     """N AEC environments of two or more agents, player i being number i of `possible_agents`, stepped in turn.
 
-    An environment may say its `teams`, lists of agents, and by `zero_sum` whether rewards cancel: True for two agents,
-    unless it says otherwise, False for more. For people it may have `text(agent)`, what that agent sees, and
+    An environment may give its `teams`, lists of agents, and `zero_sum`, whether rewards cancel: by default True for
+    two agents and False for more. For people it may have `text(agent)`, the agent's view, and
     `action_text(agent, action)`, a name.
 
     Observations are Box (as float32), Discrete (one-hot) or a Dict with "observation" and "action_mask"; a mask may
@@ -141,23 +141,23 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         self._last_texts: dict[int, str] = {}
 
     def text(self, index: int) -> str:
-        """Return the environment's own text for the agent to move, where it has such."""
+        """Return the environment's own text for the agent to move, if it has one."""
         env = self._envs[index]
         return str(env.unwrapped.text(env.agent_selection)) if self._has_text else super().text(index)
 
     def action_text(self, index: int, action: int) -> str:
-        """Return the environment's own name of the action, where it has such."""
+        """Return the environment's own name of the action, if it has one."""
         if not self._has_action_text:
             return super().action_text(index, action)
         env = self._envs[index]
         return str(env.unwrapped.action_text(env.agent_selection, action + self._first_action))
 
     def last_text(self, index: int) -> str:
-        """Return the environment's own text of the last game's end in this slot, where it has such."""
+        """Return the environment's own text of the last game's end in this slot, if it has one."""
         return self._last_texts.get(index, "")
 
     def picture(self, index: int) -> np.ndarray:
-        """Return the environment's own picture; it is made with render_mode="rgb_array"."""
+        """Return the environment's own picture; the environment is made with render_mode="rgb_array"."""
         frame = self._envs[index].render()
         return super().picture(index) if frame is None else np.asarray(frame)
 
@@ -180,12 +180,12 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         for i, (env, move) in enumerate(zip(self._envs, action.tolist(), strict=True)):
             env.step(move + self._first_action)
             self._collect(env, reward[i])
-            # A wrapped environment is asked once: each answer goes through all of its wrappers.
+            # Read these only once: each answer goes through all wrappers of the environment.
             over, cut = any(env.terminations.values()), any(env.truncations.values())
             if not (over or cut) and env.agents:
                 continue
             ended = self.text(i) if self._has_text else ""
-            # Agents that are out are stepped with None, until it is the turn of one that still plays, or all are out.
+            # Agents that are out are stepped with None, until an agent that still plays is to move or all are out.
             while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
                 env.step(None)
                 self._collect(env, reward[i])
@@ -199,9 +199,9 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         return self._turn_of(reward, done, truncated)
 
     def _start(self, i: int) -> None:
-        # PettingZoo draws from the operating system where a reset has no seed, so each gets one.
+        # Without a seed PettingZoo's reset would draw one from the operating system.
         self.chance.begin(self._rows[i : i + 1])
-        self._envs[i].reset(seed=int(self.chance.seeds[i]) % (1 << 31))  # more bits many libraries refuse
+        self._envs[i].reset(seed=int(self.chance.seeds[i]) % (1 << 31))  # many libraries refuse more bits
 
     def _collect(self, env: Any, reward: np.ndarray) -> None:
         rewards = env.rewards

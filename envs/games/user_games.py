@@ -1,9 +1,9 @@
 """A user's own two-player games: "my.module:MyGame" or "path/to/file.py:MyGame".
 
-The rules of a game (a class derived from envs.rules.Rules), which is written out and can be solved exactly. Or a
-TwoPlayerVectorEnv (its class, or any callable with the parameters num_envs and seed that returns one), or a class or
-callable that makes a PettingZoo environment, parallel or AEC; with an attribute `sequence_form`, a function of the
-game's parameters, these can be solved exactly as well.
+The name is that of the rules of a game (a class derived from envs.rules.Rules), which is written out and can be solved
+exactly. Or it is a TwoPlayerVectorEnv (its class, or any callable with the parameters num_envs and seed that returns
+one), or a class or callable that makes a PettingZoo environment, parallel or AEC; these can be solved exactly if they
+have an attribute `sequence_form`, a function of the game's parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from warren.errors import ConfigurationError
 
 
 def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> TwoPlayerVectorEnv:
-    """`num_envs` games of what `env_id` names. Raises UnknownName, ConfigurationError."""
+    """Return `num_envs` games of the class or callable `env_id`. Raises UnknownName, ConfigurationError."""
     factory = user_envs.find(env_id)
     with blame(f"environment {env_id!r}"):
         if _are_rules(factory):
@@ -52,7 +52,7 @@ def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> 
 def sequence_form(env_id: str, /, **parameters: Any) -> SequenceForm:
     """Return the whole game, for exact solution.
 
-    Raises UnknownName, and ConfigurationError for one that does not give it.
+    Raises UnknownName, and ConfigurationError for a game that does not provide it.
     """
     factory = user_envs.find(env_id)
     if _are_rules(factory):
@@ -72,7 +72,7 @@ def _are_rules(factory: Any) -> bool:
     return isinstance(factory, type) and issubclass(factory, Rules)
 
 
-_trees: dict[tuple[Any, str], GameTree] = {}  # the newest, of this process: a role makes its game several times
+_trees: dict[tuple[Any, str], GameTree] = {}  # this process's newest trees: a role makes its game several times
 
 
 def _tree_of(env_id: str, rules: Any, parameters: dict[str, Any]) -> GameTree:

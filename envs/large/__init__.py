@@ -1,1 +1,1 @@
-"""Games too large to be written out whose exploitability is exact all the same: their structure replaces the tree."""
+"""Games too large to be written out, whose exploitability is still exact: their structure replaces the tree."""

@@ -13,23 +13,23 @@ from warren.progress import shown
 
 # (observation float32 [I, ...], action_mask bool [I, A]) -> action probabilities [I, A], 0 where the mask is False
 PolicyFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
-Plan = list[np.ndarray]  # float64 arrays of the game's own: how likely a player plays up to each of its moves
-BATCH = 16_384  # states that a policy is asked about at a time
-ROUNDING = 1e-3  # by which probabilities in float32 may miss a sum of 1, or illegal actions a probability of 0
+Plan = list[np.ndarray]  # float64 arrays, by game: the probability that a player plays up to each of its moves
+BATCH = 16_384  # states for which a policy is asked at a time
+ROUNDING = 1e-3  # tolerance for probabilities in float32: of their sum to 1, and of those of illegal actions to 0
 
 
 class LargeGame(ABC):
-    """A game of two players whose information states are asked one batch after another, never held as observations."""
+    """A game of two players whose information states are asked in batches, and never held all as observations."""
 
     def __init__(self, name: str, gib: float, cost: str) -> None:
         self.name = name
-        self.gib = gib  # GiB of memory that exploitability takes, beside the policies
-        self.cost = cost  # in time, for people
+        self.gib = gib  # GiB of memory for computing exploitability, beside the policies
+        self.cost = cost  # time that it takes, as a text
 
     @property
     @abstractmethod
     def states(self) -> int:
-        """Information states of both players. The first call builds the game."""
+        """Number of information states of both players. The first call builds the game."""
 
     @abstractmethod
     def plan(self, player: int, policy: PolicyFunction) -> Generator[None, None, Plan]:
@@ -37,15 +37,15 @@ class LargeGame(ABC):
 
     @abstractmethod
     def best_response(self, player: int, opponent: Plan) -> float:
-        """Return what the best reply of `player` earns against the plan `opponent`."""
+        """Return the return of the best reply of `player` to the plan `opponent`."""
 
     def exploitability(
         self, policies: Sequence[PolicyFunction], shares: Sequence[float] | np.ndarray = (1.0,)
     ) -> float:
-        """Return that of drawing one of K `policies` before each game, by `shares` [K] or, by seat, [2, K].
+        """Return the exploitability of drawing one of K `policies` per game, by `shares` [K] or, by seat, [2, K].
 
         It takes as much memory for many policies as for one. Progress is written to stderr. Raises ConfigurationError
-        for too little memory.
+        if there is too little memory.
         """
         refuse_beyond_memory(self.name, self.gib)
         weights = np.broadcast_to(np.asarray(shares, np.float64), (2, len(policies)))
@@ -72,9 +72,9 @@ class LargeGame(ABC):
 
 
 def ask(name: str, policy: PolicyFunction, observation: np.ndarray, action_mask: np.ndarray) -> np.ndarray:
-    """Return what `policy` does, float64 [I, A], each row a distribution over the legal actions to the last bit.
+    """Return the probabilities of `policy`, float64 [I, A], each row a distribution over legal actions to the last bit.
 
-    Raises ConfigurationError for one that is none.
+    Raises ConfigurationError if a row is not a distribution.
     """
     given = np.asarray(policy(observation, action_mask), np.float64)
     if given.shape != action_mask.shape:
@@ -93,7 +93,7 @@ def ask(name: str, policy: PolicyFunction, observation: np.ndarray, action_mask:
 
 
 def refuse_beyond_memory(name: str, gib: float) -> None:
-    """Raise ConfigurationError where less than `gib` GiB of memory are free."""
+    """Raise ConfigurationError if less than `gib` GiB of memory are free."""
     free = psutil.virtual_memory().available / 2**30
     if free < gib:
         raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""OpenSpiel's goofspiel with secret bids: what becomes of a pair of bids does not depend on the point cards.
+"""OpenSpiel's goofspiel with secret bids: the winner of a pair of bids does not depend on the point cards.
 
-A standing is what a player knows beside the point cards: its bids so far, and who won each. Its information states in a
-round are all orders of the point cards so far times its standings.
+A standing is what a player knows beside the point cards: its own bids so far, and who won each round. Its information
+states in a round are all combinations of an order of the point cards so far with a standing.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ OUTCOMES = 3  # outcomes of a round: 0 lost, 1 tied, 2 won
 
 @dataclass(frozen=True)
 class _Round:
-    """A player's S standings before a bid. A move is standing * cards left + rank of the bid among these."""
+    """A player's S standings before a bid. A move is standing * cards left + rank of the bid among the cards left."""
 
     bids: np.ndarray  # int8 [S, rounds so far]
     won: np.ndarray  # int8 [S, rounds so far]: OUTCOMES
-    parent: np.ndarray  # int64 [S], rising: the move that led here, in the round before
+    parent: np.ndarray  # int64 [S], rising: the move in the previous round that led here
 
     def left(self, cards: int) -> np.ndarray:
-        """int64 [S, cards left]: what the player can bid, rising."""
+        """Return the cards that the player can bid, rising, int64 [S, cards left]."""
         held = (self.bids[:, :, None] != np.arange(cards)).all(axis=1)
         return np.nonzero(held)[1].reshape(len(self.bids), -1)
 
 
 class Goofspiel(LargeGame):
-    """`cards` a suit, the point cards in random order; the last round plays itself."""
+    """Goofspiel with `cards` a suit and the point cards in random order; the last round has no choice."""
 
     def __init__(self, name: str, cards: int, difference: bool) -> None:
         self._cards, self._difference = cards, difference
@@ -52,14 +52,14 @@ class Goofspiel(LargeGame):
 
     @property
     def states(self) -> int:
-        """Information states of both players."""
+        """Number of information states of both players."""
         sizes = [len(known.bids) for known in self._rounds[0]]
         return 2 * sum(len(table) * size for table, size in zip(self._shown[1:], sizes, strict=False))
 
     def _standings(self, bids: np.ndarray, won: np.ndarray) -> tuple[list[_Round], np.ndarray]:
         """Return a player's rounds, and the last move of each pair, int32 [pairs]."""
         standing, parent = np.zeros(len(bids), np.int64), np.zeros(1, np.int64)
-        one = np.zeros(1, np.int64)  # a pair with each standing
+        one = np.zeros(1, np.int64)  # the index of one pair for each standing
         rounds = []
         for number in range(self._cards - 1):
             rounds.append(_Round(bids[one, :number], won[one, :number], parent))
@@ -90,13 +90,13 @@ class Goofspiel(LargeGame):
         return [moves]
 
     def _observe(self, player: int, number: int, known: _Round, part: slice) -> np.ndarray:
-        """float32 [orders * S, ...]: what is shown in a round, with every order of the point cards, at S standings."""
+        """Return the observations of a round, float32 [orders * S, ...]: every order of point cards at S standings."""
         cards, table = self._cards, self._shown[number + 1]
         bids, won = known.bids[part], known.won[part]
         orders, size = len(table), len(bids)
         rounds, some = np.arange(number), np.arange(size)
         worth = (table[:, :number] + 1).astype(np.int64)
-        points = [worth @ (won == what).T for what in (2, 0)]  # int64 [orders, S] each, the player's own first
+        points = [worth @ (won == what).T for what in (2, 0)]  # int64 [orders, S] each, the player's own points first
         totals = np.stack([count[:, :, None] == np.arange(comb(cards + 1, 2) + 1) for count in points], axis=2)
         hand = (bids[:, :, None] != np.arange(cards)).all(axis=1)
         winners = np.zeros((size, cards, 2), np.bool_)
@@ -105,7 +105,7 @@ class Goofspiel(LargeGame):
         cards_shown, bid = np.zeros((orders, cards, cards), np.bool_), np.zeros((size, cards, cards), np.bool_)
         cards_shown[np.arange(orders)[:, None], np.arange(number + 1), table] = True
         bid[some[:, None], rounds, bids] = True
-        seats = np.tile(np.arange(2) == player, 2)  # one-hot: the seat that is asked, then the seat that observes
+        seats = np.tile(np.arange(2) == player, 2)  # one-hot: the seat to move, then the seat that observes
 
         def wide(part: np.ndarray, axis: int) -> np.ndarray:
             return np.broadcast_to(np.expand_dims(part.reshape(len(part), -1), axis), (orders, size, part[0].size))
@@ -120,14 +120,14 @@ class Goofspiel(LargeGame):
         return np.concatenate(columns, axis=2, dtype=np.float32).reshape(orders * size, -1)
 
     def best_response(self, player: int, opponent: Plan) -> float:
-        """Return what the best reply of `player` earns, round by round from the last."""
+        """Return the return of the best reply of `player`, computed round by round from the last."""
         orders, sign = self._shown[-1], 1.0 - 2.0 * player
         own, theirs = self._moves[player], self._moves[1 - player]
         won = self._won.astype(np.float32)
         value = np.empty((len(orders), int(own.max()) + 1))
         for number, order in enumerate(shown(orders, "orders of point cards weighed", len(orders))):
             points = won @ (order + 1.0).astype(np.float32)
-            earned = points / 2.0 if self._difference else np.sign(points)  # OpenSpiel's is to the mean
+            earned = points / 2.0 if self._difference else np.sign(points)  # OpenSpiel's: minus the mean
             value[number] = np.bincount(own, earned * opponent[0][number][theirs], value.shape[1])
         value *= sign / len(orders)
         for number in range(self._cards - 2, -1, -1):
@@ -141,7 +141,7 @@ class Goofspiel(LargeGame):
 
 
 def _orders(cards: int, number: int) -> np.ndarray:
-    """int8 [orders, number]: all orders of so many of the cards."""
+    """Return all orders of `number` of the cards, int8 [orders, number]."""
     found = np.zeros((1, 0), np.int8)
     for _ in range(number):
         row, card = np.nonzero((found[:, :, None] != np.arange(cards)).all(axis=1))

@@ -1,4 +1,4 @@
-"""Liar's dice of OpenSpiel. Bids are public, so the game is one array: of hands, for every set of bids made so far."""
+"""OpenSpiel's liar's dice. Bids are public, so the game is one array over hands for every set of bids made so far."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envs.large.game import BATCH, LargeGame, Plan, PolicyFunction, ask
 
 
 class LiarsDice(LargeGame):
-    """Bids rise, so the set of those made, as bits, is their history; who moves is whether their number is odd."""
+    """Bids rise, so the set of bids made, as bits, is their history; the player to move is the parity of its size."""
 
     def __init__(self, name: str, dice: int, sides: int) -> None:
         self._bids, self._sides = 2 * dice * sides, sides
@@ -20,7 +20,7 @@ class LiarsDice(LargeGame):
         counts = (self._hands[:, :, None] == np.arange(sides)).sum(axis=1)  # dice of each face, per hand
         ways = [factorial(dice) / prod(factorial(int(n)) for n in hand) for hand in counts]
         self._chance = np.array(ways) / sides**dice  # probability of each hand
-        # float64 [bids, hands, hands]: what the bidder wins when the other player calls; the last face is wild.
+        # float64 [bids, hands, hands]: the bidder's return when the other player calls; the last face is wild.
         quantity, face = np.divmod(np.arange(self._bids), sides)
         matching = counts[:, face] + np.where(face == sides - 1, 0, counts[:, -1:])
         self._held = np.where(matching.T[:, :, None] + matching.T[:, None, :] > quantity[:, None, None], 1.0, -1.0)
@@ -30,7 +30,7 @@ class LiarsDice(LargeGame):
 
     @property
     def states(self) -> int:
-        """Information states of both players."""
+        """Number of information states of both players."""
         return len(self._hands) << self._bids
 
     def plan(self, player: int, policy: PolicyFunction) -> Generator[None, None, Plan]:
@@ -54,7 +54,7 @@ class LiarsDice(LargeGame):
         return [reach, calls]
 
     def observe(self, player: int, rows: np.ndarray, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """(float32 [M * hands, ...], bool [M * hands, bids + 1]): what is shown and legal after bids up to `last`."""
+        """Return (observations float32 [M * hands, ...], legal bool [M * hands, bids + 1]) after bids up to `last`."""
         hands, dice = self._hands.shape
         observation = np.zeros((len(rows), hands, 2 + dice * self._sides + self._bids + 1), np.float32)
         observation[:, :, player] = 1.0
@@ -68,7 +68,7 @@ class LiarsDice(LargeGame):
         return observation.reshape(len(rows) * hands, -1), action_mask
 
     def best_response(self, player: int, opponent: Plan) -> float:
-        """Return what the best reply of `player` earns: backwards from the last bid."""
+        """Return the return of the best reply of `player`, computed backwards from the last bid."""
         reach, calls = (part * self._chance for part in opponent)
         bids, movers = self._bids, _movers(self._bids)
         value = np.zeros((1 << bids, len(self._hands)))
@@ -77,7 +77,7 @@ class LiarsDice(LargeGame):
             own = movers[block] == player
             mine = value[block][own]
             if last >= 0:
-                mine = reach[block][own] @ -self._held[last]  # it calls what the other player bid
+                mine = reach[block][own] @ -self._held[last]  # the player calls the other's bid
             best = mine if last >= 0 else np.full_like(mine, -np.inf)
             theirs = calls[block][~own] @ self._held[last] if last >= 0 else value[block][~own]
             for bid in range(last + 1, bids):
@@ -89,7 +89,7 @@ class LiarsDice(LargeGame):
 
 
 def _movers(bids: int) -> np.ndarray:
-    """int8 [2**bids]: who moves after each set of bids."""
+    """Return the player to move after each set of bids, int8 [2**bids]."""
     movers = np.zeros(1, np.int8)
     for _ in range(bids):
         movers = np.concatenate([movers, 1 - movers])

@@ -1,4 +1,4 @@
-"""Phantom tic-tac-toe and dark hex: exact exploitability in seconds beside what the policy itself takes."""
+"""Phantom tic-tac-toe and dark hex: exact exploitability in seconds, plus the time for asking the policy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from envs.large.phantom_classical import ClassicalPayoffs
 from envs.large.phantom_histories import DIGIT, Level, Payoffs, PhantomRules, levels
 from warren.progress import shown
 
-# (whether a cell holds the player's own stone bool [M, cells], the opponent's as far as seen, the player) -> [M, ...]
+# (own stones bool [M, cells], the opponent's stones as far as seen bool [M, cells], the player) -> [M, ...]
 View = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 MOST_CELLS = 9
-# GiB of memory, and time, at nine cells: of a classical game, of an abrupt one.
+# GiB of memory, and time, with nine cells: of a classical game, of an abrupt one.
 COSTS = (
     (1.5, "about 12 s of one core, and what a policy takes for 6 million information states"),
     (4.0, "about 110 s of one core, and what a policy takes for 27 million information states"),
@@ -35,7 +35,7 @@ class PhantomGame(LargeGame):
 
     @cached_property
     def states(self) -> int:
-        """Information states of both players."""
+        """Number of information states of both players."""
         return sum(level.shape[0] for own in self._levels for level in own)
 
     @cached_property
@@ -64,7 +64,7 @@ class PhantomGame(LargeGame):
         return plan
 
     def observe(self, player: int, level: Level, part: slice) -> tuple[np.ndarray, np.ndarray]:
-        """(float32 [M, ...], legal actions bool [M, cells]): what `player` is shown at some states of a level."""
+        """Return (observations float32 [M, ...], legal actions bool [M, cells]) at some states of a level."""
         cells, rows = self.rules.cells, np.arange(len(level.order[part]))
         own, seen = (stones[part, None] >> np.arange(cells) & 1 == 1 for stones in (level.own, level.seen))
         tried = np.zeros((len(rows), cells, cells), np.float32)  # one-hot: the cell of each try
@@ -75,7 +75,7 @@ class PhantomGame(LargeGame):
         return observation.reshape(-1, *self._shape), ~(own | seen)
 
     def best_response(self, player: int, opponent: Plan) -> float:
-        """Return what the best reply of `player` earns: one pass over its own information states, the last first."""
+        """Return the return of the best reply of `player`: one pass over its own information states, the last first."""
         weights = np.zeros(self._payoffs.sizes[1 - player])
         for level, plan in zip(self._levels[1 - player], opponent, strict=True):
             for signature in level.signatures:
@@ -98,14 +98,14 @@ def phantom_ttt(name: str, abrupt: bool = False) -> PhantomGame:
 
 
 def dark_hex(name: str, rows: int, columns: int, abrupt: bool = False) -> PhantomGame:
-    """Return OpenSpiel's dark hex. Player 0 connects the first row with the last, player 1 the columns."""
+    """Return OpenSpiel's dark hex. Player 0 connects the first row with the last, player 1 the first column."""
     cells = rows * columns
     shape = (cells * (STATES + cells),)
     return PhantomGame(name, PhantomRules(cells, hex_wins(rows, columns)), _hexagons, shape, abrupt)
 
 
 def hex_wins(rows: int, columns: int) -> np.ndarray:
-    """bool [2, 2**cells]: whether a set of stones connects its player's sides."""
+    """Return whether a set of stones, as bits, connects its player's sides, bool [2, 2**cells]."""
     cells = rows * columns
     sets = np.arange(1 << cells)
     row, column = np.divmod(np.arange(cells), columns)
@@ -129,7 +129,7 @@ def _marks(own: np.ndarray, seen: np.ndarray, player: int) -> np.ndarray:
 
 
 def _hexagons(own: np.ndarray, seen: np.ndarray, player: int) -> np.ndarray:
-    """Return the state of each cell, one of nine, of which three occur before the end."""
+    """Return the state of each cell as one of nine, of which only three occur before the end."""
     mine, theirs = (BLACK, WHITE) if player == 0 else (WHITE, BLACK)
     state = np.where(own, mine, np.where(seen, theirs, EMPTY))
     return np.asarray(state[:, :, None] == np.arange(STATES))

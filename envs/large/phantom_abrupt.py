@@ -1,7 +1,7 @@
-"""Abrupt phantom games, in which running into a stone ends the turn: one try a turn, so the players' tries alternate.
+"""Abrupt phantom games, in which running into a stone ends the turn: one try per turn, so the players' tries alternate.
 
-A pattern says which of a player's tries placed a stone. Given both patterns, and both players' stones in their order,
-the cells that one ran into depend on the other's stones alone; see phantom_classical.
+A pattern says which of a player's tries placed a stone. Given both patterns and the orders of both players' stones, the
+cells that a player ran into depend only on the other's stones; see phantom_classical.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from envs.large.phantom_histories import Payoffs, PhantomRules, States, orders_of_stones
 from warren.progress import shown
 
-Pattern = tuple[bool, ...]  # per try: it placed a stone
-Limits = tuple[int, ...]  # per try that ran into a stone: the other player's stones by then
+Pattern = tuple[bool, ...]  # per try: whether it placed a stone
+Limits = tuple[int, ...]  # per try that ran into a stone: the number of the other player's stones by then
 
 
 class AbruptPayoffs(Payoffs):
@@ -27,7 +27,7 @@ class AbruptPayoffs(Payoffs):
     def __init__(self, rules: PhantomRules) -> None:
         super().__init__(rules)
         cells = self._cells = rules.cells
-        # Games by (stones of each, winner), each a pair of patterns.
+        # Games by (stones of each, winner); a game is a pair of patterns.
         self._games: dict[tuple[tuple[int, int], int], list[tuple[Pattern, Pattern]]] = defaultdict(list)
         for tries in range(1, cells + 1):
             for second in (tries - 1, tries):
@@ -42,10 +42,10 @@ class AbruptPayoffs(Payoffs):
                     if pattern not in self._offset[player]:
                         self._offset[player][pattern] = self.sizes[player]
                         self.sizes[player] += perm(cells, len(pattern))
-        self.sizes = [size + 1 for size in self.sizes]  # the last is of histories that no won game has
+        self.sizes = [size + 1 for size in self.sizes]  # the last is for histories that belong to no won game
 
     def possible(self, player: int, states: States, tries: int) -> np.ndarray:
-        """bool [M]: whether the opponent may have a number of stones that fits to when they were run into."""
+        """Return whether the opponent may have a number of stones that fits when they were run into, bool [M]."""
         pattern = _pattern(states, tries)
         tried = states.own | states.seen
         found = np.zeros(len(tried), np.bool_)
@@ -56,7 +56,7 @@ class AbruptPayoffs(Payoffs):
         return found
 
     def signatures(self, player: int, states: States, tries: int, moves: np.ndarray) -> np.ndarray:
-        """int32 [2, M, width]: of each of `moves` that places a stone, and that runs into one."""
+        """Return signatures int32 [2, M, width]: of each of `moves` if it places a stone, and if it runs into one."""
         cells, history = self._cells, list(states.history(tries))
         pattern = _pattern(states, tries)
         found = np.empty((2, *moves.shape), np.int32)
@@ -80,7 +80,7 @@ class AbruptPayoffs(Payoffs):
         return found
 
     def against(self, player: int, weights: np.ndarray) -> np.ndarray:
-        """Return what each signature of `player` earns it, float64, against `weights` of the opponent's signatures."""
+        """Return the earnings of `player` for each signature, float64, given the opponent's `weights` of signatures."""
         found, other = np.zeros(self.sizes[player]), 1 - player
         games = [key for key, orders in self._orders.items() if len(orders[0])]
         for stones, winner in shown(games, "numbers of stones weighed", len(games)):
@@ -97,7 +97,7 @@ class AbruptPayoffs(Payoffs):
         return found
 
     def _weigh(self, player: int, ranks: _Ranks, pattern: Pattern, limits: Limits, weights: np.ndarray) -> np.ndarray:
-        """float64 [pairs]: of all histories of `player` with a pattern that fit to the other player's stones."""
+        """Return the total weight of the histories with `pattern` that fit each pair of orders, float64 [pairs]."""
         here = weights[self._offset[player][pattern] :][: perm(self._cells, len(pattern))]
         total = np.zeros(ranks.pairs)
         for rank in ranks.within(limits):
@@ -107,7 +107,7 @@ class AbruptPayoffs(Payoffs):
     def _opposed(
         self, player: int, pairs: list[tuple[Pattern, Pattern]]
     ) -> dict[tuple[Pattern, Limits], list[tuple[Pattern, Limits]]]:
-        """By pattern of `player` and what its collisions are limited by, the same of its opponents."""
+        """Return pattern and limits of the opponent for each pattern and limits of `player` in `pairs`."""
         found = defaultdict(list)
         for pair in pairs:
             keys = [(pair[p], _limits(pair[p], pair[1 - p], p)) for p in range(2)]
@@ -116,7 +116,7 @@ class AbruptPayoffs(Payoffs):
 
 
 class _Ranks:
-    """Ranks of the order of a player's stones [pairs, k] followed by some of the other's, as they were run into."""
+    """Ranks of the order of a player's stones [pairs, k] followed by those of the other's that it ran into."""
 
     def __init__(self, cells: int, own: np.ndarray, theirs: np.ndarray) -> None:
         self._cells, self._theirs = cells, theirs.astype(np.int64)
@@ -129,7 +129,7 @@ class _Ranks:
         self._known: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {(): (rank, used)}
 
     def within(self, limits: Limits) -> Iterator[np.ndarray]:
-        """Yield int32 [pairs] of each choice of distinct stones, the i-th one among the first `limits[i]`."""
+        """Yield ranks int32 [pairs] for each choice of distinct stones, the i-th one among the first `limits[i]`."""
         for chosen in permutations(range(max(limits, default=0)), len(limits)):
             if all(stone < limit for stone, limit in zip(chosen, limits, strict=True)):
                 yield self._rank(chosen)[0]
@@ -147,7 +147,7 @@ class _Ranks:
 
 
 def _pattern(states: States, tries: int) -> np.ndarray:
-    """int64 [M]: bit i is set where try i placed a stone."""
+    """Return the patterns, int64 [M]: bit i is set if try i placed a stone."""
     found = np.zeros(len(states.order), np.int64)
     for number, (_, own) in enumerate(states.history(tries)):
         found |= own.astype(np.int64) << number
@@ -155,7 +155,7 @@ def _pattern(states: States, tries: int) -> np.ndarray:
 
 
 def _limits(pattern: Pattern, other: Pattern, player: int) -> Limits:
-    """Return how many stones the other player had placed by each try that ran into one; player 0 tries first."""
+    """Return the other player's number of stones at each try that ran into one; player 0 tries first."""
     return tuple(sum(other[: i + player]) for i, placed in enumerate(pattern) if not placed)
 
 
@@ -170,7 +170,7 @@ def _patterns(cells: int, tries: int, wins: bool) -> list[Pattern]:
 
 
 def _pairs(cells: int, first: int, second: int) -> Iterator[tuple[Pattern, Pattern]]:
-    """Yield all pairs of patterns of so many tries that one game may have; the last one to try wins."""
+    """Yield all pairs of patterns of `first` and `second` tries that one game may have; the last to try wins."""
     others = defaultdict(list)
     for pattern in _patterns(cells, second, wins=second == first):
         others[sum(pattern)].append(pattern)
@@ -185,7 +185,8 @@ def _pairs(cells: int, first: int, second: int) -> Iterator[tuple[Pattern, Patte
 def _opponents(pattern: Pattern, player: int, cells: int) -> list[int]:
     """Return the numbers of stones that the opponent may have at the decision after `pattern`.
 
-    Whichever number it is, it was placed as early as possible: so both players' collisions are likeliest to fit.
+    For each number, the stones are taken as placed as early as possible: so both players' collisions are likeliest to
+    fit.
     """
     tries, found = len(pattern) + player, []
     for stones in range(min(tries, cells - 1 - sum(pattern)) + 1):

@@ -1,9 +1,9 @@
-"""Classical phantom games, whose players try again when they run into a stone: 20 billion histories in seconds.
+"""Classical phantom games, whose players try again after running into a stone: 20 billion histories in seconds.
 
 Two private histories belong to one game if each player ran only into stones that were there by then, and into all that
-it tried. Given both players' stones in their order, what one ran into depends on the other's stones alone, not on what
-the other ran into. So the payoff matrix is, for each pair of numbers of stones, a product of three sparse ones: from a
-player's signatures to its stones beside the opponent's, pair by pair, and back.
+it tried. Given the orders of both players' stones, what one player ran into depends only on the other's stones, not on
+what the other ran into. So the payoff matrix is, for each pair of numbers of stones, a product of three sparse ones:
+from a player's signatures to its stones beside the opponent's, pair by pair, and back.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from envs.large.phantom_histories import DIGIT, Payoffs, PhantomRules, States, o
 
 @dataclass(frozen=True)
 class _Ends:
-    """Games that end with so many stones of each, all won by one player."""
+    """Games that end with given numbers of stones, all won by one player."""
 
     stones: tuple[int, int]
     sign: float  # player 0's return
-    place: tuple[np.ndarray, np.ndarray]  # int32 [pairs] each: in the player's expanded signatures
+    place: tuple[np.ndarray, np.ndarray]  # int32 [pairs] each: indices into the player's expanded signatures
 
 
 class ClassicalPayoffs(Payoffs):
     """A signature is the order of the stones and, for every other cell, how many stones the other player had when it
-    was run into there. In which order that happened between two stones matters to nobody else.
+    was run into there. In which order that happened between two stones does not matter to the other player.
     """
 
     def __init__(self, rules: PhantomRules) -> None:
         super().__init__(rules)
         self._cells = rules.cells
         # By player and number of stones k: a signature is offset + seen * orders + order, where `order` is the rank of
-        # the order of the stones and `seen` has a digit in `base` for each other cell, 0 for never.
+        # the order of the stones and `seen` has a digit in `base` for each other cell, 0 if it was never run into.
         self._signatures: list[dict[int, tuple[int, int, int]]] = [{}, {}]
         for player, known in enumerate(self._signatures):
             orders = 1
             for k in range(1, rules.most(player) + 1):
                 orders *= rules.cells - k + 1
-                base = k + player  # from 0 to the opponent's stones before the k-th of one's own
+                base = k + player  # from 0 to the opponent's number of stones before the player's k-th
                 known[k] = self.sizes[player], orders, base
                 self.sizes[player] += orders * base ** (rules.cells - k)
         self._ends = [ends for k in range(1, rules.most(0) + 1) for j in (k - 1, k) if (ends := _ends(rules, k, j))]
 
     def possible(self, player: int, states: States, tries: int) -> np.ndarray:
-        """bool [M]: whether the opponent may have as many stones as it then has."""
+        """Return whether the opponent may have as many stones as it has at that time, bool [M]."""
         stones = self.rules.stones[states.own].astype(np.int64)
         going = np.asarray(2 * stones + player < self._cells)
         rest = states[going]
@@ -53,7 +53,7 @@ class ClassicalPayoffs(Payoffs):
         return going
 
     def signatures(self, player: int, states: States, tries: int, moves: np.ndarray) -> np.ndarray:
-        """int32 [1, M, width]: of the turns that end with a stone on each of `moves`."""
+        """Return signatures int32 [1, M, width] of the turns that end with a stone on each of `moves`."""
         rank, when, used, placed = (np.zeros(len(moves), np.int64) for _ in range(4))
         for cell, own in states.history(tries):
             place = cell - self.rules.stones[used & ((1 << cell) - 1)]
@@ -71,14 +71,14 @@ class ClassicalPayoffs(Payoffs):
         return np.asarray(offset + code * orders + rank, np.int32)[None]
 
     def against(self, player: int, weights: np.ndarray) -> np.ndarray:
-        """Return what each signature of `player` earns it, float64, against `weights` of the opponent's signatures."""
+        """Return the earnings of `player` for each signature, float64, given the opponent's `weights` of signatures."""
         found = np.zeros(self.sizes[player])
         other = 1 - player
         for ends in self._ends:
             k, j = ends.stones[player], ends.stones[other]
             pairs = self._expanded(other, j, k, weights)[ends.place[other]]
             if k == 0:
-                continue  # nothing that this player could do otherwise
+                continue  # the player made no choice that could differ
             offset, orders, base = self._signatures[player][k]
             size = orders * (1 + j) ** (self._cells - k)
             sign = ends.sign * (1 - 2 * player)
@@ -97,10 +97,10 @@ class ClassicalPayoffs(Payoffs):
 
 
 def _expanded(weights: np.ndarray, orders: int, base: int, others: int, stones: int) -> np.ndarray:
-    """Turn what [base ** others * orders] signatures weigh into [(1 + stones) ** others * orders].
+    """Expand weights of signatures, [base ** others * orders], to [(1 + stones) ** others * orders].
 
-    Where the opponent has its m-th stone, it may have been run into when m stones or more were there, or never; on a
-    cell without a stone of its own never.
+    A cell with the opponent's m-th stone may have been run into when m stones or more were there, or never; a cell
+    without an opponent's stone was never run into.
     """
     done = 1
     for left in range(others - 1, -1, -1):
@@ -117,7 +117,7 @@ def _expanded(weights: np.ndarray, orders: int, base: int, others: int, stones: 
 
 
 def _collected(earned: np.ndarray, orders: int, base: int, others: int, stones: int) -> np.ndarray:
-    """Return the transposed of _expanded applied to `earned`."""
+    """Return the transpose of _expanded applied to `earned`."""
     done = 1
     for left in range(others - 1, -1, -1):
         rest = (1 + stones) ** left * orders
@@ -135,7 +135,7 @@ def _collected(earned: np.ndarray, orders: int, base: int, others: int, stones: 
 
 
 def _ends(rules: PhantomRules, first: int, second: int) -> _Ends | None:
-    """Return the games that end at `first` and `second` stones, by the player who placed the last one; None: none."""
+    """Return the games that end with `first` and `second` stones, won by the last stone; None if there are none."""
     winner = 0 if first > second else 1
     sets = orders_of_stones(rules, (first, second), winner)
     if not len(sets[0]):
@@ -145,7 +145,7 @@ def _ends(rules: PhantomRules, first: int, second: int) -> _Ends | None:
 
 
 def _place(cells: int, own: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """int32 [pairs]: where a pair of orders of stones [pairs, k], [pairs, j] stands among the expanded signatures."""
+    """Return the index among the expanded signatures of each pair of orders [pairs, k], [pairs, j], int32 [pairs]."""
     rank, code = np.zeros((2, len(own)), np.int64)
     orders = 1
     used = np.zeros(len(own), np.int64)
