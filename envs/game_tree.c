@@ -1,4 +1,4 @@
-// Games on one tree, as envs/game_tree.py steps them and with the same numbers: a move, chance's, and the next game's begin.
+// Games on one tree, stepped as by envs/game_tree.py with the same numbers: a move, chance's, and a new game's start.
 #include <stdint.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ typedef struct {
   const uint8_t *action_mask;
 } Tree;
 
-// Chance of N games, as envs/two_player/chance.py has it; `fresh` are seeds that no game has begun from.
+// Chance of N games, as in envs/two_player/chance.py; `fresh` are seeds from which no game has begun.
 typedef struct {
   int64_t *seeds;
   uint64_t *state;
@@ -38,7 +38,7 @@ static int64_t past_chance(const Tree *tree, int64_t node, uint64_t *state) {
   return node;
 }
 
-// Make one move in each of n games; returns how many ended and began anew. Arrays [n, ...]; reward is [n][2].
+// Makes one move in each of n games; returns how many ended and began anew. Arrays [n, ...]; reward is [n][2].
 int64_t step(const Tree *tree, const Draws *draws, int64_t n, const int64_t *action, int64_t *nodes, int8_t *to_move,
              float *observation, uint8_t *action_mask, float *reward, uint8_t *done) {
   int64_t begun = 0;

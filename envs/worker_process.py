@@ -1,7 +1,7 @@
 """A process that steps some of a vector's environments: `python -m envs.worker_process`, started by workers.py.
 
-Observations and actions lie in shared memory. Over the pipes go a line of JSON at the start and a letter a step:
-nothing is ever unpickled. The process ends with its parent, however that ends: its input and its lifeline end then.
+Observations and actions are in shared memory. The pipes carry a line of JSON at the start and a letter per step;
+nothing is ever unpickled. The process ends with its parent, however that ends, as its input and its lifeline end then.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from warren.trees import put
 
 
 def main() -> None:
-    """Read who it is from the first line of its input, then serve until that ends."""
+    """Read this process's share from the first line of its input, then serve until the input ends."""
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # a game's prints must not get among the replies
+    os.dup2(2, 1)  # prints of a game must not get among the replies
     commands = os.fdopen(os.dup(0), "rb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     given = json.loads(_line(commands))
@@ -35,7 +35,7 @@ def main() -> None:
     settings = EnvSettings(**given["settings"])
     with _telling(replies, settings.id):
         vector = make_slots(settings, range(*given["slots"]), given["num_envs"])
-        vector.merges_infos = False  # the other side does not read them
+        vector.merges_infos = False  # the parent does not read them
         shared = _shared(vector, settings, given)
     replies.write(b"{}\n")
     rows = slice(*given["slots"])
@@ -44,7 +44,7 @@ def main() -> None:
             _serve(command[:1], vector, shared, rows, settings.id)
         replies.write(b"{}\n")
     vector.close()
-    os._exit(0)  # whatever threads the games have started
+    os._exit(0)  # without waiting for threads that the games have started
 
 
 def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice, env_id: str) -> None:
@@ -73,7 +73,7 @@ def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice,
 
 
 def _shared(vector: VectorEnv, settings: EnvSettings, given: dict[str, Any]) -> SharedArrays:
-    """Return the parent's arrays, if they are laid out as this process's environments need them."""
+    """Return the parent's arrays, if their layout is the one that this process's environments need."""
     spaces = (vector.single_observation_space, vector.single_action_space)
     if [repr(space) for space in spaces] != given["spaces"]:
         raise ConfigurationError(
@@ -86,7 +86,7 @@ def _shared(vector: VectorEnv, settings: EnvSettings, given: dict[str, Any]) -> 
 
 
 class _telling:
-    """Sends what goes wrong in the block to the parent as a line of JSON, and ends the process."""
+    """Sends an error in the block to the parent as a line of JSON, and ends the process."""
 
     def __init__(self, replies: BinaryIO, env_id: str) -> None:
         self.replies, self.env_id = replies, env_id
@@ -116,7 +116,7 @@ def _line(commands: BinaryIO) -> bytes:
 
 
 def _end_with(lifeline: int) -> None:
-    """End this process with its parent, by a pipe that only ends: a step that never returns must not outlive it."""
+    """End this process with its parent, by a pipe that ends then: a step that never returns must not outlive it."""
     os.read(lifeline, 1)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""The settings that a vector in arrays has to do without, whatever steps it."""
+"""Settings that do not work with a vector in arrays, in C or by the library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def name_of(settings: EnvSettings) -> str:
 
 
 def objection(settings: EnvSettings, options: Collection[str | None]) -> str | None:
-    """Return why a vector in arrays, which takes these `options` of env.kwargs, is not for `settings`; None: it is."""
+    """Return why a vector in arrays, which takes these `options` of env.kwargs, does not fit; None if it fits."""
     if settings.wraps:
         return f"that of {settings.id!r} takes no settings of its observations and episodes"
     if settings.reward_channels:

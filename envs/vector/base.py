@@ -16,40 +16,41 @@ from envs.masks import Masks, WrongMask
 from envs.rewards import Rewards, WrongReward
 from warren.errors import ConfigurationError
 
-# In an ended episode's info: a life is lost, and the game goes on in the next. Its return is counted to the game's end.
+# In an ended episode's info: a life was lost and the game goes on. The return is counted to the game's end.
 LIFE_LOST = "life_lost"
 
 
 class WrongObservation(ValueError):
-    """Raised for an observation of another shape than the observation space's; says which, without the id."""
+    """Raised for an observation of another shape than the space's; says which shape, without the environment's id."""
 
 
 class Stepped(NamedTuple):
     """Results of one step of a vector's N environments."""
 
-    observation: Any  # [N, ...], owned by who called; of an ended episode the next one's first
-    reward: np.ndarray  # float64 [N]; [N, C] where the reward has C channels
+    observation: Any  # [N, ...], owned by the caller; where an episode ended, the next one's first
+    reward: np.ndarray  # float64 [N]; [N, C] if the reward has C channels
     terminated: np.ndarray  # bool [N]
     truncated: np.ndarray  # bool [N]
-    info: dict[str, Any]  # "final_obs" where an episode ended, and what the environments say
+    info: dict[str, Any]  # "final_obs" if an episode ended, and the environments' own entries
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):
     """N environments of the same spaces; one that ends is reset within the same step.
 
     Where `terminated | truncated`, the observation returned is the next episode's first, and the ended episode's last
-    one is `info["final_obs"][i]`: what the value of a truncated episode is bootstrapped from. Where the reward has
-    channels, `info["reward_channels"]` is each by itself, float64 [N, C], as the environments gave it.
+    one is `info["final_obs"][i]`, from which the value of a truncated episode is bootstrapped. If the reward has
+    channels, `info["reward_channels"]` holds each of them, float64 [N, C], as the environments gave it.
 
-    `group`: int64 [N], which slots are of agents of one game, where several learn together; None elsewhere. Then
-    `info["valid"]` of reset and step, bool [N], says whose decision comes next (many_agents/vector.py).
+    `group`: int64 [N], the game of each slot, if several agents learn together in one game; else None. With groups
+    `info["valid"]` of reset and step, bool [N], says which slots decide next (many_agents/vector.py).
 
-    `masks`: of the actions, once a reset has shown that the environments give them; None where they do not.
-    `info["action_mask"]` of reset and step is then the masks of what is decided next, as policies take them, and
-    `info["final_action_mask"]` [N, ...], where an episode was cut off, those at `info["final_obs"]`.
+    `masks`: those of the actions, once a reset has shown that the environments give them; else None. With masks
+    `info["action_mask"]` of reset and step is that of the next decision, as policies take it, and
+    `info["final_action_mask"]` [N, ...], if an episode was cut off, is that at `info["final_obs"]`.
 
-    `merges_infos`: whether `info` also holds what the environments themselves say, by key, as gymnasium's vectors do.
-    Who reads none of it, as a sampler, sets it False: to merge what eight say can take longer than they took to step.
+    `merges_infos`: whether `info` also holds the environments' own infos, merged by key, as gymnasium's vectors do. A
+    caller that reads none of them, such as a sampler, sets it False: merging those of eight environments can take
+    longer than stepping them.
     """
 
     merges_infos = True
@@ -72,7 +73,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.metadata = {**(metadata or {}), "autoreset_mode": AutoresetMode.SAME_STEP}
         self.rewards = rewards or Rewards()
         self._seed = seed
-        # Return, length, each channel's return of the games under way; `_finished`: such rows of ended ones, by step.
+        # Per game under way: return, length, each channel's return. `_finished`: such rows of ended games, by step.
         self._counts = np.zeros((num_envs, 2 + len(self.rewards.channels)), np.float64)
         self._returns, self._lengths = self._counts[:, 0], self._counts[:, 1]
         self._channel_returns = self._counts[:, 2:]
@@ -80,23 +81,23 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     @property
     def _copies(self) -> int:
-        """Return how many seeds a reset takes."""
+        """Return the number of seeds that a reset takes."""
         return self.num_envs
 
     @abstractmethod
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
-        """(observation [N, ...], info) of new episodes; an environment whose seed is None goes on with its chance."""
+        """Return (observation [N, ...], info) of new episodes; if a seed is None, the generator goes on."""
 
     @abstractmethod
     def _step(self, actions: Any) -> Stepped:
-        """One step of each."""
+        """Step each environment once."""
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """(observation, info): all begin a new episode; copy i gets `seed + i`, or the i-th of a sequence.
+        """Begin a new episode in all; return (observation, info). Copy i gets `seed + i`, or the i-th of a sequence.
 
-        The first call without a seed takes the constructor's.
+        The first call without a seed uses the constructor's.
         """
         if seed is None:
             seed = self._seed
@@ -114,7 +115,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return self._reset(seeds, options)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """observation [N, ...], reward f64 [N] to learn from, terminated bool [N], truncated bool [N], info."""
+        """Return observation [N, ...], reward f64 [N] to learn from, terminated and truncated bool [N], and info."""
         stepped = self._step(actions)
         total = self.rewards.total(stepped.reward)
         if self.rewards.channels:
@@ -125,7 +126,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return stepped.observation, reward, stepped.terminated, stepped.truncated, stepped.info
 
     def _count(self, total: np.ndarray, stepped: Stepped) -> None:
-        """Add a step of these rewards [N] to the games under way, and end those that ended."""
+        """Add a step with these rewards [N] to the games under way, and finish those that ended."""
         self._returns += total
         self._lengths += 1
         done = stepped.terminated | stepped.truncated
@@ -137,11 +138,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._counts[ended] = 0
 
     def returns_so_far(self) -> np.ndarray:
-        """Return float64 [N, 2]: return and length of the games under way."""
+        """Return float64 [N, 2]: return and length so far of the games under way."""
         return self._counts[:, :2].copy()
 
     def pop_episodes(self) -> np.ndarray:
-        """float32 [K, 2 + C]: return and length of every game finished since the last call, in order of finishing.
+        """Return float32 [K, 2 + C]: return and length of every game finished since the last call, oldest first.
 
         The return is of the environment's own rewards: neither scaled nor clipped, over all lives, channels weighted.
         The C columns after them are each channel's own return, unweighted.
@@ -151,12 +152,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
 
 def no_final_observations(num_envs: int) -> np.ndarray:
-    """object [N], all None: what `info["final_obs"]` is filled into."""
+    """Return an object array [N], all None, into which `info["final_obs"]` is filled."""
     return np.empty(num_envs, dtype=object)
 
 
 def stacked(space: gymnasium.Space[Any], observations: Sequence[Any] | np.ndarray) -> Any:
-    """K single observations of `space`, as those in `info["final_obs"]`: one array [K, ...], or a tree of such."""
+    """Return K single observations of `space`, such as those in `info["final_obs"]`, as an array [K, ...] or a tree."""
     batch: Any = create_empty_array(space, len(observations))
     return concatenate(space, observations, batch)
 

@@ -1,5 +1,5 @@
-// gymnasium's classic control, N copies at a time: its equations in its precision, and the reset of what has ended.
-// Every product is rounded as the library rounds it: a pole that is kept up makes of one rounding another game.
+// gymnasium's classic control, N copies at a time: its equations in its precision, and the reset of ended episodes.
+// Every product is rounded as the library rounds it: with a pole kept up, another rounding gives another game.
 #ifdef __clang__
 #pragma clang fp contract(off)
 #else
@@ -13,13 +13,13 @@ enum { CARTPOLE, ACROBOT, MOUNTAIN_CAR, MOUNTAIN_CAR_CONTINUOUS, PENDULUM };
 #define PI 3.14159265358979323846
 
 typedef struct {
-  int64_t kind, copies, limit; // steps of an episode at most; 0: no limit
-  int64_t size, seen, ahead;   // numbers of a state, of an observation; starts that are drawn ahead
+  int64_t kind, copies, limit; // most steps of an episode; 0: no limit
+  int64_t size, seen, ahead; // numbers of a state, of an observation; starts drawn ahead
   double option;               // CartPole's reward of Sutton and Barto, a car's goal velocity, a pendulum's gravity
   double *state;               // [copies][size]
-  int64_t *steps;              // [copies]: of the episode
+  int64_t *steps; // [copies]: of the present episode
   const double *starts;        // [copies][ahead][size]
-  int64_t *next;               // [copies]: the start that is taken next
+  int64_t *next; // [copies]: index of the next start
 } Classic;
 
 // Results of one step.
@@ -84,7 +84,7 @@ static Gained mountain_car(double *s, int64_t action, double goal_velocity) {
   return (Gained){-1.0, position >= 0.5 && velocity >= goal_velocity};
 }
 
-// Its state is float64 in an episode's first step and float32 in all others; a force out of bounds is a Python number.
+// The state is float64 in an episode's first step and float32 in all others; a force out of bounds is a Python number.
 static Gained mountain_car_continuous(double *s, float action, double goal_velocity, int first) {
   int bounded = action < -1.0f || action > 1.0f;
   double force = bounded ? (action < 0 ? -1.0 : 1.0) * 0.0015 : (double)(action * 0.0015f), position, velocity;
@@ -132,7 +132,7 @@ static void begin(const Classic *of, int64_t i) {
   of->steps[i] = 0;
 }
 
-// Begin a new episode in each copy -> `observation` [copies][seen].
+// Begins a new episode in each copy -> `observation` [copies][seen].
 void reset_all(const Classic *of, float *observation) {
   for (int64_t i = 0; i < of->copies; i++) {
     begin(of, i);
@@ -140,9 +140,9 @@ void reset_all(const Classic *of, float *observation) {
   }
 }
 
-// One step of each, by `actions` [copies], int64 or float32 -> `observations` [2][copies][seen], `reward` [copies],
+// Steps each copy once, by `actions` [copies], int64 or float32 -> `observations` [2][copies][seen], `reward` [copies],
 // terminated and truncated, `ends` [2][copies]. Where an episode ends, the second of the observations is its last and
-// the first the next one's. Returns how many ended; before any step -1 - i where copy i's action is none of `number`.
+// the first the next one's. Returns how many ended; if copy i's action is not below `number`, -1 - i before any step.
 int64_t step_all(const Classic *of, const void *actions, int64_t number, float *observations, double *reward,
                  uint8_t *ends) {
   const int64_t *discrete = actions;

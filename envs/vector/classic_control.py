@@ -1,7 +1,7 @@
-"""gymnasium's classic control by C (classic_control.c), where it can be compiled: many copies of a game at a time.
+"""gymnasium's classic control in C (classic_control.c), if it can be compiled: many copies of a game at a time.
 
-A test plays every entry of GAMES against the plain form, step by step. Starts are drawn by a generator a copy, as the
-plain environments draw them.
+A test compares every entry of GAMES with the plain form, step by step. Each copy draws its starts from its own
+generator, as the plain environments do.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from envs.vector.base import Stepped, VectorEnv, no_final_observations
 from warren.compiled import Compiled
 
 COMPILED = Compiled(Path(__file__).with_name("classic_control.c"), {"reset_all": None, "step_all": ctypes.c_int64})
-STARTS = 16  # starts that each copy draws at once: a call of a generator costs more than a step
+STARTS = 16  # starts that each copy draws at once: a call of a generator takes longer than a step
 
 
 @dataclass(frozen=True)
 class Game:
-    """A game of classic_control.c, where its episodes begin, and the one option that gymnasium has for it."""
+    """A game of classic_control.c, its range of starts, and the one option that gymnasium has for it."""
 
     kind: int  # number in the enumeration of classic_control.c
     size: int  # numbers of a state
-    high: Sequence[float]  # starts are uniform between `low` and these in the first numbers, and 0 in the rest
+    high: Sequence[float]  # a start's first numbers are uniform between `low` and these, the rest are 0
     low: Sequence[float]
     option: str | None = None  # its name in env.kwargs
-    default: float = 0.0  # the option's
-    float32: bool = False  # starts are rounded
+    default: float = 0.0  # that of the option
+    float32: bool = False  # starts are rounded to float32
 
 
 _CARTPOLE = Game(0, 4, (0.05,) * 4, (-0.05,) * 4, "sutton_barto_reward")
@@ -121,7 +121,7 @@ class ClassicControl(VectorEnv):
         return Stepped(observation, reward, terminated, truncated, info)
 
     def _draw_starts(self) -> None:
-        """Draw the next starts of those copies that have taken all of theirs."""
+        """Draw the next starts of those copies that have used up theirs."""
         game = self._game
         for i in np.flatnonzero(self._next == STARTS).tolist():
             drawn = self._chance[i].uniform(game.low, game.high, (STARTS, len(game.low)))
@@ -130,7 +130,7 @@ class ClassicControl(VectorEnv):
 
 
 def unfit(settings: EnvSettings) -> str | None:
-    """Return why an environment cannot be stepped by C; None where it can."""
+    """Return why an environment cannot be stepped in C; None if it can."""
     name = name_of(settings)
     if name not in GAMES:
         return f"environment {settings.id!r} is not one of those that are written in C: " + ", ".join(sorted(GAMES))

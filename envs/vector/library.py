@@ -1,8 +1,8 @@
-"""Environments that gymnasium itself wrote as arrays (`vector_entry_point`), where they play as their plain form does.
+"""Environments that gymnasium itself wrote as arrays (`vector_entry_point`), if they play like their plain form.
 
-Each adapter keeps the vector's promises, which the library's class does not: a seed and a chance of its own for each
-copy, as the plain environments have, and a reset within the step that ends an episode. A test plays every entry of the
-table against the plain form, step by step.
+Each adapter gives what the library's class does not: a seed and a generator of its own for each copy, as in the plain
+environments, and a reset within the step that ends an episode. A test compares every entry of the table with the plain
+form, step by step.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from envs.settings import EnvSettings
 from envs.vector.arrays import name_of, objection
 from envs.vector.base import Stepped, VectorEnv, no_final_observations
 
-START = 0.05  # CartPole's episodes begin uniformly within this of zero, in all four numbers
+START = 0.05  # CartPole's episodes begin with all four numbers uniform within this of zero
 STARTS = 16  # starts that each copy draws at once
 
 
 class LibraryCartPole(VectorEnv):
-    """gymnasium's CartPoleVectorEnv, whose state is float64 [4, N] as the plain one's is [4]."""
+    """gymnasium's CartPoleVectorEnv, with float64 [4, N] as its state, like the plain one's [4]."""
 
     KWARGS = ("max_episode_steps", "sutton_barto_reward")
 
@@ -34,9 +34,9 @@ class LibraryCartPole(VectorEnv):
     ) -> None:
         env = gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
         assert isinstance(env, CartPoleVectorEnv)
-        self._env: Any = env  # its attributes are typed for the time before the first reset
+        self._env: Any = env  # its attributes have the types from before the first reset
         self._chance = [seeding.np_random()[0] for _ in range(num_envs)]
-        self._starts = np.empty((num_envs, STARTS, 4))  # drawn ahead: a call of a generator costs as much as a step
+        self._starts = np.empty((num_envs, STARTS, 4))  # drawn ahead: a call of a generator takes as long as a step
         self._next = np.full(num_envs, STARTS)
         spaces = (env.single_observation_space, env.single_action_space)
         super().__init__(num_envs, *spaces, seed, env.metadata, rewards)
@@ -54,7 +54,7 @@ class LibraryCartPole(VectorEnv):
         env = self._env
         observation, reward, terminated, truncated, _ = env.step(actions)
         info: dict[str, Any] = {}
-        (ended,) = env.prev_done.nonzero()  # in this very step: the library would reset them in the next
+        (ended,) = env.prev_done.nonzero()  # those that ended in this step: the library would reset them in the next
         if len(ended):
             final = no_final_observations(self.num_envs)
             for i, last in zip(ended, observation[ended], strict=True):
@@ -67,7 +67,7 @@ class LibraryCartPole(VectorEnv):
         return Stepped(observation, reward.astype(np.float64), terminated, truncated, info)
 
     def _start(self, copies: np.ndarray) -> np.ndarray:
-        """float64 [4, K]: what new episodes of these copies begin with, as their own generators draw it."""
+        """Return the start of new episodes of these copies, float64 [4, K], from their own generators."""
         for i in copies[self._next[copies] == STARTS]:
             self._starts[i] = self._chance[i].uniform(-START, START, (STARTS, 4))
             self._next[i] = 0
@@ -80,9 +80,9 @@ class LibraryCartPole(VectorEnv):
         self._env.close()
 
 
-# Ids whose vectorised form plays as the plain one does, and what makes it.
+# Ids whose vectorised form plays like the plain one -> its class here.
 SAME_DYNAMICS = {"CartPole-v0": LibraryCartPole, "CartPole-v1": LibraryCartPole}
-# Ids that gymnasium vectorised too, and why that is not used.
+# Other ids that gymnasium vectorised -> why that form is not used.
 NOT_THE_SAME = {
     "phys2d/CartPole-v0": "written in JAX, which is not among Warren's packages",
     "phys2d/CartPole-v1": "written in JAX, which is not among Warren's packages",
@@ -91,7 +91,7 @@ NOT_THE_SAME = {
 
 
 def unfit(settings: EnvSettings) -> str | None:
-    """Why the library's vectorised form cannot stand for the environment; None where it can."""
+    """Return why the library's vectorised form cannot replace the environment; None if it can."""
     name = name_of(settings)
     if name not in SAME_DYNAMICS:
         return f"environment {settings.id!r} has none that is known to play the same; those that have: " + ", ".join(

@@ -1,10 +1,11 @@
-"""A user's own vector of environments: a class that derives from `gymnasium.vector.VectorEnv`, stepped as it is.
+"""A user's own vector of environments: a class derived from `gymnasium.vector.VectorEnv`, stepped as a whole.
 
     env.id=path/to/file.py:MyVector          # called as MyVector(num_envs, **env.kwargs)
 
-For games that are written as arrays, or that step many copies in another language. It resets an episode within the step
-that ends it (`metadata["autoreset_mode"]` is `AutoresetMode.SAME_STEP`) and gives the ended one's last observation as
-`info["final_obs"][i]`. Masks of legal actions there are in it too, or in `info["final_info"]["action_mask"][i]`.
+This is for games that are written as arrays, or that step many copies in another language. The vector resets an episode
+within the step that ends it (`metadata["autoreset_mode"]` is `AutoresetMode.SAME_STEP`) and gives the ended episode's
+last observation as `info["final_obs"][i]`. Masks of legal actions at that observation are in it too, or in
+`info["final_info"]["action_mask"][i]`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ Factory = Callable[..., gymnasium.vector.VectorEnv]
 
 
 def is_vector(factory: object) -> TypeGuard[Factory]:
-    """Return whether a user's class is a vector of environments."""
+    """Return True if a user's class is a vector of environments."""
     return isinstance(factory, type) and issubclass(factory, gymnasium.vector.VectorEnv)
 
 
 class OwnVectorEnv(VectorEnv):
-    """`factory(num_envs, **kwargs)`, with returns counted and rewards treated as for any environment."""
+    """Wraps `factory(num_envs, **kwargs)`, and counts returns and treats rewards as for any environment."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class OwnVectorEnv(VectorEnv):
         return _copied(observation), info
 
     def _masked(self, observation: Any, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(observation without a mask, info with the masks as policies take them), where there are masks."""
+        """Return (observation without a mask, info with the masks as policies take them), if there are masks."""
         if self.masks is None:
             return observation, info
         if self._key is not None:
@@ -89,7 +90,7 @@ class OwnVectorEnv(VectorEnv):
         )
 
     def _at_end(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Return the last observations of episodes that ended, without their masks, and these by themselves."""
+        """Return info with the last observations of ended episodes without their masks, and with these masks."""
         assert self.masks is not None
         rows = np.ones((self.num_envs, self.masks.size), np.bool_)
         left, told = no_final_observations(self.num_envs), info.get("final_info", {}).get(KEY)
@@ -105,7 +106,7 @@ class OwnVectorEnv(VectorEnv):
 
 
 class OneOfVector(gymnasium.Env):
-    """A vector of one as an environment by itself: to be watched, checked, and asked for its spaces."""
+    """A vector of one copy as a single environment: to be watched, checked, and asked for its spaces."""
 
     def __init__(self, env_id: str, factory: Factory, kwargs: Mapping[str, Any]) -> None:
         self._env: Any = made(env_id, factory, 1, kwargs)
@@ -114,13 +115,13 @@ class OneOfVector(gymnasium.Env):
         self.render_mode = self._env.render_mode
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """(observation, info) of a new episode."""
+        """Return (observation, info) of a new episode."""
         super().reset(seed=seed)
         observation, info = self._env.reset(seed=None if seed is None else [seed], options=options)
         return self._first(observation), _mask_of_first(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One step; the observation after an episode's last is that of its end."""
+        """Step once; at an episode's end the observation is its last one."""
         batch: Any = create_empty_array(self.action_space, 1)
         batch = concatenate(self.action_space, [action], batch)
         observation, reward, terminated, truncated, info = self._env.step(batch)
@@ -137,7 +138,7 @@ class OneOfVector(gymnasium.Env):
 
 
 def made(env_id: str, factory: Factory, num_envs: int, kwargs: Mapping[str, Any]) -> gymnasium.vector.VectorEnv:
-    """Return the user's vector. Raises ConfigurationError for one of another size, or that resets in another step."""
+    """Return the user's vector. Raises ConfigurationError if its size is wrong or it resets in another step."""
     env = factory(num_envs, **kwargs)
     if env.num_envs != num_envs:
         raise ConfigurationError(
@@ -158,5 +159,5 @@ def _mask_of_first(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def _copied(observation: Any) -> Any:
-    """Return a copy: some vectors write every observation into the same arrays."""
+    """Return a copy: some vectors write every observation to the same arrays."""
     return observation.copy() if isinstance(observation, np.ndarray) else deepcopy(observation)

@@ -1,4 +1,4 @@
-"""Arrays that a vector and its worker processes share: memory that has no name, and so leaves nothing behind."""
+"""Arrays that a vector and its worker processes share, in memory without a name, which leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gymnasium.vector.utils import create_empty_array
 
 from warren.trees import Tree, map_tree
 
-RESET, STEP = b"r", b"s"  # orders to a worker process, a line each
-_ALIGNED = 64  # bytes: no two arrays share a line of the processor's cache
+RESET, STEP = b"r", b"s"  # commands to a worker process, a line each
+_ALIGNED = 64  # bytes, so that no two arrays share a cache line
 
 
 class SharedArrays:
-    """Arrays of one step of N environments in shared memory. `fd`: of the memory, to be handed to a child; closed here.
+    """Arrays of one step of N environments in shared memory. `fd`: that of the memory, for a child; closed here.
 
-    observation, final_observation, action: trees of arrays [N, ...] as the spaces have them. reward f64 [N] or [N, C];
+    observation, final_observation, action: trees of arrays [N, ...], like the spaces. reward f64 [N] or [N, C];
     terminated, truncated, life_lost bool [N]; seed int64 [N], -1 for none.
     """
 
@@ -34,7 +34,7 @@ class SharedArrays:
         choices: int = 0,
         fd: int | None = None,
     ) -> None:
-        """`choices`: those of a mask of legal actions: action_mask bool [N, choices], and final_action_mask at
+        """`choices`: size of a mask of legal actions: action_mask bool [N, choices], and final_action_mask at
         final_observation, where masked bool [N] is True."""
 
         def lay_out(allocate: Callable[..., np.ndarray]) -> None:
@@ -61,14 +61,14 @@ class SharedArrays:
         lay_out(_Allocator(self._map))
 
     def close(self) -> None:
-        """Close the file; the memory goes when the last array of the last process does."""
+        """Close the file; the memory is freed with the last array of the last process."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 class _Allocator:
-    """Gives arrays one after another out of a buffer, with numpy's signature; without a buffer it only counts."""
+    """Returns arrays one after another from a buffer, with numpy's signature; without a buffer it only counts bytes."""
 
     def __init__(self, buffer: mmap.mmap | None) -> None:
         self.buffer, self.used = buffer, 0
@@ -84,7 +84,7 @@ class _Allocator:
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("warren-environments")
-    with tempfile.TemporaryFile() as file:  # without a name from the start
+    with tempfile.TemporaryFile() as file:  # it never has a name
         return os.dup(file.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Environments stepped one after another in this process: the form that any environment has."""
+"""Environments stepped one after another in this process, which works for any environment."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, WrongObservation, no
 
 
 class SyncVectorEnv(VectorEnv):
-    """Steps and returns what gymnasium's class of this name does, with less around each step.
+    """Steps and returns the same as gymnasium's class of this name, with less work around each step.
 
-    gymnasium's passive checker stays: it looks at the first two steps alone, and is a function call after that.
+    gymnasium's passive checker stays: it checks only the first two steps, and costs one function call after that.
     """
 
     def __init__(
@@ -31,9 +31,9 @@ class SyncVectorEnv(VectorEnv):
         of: int | None = None,
         masked: bool = True,
     ) -> None:
-        """`first`, `of`: which of how many copies these are, where a larger vector has its other ones elsewhere.
+        """`first`, `of`: the number of the first of these copies, among how many in a larger vector.
 
-        `masked`: masks of legal actions are looked for in the infos.
+        `masked`: look for masks of legal actions in the infos.
         """
         self.envs = [each() for each in make]
         one = self.envs[0]
@@ -95,7 +95,7 @@ class SyncVectorEnv(VectorEnv):
                     terminated[i], truncated[i] = ended, cut
                     if final is None:
                         final = no_final_observations(self.num_envs)
-                    final[i] = deepcopy(observation)  # some environments write each observation into the same array
+                    final[i] = deepcopy(observation)  # some environments write each observation to the same array
                     if masks is not None and not ended:
                         final_rows = (
                             np.ones((self.num_envs, masks.size), np.bool_) if final_rows is None else final_rows
@@ -127,7 +127,7 @@ class SyncVectorEnv(VectorEnv):
         return self.masks.row(info[KEY])
 
     def _batch(self, observations: list[Any]) -> Any:
-        """One array [N, ...], or a tree of such; it is new, so that who keeps it need not copy."""
+        """Return one array [N, ...], or a tree of such; it is new, so that a caller that keeps it need not copy."""
         if not self._box:
             return stacked(self.single_observation_space, observations)
         try:
@@ -144,7 +144,7 @@ class SyncVectorEnv(VectorEnv):
         assert isinstance(space, Box)
         batch = np.empty((self.num_envs, *space.shape), space.dtype)
         for i, observation in enumerate(observations):
-            if np.shape(observation) != space.shape:  # or numpy would spread a smaller one over the row
+            if np.shape(observation) != space.shape:  # else numpy would broadcast a smaller one over the row
                 wrong = WrongObservation(
                     f"gave an observation of shape {list(np.shape(observation))}; its observation_space has "
                     f"{list(space.shape)}"

@@ -1,7 +1,7 @@
-"""Slow environments in worker processes of their own, each with a share of the copies: `env.workers`.
+"""Slow environments in worker processes, each with a share of the copies: `env.workers`.
 
-gymnasium's AsyncVectorEnv has a process a copy, and hands each its environment as pickled bytes. These are started
-anew, as the actor itself is, and make their environments from the settings.
+gymnasium's AsyncVectorEnv has one process per copy, and sends each its environment as pickled bytes. The processes here
+are started anew, like the actor itself, and make their environments from the settings.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from warren.errors import ConfigurationError
 from warren.separate_process import python
 from warren.trees import put
 
-GRACE = 2.0  # s that a worker has to end by itself
+GRACE = 2.0  # s that a worker has for ending by itself
 _HERE = slice(None)
 
 
 class WorkersVectorEnv(VectorEnv):
-    """N copies in `settings.workers` processes. What they say of a step besides its five values stays with them.
+    """N copies in `settings.workers` processes. Infos stay there, but for final observations, masks and lost lives.
 
-    Raises ConfigurationError, with the environment and the copy, for what goes wrong in a process, or when one dies.
+    Raises ConfigurationError, with the environment and the copy, for an error in a process, or when one dies.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class WorkersVectorEnv(VectorEnv):
         try:
             for slots in self._slots:
                 self._processes.append(self._start(settings, slots, lifeline))
-            for worker in range(len(self._processes)):  # they import and make their environments side by side
+            for worker in range(len(self._processes)):  # all import and make their environments at the same time
                 self._reply(worker)
         except BaseException:
             self.close()
@@ -74,7 +74,7 @@ class WorkersVectorEnv(VectorEnv):
             python("-m", "envs.worker_process"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(self._shared.fd, lifeline),
             env={"OMP_NUM_THREADS": "1", **os.environ},
-            start_new_session=True,  # Ctrl-C is the actor's: it ends its workers when it has finished
+            start_new_session=True,  # Ctrl-C is for the actor, which ends its workers when it has finished
         )  # fmt: skip
         given = {
             "settings": {**asdict(settings), "workers": 0},
@@ -115,7 +115,7 @@ class WorkersVectorEnv(VectorEnv):
             for i in np.flatnonzero(done):
                 final[i] = copy_of(shared.final_observation, int(i))
             info = {"final_obs": final, "_final_obs": done, "final_info": {LIFE_LOST: done & shared.life_lost}}
-            if self.masks is not None:  # older ones, never read, for those that were not cut off
+            if self.masks is not None:  # rows of copies that were not cut off are old, and never read
                 info[FINAL] = self.masks.tree(shared.final_action_mask.copy())
         info = self._with_masks(info)
         return Stepped(copy_of(shared.observation, _HERE), shared.reward.copy(), terminated, truncated, info)
@@ -135,7 +135,7 @@ class WorkersVectorEnv(VectorEnv):
     @staticmethod
     def _write(process: subprocess.Popen[bytes], data: bytes) -> None:
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died, or ended with an error: its reply says which
+        with contextlib.suppress(BrokenPipeError):  # it died, or ended with an error, which its reply says
             process.stdin.write(data)
             process.stdin.flush()
 
@@ -168,7 +168,7 @@ def _fate(process: subprocess.Popen[bytes]) -> str:
 
 
 def _end(processes: list[subprocess.Popen[bytes]], lifeline: int) -> None:
-    """End workers: those that wait by the end of their input, those that play by the end of the lifeline."""
+    """End workers: waiting ones by the end of their input, playing ones by the end of the lifeline."""
     for process in processes:
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -180,7 +180,7 @@ def _end(processes: list[subprocess.Popen[bytes]], lifeline: int) -> None:
         process.kill()
         process.wait()
         assert process.stdout is not None
-        process.stdout.close()  # only now: a thread that still waits for a reply holds it until the process has ended
+        process.stdout.close()  # only now: a thread that waits for a reply holds it until the process has ended
 
 
 def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
