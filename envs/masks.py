@@ -1,8 +1,8 @@
-"""Masks of legal actions: every form that environments give them in, as one row of booleans.
+"""Masks of legal actions: every form that environments give them in, read as one row of booleans.
 
 An environment gives a mask with each observation: as `info["action_mask"]`, or under the key `action_mask` of a Dict of
-observations, which becomes the former (MaskFromObservation). Its form is what gymnasium's `action_space.sample(mask)`
-takes, or all choices one after another:
+observations, which MaskFromObservation turns into the former. Its form is the one of gymnasium's
+`action_space.sample(mask)`, or all choices one after another:
 
 | actions       | gymnasium's form                                        | one after another                      |
 |---------------|---------------------------------------------------------|----------------------------------------|
@@ -25,11 +25,11 @@ from warren.errors import ConfigurationError
 from warren.trees import Tree
 
 KEY = "action_mask"
-FINAL = "final_action_mask"  # key of a vector's info: the masks at its "final_obs", where episodes were cut off
+FINAL = "final_action_mask"  # key of a vector's info: the masks at "final_obs" of episodes that were cut off
 
 
 class WrongMask(ValueError):
-    """Raised for a mask of another form, or without a legal action; says what it was, without the environment's id."""
+    """Raised for a mask of another form, or without a legal action; describes the mask without the environment's id."""
 
 
 class _Part:
@@ -44,7 +44,7 @@ class _Part:
         self._several = len(counts) > 1
 
     def read(self, given: Any) -> np.ndarray:
-        """bool [size] from a form of the table. Raises WrongMask."""
+        """Return bool [size] from a form of the table. Raises WrongMask."""
         flat = np.asarray(given) if isinstance(given, np.ndarray) and given.ndim == 1 else _flat(given)
         if isinstance(self.leaf, spaces.MultiBinary) and 2 * len(flat) == self.size:
             if not np.isin(flat, (0, 1, 2)).all():
@@ -113,8 +113,8 @@ class Masks:
         return row
 
     def row_at_end(self, given: Any) -> np.ndarray:
-        """Return bool [size] of an observation that nobody decided at; all True where no mask, or no legal action, is
-        given.
+        """Return bool [size] of an observation at which no decision follows; all True if no mask, or no legal action,
+        is given.
         """
         try:
             return np.ones(self.size, np.bool_) if given is None else self.row(given)
@@ -122,7 +122,7 @@ class Masks:
             return np.ones(self.size, np.bool_)
 
     def tree(self, rows: np.ndarray) -> Tree:
-        """Return rows bool [N, size] as policies take them: of a Dict or Tuple, leaf name -> [N, its choices]."""
+        """Return rows bool [N, size] as policies take them: for a Dict or Tuple, leaf name -> [N, its choices]."""
         if self._bare:
             return rows
         return {name: rows[:, part.places] for name, part in self._parts.items()}
@@ -132,7 +132,7 @@ class Masks:
         return np.concatenate(list(tree.values()), 1) if isinstance(tree, dict) else tree
 
     def draw(self, space: gymnasium.Space[Any], row: np.ndarray) -> Any:
-        """Draw a legal action from `space`, which equals this one, by its own chance."""
+        """Draw a legal action from `space`, which equals this one, by that space's generator."""
         if self._bare:
             return space.sample(self._parts[""].form(row))
         return space.sample(self._form(self.space, "", row))
@@ -147,7 +147,7 @@ class Masks:
 
 
 class MaskKey:
-    """A Dict of observations without its key `action_mask`; what is under "observation" itself, if that is all left."""
+    """A Dict of observations without its key `action_mask`; if only the key "observation" is left, that key's value."""
 
     def __init__(self, space: spaces.Dict) -> None:
         self._left = [key for key in space.spaces if key != KEY]
@@ -158,19 +158,19 @@ class MaskKey:
 
     @classmethod
     def of(cls, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> MaskKey | None:
-        """Return that of an environment of these spaces; None where its observations hold no mask."""
+        """Return the MaskKey for an environment of these spaces; None if its observations hold no mask."""
         if not isinstance(observation_space, spaces.Dict) or KEY not in observation_space.spaces:
             return None
         return cls(observation_space) if Masks.of(action_space) is not None else None
 
     def split(self, observation: Any) -> tuple[Any, Any]:
-        """Return (what is left of an observation, or of a batch of them; its mask)."""
+        """Return (the rest of an observation, or of a batch of them; its mask)."""
         left = observation["observation"] if self._only else {key: observation[key] for key in self._left}
         return left, observation[KEY]
 
 
 class MaskFromObservation(gymnasium.Wrapper):
-    """Gives the mask that observations hold as `info["action_mask"]` in place of their key."""
+    """Moves the mask from the key in observations to `info["action_mask"]`."""
 
     def __init__(self, env: gymnasium.Env, key: MaskKey) -> None:
         super().__init__(env)
@@ -189,7 +189,7 @@ class MaskFromObservation(gymnasium.Wrapper):
 
 
 def masks_in_info(env: gymnasium.Env) -> gymnasium.Env:
-    """Return `env`, with the masks that its observations hold in its infos."""
+    """Return `env`, with masks in its infos if its observations hold them."""
     key = MaskKey.of(env.observation_space, env.action_space)
     return env if key is None else MaskFromObservation(env, key)
 
@@ -208,7 +208,7 @@ def _counts(leaf: gymnasium.Space[Any]) -> list[int]:
 
 
 def _leaves(tree: Any, space: gymnasium.Space[Any] | None = None, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(leaf name, leaf) of a space, or of a value that is nested as `space`; names as policies have them: "hand/0"."""
+    """Yield (leaf name, leaf) of a space, or of a value nested like `space`, with policies' names such as "hand/0"."""
     shape = tree if space is None else space
     inside = shape.spaces if isinstance(shape, spaces.Dict | spaces.Tuple) else None
     if inside is None or (space is not None and tree is None):

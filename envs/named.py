@@ -1,4 +1,4 @@
-"""Names of a source's environments as one types them: "space_invaders", "SpaceInvaders" and "spaceinvaders" are one."""
+"""Names of a source's environments as people type them: "space_invaders", "SpaceInvaders", "spaceinvaders" are one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warren.errors import UnknownName
 
 
 def pick(source: str, name: str, ids: dict[str, str]) -> str:
-    """Return the library's id of `name`; `ids`: the name that is shown -> the library's id. Raises UnknownName."""
+    """Return the library's id for `name`; `ids`: name to show -> the library's id. Raises UnknownName."""
     found = {plain(shown): library for shown, library in ids.items()}
     try:
         return found[plain(name)]
@@ -17,12 +17,12 @@ def pick(source: str, name: str, ids: dict[str, str]) -> str:
 
 
 def plain(name: str) -> str:
-    """`name` without what may be written one way or another."""
+    """Return `name` in lower case, without "_" and "-"."""
     return name.lower().replace("_", "").replace("-", "")
 
 
 def snake(words: str) -> str:
-    """ "SpaceInvaders" as "space_invaders"."""
+    """Return "SpaceInvaders" as "space_invaders"."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in words).lstrip("_")
 
 

@@ -1,7 +1,8 @@
 """Preprocessing of episodes and observations by gymnasium's wrappers, in one fixed order.
 
-leave_out, frame_skip, noop_start, grey, resize, episodic_life, frame_stack. The Arcade Learning Environment's games
-take the second to fifth from gymnasium's AtariPreprocessing, which reads grey screens from the emulator.
+The order is leave_out, frame_skip, noop_start, grey, resize, episodic_life, frame_stack. For games of the Arcade
+Learning Environment the second to fifth are done by gymnasium's AtariPreprocessing, which reads grey screens from the
+emulator.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NOOP = "NOOP"
 
 
 def preprocessed(env: gymnasium.Env, settings: EnvSettings) -> gymnasium.Env:
-    """`env` as `settings` want it. Raises ConfigurationError with everything that it is not fit for."""
+    """Return `env` preprocessed by `settings`. Raises ConfigurationError that lists all settings that do not fit it."""
     settings = settings.resolved()
     if settings.leave_out:
         env = without(env, settings.leave_out, settings.id)
@@ -63,7 +64,7 @@ def preprocessed(env: gymnasium.Env, settings: EnvSettings) -> gymnasium.Env:
 
 
 def without(env: gymnasium.Env, keys: Sequence[str], env_id: str) -> gymnasium.Env:
-    """Return `env` with observations that lack `keys`. Raises ConfigurationError where they are no keys, or all."""
+    """Return `env` with observations that lack `keys`. Raises ConfigurationError if one is not a key, or if all are."""
     space = env.observation_space
     if not isinstance(space, Dict):
         raise ConfigurationError(
@@ -78,7 +79,7 @@ def without(env: gymnasium.Env, keys: Sequence[str], env_id: str) -> gymnasium.E
 
 
 def is_atari(env: gymnasium.Env) -> bool:
-    """Return whether the Arcade Learning Environment plays it."""
+    """Return True if the Arcade Learning Environment plays it."""
     return hasattr(env.unwrapped, "ale")
 
 
@@ -128,14 +129,14 @@ def _meanings(env: gymnasium.Env) -> list[str]:
 
 
 def _lives(env: gymnasium.Env) -> int | None:
-    """Lives that are left, as the emulator has them or as the environment's own `lives` says, a number or a method."""
+    """Return the lives left, from the emulator or from the environment's own `lives`, a number or a method."""
     emulator = getattr(env.unwrapped, "ale", env.unwrapped)
     lives = getattr(emulator, "lives", None)
     return None if lives is None else int(lives() if callable(lives) else lives)
 
 
 class NoopStart(gymnasium.Wrapper):
-    """Begins each episode with 1 to `most` steps of action 0, by the environment's own chance (Mnih et al. 2015)."""
+    """Begins each episode with 1 to `most` steps of action 0, by the environment's own generator (Mnih et al. 2015)."""
 
     def __init__(self, env: gymnasium.Env, most: int) -> None:
         super().__init__(env)
@@ -152,9 +153,9 @@ class NoopStart(gymnasium.Wrapper):
 
 
 class EpisodicLife(gymnasium.Wrapper):
-    """Ends an episode where a life is lost; the next goes on in the same game, with action 0 (Mnih et al. 2015).
+    """Ends an episode when a life is lost; the next continues the same game, with action 0 (Mnih et al. 2015).
 
-    gymnasium's own `terminal_on_life_loss` begins a new game there, so that nothing beyond the first life is ever seen.
+    gymnasium's own `terminal_on_life_loss` begins a new game instead, so that only the first life is ever seen.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:

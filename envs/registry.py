@@ -1,6 +1,6 @@
-"""From an environment's id to the environment: one table of sources, each an adapter module with a `make`.
+"""Environments made from their ids: one table of sources, each an adapter module with a `make`.
 
-What it makes is a gymnasium.Env, or one of PettingZoo's, whose agents learn together (many_agents/).
+An adapter makes a gymnasium.Env, or one of PettingZoo's, whose agents learn together (many_agents/).
 
 | id                                | what it is                                                    |
 |-----------------------------------|---------------------------------------------------------------|
@@ -49,15 +49,15 @@ from envs.vector.sync import SyncVectorEnv
 from envs.vector.workers import WorkersVectorEnv
 from warren.errors import ConfigurationError
 
-USER_SOURCE = "envs.one_agent.user_envs"  # any other "left:right"
+USER_SOURCE = "envs.one_agent.user_envs"  # for any other "left:right"
 MAY_MASK = {ONE_AGENT["gymnasium"], ONE_AGENT["gym"], USER_SOURCE}  # adapters of environments that may give masks
 
 
 def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
-    """One environment, of an id, whose constructor gets `kwargs`, or of settings.
+    """Return one environment, from an id, whose constructor gets `kwargs`, or from settings.
 
-    Raises UnknownName for an id that no source knows, and ConfigurationError when the environment's module cannot be
-    imported or its constructor fails (names the line of the user's code).
+    Raises UnknownName for an id that no source knows, and ConfigurationError, which names the line of the user's code,
+    if the environment's module cannot be imported or its constructor fails.
     """
     settings = settings_of(env, kwargs)
     if of_two_players(settings):
@@ -75,7 +75,7 @@ def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
 
 
 def of_two_players(settings: EnvSettings) -> bool:
-    """Return whether the settings name a source of games of two players, and not their agents together."""
+    """Return True if the settings name a source of games of two players, and not their agents together."""
     return is_two_player(settings.id) and not settings.together
 
 
@@ -100,14 +100,14 @@ def _team(found: Any, settings: EnvSettings) -> Team:
 
 
 def _together(settings: EnvSettings) -> bool:
-    """Return whether two agents are to learn together: where a league could have the game, only if it is said."""
+    """Return True if two agents are to learn together: if `env.together` says so, and always in mpe."""
     return settings.together or settings.id.partition(":")[0] == "mpe"
 
 
 def reward_threshold(env_id: str) -> float | None:
-    """Return the mean return at which the environment counts as solved, where its registration says so.
+    """Return the mean return at which the environment counts as solved, if its registration gives one.
 
-    Imports no code of the user's.
+    Imports no user code.
     """
     source, colon, _ = env_id.partition(":")
     if colon and source not in ONE_AGENT:
@@ -118,21 +118,21 @@ def reward_threshold(env_id: str) -> float | None:
 
 
 def _find(env_id: str) -> tuple[ModuleType, str]:
-    """(adapter module, the environment's name for it)."""
+    """Return (adapter module, the environment's name for it)."""
     source, colon, name = env_id.partition(":")
     if not colon:
         source, name = "gymnasium", env_id
     elif source not in ONE_AGENT:
-        # No class or function has a name with these: it is an id that gymnasium gets from a module.
+        # The name of a class or function contains neither: it is an id that gymnasium gets from a module.
         registered = not {"-", "/"}.isdisjoint(env_id.rpartition(":")[2])
         source, name = "gymnasium" if registered else "", env_id
     return importlib.import_module(ONE_AGENT.get(source, USER_SOURCE)), name
 
 
 def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any) -> VectorEnv:
-    """`num_envs` copies of an environment stepped together; the first `reset()` seeds copy i with `seed + i`.
+    """Return `num_envs` copies of an environment stepped together; the first `reset()` seeds copy i with `seed + i`.
 
-    Raises what `make` raises, and ConfigurationError when the spaces of the copies differ.
+    Raises what `make` raises, and ConfigurationError if the spaces of the copies differ.
     """
     settings = settings_of(env, kwargs)
     if num_envs < 1:
@@ -144,7 +144,7 @@ def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any)
 
 
 def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = None) -> VectorEnv:
-    """Make the copies `slots`, of `of` in all, in this process."""
+    """Make the copies with the numbers `slots`, out of `of` in all, in this process."""
     with blame(f"{len(slots)} copies of environment {settings.id!r}"):
         arrays, own = as_arrays(settings), own_vector(settings)
         if (arrays is not None or own is not None) and (problems := list(settings.unfit_for(1))):
@@ -166,9 +166,9 @@ MakeVector = Callable[[EnvSettings, int, int | None], VectorEnv]
 
 
 def as_arrays(settings: EnvSettings) -> MakeVector | None:
-    """Return what makes a vector in arrays, by C or of the library, that plays as the copies do; None for none.
+    """Return the maker of a vector in arrays, in C or by the library, that plays as the copies do; None without one.
 
-    Raises ConfigurationError where one of them is asked for in vain.
+    Raises ConfigurationError if one form is asked for and does not fit.
     """
     for name, form in (("native", classic_control), ("library", library)):
         if settings.vectorization not in ("auto", name):
@@ -183,7 +183,7 @@ def as_arrays(settings: EnvSettings) -> MakeVector | None:
 
 
 def own_vector(settings: EnvSettings) -> Factory | None:
-    """Return the factory of a vector that is stepped as one, a user's or a source's; None where there is none."""
+    """Return the factory of a vector that is stepped as a whole, a user's or a source's; None if there is none."""
     if is_two_player(settings.id):
         return None
     adapter, name = _find(settings.id)
@@ -199,17 +199,17 @@ def own_vector(settings: EnvSettings) -> Factory | None:
 
 
 class Described(NamedTuple):
-    """An environment, as policies and trajectories are built for it."""
+    """An environment's spaces, from which policies and trajectories are built."""
 
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
-    masks: bool  # masks of legal actions come with its observations
+    masks: bool  # whether masks of legal actions come with its observations
 
 
 def describe(env: str | EnvSettings, **kwargs: Any) -> Described:
-    """Return an environment's spaces and whether it gives masks of legal actions: one is made, reset and closed.
+    """Return an environment's spaces and whether it gives masks of legal actions; one is made, reset and closed.
 
-    Raises what `make` raises, and ConfigurationError for what goes wrong in its reset.
+    Raises what `make` raises, and ConfigurationError for an error in its reset.
     """
     settings = settings_of(env, kwargs)
     if is_gamecore(settings.id) or of_two_players(settings):
@@ -232,9 +232,9 @@ def describe(env: str | EnvSettings, **kwargs: Any) -> Described:
 
 
 def spaces(env: str | EnvSettings, **kwargs: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-    """(observation space, action space) of one environment, which is made and closed to find out.
+    """Return (observation space, action space) of one environment, which is made for this and closed.
 
-    Of a two-player game: those of either player.
+    For a two-player game they are those of either player.
     """
     settings = settings_of(env, kwargs)
     if of_two_players(settings):

@@ -10,23 +10,23 @@ import numpy as np
 
 
 class WrongReward(ValueError):
-    """Raised for a reward that has not the declared channels; says what it was, without the environment's id."""
+    """Raised for a reward without the declared channels; describes the reward, without the environment's id."""
 
 
 @dataclass(frozen=True)
 class Rewards:
-    """`channels`: name -> coefficient, of an environment that gives a reward of several numbers, in their order."""
+    """`channels`: name -> coefficient, for an environment whose reward is several numbers, in their order."""
 
     channels: Mapping[str, float] = field(default_factory=dict)
     scale: float = 1.0
     clip: float | None = None
 
     def empty(self, num_envs: int) -> np.ndarray:
-        """float64 [N], or [N, C] of C channels: what the environments' rewards are written into."""
+        """Return an array for the environments' rewards, float64 [N], or [N, C] with C channels."""
         return np.empty((num_envs, len(self.channels)) if self.channels else num_envs, np.float64)
 
     def read(self, reward: Any) -> Any:
-        """One environment's reward as a row of `empty`: by name of a dict, else in order. Raises WrongReward."""
+        """Return one environment's reward as a row of `empty`, by name of a dict, else in order. Raises WrongReward."""
         if isinstance(reward, Mapping):
             if reward.keys() != self.channels.keys():
                 raise WrongReward(f"gave rewards named {', '.join(map(str, reward)) or 'nothing'}; {self._wanted()}")
@@ -41,10 +41,10 @@ class Rewards:
         return f"env.reward_channels declares {', '.join(self.channels)}"
 
     def total(self, given: np.ndarray) -> np.ndarray:
-        """float64 [N]: the channels of each environment, weighted by their coefficients."""
+        """Return the sum of each environment's channels, weighted by their coefficients, float64 [N]."""
         return given @ np.fromiter(self.channels.values(), np.float64) if self.channels else given
 
     def learned_from(self, total: np.ndarray) -> np.ndarray:
-        """float64 [N]: `total`, scaled and then clipped to -clip .. clip."""
+        """Return `total`, scaled and then clipped to -clip .. clip, float64 [N]."""
         scaled = total if self.scale == 1.0 else total * self.scale
         return scaled if self.clip is None else np.clip(scaled, -self.clip, self.clip)

@@ -1,4 +1,4 @@
-"""A game of two players from its rules alone: written out as a tree, played by table look-ups, solved exactly.
+"""A game of two players given by its rules: written out as a tree, played by table look-ups, solved exactly.
 
 class Kuhn(Rules): ...                               # examples/kuhn/kuhn.py
 games = RulesVectorEnv("kuhn", Kuhn(), 512, seed=0)  # or envs.make_two_player("examples/kuhn/kuhn.py:Kuhn", 512, 0)
@@ -16,22 +16,22 @@ import numpy as np
 from envs.game_tree import CHANCE, TERMINAL, GameTree
 from warren.errors import ConfigurationError
 
-LIMIT = 2_000_000  # histories
-ROUNDING = 1e-6  # by which the probabilities of chance's outcomes may miss a sum of 1
+LIMIT = 2_000_000  # most histories
+ROUNDING = 1e-6  # tolerance for the sum of the probabilities of chance's outcomes
 
 
 class Rules(ABC):
-    """The rules of a zero-sum game of two players, 0 and 1. A state is any object of yours that no method changes."""
+    """The rules of a zero-sum game of two players, 0 and 1. A state is any object that no method changes."""
 
-    num_actions: int  # actions are numbers from 0 to num_actions - 1, of both players
+    num_actions: int  # actions of both players are numbers from 0 to num_actions - 1
 
     @abstractmethod
     def initial(self) -> Any:
-        """Return the state that the game begins with."""
+        """Return the state in which the game begins."""
 
     @abstractmethod
     def to_move(self, state: Any) -> int:
-        """Return whose move it is: 0, 1, `CHANCE`, or `TERMINAL` where the game is over."""
+        """Return the player to move, 0 or 1, or `CHANCE`, or `TERMINAL` if the game is over."""
 
     @abstractmethod
     def legal(self, state: Any) -> Iterable[int]:
@@ -39,46 +39,46 @@ class Rules(ABC):
 
     @abstractmethod
     def step(self, state: Any, action: int) -> Any:
-        """Return the state, a new one, after an action of the player to move, or after an outcome of chance."""
+        """Return a new state, after an action of the player to move or an outcome of chance."""
 
     @abstractmethod
     def returns(self, state: Any) -> float:
-        """Return what player 0 has won where the game is over; player 1 has won its negative."""
+        """Return the final winnings of player 0, once the game is over; player 1 has won their negative."""
 
     @abstractmethod
     def observation(self, state: Any) -> Any:
-        """Return what the player to move knows, numbers of one shape everywhere: all that a network is given."""
+        """Return the knowledge of the player to move, numbers of one shape in all states: a network's only input."""
 
     def chance(self, state: Any) -> Iterable[tuple[int, float]]:
-        """Return chance's outcomes here, (number, probability) each; of a game without chance it is not asked."""
+        """Return chance's outcomes here, (number, probability) each; it is not called for a game without chance."""
         raise NotImplementedError("to_move says that chance moves, so `chance` has to say how: (outcome, probability)")
 
     def information_set(self, state: Any) -> str | None:
-        """Return a name for all that the player to move knows, the same wherever it cannot tell states apart.
+        """Return a name for all that the player to move knows: the same in all states that it cannot tell apart.
 
-        None, the default: it knows what it observes. To be given where it remembers more than an observation holds.
+        None, the default, means the observation. Override this if players remember more than an observation holds.
         """
         return None
 
     def earned(self, state: Any) -> float:
-        """Return what player 0 has won so far: 0 until the game is over, unless rewards come on the way."""
+        """Return the winnings of player 0 so far: 0 until the game is over, unless the game gives rewards before."""
         return float(self.returns(state)) if self.to_move(state) == TERMINAL else 0.0
 
 
 class TooLarge(ConfigurationError):
-    """Raised for a game of more histories than were asked for."""
+    """Raised for a game with more histories than the limit."""
 
 
 def write_out(name: str, rules: Rules, limit: int = LIMIT) -> GameTree:
-    """Return the whole game as a tree, every history a node.
+    """Return the whole game as a tree with a node for every history.
 
-    Raises TooLarge beyond `limit` histories, ConfigurationError for rules that make no game and name where.
+    Raises TooLarge beyond `limit` histories, and ConfigurationError, which names the place, for inconsistent rules.
     """
     return _Writer(name, rules, limit).write()
 
 
 class _Writer:
-    """Write one tree, in breadth-first order."""
+    """Writes one tree, in breadth-first order."""
 
     def __init__(self, name: str, rules: Rules, limit: int) -> None:
         self._name, self._rules, self._limit = name, rules, limit
@@ -86,7 +86,7 @@ class _Writer:
         self._player: list[int] = []
         self._first_child: list[int] = []
         self._returns: list[float] = []
-        self._state: list[int] = []  # row of each node's information state
+        self._state: list[int] = []  # index of each node's information state
         self._rows: dict[tuple[int, str | bytes], int] = {}
         self._owner: list[int] = []
         self._labels: list[str] = []
@@ -100,7 +100,7 @@ class _Writer:
             raise self._wrong(0, f"num_actions is {self._actions!r}; it must be a number of actions, at least 1")
         waiting: list[Any] = [rules.initial()]
         while node < len(waiting):
-            state, waiting[node] = waiting[node], None  # only those on the edge are kept
+            state, waiting[node] = waiting[node], None  # only the states at the edge are kept
             edges = self._take(node, state)
             self._first_child.append(len(waiting) if edges else 0)
             if len(waiting) + len(edges) > self._limit:
@@ -122,7 +122,7 @@ class _Writer:
         return self._tree()
 
     def _take(self, node: int, state: Any) -> list[tuple[int, float]]:
-        """Write a node down; return its edges, (action or outcome, probability) each."""
+        """Add a node to the tables; return its edges, (action or outcome, probability) each."""
         player = self._rules.to_move(state)
         if player not in (0, 1, CHANCE, TERMINAL):
             raise self._wrong(node, f"to_move is {player!r}; it must be 0, 1, CHANCE or TERMINAL (of envs.rules)")

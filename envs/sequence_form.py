@@ -1,7 +1,7 @@
-"""Sequence form of a two-player zero-sum game (von Stengel 1996): what exact solution needs, as a few arrays.
+"""Sequence form of a two-player zero-sum game (von Stengel 1996): the input of exact solution, as a few arrays.
 
 A sequence is a player's own moves on the way to a history. A behavioural policy becomes a realisation plan, the
-probability with which the player plays each of its sequences when chance and the opponent let it; expected payoffs are
+probability with which the player plays each of its sequences if chance and the opponent allow it; expected payoffs are
 bilinear in the two plans, plans mix linearly, and a best response is one pass over the player's own information states.
 Everything here is vectorised: a pass over Leduc poker takes well under a millisecond.
 """
@@ -15,13 +15,13 @@ import numpy as np
 from envs.game_tree import TERMINAL, GameTree
 from warren.errors import ConfigurationError
 
-ROUNDING = 1e-3  # by which probabilities in float32 may miss a sum of 1, or illegal actions a probability of 0
+ROUNDING = 1e-3  # tolerance for probabilities in float32: of their sum to 1, and of those of illegal actions to 0
 
 
 class SequenceForm:
-    """I information states with A actions at most; a policy is float64 [I, A], rows of both players' states.
+    """I information states with at most A actions; a policy is float64 [I, A], with rows for both players' states.
 
-    Player p's sequence 0 is the empty one, its i-th state's action a is sequence 1 + i * A + a.
+    A player's sequence 0 is the empty one; action a in its i-th state is its sequence 1 + i * A + a.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class SequenceForm:
         terminal_sequence: np.ndarray,
         terminal_payoff: np.ndarray,
     ) -> None:
-        """parent_sequence int64 [I]: its player's sequence that leads to each state; terminal_sequence int64 [2, Z]:
+        """parent_sequence int64 [I]: the player's sequence that leads to each state; terminal_sequence int64 [2, Z]:
         both players' sequences at each end; terminal_payoff float64 [Z]: player 0's return times chance's probability.
         """
         self.name, self.owner, self.labels = name, owner, labels
-        self.observation = observation  # float32 [I, ...]: evaluate a network on all of it, once
+        self.observation = observation  # float32 [I, ...], to evaluate a network on all of it once
         self.action_mask = action_mask  # bool [I, A]
         self.states = [np.flatnonzero(owner == player) for player in range(2)]  # row of the player's i-th state
         self.num_sequences = [1 + len(states) * action_mask.shape[1] for states in self.states]
@@ -49,7 +49,7 @@ class SequenceForm:
 
     @classmethod
     def from_tree(cls, tree: GameTree) -> SequenceForm:
-        """Return the form of `tree`. Raises ConfigurationError for imperfect recall, which this form does not hold."""
+        """Return the form of `tree`. Raises ConfigurationError for imperfect recall, which this form cannot express."""
         num_actions = tree.action_mask.shape[1]
         rank = np.zeros(len(tree.owner), np.int64)
         for player in range(2):
@@ -92,7 +92,7 @@ class SequenceForm:
     def plans(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the realisation plans of `policy`, float64 [sequences] each.
 
-        Raises ConfigurationError for a bad policy.
+        Raises ConfigurationError for an invalid policy.
         """
         policy = self._checked(policy)
         plans = []
@@ -105,14 +105,14 @@ class SequenceForm:
         return plans[0], plans[1]
 
     def own_moves(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(states [K], those at which their players moved last before them [K], -1 for none), earlier ones first."""
+        """Yield (states [K], their players' previous own states [K], -1 for none), earlier ones first."""
         for states, passes, parent in zip(self.states, self._passes, self._parent, strict=True):
             for rows in passes:
                 before = states[np.maximum(parent[rows] - 1, 0) // self.action_mask.shape[1]]
                 yield states[rows], np.where(parent[rows] == 0, -1, before)
 
     def policy(self, plan0: np.ndarray, plan1: np.ndarray) -> np.ndarray:
-        """Return the behavioural policy float64 [I, A] of two realisation plans; uniform where a plan never comes."""
+        """Return the behavioural policy float64 [I, A] of two realisation plans; uniform in states no plan reaches."""
         policy = np.asarray(self.action_mask / self.action_mask.sum(axis=1, keepdims=True))
         for plan, states, parent in zip((plan0, plan1), self.states, self._parent, strict=True):
             reach = plan[parent]
@@ -122,13 +122,13 @@ class SequenceForm:
         return policy
 
     def payoff(self, plan0: np.ndarray, plan1: np.ndarray) -> float:
-        """Player 0's expected return."""
+        """Return player 0's expected return."""
         return float(np.dot(self._payoff, plan0[self._ends[0]] * plan1[self._ends[1]]))
 
     def worth(self, player: int, opponent: np.ndarray) -> np.ndarray:
-        """Return what each of the player's sequences ends with against the plan `opponent`, float64 [sequences].
+        """Return the worth of each of the player's sequences against the plan `opponent`, float64 [sequences].
 
-        The player's expected return with a plan is the product of the two.
+        The player's expected return with a plan is the dot product of the plan and this.
         """
         other, sign = 1 - player, 1 - 2 * player
         return np.bincount(
@@ -138,11 +138,11 @@ class SequenceForm:
         )
 
     def best_response(self, player: int, opponent: np.ndarray) -> tuple[float, np.ndarray]:
-        """(player's expected return, its plan float64 [sequences], pure) of the best reply to the plan `opponent`."""
+        """Return (expected return, pure plan float64 [sequences]) of the player's best reply to the plan `opponent`."""
         worth = self.worth(player, opponent)
         states, parent = self.states[player], self._parent[player]
         values = np.where(self.action_mask[states], 0.0, -np.inf)
-        moves = worth[1:].reshape(values.shape)  # a view: it grows as later states are solved
+        moves = worth[1:].reshape(values.shape)  # a view: its values grow as later states are solved
         choice = np.zeros(len(states), np.int64)
         for rows in reversed(self._passes[player]):
             value = values[rows] + moves[rows]
@@ -157,7 +157,7 @@ class SequenceForm:
         return float(worth[0]), plan
 
     def _checked(self, policy: np.ndarray) -> np.ndarray:
-        """float64, each row a distribution over the legal actions to the last bit."""
+        """Return `policy` as float64, each row a distribution over the legal actions to the last bit."""
         policy = np.asarray(policy, np.float64)
         if policy.shape != self.action_mask.shape:
             raise ConfigurationError(

@@ -12,8 +12,9 @@ from warren.errors import ConfigurationError, unknown_name
 
 VECTORIZATIONS = ("auto", "native", "library", "sync")
 TEAM_REWARDS = ("mean", "sum")
-# The settings of each name of `preprocessing`; one that is given wins. atari: Mnih et al. 2015 (Nature), as
-# Stable-Baselines3 and most others have it, but for the "fire" that begins some games, which an agent can learn.
+# The settings that each name of `preprocessing` stands for; one that is given itself wins. atari: Mnih et al. 2015
+# (Nature), as in Stable-Baselines3 and most others, but without the "fire" that begins some games, which an agent can
+# learn.
 PREPROCESSINGS: dict[str, dict[str, Any]] = {
     "atari": {
         "frame_skip": 4, "noop_start": 30, "episodic_life": True, "grey": True, "resize": 84, "frame_stack": 4,
@@ -21,7 +22,7 @@ PREPROCESSINGS: dict[str, dict[str, Any]] = {
     },
     "none": {},
 }  # fmt: skip
-PREPROCESSED_SOURCES = {"atari": "atari"}  # prefix of an id -> what it is preprocessed by where nothing is given
+PREPROCESSED_SOURCES = {"atari": "atari"}  # prefix of an id -> its default preprocessing
 _AT_LEAST = {"workers": 0, "frame_skip": 1, "noop_start": 0, "resize": 1, "frame_stack": 1}
 
 
@@ -52,7 +53,7 @@ class EnvSettings:
     team_reward: str | None = None
 
     def problems(self, num_envs: int | None = None) -> Iterator[str]:
-        """Everything wrong with the settings by themselves, each "env.NAME: what and the remedy"."""
+        """Yield everything wrong with the settings by themselves, each as "env.NAME: what and the remedy"."""
         if self.vectorization not in VECTORIZATIONS:
             yield f"env.vectorization: {unknown_name('vectorization', self.vectorization, VECTORIZATIONS)}"
         if self.preprocessing is not None and self.preprocessing not in PREPROCESSINGS:
@@ -96,13 +97,13 @@ class EnvSettings:
             raise ConfigurationError(problems)
 
     def resolved(self) -> EnvSettings:
-        """Return the settings with what `preprocessing` stands for put in where nothing is given."""
+        """Return the settings with those of `preprocessing` filled in where none are given."""
         preset = PREPROCESSINGS.get(self._preprocessing, {})
         return replace(self, preprocessing="none", **{k: v for k, v in preset.items() if getattr(self, k) is None})
 
     @property
     def _preprocessing(self) -> str:
-        """The name that is given, else that of the id's source, else none."""
+        """The name that is given, else that of the id's source, else "none"."""
         return self.preprocessing or PREPROCESSED_SOURCES.get(self.id.partition(":")[0], "none")
 
     def rewards(self) -> Rewards:
@@ -111,11 +112,11 @@ class EnvSettings:
 
     @property
     def value_channels(self) -> Mapping[str, float]:
-        """Channels that have a value each, by name; none where the reward is one number to who learns."""
+        """Channels that have a value each, by name; empty if the learner sees the reward as one number."""
         return self.reward_channels if self.channel_values else {}
 
     def unfit_for(self, agents: int) -> Iterator[str]:
-        """Yield a sentence for each setting that an environment of so many agents does not take."""
+        """Yield a sentence for each setting that an environment of `agents` agents does not take."""
         if agents == 1:
             for name in ("together", "agent_id", "state", "team_reward"):
                 if getattr(self, name):
@@ -134,7 +135,7 @@ class EnvSettings:
 
     @property
     def wraps(self) -> bool:
-        """Return whether anything is done with the environment's observations or episodes."""
+        """Return True if the settings change the environment's observations or episodes."""
         settings = self.resolved()
         return bool(
             settings.leave_out
@@ -148,5 +149,5 @@ class EnvSettings:
 
 
 def settings_of(env: str | EnvSettings, kwargs: Mapping[str, Any]) -> EnvSettings:
-    """`env` itself; of an id, the settings that make it with the constructor's `kwargs` and all else as it is."""
+    """Return `env` itself if it is settings; for an id, settings with the constructor's `kwargs` and defaults else."""
     return env if isinstance(env, EnvSettings) else EnvSettings(env, kwargs)

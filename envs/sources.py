@@ -1,4 +1,4 @@
-"""From an environment's id to its source: a table for two players and one for one agent, each source an adapter module.
+"""Sources of environments by their ids: a table for two players and one for one agent, each source an adapter module.
 
 | id                                     | what it is                                                              |
 |----------------------------------------|-------------------------------------------------------------------------|
@@ -11,7 +11,7 @@
 | `gamecore:file.py:MyActor`             | a game that drives its own sessions, by the Actor of it                 |
 | `my.module:MyGame`, `file.py:MyGame`   | your own: Rules, a TwoPlayerVectorEnv, or what makes a PettingZoo env   |
 
-An adapter has `make_two_player(name, num_envs, seed, **parameters)`, and `sequence_form(name, **parameters)` where its
+An adapter has `make_two_player(name, num_envs, seed, **parameters)`, and `sequence_form(name, **parameters)` if its
 games can be solved exactly.
 """
 
@@ -26,7 +26,7 @@ from envs.one_agent.gamecore_actors import SOURCE as GAMECORE
 from envs.two_player.vector_env import TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
 
-# Prefix of an id -> the adapter module, imported only when an id asks for it.
+# Prefix of an id -> the adapter module, which is imported only when an id needs it.
 SOURCES = {
     "openspiel": "envs.games.openspiel_games",
     "pettingzoo": "envs.games.pettingzoo_games",
@@ -36,7 +36,7 @@ SOURCES = {
     GAMECORE: "envs.games.gamecore_games",
 }
 # The same for environments of one agent, or of agents that learn together, which registry.py makes; some adapters are
-# slow or noisy to import.
+# slow to import or print messages then.
 ONE_AGENT = {
     "gymnasium": "envs.one_agent.gymnasium_envs",
     "gym": "envs.one_agent.gym_envs",
@@ -49,15 +49,15 @@ ONE_AGENT = {
     "pettingzoo": "envs.games.pettingzoo_games",  # with env.together
     GAMECORE: "envs.one_agent.gamecore_actors",
 }
-# Sources whose every game is an engine or a process of its own -> how many games a league may have of it at once, for
-# one player, one batch of an evaluator, one reference: beyond that, making them takes minutes and all memory.
+# Sources in which every game is an engine or a process of its own -> how many games a league may have at once, for one
+# player, one batch of an evaluator or one reference: more of them take minutes to make, and all memory.
 ENGINES = {"football": 32, "fightingice": 8}
-FOR_ONE_TOO = {"football", "fightingice", GAMECORE}  # sources of games for one agent as well: what asks decides
-USER_SOURCE = "envs.games.user_games"  # any other "left:right"
+FOR_ONE_TOO = {"football", "fightingice", GAMECORE}  # these also have games for one agent; the caller decides
+USER_SOURCE = "envs.games.user_games"  # for any other "left:right"
 
 
 def is_two_player(env_id: str) -> bool:
-    """Return whether the id names a source of two-player games alone; ids of a user's own games do not tell."""
+    """Return True if the id names a source of two-player games alone; ids of users' own games cannot tell."""
     return env_id.partition(":")[0] in SOURCES.keys() - FOR_ONE_TOO
 
 
@@ -67,7 +67,7 @@ def most_at_once(env_id: str) -> int | None:
 
 
 class OfALeague(ConfigurationError):
-    """Raised when one agent's environment is asked for and a game of two players is named."""
+    """Raised when an environment of one agent is asked for and the id names a game of two players."""
 
     def __init__(self, env_id: str) -> None:
         other = env_id.partition(":")[0] in SOURCES.keys() - {"pettingzoo"}
@@ -79,7 +79,7 @@ class OfALeague(ConfigurationError):
 
 
 class OfOneAgent(ConfigurationError):
-    """Raised when a game of two players is asked for and an environment of one agent is named."""
+    """Raised when a game of two players is asked for and the id names an environment of one agent."""
 
     def __init__(self, env_id: str) -> None:
         super().__init__(
@@ -89,9 +89,9 @@ class OfOneAgent(ConfigurationError):
 
 
 def make_two_player(env_id: str, num_envs: int, seed: int, **parameters: Any) -> TwoPlayerVectorEnv:
-    """`num_envs` games stepped together; all their chance follows from `seed`. Raises UnknownName, ConfigurationError.
+    """Return `num_envs` games stepped together, all random from `seed`. Raises UnknownName, ConfigurationError.
 
-    `parameters` go to the game, over those that the id itself gives.
+    `parameters` go to the game, and override those that the id itself gives.
     """
     if num_envs < 1:
         raise ConfigurationError(f"num_envs={num_envs} of environment {env_id!r} must be at least 1")
@@ -101,7 +101,7 @@ def make_two_player(env_id: str, num_envs: int, seed: int, **parameters: Any) ->
 
 
 def find(env_id: str, parameters: dict[str, Any]) -> tuple[ModuleType, str, dict[str, Any]]:
-    """(adapter module, the game's name for it, all parameters) of an id."""
+    """Return (adapter module, the game's name for it, all parameters) of an id."""
     source, colon, name = env_id.partition(":")
     if not colon:
         raise ConfigurationError(

@@ -1,8 +1,8 @@
 """The places of agents in a game: observations and actions of different agents as those of one space.
 
-Vectors of different lengths are filled up with zeros. Of different numbers of actions each agent has the first ones;
-a mask forbids it the others. By settings an observation also says which agent it is (`env.agent_id`, key `agent`) and
-holds what is known of the whole game (`env.state`, key `state`), for a value that sees more than the actions do.
+Shorter vectors are filled up with zeros. If numbers of actions differ, an agent has the first ones of the largest
+space, and a mask forbids it the others. By settings an observation also holds the agent's number (`env.agent_id`, key
+`agent`) and what is known of the whole game (`env.state`, key `state`), for a value that sees more than the actions do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Places:
     """The places of a parallel environment's agents, in the order of `possible_agents`."""
 
     def __init__(self, parallel: Any, settings: EnvSettings) -> None:
-        """Read the spaces of all agents. Raises ConfigurationError for those that no one policy takes."""
+        """Read the spaces of all agents. Raises ConfigurationError for spaces that one policy cannot handle."""
         self._env, self._id = parallel, settings.id
         self._agents = agents = list(parallel.possible_agents)
         observed = [parallel.observation_space(agent) for agent in agents]
@@ -63,7 +63,7 @@ class Places:
         self._bare = not added
 
     def observation(self, place: int, given: Any, state: np.ndarray | None) -> Any:
-        """Return what an agent gave as an element of `observation_space`."""
+        """Return what the environment gave an agent as an element of `observation_space`."""
         key = self._keys[place]
         own = given if key is None else key.split(given)[0]
         if self._length is not None:
@@ -80,9 +80,9 @@ class Places:
         return seen
 
     def state(self, observations: Mapping[str, Any]) -> np.ndarray | None:
-        """Return what is known of the whole game, float32 [S]; None where it is not wanted.
+        """Return what is known of the whole game, float32 [S]; None if the settings do not ask for it.
 
-        It is the environment's `state()`, or all agents' observations one after another where it has none.
+        It is the environment's `state()`, or all agents' observations one after another if it has none.
         """
         if not self._state:
             return None
@@ -91,16 +91,16 @@ class Places:
         return np.concatenate([self._flat(i, observations.get(agent)) for i, agent in enumerate(self._agents)])
 
     def give_masks(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> bool:
-        """Return True where the agents have masks, as the first observations of a game show."""
+        """Return True if the agents have masks, as the first observations of a game show."""
         given = any(key is not None for key in self._keys) or any(KEY in info for info in infos.values())
         return self.padded_actions or (self._looks and given)
 
     def rows(
         self, valid: np.ndarray, observations: Mapping[str, Any], infos: Mapping[str, Any], at_end: bool = False
     ) -> np.ndarray:
-        """Return the masks of all places bool [P, choices]; all is legal to who gives none, or is not there.
+        """Return the masks of all places, bool [P, choices]; all is legal for agents without a mask or not there.
 
-        `at_end`: they are of the last observations of those who were cut off.
+        `at_end`: the observations are the last ones of agents that were cut off.
         """
         assert self.masks is not None
         rows = np.ones((len(self._agents), self.masks.size), np.bool_)
@@ -160,7 +160,7 @@ class Places:
 
 
 def _implements_state(parallel: Any) -> bool:
-    """Return whether the environment itself says what its state is, and of which shape."""
+    """Return True if the environment itself defines its state and the state's shape."""
     own = getattr(type(getattr(parallel, "unwrapped", parallel)), "state", None)
     inherited = own is None or own.__module__ == "pettingzoo.utils.env"
     return not inherited and getattr(parallel, "state_space", None) is not None

@@ -1,12 +1,12 @@
-"""A game of several agents that learn together: PettingZoo's environments, as one policy for all of them takes them.
+"""A game of several agents that learn together: PettingZoo's environments in the form that one policy for all takes.
 
     observations, info = team.reset(seed=1)
     while True:
         observations, reward, terminated, truncated, info = team.step(actions)     # a list, an action of each agent
 
-Each agent has a place for the whole game, in the order of `possible_agents`. `info["valid"]` bool [P] says who is to
-decide next: who has left the game, or has not come yet, is not, and its observation is zeros. The game is over when
-nobody is. In games in turns an agent that waits has one action (turns.py).
+Each agent has a place for the whole game, in the order of `possible_agents`. `info["valid"]` bool [P] says which agents
+decide next; an agent that has left the game, or is not there yet, does not, and its observation is zeros. The game is
+over when no agent is valid. In games in turns an agent that waits has one action (turns.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Team(gymnasium.Env):
         self.agents: list[str] = list(parallel.possible_agents)
         self._places = Places(parallel, settings)
         self.observation_space, self.action_space = self._places.observation_space, self._places.action_space
-        self.masks, self.masked = self._places.masks, self._places.padded_actions  # known for sure after a reset
+        self.masks, self.masked = self._places.masks, self._places.padded_actions  # certain only after a reset
         self.metadata = dict(getattr(parallel, "metadata", {}))
         self.render_mode = getattr(parallel, "render_mode", None)
         self._team_reward = settings.team_reward
@@ -45,13 +45,13 @@ class Team(gymnasium.Env):
 
     @property
     def over(self) -> bool:
-        """Return True where nobody is left to decide."""
+        """Return True if no agent is left to decide."""
         return not self.valid.any()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Begin a game; without a seed its chance goes on."""
+        """Begin a game; without a seed the random generator goes on."""
         super().reset(seed=seed)
         if seed is None:  # PettingZoo would draw a seed from the operating system
             seed = int(self.np_random.integers(1 << 31))
@@ -66,9 +66,9 @@ class Team(gymnasium.Env):
     def step(  # type: ignore[override]
         self, actions: Sequence[Any]
     ) -> tuple[list[Any], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Make the actions of all who decide; the others' are not looked at.
+        """Make the actions of all agents that decide; the actions of others are ignored.
 
-        Returns observations [P], reward float64 [P], terminated and truncated bool [P] of those who decided, info.
+        Returns observations [P], reward float64 [P], terminated and truncated bool [P] of the deciding agents, info.
         """
         deciding = {agent: actions[i] for i, agent in enumerate(self.agents) if self.valid[i]}
         observations, rewards, ended, cut, infos = self.env.step(deciding)
@@ -80,7 +80,7 @@ class Team(gymnasium.Env):
             reward[i] = rewards.get(agent, 0.0)
             if decided[i]:
                 truncated[i] = cut.get(agent, False)
-                # An agent that is gone without a word has ended.
+                # An agent that is gone without a flag has terminated.
                 terminated[i] = ended.get(agent, agent not in present and not truncated[i])
             self.valid[i] = agent in present and not (ended.get(agent) or cut.get(agent))
         if self._team_reward is not None:
@@ -103,7 +103,7 @@ class Team(gymnasium.Env):
     def _seen(
         self, observations: Any, infos: Any, decided: np.ndarray | None = None
     ) -> tuple[list[Any], dict[str, Any]]:
-        """(observation of each place, info); who has just ended is seen a last time."""
+        """Return (observation of each place, info); an agent that has just ended is observed a last time."""
         seen: list[Any] = []
         state = self._places.state(observations)
         for i, agent in enumerate(self.agents):
@@ -121,14 +121,14 @@ class Team(gymnasium.Env):
 
 
 def as_parallel(env: Any, env_id: str) -> Any | None:
-    """Return an environment with PettingZoo's methods as a parallel one; None where it lacks some.
+    """Return an environment with PettingZoo's methods as a parallel one; None if it lacks some of them.
 
-    It need not derive from PettingZoo's classes. One in turns is converted by PettingZoo where its moves of a cycle are
-    made unseen (metadata["is_parallelizable"]), else by turns.py. Raises ConfigurationError for one that cannot be.
+    It need not derive from PettingZoo's classes. A game in turns is converted by PettingZoo if the moves of a cycle are
+    made unseen (metadata["is_parallelizable"]), else by turns.py. Raises ConfigurationError if neither can convert it.
     """
     if not all(callable(getattr(env, name, None)) for name in METHODS):
         return None
-    if not hasattr(env, "agent_iter"):  # environments in turns have it
+    if not hasattr(env, "agent_iter"):  # only environments in turns have it
         return env
     if getattr(env, "metadata", {}).get("is_parallelizable", False):
         return require("pettingzoo.utils.conversions", "pettingzoo", env_id).aec_to_parallel(env)

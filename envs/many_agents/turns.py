@@ -1,7 +1,7 @@
-"""Games in turns as parallel ones: who waits sees the game go on, and has one action, which does nothing.
+"""Games in turns as parallel ones: a waiting agent sees the game go on, and has one action, which does nothing.
 
-For those of PettingZoo's AEC environments whose agents see each other's moves. Every step is one move. An agent that
-waits learns its value there and nothing of its actions: the only legal one has probability 1.
+This is for PettingZoo's AEC environments whose agents see each other's moves. Every step is one move. A step in which
+an agent waits teaches its value and nothing about its actions: the only legal one has probability 1.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from warren.errors import ConfigurationError
 
 
 class InTurns:
-    """An AEC environment with the methods of a parallel one. Masks are in the infos, also of who waits."""
+    """An AEC environment with the methods of a parallel one. Masks are in the infos, also those of waiting agents."""
 
     def __init__(self, env: Any, env_id: str) -> None:
-        """Raise ConfigurationError for actions that no mask can take away."""
+        """Take an AEC environment. Raises ConfigurationError for actions that no mask can forbid."""
         self._env = env
         self.possible_agents = list(env.possible_agents)
         self.metadata = getattr(env, "metadata", {})
@@ -40,16 +40,16 @@ class InTurns:
         self.agents: list[str] = []
 
     def observation_space(self, agent: str) -> Any:
-        """Return that of the environment, without a mask."""
+        """Return the environment's observation space of an agent, without the mask."""
         key = self._keys[agent]
         return self._env.observation_space(agent) if key is None else key.space
 
     def action_space(self, agent: str) -> Any:
-        """Return that of the environment."""
+        """Return the environment's action space of an agent."""
         return self._env.action_space(agent)
 
     def state(self) -> Any:
-        """Return that of the environment."""
+        """Return the environment's state."""
         return self._env.state()
 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -59,7 +59,7 @@ class InTurns:
         return self._seen(self.agents)
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Make the move of the agent whose turn it is; the others' actions are not looked at."""
+        """Make the move of the agent whose turn it is; the others' actions are ignored."""
         env, playing = self._env, self.agents
         rewards, ended, cut = dict.fromkeys(playing, 0.0), dict.fromkeys(playing, False), dict.fromkeys(playing, False)
         action: Any = actions[env.agent_selection]
@@ -87,7 +87,7 @@ class InTurns:
         self._env.close()
 
     def _seen(self, agents: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(observations, infos) of these agents."""
+        """Return (observations, infos) of these agents."""
         observations, infos = {}, {}
         for agent in agents:
             seen, key = self._env.observe(agent), self._keys[agent]

@@ -18,11 +18,11 @@ OVER = "over"  # key of the info: bool [games]
 
 
 class AgentsVectorEnv(VectorEnv):
-    """G games of P agents: slot g * P + p is agent p of game g; `group` int64 [N] says which game a slot is of.
+    """G games of P agents: slot g * P + p is agent p of game g; `group` int64 [N] is the game of each slot.
 
-    `info["valid"]` bool [N]: whose decision comes next. A slot that had none to make has terminated, with a reward of
-    0, so that nothing flows from what follows. A game begins anew within the step in which its last agents end. A game
-    is one episode: its return is the mean of its agents' returns.
+    `info["valid"]` bool [N]: whether the slot decides next. A slot that did not decide counts as terminated, with a
+    reward of 0, so that nothing flows from what follows. A game begins anew within the step in which its last agents
+    end. A game is one episode: its return is the mean of its agents' returns.
     """
 
     group: np.ndarray
@@ -30,7 +30,7 @@ class AgentsVectorEnv(VectorEnv):
     def __init__(
         self, teams: Sequence[Team], seed: int | None, rewards: Rewards, first: int = 0, of: int | None = None
     ):
-        """`first`, `of`: which of how many games these are."""
+        """`first`, `of`: the number of the first of these games, among how many in all."""
         self.teams, one = list(teams), teams[0]
         for i, team in enumerate(teams):
             if (team.observation_space, team.action_space) != (one.observation_space, one.action_space):

@@ -1,8 +1,8 @@
-"""Atari games by name: "atari:pong", "atari:space_invaders". As "ALE/Pong-v5" is, preprocessed as usual by default.
+"""Atari games by name: "atari:pong", "atari:space_invaders". They are ALE's v5 games, preprocessed as usual by default.
 
-ale_py has a vectorised form of its own (`ale_py.vector_env.AtariVectorEnv`), which is not used, since it does not play
-the same: the number of no-ops and the sticky actions are drawn from other chance, and an episode begins with black
-frames where FrameStackObservation repeats the first.
+ale_py has a vectorised form of its own (`ale_py.vector_env.AtariVectorEnv`), which is not used because it plays
+differently: it draws the number of no-ops and the sticky actions from other generators, and an episode begins with
+black frames where FrameStackObservation repeats the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from envs.settings import EnvSettings
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
     """Return the game `name`, with sticky actions.
 
-    Raises UnknownName, ConfigurationError where the emulator is missing.
+    Raises UnknownName, and ConfigurationError if the emulator is missing.
     """
     return gymnasium_envs.make(_id(name), **kwargs)
 
@@ -31,7 +31,7 @@ def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
 
 
 def reward_threshold(name: str) -> float | None:
-    """Return the mean return at which `name` counts as solved: no game of these has one."""
+    """Return the mean return at which `name` counts as solved: none of these games has one."""
     return None
 
 

@@ -1,8 +1,8 @@
 """envpool's environments, many at once in C++ threads: "envpool:Pong-v5", "envpool:CartPole-v1".
 
-They are envpool's own: it writes the games anew, draws starts from other chance than gymnasium, and computes CartPole
-with other rounding. Each copy is reset within the step that ends its episode, as every vector here is, by a reset of
-those copies alone; envpool itself would do so in the next step. `env.kwargs` are envpool's options, as `num_threads`.
+They are envpool's own: it implements the games anew, draws starts from other generators than gymnasium, and rounds
+CartPole differently. As in every vector here, a copy is reset within the step that ends its episode, by resetting that
+copy alone; envpool itself would reset it in the next step. `env.kwargs` are envpool's options, such as `num_threads`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _DEFAULT_SEED = 42  # envpool's own
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
-    """Return a pool of one. Raises UnknownName, and ConfigurationError where envpool is missing or refuses `kwargs`."""
+    """Return a pool of one. Raises UnknownName, and ConfigurationError if envpool is missing or refuses `kwargs`."""
     with blame(f"environment 'envpool:{name}'"):
         return OneOfVector(f"envpool:{name}", vector(name), kwargs)
 
 
 def reward_threshold(name: str) -> float | None:
-    """Return the mean return at which `name` counts as solved, where envpool says so."""
+    """Return the mean return at which `name` counts as solved, if envpool gives one."""
     envpool = require("envpool", "envpool", f"envpool:{name}")
     if name not in envpool.list_all_envs():
         return None
@@ -51,7 +51,7 @@ def vector(name: str) -> Factory:
 
 
 class Pool(gymnasium.vector.VectorEnv):
-    """N copies in one pool, which is made at the first reset, and anew at each with a seed: a pool has one for good."""
+    """N copies in one pool, made at the first reset, and again at each reset with a seed, as a pool's seed is fixed."""
 
     def __init__(self, envpool: Any, name: str, num_envs: int, kwargs: dict[str, Any]) -> None:
         self._envpool, self._name, self._kwargs = envpool, name, kwargs
@@ -68,7 +68,7 @@ class Pool(gymnasium.vector.VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """(observation, info) of new episodes; with a seed, or one for each copy, the pool is made anew."""
+        """Return (observation, info) of new episodes; with a seed, or one per copy, the pool is made anew."""
         if seed is not None or self._env is None:
             first = _DEFAULT_SEED if seed is None else seed
             seeds = [first + i for i in range(self.num_envs)] if isinstance(first, int) else list(first)
@@ -81,7 +81,7 @@ class Pool(gymnasium.vector.VectorEnv):
         return observation, {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One step of each; where an episode ended, the observation is the next one's first."""
+        """Step each copy once; if an episode ended, the observation is the next episode's first."""
         observation, reward, terminated, truncated, _ = self._env.step(np.asarray(actions))
         done = terminated | truncated
         info: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """Games that drive their own sessions: "gamecore:path/to/file.py:MyActor" names the Actor that a gateway serves.
 
-To a learner such a game is its spaces, which the class declares; nobody here can step it.
+A learner uses only the spaces of such a game, which the class declares; the game cannot be stepped here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _METHODS = ("start", "tick", "end", "act", "reward")  # methods of an Actor
 
 
 def is_gamecore(env_id: str) -> bool:
-    """Return whether the game of that id drives itself."""
+    """Return True if the game of that id drives itself."""
     return env_id.startswith(f"{SOURCE}:")
 
 
@@ -39,7 +39,7 @@ def find(name: str) -> type[Any]:
 
 
 def has_masks(env_id: str) -> bool:
-    """Return whether the environment's decisions come with masks of legal actions, as its Actor declares."""
+    """Return True if the environment's decisions come with masks of legal actions, as its Actor declares."""
     return is_gamecore(env_id) and bool(getattr(find(env_id.partition(":")[2]), "action_masks", False))
 
 
@@ -66,11 +66,11 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
 
 
 def reward_threshold(name: str) -> None:
-    """None is known: importing the user's code would be the way to know."""
+    """Return None: the threshold is unknown, since finding it would import the user's code."""
 
 
 def unfit(settings: Any) -> list[str]:
-    """Return the names of those settings of `env` that only stepped environments have."""
+    """Return the names of the given settings of `env` that only stepped environments have."""
     resolved: Mapping[str, Any] = vars(settings.resolved())
     names = ("workers", "leave_out", "frame_skip", "noop_start", "episodic_life", "grey", "resize", "frame_stack")
     return [name for name in names if resolved[name]]

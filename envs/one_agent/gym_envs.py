@@ -17,7 +17,7 @@ from warren.old_numpy import restore_names
 
 restore_names()
 
-with contextlib.redirect_stderr(io.StringIO()):  # its notice that it is unmaintained: Warren's reason for this adapter
+with contextlib.redirect_stderr(io.StringIO()):  # hides its notice that it is unmaintained
     import gym
 
 REGISTERED_ELSEWHERE = (
@@ -33,7 +33,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
     """
     with blame(f"environment {'gym:' + name!r}"):
         try:
-            # Its checker needs numpy 1; its wrappers insist on 5-tuples, which older games do not return.
+            # Its checker needs numpy 1; its wrappers require 5-tuples, which older games do not return.
             env = gym.make(name, disable_env_checker=True, apply_api_compatibility=False, **kwargs)
         except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as unknown:
             known = [f"gym:{known}" for known in gym.envs.registry]
@@ -52,7 +52,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def reward_threshold(name: str) -> float | None:
-    """Return the mean return at which `name` counts as solved, where its registration says so."""
+    """Return the mean return at which `name` counts as solved, if its registration gives one."""
     with contextlib.suppress(gym.error.Error, ModuleNotFoundError):
         threshold: float | None = gym.spec(name).reward_threshold
         return threshold

@@ -17,7 +17,7 @@ from warren.user_code import module_of, requirement
 
 # Namespace of an id -> (the module that registers it when it is imported, the package that brings it).
 NAMESPACES = {"ALE": ("ale_py", "Atari games")}
-ATARI = "ale_py"  # also registers ids of before namespaces, as PongNoFrameskip-v4
+ATARI = "ale_py"  # also registers ids from before namespaces, such as PongNoFrameskip-v4
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
@@ -35,7 +35,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
-    """Return the constructor's arguments that `settings` imply: the emulator leaves their work to them."""
+    """Return arguments by which an Atari emulator leaves frame skipping to the wrappers and gives grey screens."""
     with contextlib.suppress(error.Error):
         if str(gymnasium.spec(_register(name)).entry_point).startswith(ATARI):
             skipping = {"frameskip": 1} if settings.frame_skip else {}
@@ -44,26 +44,26 @@ def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
 
 
 def reward_threshold(name: str) -> float | None:
-    """Return the mean return at which `name` counts as solved, where its registration says so."""
+    """Return the mean return at which `name` counts as solved, if its registration gives one."""
     with contextlib.suppress(error.Error, ConfigurationError):
         return gymnasium.spec(_register(name)).reward_threshold
     return None
 
 
 def with_pip(message: str) -> str:
-    """Somebody else's message, with "pip" as it is typed here."""
+    """Return another library's message, with "pip" replaced by the command that works here."""
     return message.replace("pip install", f"{pip()} install")
 
 
 def _what_to_install(message: str) -> str:
-    for extra, library in (("box2d", "Box2D"), ("mujoco", "MuJoCo")):  # gymnasium would have Box2D built; it has wheels
+    for extra, library in (("box2d", "Box2D"), ("mujoco", "MuJoCo")):  # gymnasium says to build Box2D, which has wheels
         if extra in message.lower():
             return f"{library}, of Warren's extra `{extra}`; install it: {pip()} install {requirement(extra)}"
     return with_pip(message)
 
 
 def _register(name: str) -> str:
-    """Import what registers the environment, and return its id. Raises ConfigurationError where MODULE:ID cannot be."""
+    """Import what registers the environment, and return its id. Raises ConfigurationError if MODULE:ID cannot be."""
     if ":" in name:
         module_of("environment", name)
         return name.rpartition(":")[2]

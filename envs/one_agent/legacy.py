@@ -1,4 +1,4 @@
-"""Environments that do not derive from gymnasium.Env, seen through gymnasium's API: old gym's, and bare classes."""
+"""Environments that do not derive from gymnasium.Env, adapted to gymnasium's API: old gym's, and bare classes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class LegacyEnv(gymnasium.Env):
 
     `reset` may return the observation or (observation, info) and may or may not take a seed; `step` may return gym's
     old (observation, reward, done, info) or gymnasium's five values. Spaces of old gym become gymnasium's. An episode
-    that is not over after `max_episode_steps` is truncated, as gymnasium's TimeLimit would: here it costs no further
-    call in every step.
+    that is not over after `max_episode_steps` is truncated, as by gymnasium's TimeLimit, but without another call in
+    every step.
     """
 
     def __init__(self, env: Any, max_episode_steps: float = math.inf) -> None:
@@ -65,7 +65,7 @@ class LegacyEnv(gymnasium.Env):
 
 
 def convert_space(space: Any) -> spaces.Space[Any]:
-    """Return the gymnasium space equal to `space`, which may be old gym's, known by its class name."""
+    """Return the gymnasium space equal to `space`, which may be old gym's, recognised by its class name."""
     if isinstance(space, spaces.Space):
         return space
     match type(space).__name__:

@@ -1,4 +1,4 @@
-"""The multi-particle environments: "mpe:simple" of one agent, "mpe:simple_spread" and others of agents together."""
+"""The multi-particle environments: "mpe:simple" for one agent, "mpe:simple_spread" and others for several together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envs.construct import blame, require
 
 
 def make(name: str, **kwargs: Any) -> Any:
-    """Return the scenario `name`: PettingZoo's environment, or of one agent gymnasium's. Raises UnknownName."""
+    """Return the scenario `name`: PettingZoo's environment, or gymnasium's if it has one agent. Raises UnknownName."""
     env_id = f"mpe:{name}"
     modules = require("mpe2.all_modules", "mpe2", env_id).mpe_environments
     full = named.pick("mpe", name, {module.rpartition("/")[2].rpartition("_v")[0]: module for module in modules})
@@ -26,7 +26,7 @@ def reward_threshold(name: str) -> float | None:
 
 
 class OneOfParallel(gymnasium.Env):
-    """A parallel environment of PettingZoo's whose only agent is the agent."""
+    """A PettingZoo parallel environment with a single agent as an environment of one agent."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -36,7 +36,7 @@ class OneOfParallel(gymnasium.Env):
         self.metadata = env.metadata
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """(observation, info) of a new episode; without a seed its chance goes on."""
+        """Return (observation, info) of a new episode; without a seed the random generator goes on."""
         super().reset(seed=seed)
         if seed is None:  # PettingZoo would draw a seed from the operating system
             seed = int(self.np_random.integers(1 << 31))
@@ -44,7 +44,7 @@ class OneOfParallel(gymnasium.Env):
         return observations[self.agent], infos[self.agent]
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step."""
+        """Step the environment once."""
         of_all = self.env.step({self.agent: action})
         observation, reward, terminated, truncated, info = (of_one[self.agent] for of_one in of_all)
         return observation, float(reward), bool(terminated), bool(truncated), info

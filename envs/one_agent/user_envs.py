@@ -17,7 +17,7 @@ from warren import user_code
 
 
 def make(env_id: str, **kwargs: Any) -> Any:
-    """Return the environment that `env_id` names, also PettingZoo's. Raises UnknownName, ConfigurationError."""
+    """Return the environment that `env_id` names, which may be PettingZoo's. Raises UnknownName, ConfigurationError."""
     factory = find(env_id)
     if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv | Rules):
         raise OfALeague(env_id)

@@ -1,8 +1,8 @@
 """ViZDoom's scenarios: "vizdoom:basic", "vizdoom:deadly_corridor", "vizdoom:deathmatch".
 
-As the library has them for gymnasium: a Dict of "screen", uint8 [240, 320, 3], and "gamevariables" where the scenario
-has some; its options are `env.kwargs`. With `+env.kwargs.screen_only=true` the observation is the screen alone, which
-`env.grey`, `env.resize` and `env.frame_stack` take.
+They are the library's environments for gymnasium: observations are a Dict of "screen", uint8 [240, 320, 3], and
+"gamevariables" if the scenario has some; its options are `env.kwargs`. With `+env.kwargs.screen_only=true` the
+observation is the screen alone, which `env.grey`, `env.resize` and `env.frame_stack` can process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from envs.construct import blame, require
 def make(name: str, screen_only: bool = False, **kwargs: Any) -> gymnasium.Env:
     """Return the scenario `name`.
 
-    Raises UnknownName, and ConfigurationError where ViZDoom is missing or refuses `kwargs`.
+    Raises UnknownName, and ConfigurationError if ViZDoom is missing or refuses `kwargs`.
     """
     env_id = f"vizdoom:{name}"
     require("vizdoom.gymnasium_wrapper", "vizdoom", env_id)  # registers the scenarios with gymnasium
@@ -34,7 +34,7 @@ def reward_threshold(name: str) -> float | None:
 
 
 class _ScreenOnly(gymnasium.ObservationWrapper):
-    """The part "screen" of the observation."""
+    """Keeps only the part "screen" of the observation."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)

@@ -1,7 +1,7 @@
-"""Chance of many games, each from a seed of its own: any of them can be played again by itself.
+"""Random numbers of many games, each from a seed of its own, so that any game can be played again by itself.
 
-What is drawn follows from the game's seed and the number of the draw, by SplitMix64 (Steele, Lea and Flood 2014,
-"Fast splittable pseudorandom number generators"), so it is the same alone and among any others.
+A draw follows from the game's seed and the number of the draw, by SplitMix64 (Steele, Lea and Flood 2014, "Fast
+splittable pseudorandom number generators"), so it is the same alone and among any others.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import numpy as np
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the increment of SplitMix64
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # its multipliers
 MASK = (1 << 64) - 1
-FRESH = 1024  # seeds that are made at once, more where more games begin at once
-OF_GAME, OF_DECISIONS = np.uint64(1), np.uint64(2)  # streams of one seed: cards and dice, and what players draw by
+FRESH = 1024  # seeds made at once; more if more games begin at once
+OF_GAME, OF_DECISIONS = np.uint64(1), np.uint64(2)  # streams of one seed: cards and dice; players' draws of actions
 
 
 class Chance:
-    """The chance of N games; a game calls `begin` where one begins, and `uniform` for all that chance decides.
+    """The chance of N games; a game calls `begin` when one begins, and `uniform` for all that chance decides.
 
-    seeds   int64 [N], at least 0: of the games under way.
-    state   uint64 [N]: SplitMix64's, of each.
+    seeds   int64 [N], at least 0: those of the games under way.
+    state   uint64 [N]: SplitMix64's state of each.
     given   seeds of the games that begin next, in place of new ones; None: new ones.
     """
 
@@ -28,9 +28,9 @@ class Chance:
         self.given: np.ndarray | None = None
         self.state = np.zeros(num_envs, np.uint64)
         self._root = _mixed(np.array([seed], np.uint64))
-        self._made = 0  # seeds
-        self._fresh, self._fresh_state = np.zeros(0, np.int64), np.zeros(0, np.uint64)  # made last
-        self._next = 0  # the first of these that no game has begun from
+        self._made = 0  # number of seeds made so far
+        self._fresh, self._fresh_state = np.zeros(0, np.int64), np.zeros(0, np.uint64)  # the seeds made last
+        self._next = 0  # index of the first of these from which no game has begun
 
     def begin(self, rows: np.ndarray) -> None:
         """Begin the games `rows` int64 [K] anew."""
@@ -43,7 +43,7 @@ class Chance:
         self.begun(len(rows))
 
     def fresh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return (seeds, states) of `count` games to begin next, or more; tell `begun` how many do."""
+        """Return (seeds, states) for at least `count` games to begin next; report how many did to `begun`."""
         if self._next + count > len(self._fresh):
             self._make(FRESH + count)
         return self._fresh[self._next :], self._fresh_state[self._next :]
@@ -53,12 +53,12 @@ class Chance:
         self._next += count
 
     def uniform(self, rows: np.ndarray) -> np.ndarray:
-        """float64 [K] within (0, 1): the next draw of each of the games `rows` int64 [K]."""
+        """Return the next draw of each of the games `rows` int64 [K], float64 [K] within (0, 1)."""
         self.state[rows] = state = self.state[rows] + GOLDEN
         return _uniform(state)
 
     def draw(self, index: int) -> float:
-        """`uniform` of game `index` alone, in a tenth of the time."""
+        """Return the next draw of game `index` alone, ten times as fast as `uniform`."""
         state = int(self.state[index]) + int(GOLDEN) & MASK
         self.state[index] = state
         return ((_mixed_number(state) >> 11) + 0.5) * 2.0**-53
@@ -72,8 +72,8 @@ class Chance:
 
 
 def decision_noise(seeds: np.ndarray, moves: np.ndarray, num_actions: int) -> np.ndarray:
-    """float32 [K, num_actions], exponentially distributed: by what move number `moves` [K] of games with these seeds
-    int64 [K] is drawn (Policy.step, `noise`).
+    """Return float32 [K, num_actions], exponentially distributed: the noise by which move number `moves` [K] of games
+    with these seeds int64 [K] is drawn (Policy.step, `noise`).
     """
     numbers = moves.astype(np.uint64)[:, None] * np.uint64(num_actions) + np.arange(num_actions, dtype=np.uint64)
     noise: np.ndarray = -np.log(_uniform(_keys(seeds, OF_DECISIONS)[:, None] + (numbers + np.uint64(1)) * GOLDEN))
@@ -91,7 +91,7 @@ def _uniform(state: np.ndarray) -> np.ndarray:
 
 
 def _mixed(state: np.ndarray) -> np.ndarray:
-    """SplitMix64's output function, of uint64 arrays."""
+    """Return SplitMix64's output function of uint64 arrays."""
     state = (state ^ (state >> np.uint64(30))) * FIRST
     state = (state ^ (state >> np.uint64(27))) * SECOND
     mixed: np.ndarray = state ^ (state >> np.uint64(31))
@@ -99,7 +99,7 @@ def _mixed(state: np.ndarray) -> np.ndarray:
 
 
 def _mixed_number(state: int) -> int:
-    """Mix one number of 64 bits."""
+    """Return SplitMix64's output function of one number of 64 bits."""
     state = (state ^ (state >> 30)) * int(FIRST) & MASK
     state = (state ^ (state >> 27)) * int(SECOND) & MASK
     return state ^ (state >> 31)

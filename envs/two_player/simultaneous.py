@@ -1,4 +1,4 @@
-"""Games of two players who move at once, as turns: the second chooses without seeing what the first did."""
+"""Games of two players that move at once, as turns: the second chooses without seeing the first's action."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envs.two_player.vector_env import PLAYERS, Turn, TwoPlayerVectorEnv
 
 
 class SimultaneousGames(TwoPlayerVectorEnv):
-    """N games of which subclasses say how one begins, `_begin`, and what both players' actions do in all, `_move`."""
+    """N games; a subclass begins one in `_begin` and makes both players' actions in all games in `_move`."""
 
     all_legal = True
 
@@ -26,15 +26,15 @@ class SimultaneousGames(TwoPlayerVectorEnv):
 
     @abstractmethod
     def _begin(self, i: int) -> None:
-        """Begin game `i` anew; what both see goes to `_seen[:, i]`."""
+        """Begin game `i` anew; write both players' observations to `_seen[:, i]`."""
 
     @abstractmethod
     def _move(
         self, first: list[int], second: list[int], reward: np.ndarray, done: np.ndarray, truncated: np.ndarray
     ) -> None:
-        """Make both players' actions, [N] each. The arrays are a Turn's, all zero: write where something happened.
+        """Make both players' actions, [N] each. The arrays are a Turn's, all zero: write to them what happened.
 
-        What both see then goes to `_seen[:, i]`, unless game `i` is over: it is begun anew after this.
+        Write both players' next observations to `_seen[:, i]`, unless game `i` is over: it is begun anew after this.
         """
 
     def _reset(self) -> Turn:

@@ -1,7 +1,7 @@
 """Games in turns of two or more players, many at a time: the API that every source of such games implements.
 
 A game is a sequence of turns, as in OpenSpiel's State and PettingZoo's AEC: one player moves at a time, chance moves by
-itself, and of two simultaneous moves the second is taken without seeing the first. The loop is
+itself, and of two simultaneous moves the second is made without seeing the first. The loop is
 
     turn = games.reset()
     while True:
@@ -22,24 +22,24 @@ from envs.two_player.chance import Chance
 from warren.errors import ConfigurationError, IllegalAction
 
 PLAYERS = 2
-ZERO_SUM_TOLERANCE = 1e-3  # by which the two returns of a game may fail to cancel: float32 rewards add up
+ZERO_SUM_TOLERANCE = 1e-3  # for the sum of a game's two returns: float32 rewards add up
 
 
 @dataclass(slots=True)
 class Turn:
-    """The next decisions of N games of P players and the results of their last moves. The arrays are the caller's."""
+    """The next decisions of N games of P players and the results of their last moves. The caller owns the arrays."""
 
     to_move: np.ndarray  # int8 [N]: the player's number, 0 to P - 1
-    observation: np.ndarray  # float32 [N, ...], of images uint8: what the player to move knows
+    observation: np.ndarray  # float32 [N, ...], or uint8 for images: what the player to move knows
     action_mask: np.ndarray  # bool [N, A]: its legal actions; at least one
-    reward: np.ndarray  # float32 [N, P]: of all players, for the move just made and the chance that followed
+    reward: np.ndarray  # float32 [N, P]: all players' rewards for the move just made and the chance that followed
     done: np.ndarray  # bool [N]: that move ended the game; the fields above `reward` are the next game's first turn
-    truncated: np.ndarray  # bool [N]: it was cut off (a limit on its length) rather than decided; implies done
+    truncated: np.ndarray  # bool [N]: the game was cut off (a limit on its length) rather than decided; implies done
 
 
 @dataclass(slots=True)
 class FinishedGames:
-    """K games in the order of their ends."""
+    """K games in the order in which they ended."""
 
     index: np.ndarray  # int64 [K]: which of the N games
     returns: np.ndarray  # float32 [K, P]: the sum of each player's rewards
@@ -49,16 +49,16 @@ class FinishedGames:
 class TurnVectorEnv(ABC):
     """N copies of one game, stepped together in this process; a game that ends starts anew within the same step.
 
-    Of `players` P, each belongs to one of `teams`, tuples of players; where there are none, each is one of its own.
-    `team_of` int64 [P] is each player's.
+    There are `players` P, each in one of `teams`, tuples of players; without teams, each player is a team of its own.
+    `team_of` int64 [P] is the team of each player.
     `zero_sum`: the returns of all players cancel, which is checked at every game's end.
 
     Subclasses implement `_reset` and `_step`. The same seed and actions give the same games again. `max_return` is the
-    largest return of a game, in absolute value, where it is known: what a league's intervals are computed from.
-    `chance` (chance.py) decides all that is left to chance, where each game can be played again by itself from its own
-    seed; None where it cannot. `all_legal`: every action always is, whatever the mask would say.
+    largest absolute return of a game, if it is known; a league computes intervals from it. `chance` (chance.py) decides
+    all that is left to chance, if each game can be played again by itself from its own seed; None if it cannot.
+    `all_legal`: all actions are always legal, so that masks need not be checked.
 
-    What the class keeps for itself begins with two underscores, so that a subclass may call its own as it likes.
+    Private names of this class begin with two underscores, so that a subclass may choose its own freely.
     """
 
     max_return: float | None = None
@@ -95,18 +95,18 @@ class TurnVectorEnv(ABC):
             else spaces.Box(-np.inf, np.inf, observation_shape, np.float32)
         )
         self.single_action_space = spaces.Discrete(num_actions)
-        self._rows = self.__rows = np.arange(num_envs)  # the first is for subclasses
+        self._rows = self.__rows = np.arange(num_envs)  # the first name is for subclasses
         self.__returns = np.zeros((num_envs, players), np.float32)
         self.__steps = 0
-        self.__began = np.zeros(num_envs, np.int64)  # steps that had been made before each game under way
+        self.__began = np.zeros(num_envs, np.int64)  # steps made before each present game
         self.__finished: list[FinishedGames] = []
         self.__turn: Turn | None = None
 
     def reset(self, seeds: Sequence[int] | np.ndarray | None = None) -> Turn:
-        """Begin N new games; those under way are dropped. `reward`, `done` and `truncated` are zero.
+        """Begin N new games and drop those under way. `reward`, `done` and `truncated` are zero.
 
-        `seeds`: uint64 [N], of each game one that `chance.seeds` had: with the same actions it is the same game again.
-        Raises ConfigurationError where games have no seeds of their own.
+        `seeds`: uint64 [N], from earlier `chance.seeds`, one per game: with the same actions each plays the same game
+        again. Raises ConfigurationError if games have no seeds of their own.
         """
         self.__returns[:] = 0
         self.__began[:] = self.__steps
@@ -127,12 +127,12 @@ class TurnVectorEnv(ABC):
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 [N]: moves that were made in the games under way."""
+        """int64 [N]: moves made in the games under way."""
         lengths: np.ndarray = self.__steps - self.__began
         return lengths
 
     def step(self, action: np.ndarray) -> Turn:
-        """Make one move in every game; action int64 [N]. Raises IllegalAction, before any game has moved."""
+        """Make one move in every game; action int64 [N]. Raises IllegalAction before any game has moved."""
         if self.__turn is None:
             raise ConfigurationError(f"environment {self.name!r}: call reset() before step()")
         action = np.asarray(action)
@@ -159,13 +159,13 @@ class TurnVectorEnv(ABC):
         )
 
     def by_team(self, returns: np.ndarray) -> np.ndarray:
-        """Return what each team got a player on average, float32 [K, teams], of `returns` float32 [K, P]."""
+        """Return each team's mean return per player, float32 [K, teams], from `returns` float32 [K, P]."""
         return team_returns(returns, self.teams)
 
     def gained(self, returns: np.ndarray, team: int = 0) -> np.ndarray:
-        """Return what `team` got a player, float32 [K], of `returns` float32 [K, P].
+        """Return the gain of `team`, float32 [K], from `returns` float32 [K, P]: its mean return per player.
 
-        Of two teams half of what it got more than the other.
+        With two teams it is half of the difference to the other team's.
         """
         return decided_by(self.by_team(returns), np.full(len(returns), team))[:, 0]
 
@@ -175,23 +175,23 @@ class TurnVectorEnv(ABC):
         return np.array2string(self.__turn.observation[index], threshold=200)
 
     def action_text(self, index: int, action: int) -> str:
-        """Return a name for `action` in game `index`; its number unless a game has one."""
+        """Return a name for `action` in game `index`: its number, unless a game has names."""
         return str(action)
 
     def last_text(self, index: int) -> str:
-        """Return the last game's end in slot `index` as text for a person; "" where that is not kept."""
+        """Return the end of the last game in slot `index` as text for a person; "" if it is not kept."""
         return ""
 
     def picture(self, index: int) -> np.ndarray:
-        """uint8 [height, width, 3] of game `index`. Raises ConfigurationError where the game draws nothing."""
+        """Return a picture of game `index`, uint8 [height, width, 3]. Raises ConfigurationError if there is none."""
         raise ConfigurationError(f"environment {self.name!r} draws no pictures; its games are shown as text")
 
     def last_picture(self, index: int) -> np.ndarray | None:
-        """Return uint8 [height, width, 3] of the last game's end in slot `index`; None where that is not kept."""
+        """Return a picture of the last game's end in slot `index`, uint8 [height, width, 3]; None if it is not kept."""
         return None
 
     def close(self) -> None:  # noqa: B027 (most sources hold nothing to close)
-        """Let go of what the games hold."""
+        """Release what the games hold."""
 
     @abstractmethod
     def _reset(self) -> Turn: ...
@@ -200,7 +200,7 @@ class TurnVectorEnv(ABC):
     def _step(self, action: np.ndarray) -> Turn: ...
 
     def _no_outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(reward, done, truncated) of a reset, or to write into."""
+        """Return (reward, done, truncated) of a reset, or to write results to."""
         flags = np.zeros((2, self.num_envs), np.bool_)
         return np.zeros((self.num_envs, self.players), np.float32), flags[0], flags[1]
 
@@ -210,7 +210,7 @@ class TurnVectorEnv(ABC):
                 f"environment {self.name!r}: action must be integer [{self.num_envs}], "
                 f"is {action.dtype} {list(action.shape)}"
             )
-        # argmin and argmax take a quarter of what min and max take, count_nonzero of what all does.
+        # argmin and argmax take a quarter of the time of min and max, count_nonzero that of all.
         inside = action[action.argmin()] >= 0 and action[action.argmax()] < self.num_actions
         if inside and (self.all_legal or np.count_nonzero(turn.action_mask[self.__rows, action]) == self.num_envs):
             return
@@ -248,22 +248,22 @@ def _told(returns: np.ndarray) -> str:
 
 
 def team_returns(returns: np.ndarray, teams: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return what each of `teams` got a player on average, float32 [K, teams], of `returns` float32 [K, P]."""
+    """Return the mean return per player of each of `teams`, float32 [K, teams], from `returns` float32 [K, P]."""
     if len(teams) == returns.shape[1]:  # each player is a team of its own, in their order
         return returns
     return np.stack([returns[:, list(team)].mean(axis=1) for team in teams], axis=1)
 
 
 def decided_by(returns: np.ndarray, home: np.ndarray) -> np.ndarray:
-    """Return what says who won, of the `returns` of teams float32 [K, T], from the view of the teams `home` int64 [K].
+    """Return the values that decide who won, from `returns` of teams float32 [K, T], as seen by teams `home` int64 [K].
 
-    Of two teams float32 [K, 1], half of what it got more than the other, which is its return where theirs cancel: not
-    where rewards do not, or where teams differ in size. Of more teams all returns, its own first, then those of the
-    teams that follow in turn.
+    With two teams, float32 [K, 1]: half of the difference between the home team's return and the other's. This is the
+    home team's return if returns cancel; they do not if rewards do not, or if teams differ in size. With more teams all
+    returns: the home team's first, then those of the teams that follow in turn.
     """
     games, teams = np.arange(len(home)), returns.shape[1]
     by_place: np.ndarray = returns[games[:, None], (home[:, None] + np.arange(teams)) % teams]
     return by_place if teams != PLAYERS else (by_place[:, :1] - by_place[:, 1:]) / 2
 
 
-TwoPlayerVectorEnv = TurnVectorEnv  # its name since there were games of two players alone
+TwoPlayerVectorEnv = TurnVectorEnv  # its name from when all games had two players
