@@ -1,8 +1,8 @@
-"""CPU time of an actor's vector step, by what the algorithm asks of it.
+"""CPU time of an actor's vector step, by algorithm.
 
 `python -m benchmarks.acting [--rounds 20] [--envs 64] [--env Pendulum-v1] [--only ppo] [--network '{"shared": true}']`:
-CartPole, one thread, segments of 128 steps, the algorithms' samplers in turns, by torch and by compiled C; microseconds
-of each one's best segment and of the median.
+CartPole, one thread, segments of 128 steps; the algorithms' samplers take turns, in torch and in compiled C.
+Microseconds of each one's best segment and of the median.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from workers.rollout.vector_sampler import VectorSampler
 
 STEPS = 128  # steps of a segment
 WARM_UP = 2  # segments
-ON_POLICY = ("a2c", "appo", "impala", "ppo")  # those that act by the same policy
+ON_POLICY = ("a2c", "appo", "impala", "ppo")  # these act by the same policy
 CHOICES = ("torch", "native")
 
 

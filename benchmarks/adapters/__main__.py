@@ -2,8 +2,8 @@
 
 Steps a second of eight copies through the adapter, beside the same eight stepped by the bare library: one after another
 in a loop by its own calls, with the same preprocessing, observations collected into an array, ended episodes begun
-anew. Both have the same actions. They take turns every 20 ms; the ratio is the median of `--repeats`. What is
-not installed is left out by name. The last line is one JSON object.
+anew. Both have the same actions. They take turns every 20 ms; the ratio is the median of `--repeats`. Libraries that
+are not installed are left out, and named. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from benchmarks.adapters.steppers import COPIES, Missing, Stepper
 from benchmarks.apparatus.report import finish
 
 GOAL = 0.9
-WARM = 0.1  # share of the time, before it counts
-TURN = 0.02  # seconds that one side is stepped before it is the other's turn
+WARM = 0.1  # share of the time before measurement begins
+TURN = 0.02  # seconds that one side is stepped before the other's turn
 
 
-# The processor's is this process's with all its threads, whatever else the machine does.
+# The processor's clock is that of this process with all its threads, whatever else the machine does.
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 Clock = Callable[[], float]
 
 
 def rates(sides: Sequence[Stepper], seconds: float, clock: Clock) -> list[float]:
     """Return each side's steps per second of single copies: they take turns all the time, so that both meet the same
-    machine."""
+    load of the machine."""
     for side in sides:
         _run(side, seconds * WARM, clock)
     steps, spent = [0] * len(sides), [0.0] * len(sides)
@@ -56,7 +56,7 @@ def _run(stepper: Stepper, seconds: float, clock: Clock) -> tuple[int, float]:
 def compare(
     adapter: Callable[[], Stepper], bare: Callable[[], Stepper], seconds: float, repeats: int, clock: Clock
 ) -> dict[str, Any]:
-    """Steps/s of both, medians, and the median of the ratios of the pairs."""
+    """Return the steps/s of both, as medians, and the median of the ratios of the pairs."""
     sides = adapter(), bare()
     try:
         pairs = [rates(sides, seconds, clock) for _ in range(repeats)]

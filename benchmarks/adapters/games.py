@@ -1,7 +1,7 @@
 """The games of benchmarks.adapters, each twice: through its adapter, and by the library alone.
 
-Of every step the bare loops keep what anybody needs who learns from it: observations, rewards and ends, in arrays. They
-do not check actions, keep an ended episode's last observation apart or count returns and lengths, as the adapters do.
+Of every step the bare loops keep what any learner needs: observations, rewards and ends, in arrays. They do not check
+actions, keep an ended episode's last observation apart or count returns and lengths, as the adapters do.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmarks.adapters.steppers import (
 
 
 def needs(*modules: str) -> None:
-    """Raise Missing for what is not installed."""
+    """Raise Missing if a module is not installed."""
     if missing := [module for module in modules if importlib.util.find_spec(module) is None]:
         raise Missing(f"{', '.join(missing)} not installed")
 

@@ -16,28 +16,28 @@ from envs.one_agent.legacy import convert_space
 
 COPIES = 8
 SEED = 7
-DRAWN = 4096  # actions that are drawn beforehand, each side the same
+DRAWN = 4096  # actions drawn beforehand, the same for both sides
 
 
 class Missing(Exception):
-    """A library that is not installed."""
+    """Raised for a library that is not installed."""
 
 
 class Stepper(ABC):
-    """Eight copies; each call of `step` is one step of each."""
+    """Eight copies; each call of `step` steps each of them once."""
 
     @abstractmethod
     def step(self) -> None: ...
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
-        """Let go of them."""
+        """Release the copies."""
 
 
 Case = tuple[Callable[[], Stepper], Callable[[], Stepper]]  # through the adapter, bare
 
 
 def drawn(space: gymnasium.Space[Any]) -> itertools.cycle[Any]:
-    """Return the same actions, one per copy, each time."""
+    """Return a cycle of actions, one per copy, the same at each call."""
     space.seed(SEED)
     return itertools.cycle([np.stack([space.sample() for _ in range(COPIES)]) for _ in range(DRAWN // COPIES)])
 
@@ -59,7 +59,7 @@ class Adapted(Stepper):
 
 
 def outcomes() -> tuple[np.ndarray, np.ndarray]:
-    """Rewards and ends of a step, to be written into."""
+    """Return arrays for the rewards and ends of a step."""
     return np.zeros(COPIES, np.float32), np.zeros(COPIES, np.bool_)
 
 
@@ -94,7 +94,7 @@ class Bare(Stepper):
 
 
 class AdaptedGames(Stepper):
-    """Two players' games as an actor steps them: one move a step."""
+    """Two players' games as an actor steps them: one move per step."""
 
     def __init__(self, env_id: str, **kwargs: Any) -> None:
         self.games = envs.make_two_player(env_id, COPIES, SEED, **kwargs)
@@ -109,13 +109,13 @@ class AdaptedGames(Stepper):
 
 
 def masked(chance: np.random.Generator, mask: np.ndarray) -> np.ndarray:
-    """Draw a legal action for each game; both sides draw by this."""
+    """Draw a legal action for each game; both sides draw by this function."""
     legal: np.ndarray = (chance.random(mask.shape) * mask).argmax(axis=1)
     return legal
 
 
 class BareStates(Stepper):
-    """OpenSpiel's states: what is legal, what who is to move sees, the move, chance's moves by their probabilities."""
+    """OpenSpiel's states: legal actions, the mover's observation, the move, chance's moves by their probabilities."""
 
     def __init__(self, name: str, **parameters: Any) -> None:
         pyspiel = importlib.import_module("pyspiel")
@@ -182,7 +182,7 @@ class BareAEC(Stepper):
 
 
 class BareParallel(Stepper):
-    """A parallel environment of PettingZoo's, or another whose `move` plays both: a step is half a move of both."""
+    """A PettingZoo parallel environment, or another whose `move` plays both; a step counts as half a move of both."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class BareParallel(Stepper):
         actions: int,
         dtype: type,
     ) -> None:
-        """`move` gives what both see, the first one's reward and whether the game is over."""
+        """`move` returns both players' observation, the first one's reward and whether the game is over."""
         self.copies, self.start, self.move, self.dtype = [make() for _ in range(COPIES)], start, move, dtype
         self.chance = np.random.default_rng(SEED)
         self.mask = np.ones((COPIES, actions), bool)

@@ -6,8 +6,8 @@ curves    CartPole by PPO, one rank beside two at the same total batch, and two 
 bits      1,000 steps of the optimizer by each backend and compression: the weights of both ranks, bit for bit
 recovery  a rank is killed: seconds until the other has made an update; started again: until both have
 
-Ranks are processes of this machine, of one thread each. Horovod is left out, with a line that says so, where it is not
-built (`make horovod`).
+Ranks are processes of this machine, of one thread each. If Horovod is not built (`make horovod`), it is left out, with
+a line that says so.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from workers.learning.allreduce import horovod_ring
 from workers.learning.allreduce.compression import NAMES, NOT_BY_HOROVOD
 
 SIZES = (1.0, 10.0, 100.0)  # MB of float32
-NETWORKS = ([64, 64], [512, 512])  # whose gradients are of 37 KB and 2.1 MB
+NETWORKS = ([64, 64], [512, 512])  # their gradients have 37 KB and 2.1 MB
 UPDATES_OF_A_CURVE = 50
-STEPS = 1000  # optimizer steps, after which weights are compared; 40 per update
+STEPS = 1000  # optimizer steps after which weights are compared; 40 per update
 KILLS = 4
 
 
 def turns(count: int, seconds: float) -> Iterator[int]:
-    """0 .. count - 1, for as long as another one will probably end within `seconds` of the first one's beginning."""
+    """Yield 0 .. count - 1, as long as the next one will probably end within `seconds` of the first one's beginning."""
     began = time.monotonic()
     for turn in range(count):
         used = time.monotonic() - began
@@ -61,13 +61,13 @@ class Rounds:
         self.sent: dict[str, int] = {}
 
     def add(self, key: str, line: dict[str, Any]) -> None:
-        """One thing, timed in one round."""
+        """Add the figures of one timed part in one round."""
         if line["learner"] == 0:
             self.times.setdefault(key, []).append(statistics.median(line["ms"]))
             self.sent[key] = line["sent"]
 
     def medians(self) -> dict[str, float]:
-        """ms of each thing, median over rounds; printed."""
+        """Print and return ms of each timed part, median over rounds."""
         found = {key: round(statistics.median(times), 3) for key, times in self.times.items()}
         for key, ms in found.items():
             spread = f"{min(self.times[key]):.2f} to {max(self.times[key]):.2f}"
@@ -76,7 +76,7 @@ class Rounds:
 
 
 def ring(options: argparse.Namespace) -> dict[str, Any]:
-    """ms and bytes of averages, median over rounds in which backends take turns."""
+    """Return ms and bytes of averages, medians over rounds in which backends take turns."""
     rounds = Rounds()
     for turn in turns(options.rounds, options.seconds):
         for backend in options.backends:
@@ -102,7 +102,7 @@ def ring(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def step(options: argparse.Namespace) -> dict[str, Any]:
-    """ms of an update, median over rounds in which one rank and two take turns."""
+    """Return ms of an update, median over rounds in which one rank and two take turns."""
     rounds = Rounds()
     for turn in turns(options.rounds, options.seconds):
         for backend in ("alone", *options.backends):
@@ -124,14 +124,14 @@ def step(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def curves(options: argparse.Namespace) -> dict[str, Any]:
-    """Learning curves of one rank, of two, and of two that compress, each backed by torch's gloo."""
+    """Return learning curves of one rank, of two, and of two that compress, all by torch's gloo."""
     return allreduce_curves.curves(
         options.folder, options.seeds, options.updates, options.seconds, options.run, options.picture
     )
 
 
 def bits(options: argparse.Namespace) -> dict[str, Any]:
-    """Return whether both ranks have equal weights after 1,000 steps; they are compared before each update too."""
+    """Return whether both ranks have equal weights after 1,000 steps; they are also compared before each update."""
     found = {}
     for backend in options.backends:
         lines = rank_lines(
@@ -150,7 +150,7 @@ def bits(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def recovery(options: argparse.Namespace) -> dict[str, Any]:
-    """Kill one of two ranks, in turns, and start it again; medians of all kills."""
+    """Kill each of two ranks in turn, and start it again; return medians of all kills."""
     report: dict[str, Any] = {"recovery_s": None}
     for backend in options.backends:
         with RankProcesses(2, run=options.run(), backend=backend, part="train") as ranks:
@@ -166,7 +166,7 @@ def recovery(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def killed_and_back(ranks: RankProcesses, learner: int, limit: float) -> tuple[float, float]:
-    """s from the death of this rank until the other has made an update, and from its start until both have."""
+    """Return s from the rank's death until the other has made an update, and from its new start until both have."""
 
     def updated(size: int) -> float:
         line = ranks.until(lambda line: line["learner"] == 1 - learner and line["size"] == size, limit)
@@ -188,7 +188,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Run the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--rounds", type=int, default=3, help="of `ring` and `step`")
@@ -222,7 +222,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run the parts, print, end with JSON."""
+    """Run the parts, print their figures, end with JSON."""
     options = parsed()
     report: dict[str, Any] = {}
     with (

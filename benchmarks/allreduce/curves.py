@@ -1,7 +1,7 @@
 """CartPole by PPO: curves of one rank, of two at the same total batch, and of two that compress, by the same seeds.
 
 The batch, its minibatches and the learning rate are those of all ranks together, so that two ranks make the updates
-that one makes. A curve is kept as soon as it is there: where there is no time for all, the same command goes on.
+that one would make. Each curve is kept as soon as it is made: if there is no time for all, the same command goes on.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ PROBLEM = {
 def curves(
     folder: Path | None, seeds: int, updates: int, seconds: float, run: Callable[[], str], picture: Path | None
 ) -> dict[str, Any]:
-    """Figures of the seeds that all sides have; those that are missing are trained while `seconds` last.
+    """Return figures of the seeds that all sides have; missing ones are trained while `seconds` last.
 
-    `folder`: where curves are kept; `run`: a new name for a job.
+    `folder`: where curves are kept; `run`: returns a new name for a job.
     """
     points = Points(folder, "allreduce_curves")
     time_left = TimeLeft(seconds)
@@ -61,7 +61,7 @@ def curves(
 def _train(
     of: int, missing: dict[tuple[str, int], str], updates: int, time_left: TimeLeft, points: Points, run: str
 ) -> bool:
-    """Curves of `of` ranks, seed after seed, kept as they come; whether there was time for all."""
+    """Train curves of `of` ranks, seed after seed, and keep each; return whether there was time for all."""
     wanted = sorted(missing, key=lambda one: one[1])
     with RankProcesses(of, run=run, backend="torch", part="train", updates=updates, curves=wanted) as ranks:
         for _ in wanted:
@@ -84,7 +84,7 @@ def _figures(found: dict[str, dict[int, Any]], picture: Path | None) -> dict[str
         print(f"seeds that all sides have: {seeds}; two are needed to compare", flush=True)
         return figures
     tables = {side: np.array([by_seed[seed]["curve"] for seed in seeds], np.float64) for side, by_seed in found.items()}
-    # From the first update on after which all have had an episode.
+    # From the first update after which all have finished an episode.
     begun = np.all([np.isfinite(table).all(0) for table in tables.values()], axis=0)
     tables = {side: table[:, begun] for side, table in tables.items()}
     for side, table in tables.items():
@@ -119,7 +119,7 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
 def gap(one: np.ndarray, other: np.ndarray) -> float:
     """Return the distance of two sides' mean curves [S, U] in deviations of their seeds; both averaged over updates.
 
-    Below 1: within the seeds' spread. Of two times the same five seeds it is 0.5 on average.
+    Below 1 it is within the seeds' spread. For two times the same five seeds it is 0.5 on average.
     """
     spread = np.sqrt((one.var(0, ddof=1) + other.var(0, ddof=1)) / 2)
     return distance(one, other) / float(spread.mean())

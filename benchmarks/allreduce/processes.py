@@ -1,4 +1,4 @@
-"""Starts ranks (benchmarks.allreduce.ranks) as processes, reads what they say, kills and starts them again."""
+"""Starts ranks (benchmarks.allreduce.ranks) as processes, reads what they print, kills them and starts them again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Line = dict[str, Any]
 
 
 class RankProcesses:
-    """Ranks 0 .. of - 1 of one job. A context manager, which kills what is left of them."""
+    """Ranks 0 .. of - 1 of one job. A context manager, which kills those that are left at its end."""
 
     def __init__(self, of: int, **job: Any) -> None:
         self._job = {"of": of, **job}
         self._lines: list[Line] = []
-        self._read = 0  # lines that `until` has gone past
+        self._read = 0  # number of lines that `until` has read
         self._news = threading.Condition()
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._threads: list[threading.Thread] = []
@@ -27,7 +27,7 @@ class RankProcesses:
             self.start(learner)
 
     def start(self, learner: int) -> None:
-        """Start this one, for the first time or after it was killed."""
+        """Start a rank, for the first time or after it was killed."""
         command = [sys.executable, "-m", "benchmarks.allreduce.ranks", json.dumps({**self._job, "learner": learner})]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self._processes[learner] = process
@@ -35,7 +35,7 @@ class RankProcesses:
         self._threads[-1].start()
 
     def kill(self, learner: int) -> float:
-        """Kill it as the kernel would; when, by time.monotonic(), and what was said before counts as read."""
+        """Kill a rank as the kernel would; return the time.monotonic() of that. Lines until then count as read."""
         with self._news:
             self._read = len(self._lines)
             killed = time.monotonic()
@@ -44,7 +44,7 @@ class RankProcesses:
         return killed
 
     def until(self, good: Callable[[Line], bool], limit: float) -> Line:
-        """Return the next line that is `good`. Raises TimeoutError; RuntimeError where no rank is left."""
+        """Return the next line that is `good`. Raises TimeoutError, and RuntimeError if no rank is left."""
         deadline, ended = time.monotonic() + limit, False
         with self._news:
             while True:
@@ -52,7 +52,7 @@ class RankProcesses:
                     self._read += 1
                     if good(self._lines[self._read - 1]):
                         return self._lines[self._read - 1]
-                if ended and not any(thread.is_alive() for thread in self._threads):  # all is read
+                if ended and not any(thread.is_alive() for thread in self._threads):  # all lines are read
                     raise RuntimeError("the ranks have ended; see what they wrote above")
                 ended = all(process.poll() is not None for process in self._processes.values())
                 if time.monotonic() > deadline:
@@ -60,7 +60,7 @@ class RankProcesses:
                 self._news.wait(1.0)
 
     def finish(self, limit: float) -> list[Line]:
-        """Wait until all have ended; all lines. Raises TimeoutError; RuntimeError where one failed."""
+        """Wait until all have ended; return all lines. Raises TimeoutError, and RuntimeError if a rank failed."""
         deadline = time.monotonic() + limit
         for learner, process in self._processes.items():
             try:
@@ -91,6 +91,6 @@ class RankProcesses:
 
 
 def rank_lines(of: int, limit: float, **job: Any) -> list[Line]:
-    """Run the job by so many ranks to its end; what they said."""
+    """Run the job with `of` ranks to its end; return their lines."""
     with RankProcesses(of, **job) as ranks:
         return ranks.finish(limit)

@@ -1,7 +1,7 @@
 """One rank of benchmarks.allreduce, a process of its own: `python -m benchmarks.allreduce.ranks JSON`, see `Job`.
 
-It takes its place among the others as a learner does, by Redis (WARREN_REDIS_URL), and prints what it measures as
-lines of JSON. Training is that of a run (sampler, PPO, what ranks exchange before an update) without queues in between.
+It takes its place among the others as a learner does, by Redis (WARREN_REDIS_URL), and prints its measurements as lines
+of JSON. Training is that of a run (sampler, PPO, the exchange of ranks before an update) without queues in between.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from workers.learning.allreduce.ring import RanksChanged
 from workers.rollout.vector_sampler import VectorSampler
 
 ENVIRONMENT = "CartPole-v1"
-ENVIRONMENTS, UNROLL_LENGTH = 8, 128  # all ranks' together: an update has 1,024 steps, like a run's by default
+ENVIRONMENTS, UNROLL_LENGTH = 8, 128  # of all ranks together: an update has 1,024 steps, like a run's by default
 SETTINGS = {"name": "ppo", "learning_rate": 1.5e-3, "epochs": 10, "minibatch_size": 256}  # conf's, but 10 epochs
 TOP_K = 0.01
 Say = Callable[[dict[str, Any]], None]
@@ -36,7 +36,7 @@ Say = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Job:
-    """A rank's work. `of`: number of ranks; `part`: average, update or train; the rest as the part needs it."""
+    """A rank's work. `of`: number of ranks; `part`: average, update or train; the rest are options of the parts."""
 
     run: str
     learner: int
@@ -47,13 +47,13 @@ class Job:
     megabytes: Sequence[float] = ()
     hidden_sizes: Sequence[Sequence[int]] = ((64, 64),)
     seeds: Sequence[int] = (1,)
-    curves: Sequence[tuple[str, int]] = ()  # compression and seed of each; without any, all of both above
+    curves: Sequence[tuple[str, int]] = ()  # (compression, seed) of each; without any, all combinations of those above
     repeats: int = 3
     updates: int = 0  # 0: until it is killed
 
 
 class Learner:
-    """A policy, PPO, and this rank's part of the environments, which are the same however many ranks there are."""
+    """A policy, PPO, and this rank's part of the environments, which are the same for any number of ranks."""
 
     def __init__(self, ranks: Ranks, job: Job, seed: int, hidden_sizes: Sequence[int] = (64, 64)) -> None:
         self.ranks, own = ranks, ENVIRONMENTS // job.of
@@ -67,8 +67,8 @@ class Learner:
         self.trajectory = self.sampler.collect(UNROLL_LENGTH)
 
     def enter(self) -> np.ndarray:
-        """Wait for the other ranks; the returns of all of their episodes. Raises RanksChanged; RuntimeError where their
-        weights are not this rank's, bit for bit."""
+        """Wait for the other ranks; return the returns of all their episodes. Raises RanksChanged, and RuntimeError if
+        their weights are not this rank's, bit for bit."""
         fingerprint = float(checkpoints.fingerprint(self.policy))
         found, episodes = self.ranks.enter([fingerprint], self.trajectory.episodes)
         if any(one != [fingerprint] for one in found):
@@ -80,7 +80,7 @@ class Learner:
         self.ranks.join(lambda: (self.updates, 0), self._state, self._take)
 
     def update(self) -> np.ndarray:
-        """One update, once more where a rank was lost on the way; the returns of all episodes in it."""
+        """Make one update, again if a rank was lost during it; return the returns of all episodes in it."""
         while True:
             try:
                 returns = self.enter()
@@ -102,7 +102,7 @@ class Learner:
 
 
 def average(ranks: Ranks, job: Job, say: Say) -> None:
-    """ms of each average of a gradient, and the bytes that a rank sends; the first, which warms up, is left out."""
+    """Say ms of each average of a gradient, and the bytes that a rank sends; the first, a warm-up, is left out."""
     for size in job.megabytes:
         gradient = torch.randn(int(size * 1e6) // 4, generator=torch.Generator().manual_seed(job.learner))
         for name in job.compressions:
@@ -110,7 +110,7 @@ def average(ranks: Ranks, job: Job, say: Say) -> None:
             times = []
             for _ in range(job.repeats + 1):
                 given = gradient.clone()
-                ranks.least(0)  # together
+                ranks.least(0)  # begin together
                 began = time.perf_counter()
                 ranks.average(given, torch.tensor(0.0), 1)
                 times.append(1e3 * (time.perf_counter() - began))
@@ -119,7 +119,7 @@ def average(ranks: Ranks, job: Job, say: Say) -> None:
 
 
 def update(ranks: Ranks, job: Job, say: Say) -> None:
-    """ms of each whole update of PPO, and the bytes that a rank sends in one."""
+    """Say ms of each whole update of PPO, and the bytes that a rank sends in one."""
     for hidden_sizes in job.hidden_sizes:
         for name in job.compressions:
             learner = Learner(ranks, job, 1, hidden_sizes)
@@ -136,9 +136,9 @@ def update(ranks: Ranks, job: Job, say: Say) -> None:
 
 
 def train(ranks: Ranks, job: Job, say: Say, first: Learner) -> None:
-    """Return the learning curve of each seed, the hash of the last weights, and how often the optimizer stepped.
+    """Say the learning curve of each seed, the hash of the last weights, and the number of optimizer steps.
 
-    Of a run that goes on until it is killed: a line for each update, with the time of time.monotonic() at its end.
+    In a run that goes on until it is killed, say a line for each update, with the time.monotonic() of its end.
     """
     while not job.updates:
         first.update()
@@ -163,7 +163,7 @@ def train(ranks: Ranks, job: Job, say: Say, first: Learner) -> None:
 
 
 def main(text: str) -> None:
-    """Take a place among the ranks, work, leave."""
+    """Take a place among the ranks, work, and leave."""
     job = Job(**json.loads(text))
     torch.set_num_threads(1)
     client = redis.Redis.from_url(os.environ["WARREN_REDIS_URL"])

@@ -1,4 +1,4 @@
-"""Learning curves as a picture: every seed's, a colour a system."""
+"""Learning curves as a picture: those of all seeds, with a colour per system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COLORS = ("tab:blue", "tab:orange", "tab:gray", "tab:purple", "tab:red")
 
 
 def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: float | None, returns: str) -> None:
-    """`curves`: system -> a curve a seed, written to `path` as a PNG; `returns` says which returns they are."""
+    """Write `curves`, system -> a curve per seed, to `path` as a PNG; `returns` says which returns they are."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window system, no global state
     from matplotlib.figure import Figure
 

@@ -1,11 +1,11 @@
-"""Hosts on one machine, joined by a switch that holds every packet back: what a run costs where links are long.
+"""Hosts on one machine, joined by a switch that delays every packet: the cost of a run over long links.
 
 Each host is a network namespace with /dev/shm and loopback of its own, so only packets pass between two of them.
-Each has one TUN device, whose other end a process of this module reads (`python -m` and its name): it passes a packet
-of one host on to the host that it is addressed to, `delay` s later. `tc qdisc ... netem delay` does the same, but not
-every kernel is built with netem; TCP sees the round trip with its windows and its slow start.
+Each has one TUN device, whose other end is read by a process of this module (`python -m` and its name): it passes a
+packet of one host on to the host that it is addressed to, `delay` s later. `tc qdisc ... netem delay` does the same,
+but not every kernel is built with netem; TCP reacts to the round trip with its windows and its slow start.
 
-Takes root, iproute2 and /dev/net/tun; on this machine alone, and gone at the end.
+This takes root, iproute2 and /dev/net/tun; it changes only this machine, and is undone at the end.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ TUN, NAMESPACES = "/dev/net/tun", Path("/run/netns")
 TUNSETIFF, TUNSETOFFLOAD, TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D8  # linux/if_tun.h
 IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 TUN_F_CSUM, TUN_F_TSO4 = 0x01, 0x02
-HEADER = 10  # bytes of virtio_net_hdr before each packet: one read may be a train of TCP segments, as of a network card
+HEADER = 10  # bytes of virtio_net_hdr before each packet: one read may be several TCP segments, as from a network card
 DESTINATION = HEADER + 16  # offset of the destination's address in an IPv4 packet
 LARGEST = HEADER + 65535
-AT_ONCE = 64  # packets read from one host before the others' turn
-WAITING = 10_000  # packets that a device holds before the switch has read them
+AT_ONCE = 64  # packets read from one host before it is the others' turn
+WAITING = 10_000  # packets that a device holds until the switch reads them
 
 
 @dataclass(frozen=True)
 class Host:
-    """One host; the first of a network is this one itself, without a namespace."""
+    """One host; the first of a network is this machine itself, without a namespace."""
 
     name: str
     address: str
@@ -52,7 +52,7 @@ class Host:
 
 
 def lacking() -> str | None:
-    """Why this machine can make none; None where it can."""
+    """Return why this machine cannot make hosts; None if it can."""
     if os.geteuid():
         return "network namespaces take root"
     if shutil.which("ip") is None:
@@ -62,7 +62,7 @@ def lacking() -> str | None:
 
 @contextlib.contextmanager
 def joined(names: Sequence[str], delay: float) -> Iterator[list[Host]]:
-    """Hosts by these names, the first being this machine's own network; packets between two take `delay` s one way."""
+    """Yield hosts of these names, the first on this machine's own network; packets take `delay` s one way."""
     _sweep()
     pid = os.getpid()
     net = f"10.{200 + pid % 50}.{pid // 50 % 250}"
@@ -93,7 +93,7 @@ def joined(names: Sequence[str], delay: float) -> Iterator[list[Host]]:
 
 
 def switch(delay: float, ends: Sequence[int]) -> None:
-    """Pass packets on until killed. The n-th of `ends` is that of the host whose address ends in n, from 1."""
+    """Pass packets on until killed. The n-th of `ends`, from 1, belongs to the host whose address ends in n."""
     polled = select.poll()
     for end in ends:
         os.set_blocking(end, False)
@@ -108,7 +108,7 @@ def switch(delay: float, ends: Sequence[int]) -> None:
                     held.append((time.monotonic() + delay, ends[to], packet))
         while held and held[0][0] <= time.monotonic():
             _, to, packet = held.popleft()
-            with contextlib.suppress(OSError):  # a host that is gone
+            with contextlib.suppress(OSError):  # that host is gone
                 os.write(to, packet)
 
 

@@ -1,4 +1,4 @@
-"""A perceptron with as many idle parameters beside as are wanted: weights of a given size on the wire.
+"""A perceptron with a chosen number of idle parameters beside it, so that weights of a given size are sent.
 
 network=own network.name=benchmarks/apparatus/idle_parameters.py:build +network.mb=10
 """
@@ -15,11 +15,11 @@ from torch import nn
 from agents.networks import Network, mlp
 
 MB = 1e6  # bytes
-AT_ONCE = 1e6  # bytes of one tensor, as of a large layer
+AT_ONCE = 1e6  # bytes of one tensor, like a large layer's
 
 
 class IdleParameters(Network):
-    """`computing`, and `numbers` parameters that nobody asks."""
+    """`computing`, and `numbers` parameters that compute nothing."""
 
     def __init__(self, computing: Network, numbers: int) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ PATIENCE = 500.0  # s
 POLL = 0.5  # s
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
-# part -> what its command line contains; the first that fits counts
+# part -> what its command line contains; the first that matches counts
 PARTS = {
     "learner": "workers.learner",
     "actors": "workers.actor",
@@ -40,24 +40,24 @@ class Job:
     outcome: dict[str, Any]  # outcome.json: state, steps, mean_return, seconds since the first environment step
     segments: dict[str, Any]  # segments.json: the fate of each
     points: Sequence[dict[str, Any]]  # metrics.jsonl
-    whole_s: float  # s of the command, from its start to its end
+    whole_s: float  # s of the whole command
     resident_mb: Sequence[float]  # MB of all its processes together, twice a second
-    cpu_s: Mapping[str, float]  # part, see PARTS -> seconds of a core, its servers' among them
+    cpu_s: Mapping[str, float]  # part (see PARTS) -> seconds of a core, those of its servers too
 
     @property
     def steps_per_s(self) -> float:
-        """From the first environment step to the end of the last update, everything included."""
+        """Steps/s from the first environment step to the end of the last update, with everything included."""
         return float(self.outcome["steps"] / self.outcome["seconds"])
 
     @property
     def data_age(self) -> float:
-        """Median over the updates: weight versions between the data's and those that learned from it."""
+        """Median over the updates of the weight versions made between acting and learning."""
         return statistics.median(point["staleness"] for point in self.points)
 
 
 @contextmanager
 def own_servers() -> Iterator[tuple[Path, dict[str, str]]]:
-    """Yield a folder for runs, and the URLs of private servers as variables; both are gone at the end."""
+    """Yield a folder for runs, and the URLs of private servers as variables; both are removed at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as name,
         servers.acquire("private", folder=Path(name) / "servers") as found,
@@ -66,15 +66,15 @@ def own_servers() -> Iterator[tuple[Path, dict[str, str]]]:
 
 
 class TookTooLong(SystemExit):
-    """A run has not ended in time."""
+    """Raised for a run that has not ended in time."""
 
 
 def train(
     folder: Path, trial: str, overrides: Sequence[str], servers: Mapping[str, str], patience: float = PATIENCE
 ) -> Job:
-    """One run in FOLDER/throughput/TRIAL. `servers`: their URLs as environment variables; {}: servers of its own.
+    """Make one run in FOLDER/throughput/TRIAL. `servers`: their URLs as environment variables; {}: servers of its own.
 
-    Ends this program where the run fails: by TookTooLong, which may be caught, after `patience` s.
+    Ends this program if the run fails; after `patience` s by TookTooLong, which may be caught.
     """
     command = [sys.executable, "-m", "workers.train", *overrides, f"folder={folder}"]
     started = time.perf_counter()
@@ -90,7 +90,7 @@ def train(
         printed, _ = process.communicate(timeout=max(0.0, patience))
         whole = time.perf_counter() - started
     except subprocess.TimeoutExpired:
-        process.kill()  # its guards end what it started
+        process.kill()  # the run's guards end the processes that it started
         raise TookTooLong(f"{trial} took longer than {patience:g} s") from None
     finally:
         watching.join()
@@ -104,15 +104,15 @@ def train(
 
 
 class Watched:
-    """The memory and the CPU time of a run's processes, looked at twice a second."""
+    """The memory and the CPU time of a run's processes, measured twice a second."""
 
     def __init__(self) -> None:
         self.resident_mb: list[float] = []
-        self._first: dict[int, float] = {}  # s of processes that were there before: servers that several runs share
+        self._first: dict[int, float] = {}  # s of processes from before: servers that several runs share
         self._last: dict[int, tuple[str, float]] = {}
 
     def watch(self, process: subprocess.Popen[str]) -> None:
-        """Look until `process` has ended."""
+        """Measure until `process` has ended."""
         self._first = {pid: cpu for pid, (_, cpu) in self._costs().items()}
         while process.poll() is None:
             self.resident_mb.append(sum(map(_resident, _family(process.pid))) / 1e6)
@@ -120,7 +120,7 @@ class Watched:
             time.sleep(POLL)
 
     def cpu_s(self) -> dict[str, float]:
-        """Return the seconds of each part up to its last look; a process that lives less than a look may be missed."""
+        """Return the seconds of each part at its last measurement; a process that lives very shortly may be missed."""
         parts = dict.fromkeys(PARTS, 0.0)
         for pid, (part, cpu) in self._last.items():
             parts[part] += cpu - self._first.get(pid, 0.0)
@@ -132,7 +132,7 @@ class Watched:
 
 
 def _family(pid: int) -> list[int]:
-    """Return a process and its children's children, this job's servers among them."""
+    """Return a process and all its descendants, this job's servers among them."""
     found = [pid]
     for parent in found:
         try:
@@ -144,7 +144,7 @@ def _family(pid: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Bytes."""
+    """Return the resident bytes of a process; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
     except (OSError, IndexError):
@@ -152,7 +152,7 @@ def _resident(pid: int) -> int:
 
 
 def _cpu(pid: int) -> tuple[str, float] | None:
-    """Return a process's part and its seconds of CPU time; None where it is of no part or has ended."""
+    """Return a process's part and its seconds of CPU time; None if it belongs to no part or has ended."""
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
         part = next((part for part, word in PARTS.items() if word in line), None)

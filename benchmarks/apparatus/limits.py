@@ -1,6 +1,6 @@
-"""The limits of a machine that a figure is read beside: a bare matrix product, an empty loop.
+"""The limits of a machine, to compare figures with: a bare matrix product, an empty loop.
 
-A reader on another machine compares a figure over a limit, not the figure.
+A reader on another machine compares a figure over a limit instead of the figure itself.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class NullVectorEnv(gymnasium.vector.VectorEnv):
         return self._observation, {}
 
     def step(self, actions: Any) -> tuple[Any, ...]:
-        """Whatever is done."""
+        """Step all copies alike, whatever the actions."""
         self._steps += 1
         if self._steps < LENGTH:
             return self._observation, self._reward, self._no, self._no, {}
@@ -43,9 +43,9 @@ class NullVectorEnv(gymnasium.vector.VectorEnv):
 
 
 class SlowVectorEnv(NullVectorEnv):
-    """Environments that step elsewhere: all copies answer 20 ms after the action, at no cost here."""
+    """Environments that step elsewhere: all copies answer 20 ms after the action, without using this processor."""
 
     def step(self, actions: Any) -> tuple[Any, ...]:
-        """20 ms later."""
+        """Step 20 ms later."""
         time.sleep(SLOW)
         return super().step(actions)

@@ -1,6 +1,6 @@
-"""An algorithm that computes nothing and takes a fixed time for each update, so that what else there is shows.
+"""An algorithm that computes nothing and takes a fixed time per update, so that all other costs show.
 
-algorithm.name=benchmarks/apparatus/paced_algorithm.py:build; WARREN_BENCH_UPDATE in the environment: s an update takes.
+algorithm.name=benchmarks/apparatus/paced_algorithm.py:build; WARREN_BENCH_UPDATE in the environment: s of an update.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VARIABLE = "WARREN_BENCH_UPDATE"
 
 
 class Paced(Null):
-    """Waits."""
+    """Waits in place of computing."""
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
         """Leave the weights as they are."""

@@ -1,4 +1,4 @@
-"""For a part of a benchmark that ends in time, and goes on when its command is given again."""
+"""Parts of a benchmark that end in time, and go on when the command is given again."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 
 class Points:
-    """Figures by the value that was varied; in FOLDER/NAME.jsonl, a line per point, where there is a folder.
+    """Figures by the value that was varied, kept in FOLDER/NAME.jsonl, a line per point, if there is a folder.
 
-    Keys are what JSON has. Two benchmarks that differ in anything but their keys need files of their own.
+    Keys have JSON's types. Two benchmarks that differ in anything but their keys need files of their own.
     """
 
     def __init__(self, folder: Path | None, name: str) -> None:
@@ -29,11 +29,11 @@ class Points:
             print(f"{len(self._found)} points are in {self._path}", flush=True)
 
     def get(self, **key: Any) -> Any:
-        """Return the point; None where it was not measured."""
+        """Return the point; None if it was not measured."""
         return self._found.get(_text(key))
 
     def add(self, value: Any, **key: Any) -> Any:
-        """Keep a point; itself, as JSON has it."""
+        """Keep a point; return it as JSON reads it."""
         line = json.dumps({"key": key, "value": value})
         if self._path is not None:
             with self._path.open("a") as file:
@@ -43,7 +43,7 @@ class Points:
 
 
 class TimeLeft:
-    """The s that a part may take, of which points take some."""
+    """The seconds that a part may take, and how long its points took."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._until, self._longest = seconds, time.monotonic() + seconds, 0.0
@@ -54,7 +54,7 @@ class TimeLeft:
         return self._until - time.monotonic()
 
     def fits(self, what: str) -> bool:
-        """Return whether a point as long as the longest so far would end in time; say so where not."""
+        """Return True if a point as long as the longest so far would end in time; else print that it is left out."""
         if self.left > self._longest:
             return True
         print(

@@ -1,4 +1,4 @@
-"""A RabbitMQ cluster of three private nodes on this machine, that can be killed and brought back one by one."""
+"""A RabbitMQ cluster of three private nodes on this machine, which can be killed and started again one by one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from workers.servers.machine import RabbitMQBinaries
 from workers.servers.private_rabbitmq import CONFIGURATION, GRACE, Node, _answers, _plugins, _write_files
 from workers.servers.process import LOOPBACK, Child, free_port, private_folder
 
-# A node keeps what its quorum queues wrote in memory, too, until its log has so many bytes: 512 MiB by default.
+# A node also keeps in memory what its quorum queues wrote, until its log has so many bytes: 512 MiB by default.
 LOG = "raft.wal_max_size_bytes = 16777216"
-STARTS_WITHIN = 180.0  # s; all three at a time, on a busy machine
+STARTS_WITHIN = 180.0  # s, with all three starting at a time on a busy machine
 
 
 class Cluster:
-    """Started and joined when made; `url` names all nodes, ";" between."""
+    """Starts and joins its nodes when made; `url` names all nodes, with ";" between."""
 
     def __init__(self, binaries: RabbitMQBinaries, folder: Path, size: int = 3, address: str = LOOPBACK) -> None:
-        """`address`: of this machine, where clients come in; nodes meet on loopback."""
+        """`address`: that of this machine to which clients connect; nodes connect on loopback."""
         password, cookie, epmd_port = secrets.token_hex(16), secrets.token_hex(16), free_port()
         self.nodes = [
             Node(str(folder / f"node-{index}"), f"n{index}-{secrets.token_hex(4)}@{LOOPBACK}", str(binaries.ctl),
@@ -62,22 +62,22 @@ class Cluster:
             raise
 
     def running(self, asked: int) -> set[str]:
-        """Return the names of the nodes that run, as node `asked` sees them."""
+        """Return the names of the running nodes, as node `asked` sees them."""
         done = self.nodes[asked].control(
             ["--quiet", "cluster_status", "--formatter", "json"], capture_output=True, text=True, timeout=120
         )
         return set(json.loads(done.stdout)["running_nodes"]) if done.returncode == 0 else set()
 
     def kill(self, index: int) -> None:
-        """Kill the node, as a machine that is gone."""
+        """Kill the node, as if its machine were gone."""
         self.servers[index].kill()
 
     def start_again(self, index: int) -> None:
-        """One that was killed, with what it held; returns before it is ready."""
+        """Start a killed node again, with what it held; return before it is ready."""
         self.servers[index].start_again()
 
     def wait_for(self, index: int) -> None:
-        """Return once the node takes logins. Raises BrokerError when it does not."""
+        """Return once the node accepts logins. Raises BrokerError if it does not."""
         self.servers[index].wait_until(lambda: _answers(self.urls[index]), STARTS_WITHIN)
 
     def stop(self) -> None:

@@ -13,14 +13,14 @@ from warren import redis_client
 from workers.servers.process import LOOPBACK, Child, free_port
 
 SERVICE = "main"
-DOWN_AFTER = 1000  # ms; longer than a busy machine keeps a Redis from answering
+DOWN_AFTER = 1000  # ms; a busy machine does not keep a Redis from answering for so long
 STARTS_WITHIN = 60.0  # s
 
 
 class Sentinels:
-    """Started when made: master, replica and sentinels, on ports and with a password of their own.
+    """Starts master, replica and sentinels when made, on ports and with a password of their own.
 
-    `url` names the sentinels; `ports` are the master's and the replica's. `address`: of this machine, for all of them.
+    `url` names the sentinels; `ports` are the master's and the replica's. `address`: this machine's, for all of them.
     """
 
     def __init__(self, binary: Path, folder: Path, address: str = LOOPBACK) -> None:
@@ -37,7 +37,7 @@ class Sentinels:
             self.master = self._start("master", f"port {self.ports[0]}", *common)
             following = f"replicaof {address} {self.ports[0]}"
             replica = self._start("replica", f"port {self.ports[1]}", *common, following)
-            # Sentinels that came earlier would look for a replica again after ten seconds only.
+            # Sentinels started before that would look for the replica again only after ten seconds.
             replica.wait_until(self._follows, STARTS_WITHIN)
             for number, port in enumerate(watching):
                 self._start(
@@ -53,7 +53,7 @@ class Sentinels:
             raise
 
     def stop(self) -> None:
-        """End all that run."""
+        """Stop all that run."""
         for child in self.children:
             child.stop()
 

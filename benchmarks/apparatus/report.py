@@ -1,4 +1,4 @@
-"""The end of every benchmark: one JSON object on the last line, with the machine's load during it, and its limits."""
+"""The end of every benchmark: one JSON object on the last line, with the machine's load and limits."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from workers.learning.metrics import read_metrics
 
 
 def composed(overrides: Sequence[str]) -> Config:
-    """Return the configuration of `python -m workers.train OVERRIDES`. Raises what Hydra raises for wrong ones."""
+    """Return the configuration of `python -m workers.train OVERRIDES`. Raises Hydra's errors for wrong ones."""
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         try:
             return from_hydra(hydra.compose("train", list(overrides)))
@@ -33,9 +33,9 @@ def composed(overrides: Sequence[str]) -> Config:
 def train(
     folder: Path, trial: str, overrides: Sequence[str], servers: Mapping[str, str], patience: float
 ) -> tuple[dict[str, Any], Curve]:
-    """(outcome.json, the curve) of a run in FOLDER/learning/TRIAL; `servers`: their URLs, as environment variables.
+    """Return (outcome.json, the curve) of a run in FOLDER/learning/TRIAL; `servers`: environment variables with URLs.
 
-    Ends this program where the run fails, or takes longer than `patience` seconds.
+    Ends this program if the run fails, or takes longer than `patience` seconds.
     """
     command = [sys.executable, "-m", "workers.train", *overrides, f"folder={folder}", "project=learning"]
     try:
@@ -52,15 +52,15 @@ def train(
     return outcome, [(p["steps"], p["mean_return"]) for p in read_metrics(run) if p["mean_return"] is not None]
 
 
-EVERY_CHECKPOINT = ("checkpoint_every=0.001", "checkpoints_kept=100000")  # one an update, all kept
+EVERY_CHECKPOINT = ("checkpoint_every=0.001", "checkpoints_kept=100000")  # one per update, all kept
 EPISODES = 20  # episodes of an evaluation
 
 
 def evaluated(run: Path, goal: float) -> Curve:
-    """Return (steps, mean return of EPISODES episodes, actions drawn) per checkpoint, up to the first at goal.
+    """Return (steps, mean return of EPISODES episodes, actions drawn) per checkpoint, up to the first at the goal.
 
-    The mean of the last 100 training episodes cannot tell of a student that is good at once: in CartPole 50,000 steps
-    go by until it has played them. The likeliest actions would not do either: of hardly trained weights they balance.
+    The mean of the last 100 training episodes cannot show a student that is good at once: in CartPole it takes 50,000
+    steps to play them. The likeliest actions would not do either: even those of hardly trained weights balance.
     """
     config = from_yaml(run / "config.yaml")
     policy = build_policy(config.network, *envs.spaces(config.env.settings()), 0)

@@ -1,4 +1,4 @@
-"""PPO slowed ten times, for what a learner that lags behind does to a run.
+"""PPO slowed ten times, to show the effects of a learner that lags behind.
 
 algorithm.name=benchmarks/apparatus/slow_algorithm.py:build; the settings are PPO's.
 """
@@ -23,7 +23,7 @@ class SlowPPO(PPO):
     """Each update takes ten times as long."""
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """PPO's, and then as long again nine times."""
+        """Make PPO's update, then wait nine times as long."""
         began = time.perf_counter()
         update = super().update(trajectories)
         time.sleep((TIMES - 1) * (time.perf_counter() - began))
