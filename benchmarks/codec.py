@@ -1,4 +1,4 @@
-"""`python -m benchmarks.codec`: what the wire format costs, beside MessagePack's own and beside one memory copy.
+"""`python -m benchmarks.codec`: the cost of the wire format, beside MessagePack's own and beside one memory copy.
 
 Large: 6.4 MB of float32 (the weights of a small convolutional policy). Small: one group's observations, as a served
 call carries them. Every figure is the median over the repeats of a median (large) or mean (small) within the repeat;
@@ -23,20 +23,20 @@ from benchmarks.apparatus.report import finish
 from tasks.codec.serializer import decode, encode
 
 LARGE_CALLS, SMALL_CALLS = 30, 3000  # in each repeat, per contender
-LARGE_MS, LARGE_RATIO = 1.5, 1.1  # promises of this format
+LARGE_MS, LARGE_RATIO = 1.5, 1.1  # targets of this format
 
 Call = Callable[[], Any]
 
 
 def msgpack_both_ways(array: np.ndarray) -> np.ndarray:
-    """MessagePack's bin type, with nothing checked: copied into the packer, out of it, and out of the message."""
+    """Encode and decode by MessagePack's bin type, unchecked: copied into the packer, out of it, out of the message."""
     body = msgpack.packb({"dtype": array.dtype.str, "shape": array.shape, "data": array.data})
     fields = msgpack.unpackb(body)
     return np.frombuffer(fields["data"], fields["dtype"]).reshape(fields["shape"])
 
 
 def one_copy(array: np.ndarray) -> np.ndarray:
-    """Return the least that a bytes message can cost: one copy into it, and a view on it at the other end."""
+    """Make the least copies of a message of bytes: one copy into it, and a view on it at the other end."""
     head = msgpack.packb((array.dtype.str, array.shape))
     body = b"".join((head, array))
     dtype, shape = msgpack.unpackb(body[: len(head)])
@@ -99,9 +99,9 @@ def mean_us(call: Call, calls: int) -> float:
 def measure(
     calls: dict[str, Call], timed: Callable[[Call, int], float], count: int, repeats: int
 ) -> dict[str, list[float]]:
-    """Name -> one figure a repeat; the contenders take turns."""
+    """Return name -> one figure a repeat; the contenders take turns."""
     for call in calls.values():
-        timed(call, max(count // 10, 3))  # warm up: memory is mapped, buffers have grown
+        timed(call, max(count // 10, 3))  # warm up: memory gets mapped, buffers grow
     figures: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
@@ -125,7 +125,7 @@ def main() -> None:
     small = measure(small_calls(), mean_us, SMALL_CALLS, repeats)
     show("6.4 MB of float32, there and back", "ms", large)
     show("small messages, one way", "us", small)
-    # Ratios are taken within each repeat, where both sides met the same load.
+    # Ratios are taken within each repeat, in which both sides meet the same load.
     ratio = statistics.median(ours / theirs for ours, theirs in zip(large["codec"], large["msgpack"], strict=True))
     floor = statistics.median(ours / theirs for ours, theirs in zip(large["codec"], large["one copy"], strict=True))
     codec_ms = statistics.median(large["codec"])

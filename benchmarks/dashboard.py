@@ -1,9 +1,9 @@
 """The cost of the dashboard: its first view of a large league, the delay of an event, its share of a league's time.
 
 `python -m benchmarks.dashboard [--players 500] [--events 1000000] [--seconds 60] [--only first|live]`: the first view
-is that of a saved league whose newest file is as long as a keeper lets it become (100,000 events): all that its page
-asks for, from a server that has just started. Live, an experiment trains while one page listens; the dashboard's share
-is its processor time as part of that of all of the run's processes and its own.
+is all that the page of a saved league asks for, from a server that has just started; the league's newest file is as
+long as a keeper lets it become (100,000 events). Live, an experiment trains while one page listens; the dashboard's
+share is its processor time as part of that of all of the run's processes and its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MADE_EVERY = 10  # s between lines of progress
 
 
 def events(players: int, number: int) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (id, event) of a league that plays so long; players join evenly over the first half."""
+    """Yield (id, event) of a league of `number` events; players join evenly over the first half."""
     generator = np.random.default_rng(1)
     ratings: list[float] = []
     milliseconds, sent = 1_700_000_000_000, 0
@@ -79,12 +79,12 @@ def events(players: int, number: int) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def write_league(folder: Path, players: int, number: int) -> None:
-    """Write a league's folder as its keeper leaves it, each file behind a checkpoint."""
+    """Write a league's folder like its keeper, each file behind a checkpoint."""
     (folder / "history").mkdir(parents=True)
     history, lines, first, said = History(), list[str](), "", time.monotonic()
     for place, (entry, event) in enumerate(events(players, number)):
         first = first or entry
-        if place and place % SEGMENT == 0 and place <= number - SEGMENT:  # the last one is full
+        if place and place % SEGMENT == 0 and place <= number - SEGMENT:  # the last file is full
             (folder / "history" / f"{first}.{SEGMENT}.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode(), 1))
             first = history.last_event
             lines = [to_json({"id": first, "fields": history.checkpoint()}) + "\n"]
@@ -123,7 +123,7 @@ def asked(port: int, path: str) -> bytes:
 
 
 def first_view(players: int, number: int) -> dict[str, Any]:
-    """Return seconds, processor seconds and MB until the page of a saved league has what it shows."""
+    """Return seconds, processor seconds and MB until the page of a saved league has all that it shows."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / "run"
         write_league(folder / "league", players, number)
@@ -135,7 +135,7 @@ def first_view(players: int, number: int) -> dict[str, Any]:
             sent += len(asked(port, "/api/series?run=run")) + len(asked(port, "/api/lineage?run=run"))
             whole, used = time.perf_counter() - began, sum(process.cpu_times()[:2]) - before
             memory = process.memory_info().rss / 1e6
-            middle = 1_700_000_000 + number * 0.00225  # amid a file
+            middle = 1_700_000_000 + number * 0.00225  # in the middle of a file
             moments = []
             for moment in (middle, middle + 5.0):
                 began = time.perf_counter()
@@ -155,7 +155,7 @@ def first_view(players: int, number: int) -> dict[str, Any]:
 
 
 def live(seconds: int) -> dict[str, Any]:
-    """Return how late events come to a page while a league trains, and what part of its processor time that takes."""
+    """Return the delay of events at a page while a league trains, and the dashboard's share of the processor time."""
     with tempfile.TemporaryDirectory() as made:
         words = ["experiment=kuhn", "trial=one", f"seconds={seconds}", "league.goal=null", "actors=1", f"folder={made}"]
         run = subprocess.Popen([sys.executable, "-m", "workers.train", *words], stdout=subprocess.DEVNULL)
@@ -177,7 +177,7 @@ def live(seconds: int) -> dict[str, Any]:
 
 
 def _listen(dashboard: psutil.Process, port: int, run: psutil.Process, seconds: float) -> tuple[list[float], float]:
-    """Return (s from the newest event of each message to its arrival, the dashboard's part of all processor time)."""
+    """Return (s from the newest event of each message to its arrival, the dashboard's share of all processor time)."""
     asked(port, f"/api/state?run={quote('kuhn/one')}")
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", f"/api/events?run={quote('kuhn/one')}", headers={"authorization": f"Bearer {TOKEN}"})
@@ -186,7 +186,7 @@ def _listen(dashboard: psutil.Process, port: int, run: psutil.Process, seconds: 
     until, late, newest = time.monotonic() + seconds, list[float](), ""
     while time.monotonic() < until and (line := answer.readline()):
         if line.startswith(b"data: "):
-            event = json.loads(line[6:]).get("event", newest)  # the first message has none
+            event = json.loads(line[6:]).get("event", newest)  # the first message has no event
             if event != newest and newest:
                 late.append(time.time() - int(event.partition("-")[0]) / 1000)
             newest = event

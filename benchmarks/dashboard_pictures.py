@@ -1,10 +1,10 @@
-"""Pictures of the dashboard from runs that were trained: its pages, and a GIF of a league that grows.
+"""Pictures of the dashboard from trained runs: its pages, and a GIF of a league that grows.
 
     python -m benchmarks.dashboard_pictures RUNS --league kuhn/one --game connect_four/one \\
         --plain cartpole/one --plain cartpole/two --out docs/images
 
-RUNS is a folder of runs. `--league`, `--game` (a league of a board game that recorded matches) and `--plain` name some
-of its runs, each for the pictures that it gives. It needs the extras `dashboard` and `browser`, and a Chromium.
+RUNS is a folder of runs. `--league`, `--game` (a league of a board game that recorded matches) and `--plain` each name
+some of its runs, for different pictures. It needs the extras `dashboard` and `browser`, and a Chromium.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from workers.replays.video import Video
 WIDE, TALL, PHONE = (1100, 1180), (1000, 790), (390, 800)
 MOMENTS = 40  # frames of the GIF
 FRAMES_PER_SECOND = 6.0
-HELD = 12  # frames for which the end stays
+HELD = 12  # frames for which the end is shown
 COLOURS = 128  # colours of a picture
-PLACES = 2000  # places of the page's slider
+PLACES = 2000  # positions of the page's slider
 
 
 class Photographer:
-    """A browser on a dashboard at `port`; pictures go to the folder `out`."""
+    """A browser that shows the dashboard at `port`; pictures go to the folder `out`."""
 
     def __init__(self, browser: Any, port: int, out: Path) -> None:
         self._browser, self._port, self._out = browser, port, out
 
     def page(self, size: tuple[int, int], address: str, dark: bool = False) -> Any:
-        """Return an open page that has all that it shows."""
+        """Return an open page that has loaded all that it shows."""
         context = self._browser.new_context(
             base_url=f"http://127.0.0.1:{self._port}",
             viewport={"width": size[0], "height": size[1]},
@@ -54,7 +54,7 @@ class Photographer:
         return page
 
     def keep(self, page: Any, name: str) -> None:
-        """Write what the page shows as a PNG of few colours, and close the page."""
+        """Write the page as a PNG of few colours, and close it."""
         page.mouse.move(0, 0)
         picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
         path = self._out / f"{name}.png"
@@ -63,7 +63,7 @@ class Photographer:
         print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
 
     def league(self, run: str) -> None:
-        """Picture a league: its page, its returns, and on a phone in the dark."""
+        """Take pictures of a league: its page, its returns, and the page on a phone in dark mode."""
         address = f"/run?{urlencode({'run': run})}"
         self.keep(self.page(WIDE, address), "dashboard_league")
         page = self.page(PHONE, address, dark=True)
@@ -88,7 +88,7 @@ class Photographer:
 
     @staticmethod
     def _moment(page: Any, number: int) -> np.ndarray:
-        """Move the slider of a league's page to moment `number` of MOMENTS; return what it shows."""
+        """Move the slider of a league's page to moment `number` of MOMENTS; return a picture of the page."""
         page.evaluate("delete document.body.dataset.moment")
         page.evaluate(
             "(to) => { const one = document.getElementById('moment'); one.value = to; "
@@ -102,14 +102,14 @@ class Photographer:
 
     @staticmethod
     def _scroll(page: Any) -> None:
-        """Put the payoff and the curves at the top, below the slider that stays there."""
+        """Scroll the payoff and the curves to the top, below the slider that stays there."""
         page.evaluate(
             "() => scrollTo(0, document.querySelector('.columns').getBoundingClientRect().top + scrollY "
             "- document.querySelector('.moments').offsetHeight)"
         )
 
     def game(self, run: str) -> None:
-        """Picture a pair of a league of a board game, one of its recorded games, and a person's game."""
+        """Take pictures of a pair in a league of a board game, one of its recorded games, and a person's game."""
         found = json.loads(asked_json(self._port, f"/api/matches?{urlencode({'run': run})}"))["matches"]
         if not found:
             raise ConfigurationError(f"--game {run}: it has no recorded matches; train with league.replay_every=5")
@@ -130,7 +130,7 @@ class Photographer:
         self.keep(page, "dashboard_play")
 
     def plain(self, runs: list[str]) -> None:
-        """Picture plain runs, side by side where there are several."""
+        """Take a picture of plain runs, side by side if there are several."""
         self.keep(self.page(TALL, f"/compare?{urlencode([('run', run) for run in runs])}"), "dashboard_plain")
 
 

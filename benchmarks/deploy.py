@@ -3,8 +3,8 @@
     python -m benchmarks.deploy                   # CartPole's network, one with an LSTM, Atari's
     python -m benchmarks.deploy --seconds 5
 
-One thread. Backends take turns, a fraction of a second each, so that what else the machine does meets all alike; of
-their turns the median counts. What is timed is `Backend.act`: arrays in, an action drawn, arrays out.
+One thread. Backends take turns, a fraction of a second each, so that other load of the machine falls on all alike; the
+median of their turns counts. The time is that of `Backend.act`: arrays in, an action drawn, arrays out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def rates(backends: list[Backend], rows: int, mode: str, seconds: float) -> dict[str, float]:
-    """Backend -> decisions/s."""
+    """Return backend -> decisions/s."""
     space = backends[0].policy.observation_space
     observation = np.stack([np.nan_to_num(space.sample()) for _ in range(rows)])
     turns: dict[str, list[float]] = {one.name: [] for one in backends}
@@ -70,7 +70,7 @@ def rates(backends: list[Backend], rows: int, mode: str, seconds: float) -> dict
             while (now := time.perf_counter()) < until:
                 _, memory = one.act(observation, memory, mode, generator)
                 decisions += rows
-            if turn:  # the first is for warming up
+            if turn:  # the first turn is for warming up
                 turns[one.name].append(decisions / (now - began))
     return {name: round(statistics.median(found), 1) for name, found in turns.items()}
 

@@ -4,10 +4,10 @@
 
 ppo_perceptron, ppo_lstm, ppo_images, sac_perceptron   one update, as a learner makes it, on the CPU and on the
             device: as it is, compiled, in bfloat16, and both; ms
-decisions   a served actor's call for so many environments of 84 x 84 x 4 pixels; us
+decisions   a served actor's call for many environments of 84 x 84 x 4 pixels; us
 together    one update of 1, 4, 16 and 64 players of Leduc poker; ms of all of them, and those of 64 over those of one
 
-Medians by the clock, until the device is done, on random experience. The last line is one JSON object.
+Medians of the clock's time until the device is done, on random experience. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from warren.errors import ConfigurationError
 
 IMAGES, NUMBERS = Box(0, 255, (4, 84, 84), np.uint8), Box(-1, 1, (8,), np.float32)
 PLAYERS = (1, 4, 16, 64)
-LEARNED = 12  # rounds of the league that their weights and batch are of
+LEARNED = 12  # rounds of the league from which the weights and the batch come
 CALLS = (64, 512)  # environments of a served actor's call
 WARM_UP = 3
 DECISIONS_A_ROUND = 20
@@ -47,7 +47,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One update: of which algorithm and network, on `steps` of `envs` environments."""
+    """One update of an algorithm and a network, on `steps` of `envs` environments."""
 
     algorithm: str
     observation: Space[Any]
@@ -75,7 +75,7 @@ PARTS = (*CASES, "decisions", "together")
 
 
 def experience(policy: Policy, steps: int, envs: int) -> Trajectory:
-    """Return random observations, what `policy` does at them, and random rewards."""
+    """Return random observations, the actions of `policy` at them, and random rewards."""
     random = np.random.default_rng(1)
     shape = (steps, envs)
     observation = observations(policy.observation_space, shape)
@@ -101,7 +101,7 @@ def experience(policy: Policy, steps: int, envs: int) -> Trajectory:
 
 
 def observations(space: Space[Any], shape: tuple[int, ...]) -> np.ndarray:
-    """Return random ones, [*shape, ...]."""
+    """Return random observations, [*shape, ...]."""
     assert isinstance(space, Box)
     random = np.random.default_rng(2)
     if space.dtype == np.uint8:
@@ -110,7 +110,7 @@ def observations(space: Space[Any], shape: tuple[int, ...]) -> np.ndarray:
 
 
 def milliseconds(work: Callable[[], object], device: torch.device, rounds: int, warm_up: int = WARM_UP) -> float:
-    """Return the median of the clock's, until the device has done it."""
+    """Return the median of the clock's ms of `work`, until the device has done it."""
     took = []
     for number in range(warm_up + rounds):
         waited(device)
@@ -129,7 +129,7 @@ def waited(device: torch.device) -> None:
 
 
 def updates(case: Case, device: torch.device, rounds: int) -> dict[str, float]:
-    """Return ms of one update on the CPU, and on the device in all ways that it has."""
+    """Return ms of one update on the CPU, and on the device in all ways that it supports."""
     found = {}
     for name, ways in (("cpu", {"plain": {}}), (device.type, WAYS)):
         for way, given in ways.items():
@@ -159,7 +159,7 @@ def decisions(device: torch.device, rounds: int) -> dict[str, float]:
 
 
 def together(device: torch.device, rounds: int) -> dict[str, float]:
-    """Return ms of one update of so many players of Leduc poker, on the CPU and on the device."""
+    """Return ms of one update of several players of Leduc poker together, on the CPU and on the device."""
     league, found = league_after(LEARNED), dict[str, float]()
     trajectory = league.trainees[MAIN].matches.collect(league.config.lanes)
     for where in dict.fromkeys((torch.device("cpu"), device)):
@@ -172,7 +172,7 @@ def together(device: torch.device, rounds: int) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure what is asked for."""
+    """Measure the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="auto", help="auto (a GPU where there is one), cpu, cuda, cuda:N, mps")
     parser.add_argument("--rounds", type=int, default=10, help="updates of each kind")

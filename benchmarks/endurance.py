@@ -1,12 +1,12 @@
-"""A run that lasts while servers die: `python -m benchmarks.endurance --minutes 30`. Nothing is done by hand.
+"""A run that lasts while servers die: `python -m benchmarks.endurance --minutes 30`. Nobody intervenes.
 
 Streaming CartPole, two learners and four actors over two hosts (network namespaces of this machine), queues of type
 quorum on a RabbitMQ cluster of three nodes, Redis with a replica and three sentinels. After a quarter of the time the
-node that clients are connected to is killed, and brought back a tenth later; after half of it Redis's master is killed
-and comes back as the replica of the one that took over. At the end: whether every segment is accounted for and none
-that was confirmed is lost, and MB a minute that each process grew, by a line through the second half.
+node to which clients are connected is killed, and brought back a tenth later; after half of the time Redis's master is
+killed and comes back as the replica of the one that took over. At the end: whether every segment is accounted for and
+no confirmed one is lost, and MB a minute that each process grew, by a line through the second half.
 
-Takes root (for namespaces), RabbitMQ and Redis. Exit status 1 where something is lost. The last line is a JSON object.
+This takes root (for namespaces), RabbitMQ and Redis. Exit status 1 if something is lost. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SETTINGS = (
 
 
 def main() -> int:
-    """Run, print JSON; 1 where something was lost."""
+    """Run, print JSON; return 1 if something was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0, help="of training, from the first update on")
     parser.add_argument("--folder", type=Path, help="for the run, its logs and those of the servers; kept")
@@ -79,7 +79,7 @@ def main() -> int:
 def endure(
     folder: Path, hosts: Sequence[Host], cluster: Cluster, sentinels: Sentinels, seconds: float
 ) -> dict[str, Any]:
-    """Train for so long while servers are killed, stop, and say what became of it."""
+    """Train for `seconds` while servers are killed, stop, and return what became of the run."""
     environment = {
         **os.environ, "WARREN_BROKER_URL": cluster.url, "WARREN_REDIS_URL": sentinels.url, "WARREN_QUEUES": "quorum",
         "OMP_NUM_THREADS": "1",
@@ -142,7 +142,7 @@ def _updates(run: Path) -> int:
 def _kill_servers(
     run: Path, leader: subprocess.Popen[bytes], cluster: Cluster, sentinels: Sentinels, seconds: float
 ) -> None:
-    """Return the events of the run, each at a share of its time."""
+    """Kill servers and bring them back, each at a share of the run's time."""
     began = time.monotonic()
     for share, what, action in (
         (KILL_NODE, "RabbitMQ's first node is killed", lambda: cluster.kill(0)),
@@ -160,7 +160,7 @@ def _kill_servers(
 
 
 class Memory:
-    """Resident memory of all that this program started, by process, while the run goes on."""
+    """Resident memory of all processes that this program started, while the run goes on."""
 
     def __init__(self) -> None:
         self._seen: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)  # process -> (s, MB)
@@ -169,12 +169,12 @@ class Memory:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         self._ended.set()
         self._thread.join()
 
     def slopes(self) -> dict[str, float]:
-        """Process -> MB a minute: a line fitted to the second half of the time; of those that lived all of it."""
+        """Return process -> MB a minute, by a line through the second half; of processes that lived all the time."""
         if not self._seen:
             return {}
         moments = [moment for looks in self._seen.values() for moment, _ in looks]
@@ -196,12 +196,12 @@ class Memory:
             guards = {parent for line, parent, *_ in found.values() if parent in found and found[parent][0] == line}
             for pid, (line, _, program, mb) in found.items():
                 name = _name(pid, line, program)
-                if name and pid not in guards:  # a guard has the name of what it guards
+                if name and pid not in guards:  # a guard has the name of the process that it guards
                     self._seen[name].append((time.monotonic(), mb))
 
 
 def _name(pid: int, line: Sequence[str], program: str) -> str | None:
-    """Return a name for a process; its number is in it, so that a restarted process has another name."""
+    """Return a name for a process, with its number, so that a restarted process has another name."""
     if program in ("beam.smp", "redis-server", "valkey-server"):
         return f"{program} {pid}"
     roles = [word.removeprefix("workers.") for word in line if word.startswith("workers.")]

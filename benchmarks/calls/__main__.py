@@ -2,8 +2,8 @@
 
 Payload 32 x 4 float32 in, 32 int64 out. The peers take turns, round by round, each alone on the machine; a ratio is
 that of its round, and the median of all rounds is reported. Ray and Dramatiq run in environments of their own, DIR/ray
-and DIR/queue of `--peers DIR` (`--ray PYTHON`, or WARREN_RAY_PYTHON, names Ray's Python instead); what is absent
-is skipped with a line that says so. `--only PART` runs one part.
+and DIR/queue of `--peers DIR` (`--ray PYTHON`, or WARREN_RAY_PYTHON, names Ray's Python instead); a missing one is
+skipped with a line that says so. `--only PART` runs one part.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PARTS = ("peers", "batched", "noops", "fanout", "codec", "stall", "profile")
 
 
 def main() -> int:
-    """Run, print tables, print JSON."""
+    """Run the parts, print tables, print JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=Path, metavar="DIR", help="of the peers' environments: DIR/ray, DIR/queue")
     parser.add_argument("--ray", default=os.environ.get("WARREN_RAY_PYTHON"), metavar="PYTHON")
@@ -89,7 +89,7 @@ def main() -> int:
 
 @dataclass
 class Figures:
-    """Figures of one peer: latencies of sequential calls and times of the rest, in s."""
+    """Figures of one peer: latencies of sequential calls in s, and rates of the other kinds."""
 
     latencies: list[float] = field(default_factory=list)
     pipelined: list[float] = field(default_factory=list)  # calls/s, one a turn
@@ -97,7 +97,7 @@ class Figures:
 
     @property
     def rates(self) -> dict[str, float]:
-        """Calls/s of each kind; of turns the harmonic mean, as if they were one."""
+        """Return calls/s of each kind: the harmonic mean of turns, as if they were one."""
         return {
             "sync": len(self.latencies) / sum(self.latencies),
             "pipelined": statistics.harmonic_mean(self.pipelined),
@@ -105,17 +105,17 @@ class Figures:
         }
 
     def percentile(self, percent: float) -> float:
-        """Latency in ms."""
+        """Return a percentile of the latency, in ms."""
         return float(np.percentile(self.latencies, percent) * 1e3)
 
     def describe(self) -> dict[str, Any]:
-        """For the report."""
+        """Return the figures for the report."""
         tails = {f"p{str(q).replace('.', '')}_ms": round(self.percentile(q), 3) for q in (50, 99, 99.9)}
         return {**{f"{kind}_per_s": round(rate) for kind, rate in self.rates.items()}, **tails}
 
 
 def peers(broker_url: str, redis_url: str, ray: str | None, rounds: int, scale: int) -> dict[str, Any]:
-    """All peers, in turns; the ratios of each round, and their medians."""
+    """Measure all peers in turns; return the ratios of each round, and their medians."""
     all_ratios: dict[str, list[float]] = defaultdict(list)
     described: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number in range(rounds):
@@ -134,7 +134,7 @@ def peers(broker_url: str, redis_url: str, ray: str | None, rounds: int, scale: 
 
 
 def take_turns(present: dict[str, Peer], turns: int) -> dict[str, Figures]:
-    """Each peer for a moment, again and again: what else the machine does falls on all alike."""
+    """Measure each peer for a moment, again and again, so that other load of the machine falls on all alike."""
     measured = {name: Figures() for name in present}
     for turn in range(turns + 1):
         for name, peer in present.items():
@@ -149,7 +149,7 @@ def take_turns(present: dict[str, Peer], turns: int) -> dict[str, Figures]:
 
 
 def ratios(measured: dict[str, Figures]) -> dict[str, float]:
-    """Warren's figures over those of the others."""
+    """Return the ratios of Warren's figures to those of the others."""
     mine, found = measured["warren"], {}
     for name, other in measured.items():
         if name != "warren":
@@ -159,7 +159,7 @@ def ratios(measured: dict[str, Figures]) -> dict[str, float]:
 
 
 def verdict(report: dict[str, Any]) -> None:
-    """Each target, what was measured, and whether it is met."""
+    """Print each target, its measurement, and whether it is met."""
     for key, (sign, target) in TARGETS.items():
         value = report.get(key)
         if value is None:

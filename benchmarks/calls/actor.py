@@ -35,16 +35,16 @@ class Actor(Worker):
 
     @service
     def decide(self, observation: np.ndarray) -> np.ndarray:
-        """One state of 32 x 4 float32 (32 units, 4 features each) -> one action of 16 int64 parts."""
+        """Return an action, int64 [16], for one state, float32 [32, 4] (32 units, 4 features each)."""
         return self._decide(np.stack([observation]))[0]  # a copy: arrays off the wire are read-only
 
     @service(batch=64)
     def decide_batched(self, observations: list[np.ndarray]) -> list[np.ndarray]:
-        """`decide` for many callers in one forward pass."""
+        """Decide for many callers in one forward pass."""
         return list(self._decide(np.stack(observations)))
 
     def _decide(self, states: np.ndarray) -> np.ndarray:
-        """[N, 32, 4] -> [N, 16]. An autoregressive head: each part of an action is chosen given those before it."""
+        """Return actions [N, 16] for states [N, 32, 4]: each part of an action is chosen given those before it."""
         import torch
 
         with torch.inference_mode():

@@ -1,7 +1,7 @@
 """64 clients of one policy service, batched and not: the part `batched` of `benchmarks.calls`.
 
 `python -m benchmarks.calls.batching BROKER REDIS RUN THREADS` is a process of THREADS clients, each with a connection
-of its own. It prints "ready", then for every line "SERVICE SECONDS" that it reads a line with the calls/s it made.
+of its own. It prints "ready", then for every line "SERVICE SECONDS" on its input a line with the calls/s it made.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.topology import Topology
 
 CLIENTS, PROCESSES = 64, 4
 KINDS = {"batched": "actor.decide_batched", "unbatched": "actor.decide"}
-TURNS = 12  # short ones of each kind, a round: what else the machine does falls on both alike
+TURNS = 12  # short turns of each kind, a round: other load of the machine falls on both alike
 
 
 def batched(broker_url: str, redis_url: str, rounds: int, seconds: float, processes: int = PROCESSES) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def batched(broker_url: str, redis_url: str, rounds: int, seconds: float, proces
 
 
 def turn(clients: list[subprocess.Popen[str]], service: str, seconds: float) -> float:
-    """Calls/s of all clients, which begin together."""
+    """Return the calls/s of all clients, which begin together."""
     for client in clients:
         assert client.stdin is not None
         client.stdin.write(f"{service} {seconds}\n")
@@ -71,7 +71,7 @@ def turn(clients: list[subprocess.Popen[str]], service: str, seconds: float) -> 
 
 
 class Callers:
-    """Threads that call one service, again and again, for as long as they are told to."""
+    """Threads that call one service, again and again, for a given time."""
 
     def __init__(self, solver: Solver, threads: int) -> None:
         self._solver, self._counts = solver, [0] * threads
@@ -81,7 +81,7 @@ class Callers:
             threading.Thread(target=self._call, args=(index,), daemon=True).start()
 
     def rate(self, service: str, seconds: float) -> float:
-        """Calls/s within `seconds` s."""
+        """Return the calls/s within `seconds` s."""
         self._service, self._until = service, time.perf_counter() + seconds
         self._start.wait()
         self._end.wait()
@@ -101,7 +101,7 @@ class Callers:
 
 
 def main(broker_url: str, redis_url: str, run: str, threads: int) -> None:
-    """One process of clients, until its input ends."""
+    """Run one process of clients until its input ends."""
     topology = Topology(run)
     callers = Callers(Solver(create_app(topology, broker_url, redis_url), topology), threads)
     print("ready", flush=True)

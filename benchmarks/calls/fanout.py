@@ -24,7 +24,7 @@ from tasks.topology import Topology
 
 WEIGHTS = np.random.default_rng(0).standard_normal(1_600_000).astype("f4")  # 6.4 MB
 CHUNK = 1 << 20  # bytes; raw kombu is fastest in messages of 1 MiB
-PROCESSES = 4  # processes that subscribers are spread over
+PROCESSES = 4  # processes over which subscribers are spread
 TIMES, WARM_UP = 8, 2  # sets of weights
 
 
@@ -44,12 +44,12 @@ class Tally:
 
 
 def exchange_of(run: str) -> Exchange:
-    """Declare the raw fanout exchange."""
+    """Return the raw fanout exchange."""
     return Exchange(f"raw.fanout.{run}", "fanout", durable=False, auto_delete=False, delivery_mode=1)
 
 
 def subscribe_raw(broker_url: str, run: str, index: int, tally: Tally, ready: threading.Barrier) -> None:
-    """Plain kombu: the bytes of one set are whole when as many have come."""
+    """Subscribe by plain kombu: a set is whole when as many bytes have arrived."""
     with Connection(broker_url) as connection, connection.channel() as channel:
         name = f"raw.fanout.{run}.{uuid.uuid4().hex}"
         queue = Queue(name, exchange_of(run), exclusive=True, auto_delete=True, durable=False)(channel)
@@ -70,7 +70,7 @@ def subscribe_raw(broker_url: str, run: str, index: int, tally: Tally, ready: th
 
 
 def subscribers(kind: str, broker_url: str, redis_url: str, run: str, count: int) -> None:
-    """One process of subscribers, until it is told to stop."""
+    """Run one process of subscribers until it is told to stop."""
     tally, ready = Tally(count), threading.Barrier(count + 1)
     if kind == "raw":
         for index in range(count):
@@ -92,7 +92,7 @@ def subscribers(kind: str, broker_url: str, redis_url: str, run: str, count: int
 
 
 def measure(kind: str, broker_url: str, redis_url: str, run: str, count: int) -> float:
-    """Bytes/s delivered to `count` subscribers: all hold one set before the next is sent."""
+    """Return bytes/s delivered to `count` subscribers: all hold one set before the next is sent."""
     shares = [len(part) for part in np.array_split(np.arange(count), min(PROCESSES, count))]
     with contextlib.ExitStack() as stack:
         processes = [

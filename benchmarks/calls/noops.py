@@ -1,6 +1,6 @@
 """20,000 one-way calls that do nothing, drained by two worker processes: the part `noops` of `benchmarks.calls`.
 
-The workers are suspended while all calls are sent, then go on: the drain alone is timed, from there until all have run.
+The workers are suspended while all calls are sent, and then resumed: only the drain is timed, until all calls have run.
 Dramatiq does the same in its own environment (DIR/queue/bin/python of `--peers DIR`), in turns, round by round.
 Each worker thread counts its calls in 8 bytes of a file, so that counting costs both sides the same.
 
@@ -58,7 +58,7 @@ class WarrenNoops:
         self._solver, self._workers = solver, workers
 
     def send(self, number: int) -> None:
-        """Send as many calls; returns when the broker has confirmed them."""
+        """Send `number` calls; return when the broker has confirmed them."""
         for index in range(number):
             self._solver.send("noops.noop", index)
         if unsent := self._solver.flush():
@@ -70,13 +70,13 @@ class WarrenNoops:
             worker.send_signal(signal.SIGSTOP)
 
     def go(self) -> None:
-        """Let them go on."""
+        """Resume the workers."""
         for worker in self._workers:
             worker.send_signal(signal.SIGCONT)
 
 
 class DramatiqNoops:
-    """Dramatiq's side, in a process of its own environment's Python."""
+    """Dramatiq's side, in a process with the Python of its own environment."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -89,7 +89,7 @@ class DramatiqNoops:
             raise RuntimeError(f"Dramatiq's process ended with status {self._process.wait()}")
 
     def send(self, number: int) -> None:
-        """Send as many calls."""
+        """Send `number` calls."""
         self._ask(f"send {number}")
 
     def stop(self) -> None:
@@ -97,12 +97,12 @@ class DramatiqNoops:
         self._ask("stop")
 
     def go(self) -> None:
-        """Let them go on."""
+        """Resume the workers."""
         self._ask("go")
 
 
 def noops(broker_url: str, redis_url: str, python: str | None, rounds: int, calls: int = CALLS) -> dict[str, Any]:
-    """Seconds to drain `calls` calls, Warren's and Dramatiq's, and the ratio; `python`: of Dramatiq's environment."""
+    """Return seconds to drain `calls` calls, Warren's and Dramatiq's, and the ratio; `python`: Dramatiq's."""
     drained: dict[str, list[float]] = {"warren": []}
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder, _warren(broker_url, redis_url, number, Path(folder)) as side:
@@ -122,7 +122,7 @@ def noops(broker_url: str, redis_url: str, python: str | None, rounds: int, call
 
 
 def drain(side: WarrenNoops | DramatiqNoops, folder: Path, calls: int) -> float:
-    """Seconds from the moment the workers go on until they have run all calls."""
+    """Return the seconds from the moment when the workers are resumed until they have run all calls."""
     side.send(WARM_UP)
     _until(folder, WARM_UP)
     side.stop()
@@ -163,7 +163,7 @@ def _dramatiq(python: str, broker_url: str, folder: Path) -> Iterator[DramatiqNo
 
 
 def serve(broker_url: str, redis_url: str, run: str, folder: str) -> None:
-    """One of Warren's worker processes, until it is told to stop."""
+    """Run one of Warren's worker processes until it is told to stop."""
     topology = Topology(run)
     app = create_app(topology, broker_url, redis_url)
     serving = Serving(app, topology, [Noops(Path(folder))], f"noops-{os.getpid()}", log_level="ERROR")

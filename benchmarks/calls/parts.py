@@ -1,4 +1,4 @@
-"""The parts of `benchmarks.calls` that have no Ray in them: events, the codec, stalls, a profile."""
+"""The parts of `benchmarks.calls` that do not use Ray: events, the codec, stalls, a profile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WEIGHTS_FLOATS = 1_600_000  # 6.4 MB of float32
 
 
 def codec_times() -> dict[str, Any]:
-    """6.4 MB of float32: encode and decode, beside MessagePack of the same bytes and a memcpy."""
+    """Return times of encoding and decoding 6.4 MB of float32, beside MessagePack of the same bytes and a memcpy."""
     array = np.random.default_rng(0).standard_normal(WEIGHTS_FLOATS).astype("f4")
     raw = array.tobytes()
     target = np.empty_like(array)
@@ -47,7 +47,7 @@ def codec_times() -> dict[str, Any]:
 
 
 def fanout(broker_url: str, redis_url: str, rounds: int) -> dict[str, Any]:
-    """6.4 MB of weights to 1, 8 and 32 subscribers, beside raw kombu."""
+    """Return the speed of 6.4 MB of weights to 1, 8 and 32 subscribers, beside raw kombu."""
     ratios = {}
     for subscribers in (1, 8, 32):
         pairs = []
@@ -62,7 +62,7 @@ def fanout(broker_url: str, redis_url: str, rounds: int) -> dict[str, Any]:
 
 
 def stall(broker_url: str, redis_url: str, number: int) -> dict[str, Any]:
-    """Many sequential calls; the longest tells of stalls."""
+    """Make many sequential calls; the longest one shows stalls."""
     run = f"stall-{os.getpid()}"
     topology = Topology(run)
     solver = Solver(create_app(topology, broker_url, redis_url), topology)

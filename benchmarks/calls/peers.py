@@ -1,6 +1,6 @@
-"""The four that `benchmarks.calls` measures: Warren, stock Celery, raw py-amqp, Ray. Each serves, and is called.
+"""The four peers of `benchmarks.calls`: Warren, stock Celery, raw py-amqp, Ray. Each serves, and is called.
 
-`python -m benchmarks.calls.peers KIND BROKER REDIS RUN` is the serving process of one; "ready" tells that it serves.
+`python -m benchmarks.calls.peers KIND BROKER REDIS RUN` is the serving process of one; "ready" means that it serves.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ IN_FLIGHT = 16
 
 
 def stock_celery(broker_url: str, run: str) -> Celery:
-    """Celery as fast as its settings allow: results as messages (rpc://), nothing persistent, Warren's serializer.
+    """Return Celery as fast as its settings allow: results as messages (rpc://), transient, Warren's serializer.
 
-    With results in Redis a call waits about twice as often: subscribe, two reads, store, publish, unsubscribe.
+    With results in Redis a call has to wait about twice as often: subscribe, two reads, store, publish, unsubscribe.
     """
     codec.register()
     app = Celery(f"stock.{run}", broker=broker_url, backend="rpc://", set_as_current=False)
@@ -57,7 +57,7 @@ def stock_celery(broker_url: str, run: str) -> Celery:
 
 
 def serve_raw(broker_url: str, run: str) -> None:
-    """Measure the floor: py-amqp, direct reply-to, the array's own bytes."""
+    """Serve the floor: py-amqp, direct reply-to, the array's own bytes."""
     connection, channel = raw_channel(broker_url)
     channel.queue_declare(f"raw.{run}", auto_delete=True, durable=False)
     channel.basic_qos(0, 200, False)
@@ -87,7 +87,7 @@ def raw_channel(broker_url: str) -> tuple[Any, Any]:
 
 
 def serve(kind: str, broker_url: str, redis_url: str, run: str) -> None:
-    """One serving process, until it is told to stop."""
+    """Run one serving process until it is told to stop."""
     if kind == "raw":
         serve_raw(broker_url, run)
     elif kind == "celery":
@@ -119,7 +119,7 @@ def served(kind: str, broker_url: str, redis_url: str, run: str) -> Iterator[sub
 
 @contextlib.contextmanager
 def started(command: list[str], ends_with_input: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """Start a process and wait until it says "ready"; one thread of linear algebra, since all share the cores."""
+    """Start a process and wait until it prints "ready"; one thread of linear algebra, since all share the cores."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:
@@ -130,7 +130,7 @@ def started(command: list[str], ends_with_input: bool = False) -> Iterator[subpr
         yield process
     finally:
         assert process.stdin is not None
-        process.stdin.close()  # Ray's process ends by itself then, and ends what it started
+        process.stdin.close()  # Ray's process then ends by itself, and ends what it started
         if not ends_with_input:
             process.terminate()
         try:
@@ -143,7 +143,7 @@ class Peer:
     """The measurement of one peer: sequential calls, IN_FLIGHT at a time, and all sent before the first wait."""
 
     def call(self) -> Any:
-        """One call, answered."""
+        """Make one call; return its answer."""
         raise NotImplementedError
 
     def sync(self, number: int) -> list[float]:
@@ -156,11 +156,11 @@ class Peer:
         return latencies
 
     def pipelined(self, number: int) -> float:
-        """Calls/s."""
+        """Return calls/s with IN_FLIGHT calls under way."""
         raise NotImplementedError
 
     def submitted(self, number: int) -> float:
-        """Calls/s, until the last has ended."""
+        """Return calls/s of calls all sent before the first wait, until the last has ended."""
         raise NotImplementedError
 
 
@@ -217,7 +217,7 @@ class CeleryPeer(Peer):
 class RawPeer(Peer):
     """py-amqp with nothing else: the floor."""
 
-    # Its publish reads, so its handlers nest: with thousands in flight the server would run out of stack.
+    # Its publish also reads, so its handlers nest: with thousands in flight the server would run out of stack.
     MOST_IN_FLIGHT = 64
 
     def __init__(self, broker_url: str, redis_url: str, run: str) -> None:
@@ -257,7 +257,7 @@ class RawPeer(Peer):
 
 
 class RayPeer(Peer):
-    """Ray's actor, in a process of its own environment's Python."""
+    """Ray's actor, in a process with the Python of its own environment."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -281,7 +281,7 @@ class RayPeer(Peer):
 
 @contextlib.contextmanager
 def all_peers(broker_url: str, redis_url: str, run: str, ray_python: str | None) -> Iterator[dict[str, Peer]]:
-    """Every peer, served and ready; Ray where there is a Python that has it."""
+    """Yield every peer, served and ready; Ray if there is a Python that has it."""
     kinds: dict[str, type[Any]] = {"raw": RawPeer, "warren": WarrenPeer, "celery": CeleryPeer}
     with contextlib.ExitStack() as stack:
         peers: dict[str, Peer] = {}

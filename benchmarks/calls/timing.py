@@ -1,4 +1,4 @@
-"""A worker that notes where its part of a call's time goes, for the profile of `benchmarks.calls`."""
+"""A worker that records where its part of a call's time goes, for the profile of `benchmarks.calls`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTS = ("take in and decode", "method", "encode the result", "write reply and a
 
 
 class TimedLoop(ConsumerLoop):
-    """Notes, in s, what each part took of each turn that ran a call."""
+    """Records how long, in s, each part took in each turn that ran a call."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -47,12 +47,12 @@ class TimedLoop(ConsumerLoop):
 
 
 class TimedActor(Actor):
-    """The benchmark's actor, which can tell what its process noted."""
+    """The benchmark's actor, which can return the times that its process recorded."""
 
     role = "actor"
     receiver: TimedLoop
 
     @service
     def spent(self) -> dict[str, float]:
-        """Median of each part, in s."""
+        """Return the median of each part, in s."""
         return {part: statistics.median(times) for part, times in self.receiver.spent.items()}

@@ -1,11 +1,12 @@
 """CleanRL's PPO on envpool's games, for `benchmarks.throughput`: `python cleanrl_peer.py CHECKOUT cartpole|pong STEPS`.
 
-By the Python of an environment with torch, envpool, gymnasium and tyro; CHECKOUT is of vwxyzjn/cleanrl. Prints a line
-of JSON: steps_per_s with sampling and updates, and the mean return of the last episodes. Steps of Pong are the agent's.
+It runs by the Python of an environment with torch, envpool, gymnasium and tyro; CHECKOUT is of vwxyzjn/cleanrl. It
+prints a line of JSON: steps_per_s with sampling and updates, and the mean return of the last episodes. Steps of Pong
+are the agent's.
 
-Its ppo_atari_envpool.py runs as it is, with as many environments, steps and samples a minibatch as Warren has; for
-CartPole with the network of its ppo.py. Three things around it are newer or absent here: envpool steps by gymnasium's
-rules, gym is answered by the two names that the file uses, and TensorBoard's writer writes nothing.
+CleanRL's ppo_atari_envpool.py runs unchanged, with as many environments, steps and samples a minibatch as Warren; for
+CartPole with the network of its ppo.py. Three things around it are newer or missing here: envpool steps by gymnasium's
+rules, gym is replaced by the two names that the file uses, and TensorBoard's writer writes nothing.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ OPTIONS = {
 
 
 class Wrapper:
-    """gym.Wrapper, as far as the file uses it."""
+    """The part of gym.Wrapper that the file uses."""
 
     def __init__(self, env):
         self.env = env
@@ -49,7 +50,7 @@ class Wrapper:
 
 
 class Pool:
-    """An envpool by the older rules: observations alone from a reset, one `done`."""
+    """An envpool by the older rules: a reset returns only observations, a step one `done`."""
 
     def __init__(self, pool):
         self.pool = pool
@@ -69,7 +70,7 @@ class Pool:
 
 
 def make(name, *, env_type, num_envs, episodic_life, reward_clip, seed):
-    """Make envpool's games; CartPole has neither lives nor rewards to clip."""
+    """Return envpool's games; CartPole has neither lives nor rewards to clip."""
     atari = {"episodic_life": episodic_life, "reward_clip": reward_clip} if game == "pong" else {}
     return Pool(MAKE(name, env_type="gymnasium", num_envs=num_envs, seed=seed, **atari))
 
@@ -92,7 +93,7 @@ sys.argv = [names["__file__"], *OPTIONS, f"--total-timesteps={total}"]
 printed = io.StringIO()
 with contextlib.redirect_stdout(printed):
     exec(compile(MAIN.replace("__name__", '"__main__"') + body, names["__file__"], "exec"), names)
-took = time.time() - names["start_time"]  # the file notes it before its first step
+took = time.time() - names["start_time"]  # the file sets it before its first step
 steps = names["args"].num_iterations * names["args"].batch_size
 returns = [float(found) for found in re.findall(r"episodic_return=([-\d.]+)", printed.getvalue())][-LAST:]
 print(json.dumps({"steps_per_s": steps / took, "return": sum(returns) / len(returns) if returns else None}))

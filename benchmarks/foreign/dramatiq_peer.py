@@ -1,7 +1,7 @@
-"""Dramatiq's no-ops, for `benchmarks.calls`. Runs by the Python of an environment that has dramatiq[rabbitmq].
+"""Dramatiq's no-ops, for `benchmarks.calls`. It runs by the Python of an environment that has dramatiq[rabbitmq].
 
-`python dramatiq_peer.py URL FOLDER` starts two worker processes of 8 threads, says "ready", and reads lines from its
-input: "send N" sends N messages and answers "sent"; "stop" and "go" suspend the worker processes and let them go on.
+`python dramatiq_peer.py URL FOLDER` starts two worker processes of 8 threads, prints "ready", and reads lines from its
+input: "send N" sends N messages and answers "sent"; "stop" and "go" suspend and resume the worker processes.
 Each call adds one to its thread's count, 8 bytes in a file of FOLDER.
 """
 
@@ -26,7 +26,7 @@ dramatiq.set_broker(RabbitmqBroker(url=URL))
 
 @dramatiq.actor(max_retries=0, queue_name=f"noops-{FOLDER.name}")
 def noop(number):
-    if not hasattr(mine, "view"):  # each thread has a count of its own: they would overwrite each other's
+    if not hasattr(mine, "view"):  # a count per thread: threads would overwrite each other's
         with (FOLDER / f"{os.getpid()}-{threading.get_ident()}").open("w+b") as file:
             file.write(bytes(8))
             file.flush()

@@ -1,11 +1,11 @@
 """PureJaxRL's PPO on CartPole-v1, for `benchmarks.throughput`: game and learner compiled together.
 
 `python purejaxrl_peer.py CHECKOUT/purejaxrl ENVS STEPS EPOCHS LEARNING_RATE TOTAL`, by the Python of an environment
-with jax, gymnax, flax, optax and distrax. Prints a line of JSON: steps_per_s without the compilation, and the last
+with jax, gymnax, flax, optax and distrax. It prints a line of JSON: steps_per_s without the compilation, and the last
 return.
 
-Its ppo.py runs as it is. Two things around it are newer than it: of its wrappers.py the imports of brax and navix,
-which CartPole needs none of, are answered by empty modules, and gymnax's step gives terminated and truncated apart.
+Its ppo.py runs unchanged. Two things around it are newer: its wrappers.py imports brax and navix, which CartPole does
+not need and which are replaced by empty modules, and gymnax's step returns terminated and truncated apart.
 """
 
 import importlib.util

@@ -1,6 +1,7 @@
 """Ray's actor calls, for `benchmarks.calls`. Runs by the Python of an environment that has Ray; imports nothing else.
 
-Reads lines "sync N", "pipelined N" and "submitted N", and answers each with a line of JSON: latencies in s, or calls/s.
+It reads lines "sync N", "pipelined N" and "submitted N", and answers each with a line of JSON: latencies in s, or
+calls/s.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The same by Ray Serve, for `benchmarks.gamecore`. Runs by the Python of an environment that has Ray and torch.
+"""The service of `benchmarks.gamecore` by Ray Serve. It runs by the Python of an environment that has Ray and torch.
 
-`ray_serve_peer.py PORT mlp|cnn` prints "ready" once it serves: one replica, which holds the sessions and batches what
-is asked at once into one forward pass, as Ray's own decorator does it.
+`ray_serve_peer.py PORT mlp|cnn` prints "ready" once it serves: one replica, which holds the sessions and batches
+concurrent requests into one forward pass, with Ray's own decorator.
 """
 
 import sys

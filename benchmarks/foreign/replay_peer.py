@@ -1,9 +1,9 @@
 """A peer's replay, for `benchmarks.replay`: `python replay_peer.py torchrl|sb3|cpprb CASE full|quick SECONDS`.
 
-By the Python of an environment with torchrl, stable-baselines3 and cpprb. Prints a line of JSON: transitions per second
-that are inserted, drawn evenly, and (torchrl, cpprb) drawn by priority with new priorities for what was drawn. Each
-library takes what it takes fastest: torchrl a segment's transitions at once, Stable-Baselines3 a step of all
-environments, cpprb the same as torchrl or, of images, a segment of one environment, whose observations it keeps once.
+It runs by the Python of an environment with torchrl, stable-baselines3 and cpprb. It prints a line of JSON: transitions
+per second that are inserted, drawn evenly, and (torchrl, cpprb) drawn by priority with new priorities for those drawn.
+Each library is given data in its fastest form: torchrl a segment's transitions at once, Stable-Baselines3 a step of all
+environments, cpprb the same as torchrl or, for images, a segment of one environment, whose observations it keeps once.
 """
 
 import itertools
@@ -31,7 +31,7 @@ if library == "sb3":
 
     images = len(case.shape) == 3
     space = spaces.Box(0, 255, case.shape, np.uint8) if images else spaces.Box(-9, 9, case.shape, np.float32)
-    # Each observation once, as Warren keeps them, where two would not fit.
+    # Keep each observation once, as Warren does, if two copies would not fit.
     once = {"optimize_memory_usage": True, "handle_timeout_termination": False} if images else {}
     buffer = ReplayBuffer(case.capacity, space, spaces.Discrete(4), device="cpu", n_envs=case.slots, **once)
     action, reward = generator.integers(0, 4, (case.slots, 1)), generator.normal(size=case.slots)
@@ -71,7 +71,7 @@ elif library == "cpprb":
         before, after = next(segments)
         to.add(obs=before, next_obs=after, act=act, rew=rew, done=done)
         if images:
-            to.on_episode_end()  # the next segment is another environment's
+            to.on_episode_end()  # the next segment belongs to another environment
 
     def filled(buffer):
         while buffer.get_stored_size() < case.capacity - length:
@@ -81,7 +81,7 @@ elif library == "cpprb":
     even = filled(cpprb.ReplayBuffer(case.capacity, names, **once))
     found["insert"] = rate(partial(insert, even), length, seconds)
     found["sample"] = rate(lambda: even.sample(case.batch), case.batch, seconds)
-    even = None  # it makes room before the next is filled
+    even = None  # makes room before the next is filled
     ranked = filled(cpprb.PrioritizedReplayBuffer(case.capacity, names, alpha=0.6, **once))
     priorities = generator.random(case.batch)
 
@@ -122,7 +122,7 @@ else:
     replay = filled(RandomSampler())
     found["insert"] = rate(partial(lambda to: to.extend(next(segments)), replay), at_once, seconds)
     found["sample"] = rate(replay.sample, case.batch, seconds)
-    replay = None  # it makes room before the next is filled
+    replay = None  # makes room before the next is filled
     try:
         sampler = PrioritizedSampler(case.capacity, 0.6, 0.4)
     except RuntimeError as error:  # its C++ was built for another torch

@@ -1,7 +1,7 @@
 """RLlib's PPO or IMPALA on Pong, for `benchmarks.throughput`: `python rllib_peer.py ppo|impala SECONDS`.
 
-By the Python of an environment with ray[rllib] and ale-py. Prints a line of JSON: the agent's steps a second after
-the first iteration, and the mean return of the last one.
+It runs by the Python of an environment with ray[rllib] and ale-py. It prints a line of JSON: the agent's steps a second
+after the first iteration, and the mean return of the last one.
 """
 
 import json

@@ -1,7 +1,7 @@
 """RLlib's env runners on an environment of 20 ms a step: `python rllib_served_peer.py RUNNERS COPIES LENGTH SECONDS`.
 
-For `benchmarks.served`, by the Python of an environment with ray[rllib]. The runners sample on and on, and hand over
-what they sampled; nobody learns. Prints a line of JSON: environment steps a second, once each runner has answered.
+For `benchmarks.served`, by the Python of an environment with ray[rllib]. The runners sample without a pause, and return
+their samples; nothing learns. It prints a line of JSON: environment steps a second, once each runner has answered.
 """
 
 import json

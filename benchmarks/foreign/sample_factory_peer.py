@@ -1,7 +1,7 @@
 """Sample Factory's APPO on CartPole-v1, for `benchmarks.throughput`: `python sample_factory_peer.py SECONDS`.
 
-By the Python of an environment with sample-factory. It logs its rates itself ("Fps is"): steps of the environment
-here, as frames are not skipped.
+It runs by the Python of an environment with sample-factory. It logs its rates itself ("Fps is"): steps of the
+environment here, as frames are not skipped.
 """
 
 import sys

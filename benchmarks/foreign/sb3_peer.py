@@ -1,7 +1,7 @@
 """Stable-Baselines3's PPO, for `benchmarks.throughput`: `python sb3_peer.py cartpole|pong TOTAL_STEPS`.
 
-By the Python of an environment with stable-baselines3, ale-py and opencv. Prints a line of JSON: steps_per_s of
-training after the first rollout, and the mean return of the last episodes. Steps of Pong are the agent's: four
+It runs by the Python of an environment with stable-baselines3, ale-py and opencv. It prints a line of JSON: steps_per_s
+of training after the first rollout, and the mean return of the last episodes. Steps of Pong are the agent's: four
 frames each.
 """
 
@@ -17,7 +17,7 @@ from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
 game, total = sys.argv[1], int(sys.argv[2])
-ENVS, STEPS = 16 if game == "pong" else 128, 128  # two of Warren's actors have as many
+ENVS, STEPS = 16 if game == "pong" else 128, 128  # as many as two of Warren's actors have
 torch.set_num_threads(2)
 if game == "pong":
     gymnasium.register_envs(ale_py)

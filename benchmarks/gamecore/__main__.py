@@ -4,8 +4,8 @@
     python -m benchmarks.gamecore --peers DIR                    # DIR/ray is Ray's environment (or --ray PYTHON)
     python -m benchmarks.gamecore --clients 1000 --url http://127.0.0.1:8000     # any gateway's load; starts none
 
-Each game keeps its connection, starts a session, ticks 50 times, ends it, and begins the next, as fast as it is
-answered. The gateway, the games and Ray's processes share this machine.
+Each game keeps its connection, starts a session, ticks 50 times, ends it, and begins the next, as fast as the answers
+come. The gateway, the games and Ray's processes share this machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AT_LEAST = 1.5  # times Ray Serve's requests/s at 100 games
 
 
 def main() -> int:
-    """Run the command line; return exit status 1 where a gateway of its own refused a request."""
+    """Run the command line; return exit status 1 if a gateway started here refused a request."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gamecore", description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS, help="games at once")
     parser.add_argument("--url", help="of a gateway that serves already; the others are not started")
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def measured(url: str, clients: int, seconds: float, tick: bytes, dialect: str) -> dict[str, Any]:
-    """So many games for so long, after a second that is not counted."""
+    """Run `clients` games for `seconds`, after a second that does not count; return the figures."""
     what = Play(url, dialect, os.environ.get(TOKEN), tick=tick)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(play(what, clients, 1.0))
@@ -91,7 +91,7 @@ def measured(url: str, clients: int, seconds: float, tick: bytes, dialect: str) 
 
 
 def say(who: str, name: str, found: dict[str, Any]) -> None:
-    """Return a line for a person."""
+    """Print a line for a person."""
     print(
         f"{who:10} {name:18} {found['rps']:9,.0f} requests/s   p50 {found['p50_ms']:8.2f} ms   "
         f"p99 {found['p99_ms']:8.2f} ms   {found['errors']} errors",
@@ -111,7 +111,7 @@ def gateway(kind: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def ray_serve_of(python: str, kind: str) -> Iterator[str]:
-    """Ray Serve doing the same; its URL."""
+    """Run Ray Serve doing the same; yield its URL."""
     port = free_port()
     with started(
         [python, str(Path(__file__).parents[1] / "foreign" / "ray_serve_peer.py"), str(port), kind]
@@ -125,7 +125,7 @@ def ray_serve_of(python: str, kind: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a process that is told to stop at the end of the block."""
+    """Run a process, which is told to stop at the end of the block."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment

@@ -1,4 +1,4 @@
-"""Actors that `benchmarks.gamecore` serves; they read raw arrays, one for a small network, one for images."""
+"""Actors that `benchmarks.gamecore` serves, which read raw arrays: one for a small network, one for images."""
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
