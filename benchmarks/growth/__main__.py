@@ -1,15 +1,15 @@
 """The cost of growth: `python -m benchmarks.growth --only PART`. Each part takes four minutes at most.
 
-What does not end within them is measured by the same command once more, where --folder keeps what was.
+A part that does not end within them is continued by the same command, if --folder keeps its figures.
 
-actors, environments, model, learners   us of a core that a step costs each part of a run, the same work shared by 1 to
-          32 actors, in 16 to 1,024 environments each, with weights of 0.1 to 100 MB, learned from by 1 to 4 learners;
-          what grew although it should be constant
+actors, environments, model, learners   us of a core that a step costs each role of a run, with the same work shared by
+          1 to 32 actors, in 16 to 1,024 environments each, with weights of 0.1 to 100 MB, learned from by 1 to 4
+          learners; the costs that grew although they should be constant
 players   a match in a league of 4 to 1,000 players: us of Redis and of a league worker, time to a match
-opponents how often an actor loads an opponent, and from the request to the opponent that can play, in a league with
-          1,000 frozen models
+opponents how often an actor loads an opponent, and the time from the request until the opponent can play, in a league
+          with 1,000 frozen models
 links     a learner and two actors on hosts of their own: the rate with 50 ms on every way between two of them
-simulated 10, 100 and 1,000 actors with a core each: which part ends first, by queues with measured service times
+simulated 10, 100 and 1,000 actors with a core each: what saturates first, by queues with measured service times
 
 The last line is one JSON object.
 """
@@ -33,7 +33,7 @@ MATCHES = 500  # matches of each round
 
 
 def main() -> int:
-    """Measure, print."""
+    """Measure, print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--rounds", type=int, default=3)

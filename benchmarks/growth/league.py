@@ -1,7 +1,7 @@
 """The cost of a match as a league grows: through a league worker, with opponents loaded as an actor does.
 
 Every frozen player has weights of its own in the pool (an MLP of 64 x 64, 37 KB). One actor asks for a match, loads the
-opponent where it is not loaded yet, reports, and asks again. Nothing is played: what is measured is all around a match.
+opponent if it is not loaded yet, reports, and asks again. Nothing is played: only the work around a match is measured.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OBSERVATION, ACTION = gymnasium.spaces.Box(-1, 1, (4,), np.float32), gymnasium.s
 def players(
     broker_url: str, redis_url: str, matches: int, rounds: int, time_left: TimeLeft, points: Points
 ) -> dict[str, Any]:
-    """Figures by the number of players, medians over rounds in one league of each size."""
+    """Return figures by the number of players, medians over rounds in one league of each size."""
     table = {}
     for number in PLAYERS:
         each = measure(broker_url, redis_url, number, matches, rounds, time_left, points)
@@ -72,7 +72,7 @@ def opponents(
 def measure(
     broker_url: str, redis_url: str, number: int, matches: int, rounds: int, time_left: TimeLeft, points: Points
 ) -> list[dict[str, float]]:
-    """Return rounds in one league of `number` players, two of which learn: kept ones, or as many as time allows."""
+    """Return rounds in one league of `number` players, of which two learn: kept ones, or as many as time allows."""
     known = points.get(players=number, matches=matches, rounds=rounds)
     if known is not None:
         return list(known)
@@ -96,7 +96,7 @@ def _league(
     broker_url: str, redis_url: str, number: int
 ) -> Iterator[tuple[Session, Pool, redis.Redis, psutil.Process]]:
     """Run a league worker's process; yield it, and what an actor needs."""
-    torch.set_num_threads(1)  # like an actor; two wait for each other on a busy machine at each network that is built
+    torch.set_num_threads(1)  # like an actor; two would wait for each other on a busy machine at each network built
     began = time.monotonic()
     topology = Topology(f"bench-growth-{os.getpid()}-{secrets.token_hex(3)}")
     client = redis.Redis.from_url(redis_url)
@@ -108,7 +108,7 @@ def _league(
         weights = {"player": player, "version": version, "step": version, "behaviour": {}}
         pool.put(player, version, version, encode_weights(_build(version).state_dict(), weights))
         pool.freeze(player, version, LEAGUE)
-    session: Any = type("Session", (), {})()  # the part of one that a client asks for
+    session: Any = type("Session", (), {})()  # the part of a session that a client uses
     session.app, session.topology = create_app(topology, broker_url, redis_url), topology
     command = [sys.executable, "-m", "benchmarks.league.tasks", broker_url, redis_url, topology.run, "0"]
     with started(command) as worker:

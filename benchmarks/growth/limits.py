@@ -1,9 +1,9 @@
-"""10, 100 and 1,000 actors with a core each: which part of a run ends first, by simulation with measured times.
+"""10, 100 and 1,000 actors with a core each: the part of a run that saturates first, by simulation from measured times.
 
-Measured are whole runs of CartPole (PPO, 64 environments x 128 steps, four epochs) with 1 to 8 actors on this machine's
-cores, and runs without computing with 1 and 32 actors, whose difference is what weights cost that go to each actor.
-Service times are of the processor, not of the clock. The simulation with as many cores as this machine has, slower by
-what other programs took of them during each run, is held against the measured rates before it says anything of more.
+Whole runs of CartPole are measured (PPO, 64 environments x 128 steps, four epochs) with 1 to 8 actors on this machine's
+cores, and runs without computing with 1 and 32 actors, whose difference is the cost of sending weights to each actor.
+Service times are processor time, not clock time. The simulation with as many cores as this machine has, slowed by what
+other programs took of them during each run, is compared with the measured rates before it is used for more actors.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SEGMENT, SEGMENT_BYTES, WEIGHTS_BYTES = 64 * 128, 348_696, 37_000  # CartPole's:
 CALIBRATED_WITH = 2  # actors
 MEASURED = (1, 2, 4, 8)
 IDLE = (1, 32)  # actors of the runs without computing
-IDLE_S, STEPS_EACH = 8.0, 600_000  # a run's: s without computing, steps of CartPole
+IDLE_S, STEPS_EACH = 8.0, 600_000  # s of a run without computing; an actor's steps of a run of CartPole
 MANY = (10, 100, 1000)
-SIMULATING = 50.0  # s of those
-CONFIRMED = 0.15  # median error of the rate up to which the simulation is held to be right
+SIMULATING = 50.0  # s for simulating them
+CONFIRMED = 0.15  # largest median error of the rate at which the simulation counts as right
 
 
 def measure(time_left: TimeLeft, points: Points) -> dict[str, Any]:
-    """Service times, simulated beside measured rates, and what ends first; {} until all runs have been measured."""
+    """Return service times, simulated and measured rates, and what saturates first; {} until all runs are measured."""
     idle: dict[int, Cost] = {}
     runs: dict[int, Cost] = {}
     with own_servers() as (folder, urls):
@@ -85,12 +85,12 @@ def measure(time_left: TimeLeft, points: Points) -> dict[str, Any]:
 
 
 def updates(actors: int) -> int:
-    """Return how many updates to simulate: with many messages each, fewer are enough."""
+    """Return the number of updates to simulate: with many messages each, fewer are enough."""
     return max(8, min(UPDATES, 3000 // actors))
 
 
 def cartpole(actors: int, folder: Path, urls: Mapping[str, str], patience: float) -> Cost:
-    """One run as fast as it goes. Raises TookTooLong."""
+    """Make one run as fast as it goes. Raises TookTooLong."""
     settings = (
         "env=cartpole", "env.num_envs=64", "env.goal=null", "sampling=streaming", f"actors={actors}",
         "unroll_length=128", "algorithm.epochs=4", f"algorithm.minibatch_size={2048 * actors}",
@@ -101,13 +101,13 @@ def cartpole(actors: int, folder: Path, urls: Mapping[str, str], patience: float
 
 
 def service_of(computing: Cost, idle: Mapping[int, Cost]) -> Service:
-    """Return the times of one segment by the processes' processor time. `idle`: actors -> a run without computing."""
+    """Return the times of one segment from the roles' processor time. `idle`: actors -> a run without computing."""
     one, many = idle[1], idle[max(idle)]
     versions = one.rate / STEPS  # a second
     more = (many.us_a_step["rabbitmq"] * many.rate - one.us_a_step["rabbitmq"] * one.rate) * 1e-6  # s a second
     fan_out = max(0.0, more / versions / (max(idle) - 1))
     besides = one.us_a_step["learner"]
-    # A segment without computing is 32 steps long and one with it 128: messages cost by the message, and so do notes.
+    # A segment is 32 steps without computing and 128 with it; messages and the ledger's notes cost per message.
     per_message = 1e-6 * growth_runs.SEGMENT
     return Service(
         steps=SEGMENT,

@@ -1,8 +1,8 @@
-"""The cost of long links: a learner and two actors on hosts of their own, packets 0 and 50 ms on their way.
+"""The cost of long links: a learner and two actors on hosts of their own, with packets delayed by 0 and 50 ms.
 
-Whole streaming runs of `workers.train` with `hosts`, servers on a fourth host. The learner does nothing for a fixed
-time each update, as one that computes for so long, so the rate that a run can make does not depend on what else the
-machine does; environments do nothing. CartPole's sizes: segments of 64 x 128 steps, a network of 64 x 64.
+Whole streaming runs of `workers.train` with `hosts`, servers on a fourth host. The learner waits for a fixed time each
+update, as if it computed for so long, so that the rate that a run can make does not depend on the machine's other load;
+environments do nothing. CartPole's sizes: segments of 64 x 128 steps, a network of 64 x 64.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ APPARATUS = Path(__file__).resolve().parents[1] / "apparatus"
 DELAY = 0.05  # s one way
 UPDATE = 0.15  # s: CartPole's, at 109,000 steps/s
 COPIES, UNROLL, ACTORS = 64, 128, 2
-STALENESS = 20  # versions: 3 s of updates; with the default of 8, data that comes from far is dropped
+STALENESS = 20  # versions: 3 s of updates; with the default of 8, data from far away is dropped
 
 
 def measure(
     rounds: int, time_left: TimeLeft, points: Points, seconds: float = 12.0, delay: float = DELAY
 ) -> dict[str, Any]:
-    """Rates with and without the delay, in turn, for as many rounds as there is time for; `seconds` of a run, about."""
+    """Return rates with and without the delay, in turn, for as many rounds as time allows; a run takes `seconds`."""
     if why := hosts_on_a_switch.lacking():
         print(f"links: left out, {why}", flush=True)
         return {}
@@ -67,9 +67,9 @@ def measure(
 
 
 def run(delay: float, seconds: float, patience: float) -> dict[str, Any] | None:
-    """One run: its rate over the last two thirds, its data's age in versions, its account, where the learner's went.
+    """Return a run's rate over the last two thirds, its data's age in versions, its account, and the learner's times.
 
-    None where it has not ended after `patience` s.
+    None if it has not ended after `patience` s.
     """
     until = time.monotonic() + patience
     names = ("servers", "learner", *(f"box-{number}" for number in range(ACTORS)))

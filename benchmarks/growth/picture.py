@@ -1,4 +1,4 @@
-"""A picture of what a step costs: `python -m benchmarks.growth.picture PRINTED PICTURE.png`, of what growth printed."""
+"""A picture of the cost of a step: `python -m benchmarks.growth.picture PRINTED PICTURE.png`, from growth's output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TITLES = {
 
 
 def draw(figures: dict[str, Any], picture: Path) -> None:
-    """One panel a part, us of a core that a step costs each role."""
+    """Draw one panel per part, us of a core that a step costs each role."""
     parts = [part for part in TITLES if part in figures]
     shown, panels = plt.subplots(1, len(parts), figsize=(4.2 * len(parts), 3.4), squeeze=False)
     for part, panel in zip(parts, panels[0], strict=True):

@@ -1,8 +1,8 @@
 """The cost of a step for each part of a run as actors, environments, model and learners grow: whole streaming runs.
 
-The work is the same in every run: 131,072 steps/s, in updates of 65,536 that do nothing for half a second. So what the
-processes take of the processor is told apart from what a busy machine lets them do, and a part whose cost a step grows
-with the number of actors shows, long before it is the one that ends first.
+The work is the same in every run: 131,072 steps/s, in updates of 65,536 that do nothing for half a second. So the
+processor time of each process can be told from the rate that a busy machine allows, and a part whose cost per step
+grows with the number of actors shows long before it limits the run.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from benchmarks.apparatus.points import Points, TimeLeft
 from benchmarks.served import SERVERS, role_of
 
 APPARATUS = Path(__file__).resolve().parents[1] / "apparatus"
-STEPS, UPDATE = 65_536, 0.5  # an update's: steps, and s
-SEGMENT = 2048  # steps: however many environments they are of, there are as many messages
+STEPS, UPDATE = 65_536, 0.5  # of an update: steps, and s
+SEGMENT = 2048  # steps, so that the number of messages does not depend on the number of environments
 COPIES, ACTORS = 64, 2
 PARTS = ("actors", "environments", "model", "learners")
 SIZES: Mapping[str, Sequence[float]] = {
@@ -37,7 +37,7 @@ SIZES: Mapping[str, Sequence[float]] = {
     "learners": (1, 2, 4),
 }
 LOOK_EVERY = 1.0  # s
-GREW = 1.25  # times: what is called growth
+GREW = 1.25  # ratio from which a cost counts as grown
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Cost:
     resident_mb: Mapping[str, float]  # role -> the most of one process
     rate: float  # steps/s
     timing: Mapping[str, Any]  # the learner's, by stage
-    cores: float  # cores of this machine that no other program had
+    cores: float  # cores of this machine that other programs left
 
 
 def measure(part: str, time_left: TimeLeft, points: Points, rounds: int, of_a_run: float = 8.0) -> dict[str, Any]:
-    """Medians over as many rounds as there is time for; `of_a_run`: s that a run plays, about."""
+    """Return medians over as many rounds as time allows; a run plays for about `of_a_run` s."""
     found = defaultdict[float, list[Cost]](list)
     with own_servers() as (folder, urls):
         for turn, size in ((turn, size) for turn in range(rounds) for size in SIZES[part]):
@@ -71,7 +71,7 @@ def measure(part: str, time_left: TimeLeft, points: Points, rounds: int, of_a_ru
         "steps_per_s": {f"{size:g}": round(statistics.median(one.rate for one in found[size])) for size in found},
         "cores": {f"{size:g}": round(statistics.median(one.cores for one in found[size]), 2) for size in found},
     }
-    # The servers are the same in all runs, and keep the memory that they had.
+    # All runs use the same servers, which keep the memory of earlier ones.
     own = {
         size: {role: mb for role, mb in of_roles.items() if role not in SERVERS.values()}
         for size, of_roles in figures["resident_mb"].items()
@@ -83,7 +83,7 @@ def measure(part: str, time_left: TimeLeft, points: Points, rounds: int, of_a_ru
 
 
 def point(name: str, make: Callable[[float], Cost], time_left: TimeLeft, points: Points, **key: Any) -> Cost | None:
-    """Return a run's cost, kept or by `make`, which takes the s that are left; None where there is no time."""
+    """Return a run's cost, kept or by `make`, which takes the s that are left; None if there is no time."""
     kept = points.get(**key)
     if kept is None:
         if not time_left.fits(name):
@@ -98,7 +98,7 @@ def point(name: str, make: Callable[[float], Cost], time_left: TimeLeft, points:
 
 
 def grown(*tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Role -> cost at the largest size over that at the smallest, where that is over GREW."""
+    """Return role -> cost at the largest size over that at the smallest, for those above GREW."""
     ratios = {}
     for name, table in zip(("us", "mb"), tables, strict=True):
         if len(table) < 2:
@@ -113,7 +113,7 @@ def grown(*tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 def run(
     trial: str, part: str, size: float, folder: Path, urls: Mapping[str, str], seconds: float, patience: float
 ) -> Cost:
-    """One run at one size of one part. Raises TookTooLong."""
+    """Make one run at one size of one part. Raises TookTooLong."""
     copies = int(size) if part == "environments" else COPIES
     actors = int(size) if part == "actors" else 4 if part == "learners" else ACTORS
     played = seconds / 2 if part == "model" and size >= 100 else seconds  # large models take four times as long
@@ -125,7 +125,7 @@ def run(
     ]  # fmt: skip
     if part == "model":
         settings += ["network=own", f"network.name={APPARATUS / 'idle_parameters.py'}:build", f"+network.mb={size}"]
-    if part == "learners":  # they average gradients, and so compute
+    if part == "learners":  # they average gradients, so they have to compute
         settings += [f"learners={int(size)}", "algorithm.epochs=1", "algorithm.minibatch_size=16384"]
     else:
         settings += [f"algorithm.name={APPARATUS / 'paced_algorithm.py'}:build"]
@@ -149,7 +149,7 @@ class Looks:
         self._thread.join()
         points = job.points
         last, first = points[-1], next(one for one in points if one["steps"] >= points[-1]["steps"] / 3)
-        # Before the last update was recorded: after it, processes end, and what they took is not seen any more.
+        # Until the last update was recorded: after it processes end, and their times are no longer seen.
         (began, before, _, all_before), (ended, after, memory, all_after) = (
             [look for look in self._seen if look[0] <= moment][-1] for moment in (first["time"], last["time"])
         )
@@ -184,6 +184,6 @@ def _medians(costs: Sequence[Cost], of: Callable[[Cost], Mapping[str, float]], d
 
 
 def _publishing(costs: Sequence[Cost]) -> dict[str, float]:
-    """Stage of the publisher -> ms a version."""
+    """Return stage of the publisher -> ms a version."""
     stages = {name for cost in costs for name in cost.timing if name.startswith(("publisher: ", "fan-out: "))}
     return {name: round(statistics.median(one.timing[name]["us"] / 1e3 for one in costs), 2) for name in sorted(stages)}

@@ -4,9 +4,9 @@
       ▲                           │ Redis: the ledger's notes                                                 │
       └───────────────────────────┴──────────────── a copy of each version to each actor ◄────────────────────┘
 
-Each part serves one job after another; the time that it takes for each was measured as processor time of whole runs.
-On one machine (`cores`) a job also needs one of its cores, which are shared in slices: that is what measured rates are
-compared with. With None each process has a core of its own, and only the parts themselves are waited for.
+Each part serves one job after another; its time per job was measured as processor time of whole runs. On one machine
+(`cores`) a job also needs one of its cores, which are shared in slices: this is compared with measured rates. With
+`cores` None each process has a core of its own, and jobs wait only for the parts themselves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import simpy
 
 PARTS = ("learner's update", "learner's receive", "broker", "Redis", "weights' fanout", "link in", "link out")
 SERVED_BY = {"weights' fanout": "broker"}  # a part without a server of its own -> its server
-FULL = 0.9  # share of the time: others wait for a part that is busy for so much
+FULL = 0.9  # share of the time from which a part counts as saturated
 UPDATES = 30  # updates that are simulated
-SLICE = 0.003  # s that a process has a core for while others wait for one: Linux's shortest, with two cores
+SLICE = 0.003  # s for which a process has a core while others wait for one: Linux's shortest, with two cores
 WARM_UP = 0.3  # share of the simulated time that does not count
 
 
@@ -38,7 +38,7 @@ class Service:
     fan_out: float  # one version to one actor, at the broker
     segment_bytes: float
     weights_bytes: float
-    link: float = 125e6  # bytes/s each way of the broker's host: 1 Gbit/s
+    link: float = 125e6  # bytes/s in each direction at the broker's host: 1 Gbit/s
 
     def slower(self, times: float) -> Service:
         """Return the times on cores that are `times` times as slow."""
@@ -56,7 +56,7 @@ class Simulated:
 
     @property
     def limit(self) -> str:
-        """The part that ends first; "actors" where none of them is busy."""
+        """The part that saturates first; "actors" if none does."""
         load = dict.fromkeys(self.busy, 0.0)
         for name, share in self.busy.items():
             load[SERVED_BY.get(name, name)] += share
@@ -68,7 +68,7 @@ class Simulated:
 
 
 class Run:
-    """One simulated run of `actors`, an update of one segment from each of them, as by default."""
+    """One simulated run of `actors`, with an update for one segment from each of them, as by default."""
 
     def __init__(self, service: Service, actors: int, cores: int | None = None, free: frozenset[str] = frozenset()):
         self.service, self.actors, self._free = service, actors, free
@@ -77,7 +77,7 @@ class Run:
         self._parts = {name: servers[SERVED_BY.get(name, name)] for name in PARTS}
         self._cores_count = cores or 0
         self._cores = simpy.Resource(self.env, cores) if cores else None
-        self._queue = simpy.Store(self.env, max(1, actors))  # learner.main: what an update takes
+        self._queue = simpy.Store(self.env, max(1, actors))  # learner.main: holds an update's segments
         self._delivered = simpy.Store(self.env, 1)
         self._received = simpy.Store(self.env, max(1, actors))
         self.busy = dict.fromkeys(PARTS, 0.0)
@@ -85,7 +85,7 @@ class Run:
         self._publishing = False
 
     def simulate(self, updates: int = UPDATES) -> Simulated:
-        """About so many updates, without the warm-up."""
+        """Simulate about so many updates; return the outcome without the warm-up."""
         seconds = self._lasting(updates)
         for _ in range(self.actors):
             handed_over = simpy.Store(self.env, 1)
@@ -112,7 +112,7 @@ class Run:
             yield self.env.timeout(time)
         else:
             left = time
-            while left > 0:  # the kernel shares its cores so: a long update does not keep others from them
+            while left > 0:  # like the kernel, so that a long update does not keep others from the cores
                 with self._cores.request() as core:
                     yield core
                     taken = min(left, SLICE)
@@ -123,11 +123,11 @@ class Run:
             self._parts[part].release(turn)
 
     def _wire(self, part: str, size: float) -> Generator[Any, Any, None]:
-        if self._cores is None:  # one machine has no wire
+        if self._cores is None:  # a single machine has no wire
             yield from self._at(part, size / self.service.link, on_a_core=False)
 
     def _lasting(self, updates: int) -> float:
-        """s of so many updates, if the slowest part is all that there is."""
+        """Return the s that so many updates take if only the slowest part counts."""
         service, wired = self.service, self._cores is None
         times = {
             "learner's update": service.update, "learner's receive": service.receive, "broker": service.broker,
@@ -173,7 +173,7 @@ class Run:
                 yield self._received.get()
             yield from self._at("learner's update", self.actors * self.service.update)
             self.learned += self.actors
-            if not self._publishing:  # else newer weights take the place of those that wait
+            if not self._publishing:  # otherwise newer weights replace those that wait
                 self._publishing = True
                 self.env.process(self._publish())
 
