@@ -29,7 +29,7 @@ from workers import servers
 
 
 def speed(given: argparse.Namespace) -> dict[str, Any]:
-    """Start private servers, measure."""
+    """Start private servers and measure speed."""
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
         servers.acquire("private", folder=Path(folder)) as found,
@@ -49,13 +49,13 @@ def growth(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def scores(given: argparse.Namespace) -> dict[str, Any]:
-    """Score a league of players that nobody trained."""
+    """Score a league of untrained players."""
     torch.set_num_threads(1)  # like an evaluator
     return league_scores.measure(given.game, given.players)
 
 
 def strength(given: argparse.Namespace) -> dict[str, Any]:
-    """Train all sides, draw their curves."""
+    """Train all sides, and draw their curves."""
     plan = league_strength.Plan(
         given.games, given.seeds, given.curves, given.budget, given.sides, given.peers, given.clock, given.first_seed,
         given.jobs, given.cores, given.respond, given.points,
@@ -99,14 +99,14 @@ def updates(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def exploiters(given: argparse.Namespace) -> dict[str, Any]:
-    """Let exploiters learn against a main agent that stands still."""
-    torch.set_num_threads(1)  # networks this small are faster so
+    """Let exploiters learn against a main agent that does not learn."""
+    torch.set_num_threads(1)  # faster for networks this small
     return league_exploiters.measure(given.seeds, given.seconds, given.budget, given.minimax)
 
 
 def distributed(given: argparse.Namespace) -> dict[str, Any]:
     """Train leagues through servers and in this process."""
-    torch.set_num_threads(1)  # networks this small are faster so
+    torch.set_num_threads(1)  # faster for networks this small
     given.folder.mkdir(parents=True, exist_ok=True)
     return league_distributed.measure(given.game, given.seeds, given.decisions, given.folder)
 

@@ -2,10 +2,10 @@
 
 One league in this process, or another side of the strength benchmark (benchmarks/league/sides.py): --side control plays
 itself and is scored by the mixture of its snapshots, --side selfplay has none. Exploitability is computed exactly, on
-the whole game (envs.exploitability), and the clock stands still meanwhile; it is null where the game is too large, and
-before the last line where it takes minutes.
+the whole game (envs.exploitability), while the clock is stopped; it is null if the game is too large, and before the
+last line if computing it takes minutes.
 Every line is a JSON object {game, side, seed, seconds, nash_mixture, main_agent, ...}; the last one has least_win_rate,
-of the main agent against all of its own past.
+the main agent's lowest win rate against its own past.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from workers.evaluation.saved_sides import SavedSide
 from workers.evaluation.scores import of_large, table
 from workers.leagues.local import LocalLeague
 
-# The processor's does not depend on what else a machine does; to one thread on a core of its own both are the same.
+# The processor's clock does not depend on other load; for one thread on a core of its own both are the same.
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
-UPDATES = 4  # between looks at the clock: all sides have the same time to within these
+UPDATES = 4  # between readings of the clock: all sides have the same time to within these
 DEALS = 1024  # against each of the main agent's own snapshots
 SHARES = "shares.json"
 
 
 class Meter:
-    """Exploitability of a league's mixture and of its main agent, each frozen model looked at once."""
+    """Exploitability of a league's mixture and of its main agent; each frozen model is tabulated once."""
 
     def __init__(self, league: LocalLeague) -> None:
         self._league = league
@@ -56,15 +56,15 @@ class Meter:
         if self._large is None:
             with contextlib.suppress(ConfigurationError):  # too large to be written out
                 self._form = exploitability.load(league.config.env, **league.config.env_kwargs)
-        self._tables: dict[int, np.ndarray] = {}  # frozen players', by slot
+        self._tables: dict[int, np.ndarray] = {}  # of frozen players, by slot
 
     @property
     def exact(self) -> bool:
-        """Return whether exploitability is computed."""
+        """Return True if exploitability is computed."""
         return self._form is not None or self._large is not None
 
     def read(self, last: bool = False) -> dict[str, float | None]:
-        """In the game's points a game, how large the league has become, and what part of the mixture is exploiters'."""
+        """Return exploitabilities in points a game, the size of the league, and the exploiters' part of the mixture."""
         league = self._league
         slots, shares = league.mixture()
         roster = league.league.state.roster
@@ -85,10 +85,10 @@ class Meter:
         }
 
     def other_rule(self) -> dict[str, float | None]:
-        """Return the figures of mixtures by other rules than the league's, of the same players.
+        """Return the figures of mixtures of the same players by other rules than the league's.
 
-        If the league's mixture withstands best responses, the other is the players' equilibrium. Else it is the one
-        with exploiters if the league's is without, or the other way round. Neither has a part in the run.
+        If the league's mixture withstands best responses, the other one is the players' equilibrium. Otherwise it is
+        the one with exploiters if the league's has none, or the other way round. Neither affects the run.
         """
         league, settings = self._league, self._league.returns.settings
         slots = league.league.state.roster.historical
@@ -103,10 +103,10 @@ class Meter:
         return {name: self._of_mixture(slots, shares, True)}
 
     def cycles(self) -> float | None:
-        """Return the part of triples of frozen players in which each beats the next, by exact returns.
+        """Return the share of triples of frozen players in which each beats the next, by exact returns.
 
-        None for fewer than three players, and for a game that is too large. Transitive strength has none; of triples
-        that beat each other at random a quarter are cycles.
+        None for fewer than three players, and for a game that is too large. Transitive strength has no such triples;
+        if the winners were random, a quarter would be cycles.
         """
         slots = self._league.league.state.roster.historical.tolist()
         if self._form is None or len(slots) < 3:
@@ -150,7 +150,7 @@ def follow(
     search: int = 0,
     **labels: Any,
 ) -> None:
-    """Let `league` learn for `budget` s by `clock`, or main `decisions`; a line every `every`, and one at the end."""
+    """Let `league` learn for `budget` s by `clock`, or main `decisions`; write a line every `every` and at the end."""
     meter, seconds, due = Meter(league), 0.0, 0.0
     main = league.trainees["main"]
 
@@ -174,7 +174,7 @@ def follow(
 
 
 def response(league: LocalLeague, budget: int) -> dict[str, Any]:
-    """Return what best responses of `budget` decisions gain against the mixture, and the interval of that."""
+    """Return the gain of best responses of `budget` decisions against the mixture, and its interval."""
     slots, shares = league.mixture()
     held = np.flatnonzero(shares.max(axis=0) > 0.0)
     policies = [league.policy_of(slot) for slot in slots[held].tolist()]
@@ -185,7 +185,7 @@ def response(league: LocalLeague, budget: int) -> dict[str, Any]:
 
 
 def least_win_rate(league: LocalLeague, deals: int = DEALS) -> float | None:
-    """Return the main agent's lowest win rate, a draw for half, against its own snapshots; None where it has none."""
+    """Return the main agent's lowest win rate, a draw for half, against its own snapshots; None without snapshots."""
     roster = league.league.state.roster
     past = roster.snapshots_of("main")
     games = envs.make_two_player(league.config.env, min(512, deals), league.config.seed, **league.config.env_kwargs)
@@ -232,7 +232,7 @@ def main() -> None:
     given = parser.parse_intermixed_args()
     if given.core is not None:
         os.sched_setaffinity(0, {given.core})
-    torch.set_num_threads(1)  # networks this small are faster so
+    torch.set_num_threads(1)  # faster for networks this small
     league = LocalLeague(settings(given.game, given.seed, given.side, given.changes))
     labels = {"game": given.game, "side": given.side, "seed": given.seed}
     clock, budget = CLOCKS[given.clock], given.seconds if given.decisions is None else given.decisions

@@ -1,6 +1,6 @@
-"""Decisions a second that a league in one process learns from, evaluator included, with and without a compiler.
+"""Decisions a second from which a league in one process learns, its evaluator included, with and without a compiler.
 
-Each run is a process of its own of one thread; both sides of each round run in turn. Seconds are the processor's.
+Each run is a process of one thread; both sides of a round run in turn. Seconds are the processor's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A league through RabbitMQ and Redis beside the same league in one process, after as many decisions of all players.
 
-Both are trained anew by each seed; exploitability of their Nash mixtures and of their main agents is exact. The
-distributed one is `python -m workers.train experiment=GAME` with servers of its own. They are alike where Welch's test
-finds no difference between the means.
+Both are trained anew with each seed; exploitability of their Nash mixtures and of their main agents is exact. The
+distributed one is `python -m workers.train experiment=GAME` with servers of its own. The two count as equal if Welch's
+test finds no difference between the means.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def measure(game: str, seeds: int, decisions: int, folder: Path, say: Callable[[
 
 
 def distributed(game: str, seed: int, decisions: int, folder: Path) -> Ends:
-    """Return how exploitable a run of the whole system is at its end."""
+    """Return the exploitabilities at the end of a run of the whole system."""
     trial = f"seed-{seed}"
     command = [
         *(sys.executable, "-m", "workers.train", f"experiment={game}", f"folder={folder}", f"trial={trial}"),
@@ -61,7 +61,7 @@ def distributed(game: str, seed: int, decisions: int, folder: Path) -> Ends:
 
 
 def local(game: str, seed: int, decisions: int, folder: Path) -> Ends:
-    """Return how exploitable a league in this process is after its last evaluation; `folder` is not written to."""
+    """Return the exploitabilities of a league in this process after its last evaluation; `folder` is not used."""
     league = LocalLeague(settings(game, seed, LEAGUE))
 
     def made() -> int:

@@ -20,25 +20,25 @@ SHORT = {"spinning_top": "spinning"}
 
 
 def read(path: Path) -> list[Line]:
-    """Return the lines of a file of curves, in order; none where there is no file."""
+    """Return the lines of a file of curves, in order; none if there is no file."""
     return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
 
 
 def exploitability(line: Line) -> float | None:
-    """Return a line's figure of its side: of a league's mixture, of self-play's policy, a peer's own."""
+    """Return a line's figure for its side: of a league's mixture, of self-play's policy, or a peer's own."""
     name = "exploitability" if line["side"] in PEERS else "main_agent" if line["side"] == SELF_PLAY else "nash_mixture"
     found = line.get(name)
     return None if found is None else float(found)
 
 
 def worth(line: Line) -> float | None:
-    """Return what the best answers to a side gain, as its last line says: exactly, or what learned ones have found."""
+    """Return the gain of best answers to a side, from its last line: exact, or found by learned ones."""
     found = exploitability(line)
     return line.get("response") if found is None else found
 
 
 def by_run(lines: Iterable[Line]) -> dict[tuple[str, int], list[Line]]:
-    """(side, seed) -> its curve."""
+    """Return (side, seed) -> its curve."""
     runs: dict[tuple[str, int], list[Line]] = {}
     for line in lines:
         if "seconds" in line:
@@ -47,19 +47,19 @@ def by_run(lines: Iterable[Line]) -> dict[tuple[str, int], list[Line]]:
 
 
 def late(curve: Sequence[Line]) -> list[float | None]:
-    """Exploitability over the second half of a curve's time."""
+    """Return the exploitability over the second half of a curve's time."""
     half = curve[-1]["seconds"] / 2
     return [exploitability(line) for line in curve if line["seconds"] >= half]
 
 
 def median(values: Iterable[float | None]) -> float | None:
-    """Return the median of those that are known; None without any."""
+    """Return the median of the known values; None without any."""
     known = [float(value) for value in values if value is not None]
     return statistics.median(known) if known else None
 
 
 def pairs(lines: Iterable[Line], of: Callable[[Line], float | None]) -> list[tuple[float, float]]:
-    """Return `of` the last lines of (league, control), seed by seed, where both are known."""
+    """Return `of` the last lines of (league, control), seed by seed, if both are known."""
     ends = {which: of(curve[-1]) for which, curve in by_run(lines).items()}
     found = [(ends[LEAGUE, seed], ends.get((CONTROL, seed))) for side, seed in sorted(ends) if side == LEAGUE]
     return [(league, control) for league, control in found if league is not None and control is not None]
@@ -77,11 +77,11 @@ def paired_interval(differences: Sequence[float], confidence: float = CONFIDENCE
 def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
     """Return medians over the seeds, each seed's own figure, and how the league differs from its control.
 
-    A league, its control and a peer are worth what they end with. Self-play goes round and may be anywhere when it
-    stops: it is worth its median over the second half of its time. NAME_interval holds the mean of league less control,
-    seed by seed, with a confidence of 95 %: where both bounds are below 0 the league is less exploitable. In games
-    without an exact figure it is of what learned best responses gain. NAME_main_agent_interval is that of the last
-    iterates.
+    The figure of a league, its control or a peer is that of its end. Self-play cycles and may be anywhere when it
+    stops, so its figure is the median over the second half of its time. NAME_interval holds the mean of league minus
+    control, paired by seed, with a confidence of 95 %: if both bounds are below 0 the league is less exploitable. In
+    games without an exact figure it is about the gain of learned best responses. NAME_main_agent_interval is about the
+    last iterates.
     """
     runs, short = by_run(lines), SHORT.get(game, game)
     figures: dict[str, Any] = {}

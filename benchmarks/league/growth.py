@@ -1,7 +1,7 @@
 """A league's growth at full match rate: memory of Redis, bytes of its folder, time of a restore.
 
-Players play, take snapshots and are reset as in a run; a keeper saves and trims as a run's does. The figures of each
-tenth of the time are in `series`, each the most that there was of it.
+Players play, take snapshots and are reset as in a run; a keeper saves and trims as a run's does. `series` has the
+figures of each tenth of the time, each the largest in it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from league.models.snapshots import Snapshots
 from league.redis.store import Store
 from league.state.periods import Periods
 
-BATCH = 64  # matches asked for, and reported, at once
-PERIOD = 2000  # matches of a player between the ends of its learning periods
+BATCH = 64  # matches requested, and reported, at once
+PERIOD = 2000  # matches of a player in each learning period
 SNAPSHOT_EVERY = 50  # learning periods of a player between its snapshots
 MODEL_BYTES = 40_000
 MEMORY_BOUND = 50 * MODEL_BYTES  # bytes of frozen models in Redis: reached within the first half, as in a long run
@@ -34,7 +34,7 @@ POLL_EVERY = 1.0  # s
 def measure(
     client: redis.Redis, folder: Path, seconds: float, every: float = 60.0, history: int = 2_000_000
 ) -> dict[str, Any]:
-    """All figures; `every` and `history` as the settings of a league, `snapshot_every` and `history`."""
+    """Return all figures; `every` and `history` are the settings `snapshot_every` and `history` of a league."""
     store, pool = Store(client, "growth:league:", seed=0, view_age=0.1), Pool(client, "growth:", cache_bytes=0)
     store.create()
     for name, kind in PLAYERS.items():
@@ -54,7 +54,7 @@ def measure(
         memory, disk, stream, poll_at = 0, 0, 0, 0.0
         while time.monotonic() - started < seconds * part / PARTS:
             matches += next(games)
-            if time.monotonic() >= poll_at:  # the stream is trimmed again and again: the most of it is what counts
+            if time.monotonic() >= poll_at:  # the stream is trimmed again and again, so its largest length counts
                 poll_at = time.monotonic() + POLL_EVERY
                 memory = max(memory, client.info("memory")["used_memory"])
                 disk, stream = max(disk, size_of(folder)), max(stream, store.stream_length())
@@ -88,13 +88,13 @@ def measure(
 
 
 def growth(series: list[dict[str, Any]], name: str) -> float:
-    """Return the most of the second half over the most of the first, less 1."""
+    """Return the largest of the second half over the largest of the first, minus 1."""
     half = len(series) // 2
     return round(max(part[name] for part in series[half:]) / max(part[name] for part in series[:half]) - 1.0, 4)
 
 
 def playing(store: Store, pool: Pool) -> Iterator[int]:
-    """Play, and close learning periods; yields how many matches were ended since the last time."""
+    """Play, and close learning periods; yield the number of matches that ended since the last time."""
     rng, periods = np.random.default_rng(0), Periods(store)
     version, since = 0, dict.fromkeys(PLAYERS, 0)
     while True:
@@ -115,12 +115,12 @@ def playing(store: Store, pool: Pool) -> Iterator[int]:
 
 
 def weights(seed: int) -> bytes:
-    """Bytes that do not compress."""
+    """Return bytes that do not compress."""
     return np.random.default_rng(seed).bytes(MODEL_BYTES)
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below; those that are replaced meanwhile are left out."""
+    """Return the bytes of all files below `folder`, without those that are replaced meanwhile."""
     total = 0
     for path in folder.rglob("*"):
         try:

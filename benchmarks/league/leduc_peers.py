@@ -8,8 +8,8 @@ Each is the published example with its own constants, from the examples folder o
 | `psro`     | psro_v2_example.py     | PSRO with exact best responses (the example's default oracle, BR)      |
 | `psro_dqn` | psro_v2_example.py     | PSRO with DQN best responses (--oracle_type=DQN), on PyTorch's DQN     |
 
-They need the extras games and peers (pip install -e '.[games,peers]') and stop at the wall time given. Every evaluation
-is a JSON line {peer, seed, seconds, exploitability, ...}; the time that it takes is not counted against the peer.
+They need the extras games and peers (pip install -e '.[games,peers]') and stop at the given wall time. Every evaluation
+is a JSON line {peer, seed, seconds, exploitability, ...}; the time that it takes does not count against the peer.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ NFSP_CHUNK = 200  # episodes between readings of the clock
 
 
 class TimeIsUp(BaseException):
-    """Raised by the timer wherever the peer happens to be."""
+    """Raised by the timer, wherever the peer's program is."""
 
 
 class Recorder:
-    """Writes the curve; its clock stands still while it evaluates."""
+    """Writes the curve; its clock is stopped while it evaluates."""
 
     def __init__(self, peer: str, seed: int, seconds: float, out: TextIO) -> None:
         self.form = exploitability.load(f"openspiel:{GAME}")
@@ -48,13 +48,13 @@ class Recorder:
         self._resumed = 0.0
 
     def start(self) -> None:
-        """Everything is imported and built: the clock runs."""
+        """Start the clock, once everything is imported and built."""
         signal.signal(signal.SIGALRM, self._time_is_up)
         self._resume()
 
     @property
     def seconds(self) -> float:
-        """Wall time of training so far."""
+        """The wall time of training so far."""
         return self._limit - self._left + time.monotonic() - self._resumed
 
     def record(self, policy: Callable[[], np.ndarray], **more: Any) -> None:
@@ -75,12 +75,12 @@ class Recorder:
 
 
 def nfsp(recorder: Recorder, seed: int, every: float) -> None:
-    """Neural fictitious self-play (Heinrich & Silver 2016) as in nfsp_leduc_pytorch.py: its average policy."""
+    """Run neural fictitious self-play (Heinrich & Silver 2016) as nfsp_leduc_pytorch.py; record its average policy."""
     import torch
     from open_spiel.python import rl_environment
     from open_spiel.python.pytorch import nfsp as algorithm
 
-    torch.set_num_threads(1)  # networks this small are faster so: in the peer's favour
+    torch.set_num_threads(1)  # faster for networks this small, in the peer's favour
     env = rl_environment.Environment(GAME, players=2)
     env.seed(seed)
     agents = [
@@ -144,7 +144,7 @@ def _play(recorder: Recorder, env: Any, agents: list[Any], average_policy: Any, 
 def psro(
     recorder: Recorder, seed: int, every: float, oracle_type: str = "BR", meta_strategy: str = "alpharank"
 ) -> None:
-    """PSRO (Lanctot et al. 2017, Muller et al. 2020) as in psro_v2_example.py: its meta-strategy's mixture."""
+    """Run PSRO (Lanctot et al. 2017, Muller et al. 2020) as psro_v2_example.py; record its meta-strategy's mixture."""
     import pyspiel
     from open_spiel.python import policy as openspiel_policy
     from open_spiel.python import rl_environment
@@ -173,7 +173,7 @@ def psro(
         symmetric_game=False,
     )
     states = _a_state_of_each(env.game)
-    tables: dict[int, np.ndarray] = {}  # by id of a policy, which the solver keeps and no longer changes
+    tables: dict[int, np.ndarray] = {}  # by id of a policy, which the solver keeps and does not change
 
     def table(policy: Any, player: int) -> np.ndarray:
         if id(policy) not in tables:
@@ -204,17 +204,17 @@ def psro(
 
 
 def psro_dqn(recorder: Recorder, seed: int, every: float, meta_strategy: str = "alpharank") -> None:
-    """Run PSRO with best responses learnt by DQN."""
+    """Run PSRO with best responses learned by DQN."""
     psro(recorder, seed, every, "DQN", meta_strategy)
 
 
 def _dqn_oracle(env: Any) -> tuple[Any, list[Any]]:
-    """(oracle, first policies) of psro_v2_example.py's --oracle_type=DQN."""
+    """Return (oracle, first policies) of psro_v2_example.py's --oracle_type=DQN."""
     import torch
     from open_spiel.python.algorithms.psro_v2 import rl_oracle
     from open_spiel.python.pytorch import dqn, policy_gradient
 
-    torch.set_num_threads(1)  # networks this small are faster so: in the peer's favour
+    torch.set_num_threads(1)  # faster for networks this small, in the peer's favour
     # rl_policy imports the JAX agents by name; OpenSpiel's PyTorch ones have the same interface.
     sys.modules["open_spiel.python.jax.dqn"] = dqn
     sys.modules["open_spiel.python.jax.policy_gradient"] = policy_gradient
@@ -240,7 +240,7 @@ def _dqn_oracle(env: Any) -> tuple[Any, list[Any]]:
 
 
 def _a_state_of_each(game: Any) -> dict[str, Any]:
-    """Information state -> one state of it, by OpenSpiel's string."""
+    """Return information state -> one state in it, by OpenSpiel's string."""
     states: dict[str, Any] = {}
     waiting = [game.new_initial_state()]
     while waiting:
@@ -255,7 +255,7 @@ PEERS: dict[str, Callable[..., None]] = {"nfsp": nfsp, "psro": psro, "psro_dqn":
 
 
 def start(peer: str, seconds: float, seed: int, out: Path, every: float = 5.0) -> subprocess.Popen[bytes]:
-    """Run `peer` in a process of its own, which ends by itself after `seconds` of training."""
+    """Start `peer` in a process of its own, which ends by itself after `seconds` of training."""
     arguments = [peer, "--seconds", str(seconds), "--seed", str(seed), "--every", str(every), "--out", str(out)]
     return subprocess.Popen([sys.executable, "-m", "benchmarks.league.leduc_peers", *arguments])
 
@@ -277,7 +277,7 @@ def main() -> None:
     np.random.seed(arguments.seed)
     options = {"meta_strategy": arguments.meta_strategy} if arguments.meta_strategy else {}
     recorder = Recorder(arguments.peer, arguments.seed, arguments.seconds, arguments.out)
-    with contextlib.suppress(TimeIsUp), contextlib.redirect_stdout(sys.stderr):  # PSRO prints what it chose
+    with contextlib.suppress(TimeIsUp), contextlib.redirect_stdout(sys.stderr):  # PSRO prints its choices
         PEERS[arguments.peer](recorder, arguments.seed, arguments.every, **options)
 
 

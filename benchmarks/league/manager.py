@@ -1,8 +1,8 @@
-"""A league manager as the field writes it: one thread, one process, everything in Python dicts. To measure beside.
+"""A league manager as commonly written: one thread, one process, everything in Python dicts; for comparison.
 
-It does what TLeague's manager does for an AlphaStar main agent: win rates of all pairs in dicts with the same decay,
-squared PFSP over all of history, an exploiter check, matches in a dict until their result comes. It has no leases, no
-idempotence, no stream and nothing on disk, and every actor would have to go through its one thread.
+It does the work of TLeague's manager for an AlphaStar main agent: win rates of all pairs in dicts with the same decay,
+squared PFSP over all of history, an exploiter check, matches in a dict until their result arrives. It has no leases, no
+idempotence, no stream and nothing on disk, and every actor would have to use its one thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 
 
 class InProcessManager:
-    """Players are names; one with an @ is a frozen snapshot."""
+    """Players are names; a name with an @ is a frozen snapshot."""
 
     def __init__(self, decay: float = 0.99, seed: int = 0) -> None:
         self.decay, self.random = decay, random.Random(seed)
@@ -36,7 +36,7 @@ class InProcessManager:
         return self.random.choices(candidates, weights)[0]
 
     def request(self, home: str) -> tuple[int, str]:
-        """(match, opponent) by the main agent's coin."""
+        """Return (match, opponent), by the main agent's random branches."""
         coin = self.random.random()
         historical = [name for name in self.players if "@" in name]
         if coin < 0.5 and historical:

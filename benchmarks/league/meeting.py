@@ -1,4 +1,4 @@
-"""The mixtures that two sides ended with, against each other: how much better one population is than the other."""
+"""The final mixtures of two sides against each other: how much better one population is than the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of the strength benchmark: every seed's curve, a colour a side."""
+"""Pictures of the strength benchmark: every seed's curve, with a colour per side."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LABELS = {
 
 
 def draw(path: Path, game: str, lines: Sequence[Line], goal: float | None = None, decisions: bool = False) -> None:
-    """Every seed's curve over the seconds of training, or main's decisions, a colour a side, as a PNG."""
+    """Draw every seed's curve over the seconds of training, or main's decisions, with a colour per side, as a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -82,7 +82,7 @@ def draw(path: Path, game: str, lines: Sequence[Line], goal: float | None = None
 
 
 def compare(path: Path, games: Mapping[str, Sequence[Line]]) -> None:
-    """Draw each game's exploitability of the league over that of its control: a mark a seed, a bar at the mean."""
+    """Draw each game's exploitability of the league over that of its control: a mark per seed, a bar at the mean."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter

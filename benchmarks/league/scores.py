@@ -1,7 +1,7 @@
-"""Seconds that a score of a large league takes the evaluator: the mixture, its exploitability, and the bounds of gains.
+"""Seconds in which an evaluator scores a large league: the mixture, its exploitability, and the bounds of gains.
 
-The players are networks of fresh weights, whose returns against each other are drawn around the exact ones. The first
-score writes out every member of the mixture; each later one, after which one more player was frozen, only the new one.
+The players are networks with fresh weights; their returns against each other are drawn around the exact ones. The first
+score tabulates every member of the mixture; each later one, after one more player was frozen, only the new player.
 """
 
 from __future__ import annotations
