@@ -1,7 +1,7 @@
 """Sides of the strength benchmark: a league, its control, and leagues with parts left out or put in; and the games.
 
-A side is the league of a game's settings with some PARTS. A part whose settings this version lacks is not there, and
-neither is a side that needs it.
+A side is the league of a game's settings with some PARTS. A part whose settings this version lacks does not exist, and
+neither does a side that needs it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from league.empirical_game.mixture import PAIRS
 from workers.config.league import LeagueConfig, PlayerConfig
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "league"
-TUNED = ("rps", "spinning_top", "kuhn", "leduc")  # games that settings may be chosen on: conf/league/GAME.yaml
-BASE = "leduc"  # whose settings all other games have, but for what follows
+TUNED = ("rps", "spinning_top", "kuhn", "leduc")  # games on which settings may be chosen: conf/league/GAME.yaml
+BASE = "leduc"  # all other games have its settings, but for those below
 EXPLOITERS, UNREGULARIZED = ("main_exploiter", "league_exploiter"), "unregularized"
-OF_HELD_OUT: dict[str, Any] = {"reward_scale": 1.0}  # in place of BASE's: returns lie within 1, not 13
-# The shorter a run, the less the main agent's snapshots bring to the mixture. Chosen on Leduc's first 45 s, but for the
-# epochs, which were set after a look at held-out games, and the exploiters' updates, by which they enter in time.
+OF_HELD_OUT: dict[str, Any] = {"reward_scale": 1.0}  # instead of BASE's: returns lie within 1, not 13
+# The shorter a run, the less the main agent's snapshots contribute to the mixture. Chosen on Leduc's first 45 s, except
+# the epochs, set after a look at held-out games, and the exploiters' updates, which make exploiters enter in time.
 EARNED: dict[str, Any] = {
     "players": {
         "main": {"updates": 24},
@@ -32,7 +32,7 @@ EARNED: dict[str, Any] = {
     },
     "earned_share": 0.8,
 }
-# For games whose best responses would take too long. Nobody trains against exploiters: a mixture of them is beaten.
+# For games whose best responses would take too long. No player trains against exploiters: a mixture of them is beaten.
 BY_PAIRS = {
     "evaluation": "pairs",
     "mixture_against": "players",
@@ -52,16 +52,16 @@ HELD_OUT: dict[str, dict[str, Any]] = {
 }
 GAMES = (*TUNED, *HELD_OUT)
 EARLY = {"checkpoint_min_steps": 30_000, "checkpoint_max_steps": 60_000}
-EARLY_PERIOD = 10_000  # decisions: a period has to end before a threshold is looked at
+EARLY_PERIOD = 10_000  # decisions: thresholds are checked only at a period's end
 
 
 def _over_run(name: str, start: float, steps: float, **settings: float) -> dict[str, Any]:
-    """Return a schedule by the run's progress; `steps`: a share of the run."""
+    """Return a schedule by the run's progress; `steps` is a share of the run."""
     return {"name": name, "start": start, "steps": min(1.0, steps), "over": "progress", **settings}
 
 
-# Sokota et al. 2023 let the temperature fall as the root of time, from 0.05 at 10 million steps upwards. Not chosen on
-# results of this benchmark.
+# Sokota et al. 2023 let the temperature fall as the root of time, from 0.05 at 10 million steps upwards. This was not
+# chosen on results of this benchmark.
 MMD: dict[str, Any] = {
     "entropy_coefficient": _over_run("inverse_square_root", 0.05, 0.01),
     "proximal_coefficient": 0.05,
@@ -75,7 +75,7 @@ Change = Callable[[LeagueConfig], LeagueConfig]
 
 
 def without_exploiters(config: LeagueConfig) -> LeagueConfig:
-    """Leave out those who learn to beat others."""
+    """Leave out the players that learn to beat others."""
     others = {name: player for name, player in config.players.items() if player.kind not in EXPLOITERS}
     return replace(config, players=others)
 
@@ -101,12 +101,12 @@ def freeze_by_returns(config: LeagueConfig) -> LeagueConfig:
 
 
 def earned_learning(config: LeagueConfig) -> LeagueConfig:
-    """Give half of all learning to the players that bring most to the mixture."""
+    """Give half of all learning to the players that contribute most to the mixture."""
     return replace(config, earned_share=0.5)
 
 
 def without_earned_learning(config: LeagueConfig) -> LeagueConfig:
-    """Give all learning to players by their `updates`."""
+    """Give learning to players by their `updates` alone."""
     return replace(config, earned_share=0.0)
 
 
@@ -119,7 +119,7 @@ def mirror_descent(config: LeagueConfig) -> LeagueConfig:
 
 
 def warm_start(config: LeagueConfig) -> LeagueConfig:
-    """Let exploiters begin with the main agent's newest weights, which they leave slowly, and a falling entropy."""
+    """Let exploiters begin with the main agent's newest weights, leaving these slowly, with a falling entropy."""
     players = dict(config.players)
     for name, player in players.items():
         if player.kind in EXPLOITERS:
@@ -130,7 +130,7 @@ def warm_start(config: LeagueConfig) -> LeagueConfig:
 
 
 def psro_exploiter(config: LeagueConfig) -> LeagueConfig:
-    """Let the last of the league exploiters play the mixture instead, frozen and reset as often as they are."""
+    """Let the last league exploiter play the mixture instead, frozen and reset as often as exploiters are."""
     name = [name for name, player in config.players.items() if player.kind == "league_exploiter"][-1]
     known = config.players[name]
     changed = replace(known, kind="psro", config={"snapshot_every": EARLY["checkpoint_max_steps"]})
@@ -144,12 +144,12 @@ def averages(config: LeagueConfig) -> LeagueConfig:
 
 
 def without_unregularized(config: LeagueConfig) -> LeagueConfig:
-    """Leave out the player that goes round, whose snapshots the mixture plays."""
+    """Leave out the player that cycles, whose snapshots the mixture plays."""
     return replace(config, players={name: one for name, one in config.players.items() if name != UNREGULARIZED})
 
 
 def unregularized_alone(config: LeagueConfig) -> LeagueConfig:
-    """Let the main agent learn as the player that goes round does, by the league's PPO, and nobody else."""
+    """Let the main agent learn like the player that cycles, by the league's PPO, as the only player."""
     main = replace(config.players["main"], algorithm={}, averages=())
     return replace(config, players={"main": main})
 
@@ -178,7 +178,7 @@ PARTS: dict[str, Change] = {
 }
 LEAGUE, CONTROL, SELF_PLAY = "league", "control", "selfplay"
 ALONE = ("without exploiters", "without unregularized")
-# Each side's parts, in the order in which they are put in.
+# Each side's parts, in the order in which they are applied.
 SIDES: dict[str, tuple[str, ...]] = {
     CONTROL: (*ALONE, "without PFSP", "without verification"),
     LEAGUE: (),
@@ -209,12 +209,12 @@ def lacking(side: str) -> list[str]:
 
 
 def there() -> list[str]:
-    """Return the sides all of whose parts this version has."""
+    """Return the sides of which this version has all parts."""
     return [side for side in SIDES if not lacking(side)]
 
 
 def twin(game: str, side: str) -> str | None:
-    """Return the first of the SIDES before `side` that is the same league of `game`: its settings have those parts."""
+    """Return the first of the SIDES before `side` that is the same league, since `game` has those parts already."""
     before = list(SIDES)[: list(SIDES).index(side)]
     return next((one for one in before if not lacking(one) and _as_it_is(game, one) == _as_it_is(game, side)), None)
 
@@ -234,7 +234,7 @@ def settings(game: str, seed: int, side: str, changes: list[str] | None = None) 
         OmegaConf.from_dotlist(changes or []),
     )
     found: Any = OmegaConf.to_container(given)
-    if by_pairs:  # best responses alone tell what is wrong with its snapshots
+    if by_pairs:  # best responses alone can show the faults of its snapshots
         del found["players"][UNREGULARIZED]
     config = LeagueConfig.from_dict({**found, "seed": seed})
     for part in SIDES[side]:

@@ -1,4 +1,4 @@
-"""The league's speed without tasks around it: matches, results, models, memory, on a real Redis."""
+"""The league's speed without tasks around it, on a real Redis: matches, results, models, memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDS = 5  # interleaved, so that a busy machine slows both sides alike
 
 
 def measure(url: str, players: int = PLAYERS, seconds: float = 2.0) -> dict[str, Any]:
-    """All figures; `seconds` is how long each side of each round plays."""
+    """Return all figures; each side of each round plays for `seconds`."""
     client = redis.Redis.from_url(url)
     figures: dict[str, Any] = {"players": players}
     store = league_of(client, "bench-league:", players)
@@ -45,7 +45,7 @@ def league_of(client: Any, prefix: str, players: int) -> Store:
     store.add_player("hunter", "main_exploiter")
     for version in range(players - 2):
         owner = "hunter" if version < HUNTERS else "main"
-        # Store.snapshot would also look at all players, once per player.
+        # Store.snapshot would also read all players, once per player.
         store.execute(TakeSnapshot(owner, f"{owner}@{version}", ""))
     roster = store.view().roster
     rng = np.random.default_rng(0)
@@ -56,7 +56,7 @@ def league_of(client: Any, prefix: str, players: int) -> Store:
 
 
 def matches(store: Store, players: int, seconds: float) -> dict[str, Any]:
-    """Return requests and results per second of one league worker, and of the manager that keeps all in dicts."""
+    """Return requests and results per second of one league worker, and of the manager with Python dicts."""
     manager = InProcessManager()
     manager.add("main")
     manager.add("hunter")
@@ -88,7 +88,7 @@ def matches(store: Store, players: int, seconds: float) -> dict[str, Any]:
 
 
 def rates(request: Callable[[], Any], report: Callable[[Any, str], Any], seconds: float) -> tuple[float, float]:
-    """(requests/s, results/s), each of its own time."""
+    """Return (requests/s, results/s), each timed alone."""
     issued, started = [], time.perf_counter()
     while time.perf_counter() - started < seconds / 2:
         issued.append(request())
@@ -100,7 +100,7 @@ def rates(request: Callable[[], Any], report: Callable[[Any, str], Any], seconds
 
 
 def batched(store: Store, seconds: float) -> tuple[float, float]:
-    """(requests/s, results/s) of a worker that takes as many messages at once as a batch holds."""
+    """Return (requests/s, results/s) of a worker that takes as many messages at once as a batch holds."""
     one, other = rates(
         lambda: store.request_many(["main"] * BATCH, "bench", 600.0),
         lambda matches, outcome: store.report_many([(match.id, outcome) for match in matches]),
@@ -110,19 +110,19 @@ def batched(store: Store, seconds: float) -> tuple[float, float]:
 
 
 def round_trips(url: str, players: int) -> dict[str, int]:
-    """Round trips of one request and of one result, in a league of `players`."""
+    """Return the round trips of one request and of one result, in a league of `players`."""
     client = redis.Redis.from_url(url)
     store = league_of(client, f"bench-trips-{players}:", players)
     counts = []
     for step in (lambda: store.request("main", "bench", 60.0, match="counted"), lambda: store.report("counted", "w")):
         before = client.info("stats")["total_reads_processed"]
         step()
-        counts.append(int(client.info("stats")["total_reads_processed"] - before - 1))  # less the question itself
+        counts.append(int(client.info("stats")["total_reads_processed"] - before - 1))  # minus the question itself
     return {"request": counts[0], "result": counts[1]}
 
 
 def adding(store: Store) -> dict[str, Any]:
-    """Milliseconds to add a player to a league of this size, and for a worker to know of it."""
+    """Return the milliseconds for adding a player to a league of this size, and until a worker knows it."""
     times = []
     for number in range(30):
         started = time.perf_counter()
@@ -132,7 +132,7 @@ def adding(store: Store) -> dict[str, Any]:
 
 
 def pool(client: Any) -> dict[str, Any]:
-    """MB/s of models put and got, beside the same bytes with SET and GET."""
+    """Return MB/s of models put and got, beside the same bytes with SET and GET."""
     data = np.random.default_rng(0).bytes(MODEL_BYTES)
     models = Pool(client, "bench-pool:", cache_bytes=0)
     seconds: dict[str, list[float]] = {"put": [], "get": [], "set": [], "raw_get": []}
@@ -144,17 +144,17 @@ def pool(client: Any) -> dict[str, Any]:
 
     for version in range(1, 12 * ROUNDS + 1):
         steps: list[tuple[str, Callable[[], Any]]] = [
-            # Raw Redis keeps as many models as the pool does: freeing the oldest belongs to both.
+            # Raw Redis keeps as many models as the pool, so that both also free the oldest.
             ("set", partial(client.set, f"bench-raw:{version % 3}", data)),
             ("put", partial(models.put, "main", version, 0, data)),
             ("raw_get", partial(client.get, f"bench-raw:{version % 3}")),
             ("get", partial(models.get, "main", version)),
         ]
-        # Either side goes first in turn: what follows a large answer finds warm or cold memory.
+        # The two sides go first in turn: what follows a large answer may find warm or cold memory.
         for first, second in ((0, 1), (2, 3)):
             for step in (first, second) if version % 2 else (second, first):
                 timed(*steps[step])
-    # The lower quartile: other work on the machine only ever adds.
+    # The lower quartile, since other load on the machine only adds time.
     speed = {name: MODEL_BYTES / 1e6 / statistics.quantiles(times)[0] for name, times in seconds.items()}
     return {
         "pool_put_mb_per_s": round(speed["put"]),
@@ -167,7 +167,7 @@ def pool(client: Any) -> dict[str, Any]:
 
 
 def payoff_memory(client: Any, players: int) -> dict[str, Any]:
-    """MB of a payoff in which everyone has met everyone, written cell by cell in the order in which players join."""
+    """Return MB of a payoff in which all players have met, written cell by cell in the order of joining."""
     prefix, cell = "bench-payoff:", np.array([1.0, 0.0, 2.0]).tobytes()
     before = client.info("memory")["used_memory"]
     pipeline = client.pipeline(transaction=False)

@@ -1,11 +1,11 @@
 """A league's strength: exploitability of its Nash mixture and of its main agent, beside its control and other sides.
 
-The control is one player with the main agent's settings that plays itself, and the mixture of its own snapshots by the
-same evaluator; benchmarks/league/sides.py has the other sides and the games. Leduc poker: beside OpenSpiel's NFSP and
-PSRO as well. Every run is a process of its own with one thread at the lowest priority, `jobs` at a time, seed by seed
-in turn, so that what else the machine does falls on all alike; all have the same time of training, or by the clock
-`decisions` as many of the main agent. Runs that are whole stay in FOLDER/GAME.jsonl: after an interruption the same
-command makes those that are missing.
+The control is one player with the main agent's settings that plays itself, scored by the mixture of its own snapshots
+with the same evaluator; benchmarks/league/sides.py has the other sides and the games. Leduc poker is also measured
+beside OpenSpiel's NFSP and PSRO. Every run is a process with one thread at the lowest priority, `jobs` at a time, seed
+by seed in turn, so that other load of the machine falls on all alike; all train for the same time, or with the clock
+`decisions` for as many decisions of the main agent. Whole runs stay in FOLDER/GAME.jsonl: after an interruption the
+same command makes the missing ones.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SECONDS = {"rps": 20.0, "spinning_top": 45.0, "kuhn": 240.0, "leduc": 240.0}  # 
 SECONDS |= dict.fromkeys(HELD_OUT, 240.0)
 DECISIONS = {"rps": 500_000, "spinning_top": 500_000, "kuhn": 2_000_000, "leduc": 4_000_000}  # the main agent's
 DECISIONS |= dict.fromkeys(HELD_OUT, 2_000_000)
-POINTS = 40  # points of a curve, at most; fewer where an exact figure takes seconds
-RESPOND = 500_000  # decisions of best responses to the mixture, where exploitability is not exact
+POINTS = 40  # points of a curve, at most; fewer if an exact figure takes seconds
+RESPOND = 500_000  # decisions of best responses to the mixture, if exploitability is not exact
 SEARCH = 100  # games of Connect Four against a tree search
-DECIDED = "decisions"  # the clock that counts the main agent's
+DECIDED = "decisions"  # the clock that counts the main agent's decisions
 LOWEST = ("nice", "-n", "19")
 SIDES: dict[str, tuple[str, ...]] = dict.fromkeys(GAMES, (LEAGUE, CONTROL))
 SIDES |= dict.fromkeys(("rps", "spinning_top"), (LEAGUE, CONTROL, SELF_PLAY))
@@ -45,13 +45,13 @@ class Plan:
     games: Sequence[str]
     seeds: int
     folder: Path
-    seconds: float | None = None  # or decisions, by the clock; None: by game
+    seconds: float | None = None  # or decisions, by the clock; None: the game's default
     sides: Sequence[str] | None = None
     peers: Sequence[str] = ()
     clock: str = "wall"
     first_seed: int = 1
     jobs: int = 1
-    cores: Sequence[int] = ()  # cores that runs stay on, in turn
+    cores: Sequence[int] = ()  # cores to which runs are bound, in turn
     respond: int = RESPOND
     points: int = POINTS
     search: int = SEARCH
@@ -62,7 +62,7 @@ class Plan:
         return default[game] if self.seconds is None else self.seconds
 
     def sides_of(self, game: str) -> list[str]:
-        """Return the sides that run; of peers, whose clock is the wall's, those that are asked for."""
+        """Return the sides to run; peers, whose clock is wall time, only if asked for."""
         asked = [side for side in SIDES[game] if side not in PEERS] if self.sides is None else [*self.sides]
         return [*asked, *(side for side in SIDES[game] if side in self.peers and self.clock == "wall")]
 
@@ -74,7 +74,7 @@ class Plan:
 
 
 def problems(plan: Plan) -> list[str]:
-    """Return what keeps sides of `plan` from running."""
+    """Return why sides of `plan` cannot run."""
     found = [
         f"side {side}: this version has no {', no '.join(lacking(side))}" for side in plan.sides or () if lacking(side)
     ]
@@ -104,7 +104,7 @@ def command(plan: Plan, game: str, seed: int, side: str, out: Path, core: int | 
 
 
 def measure(plan: Plan) -> dict[str, Any]:
-    """Make the runs that are missing and return what all of them say."""
+    """Make the missing runs and return the figures of all runs."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {"seeds": plan.seeds, "jobs": plan.jobs, "clock": plan.clock, "budget": {}}
     loads: dict[str, list[float]] = {}
@@ -125,7 +125,7 @@ def measure(plan: Plan) -> dict[str, Any]:
 
 
 def chosen(plan: Plan, game: str) -> list[Line]:
-    """Return the lines of the file that are of runs of `plan`."""
+    """Return the lines of the file that belong to runs of `plan`."""
     runs, budget = set(plan.runs(game)), plan.budget(game)
     return [
         line
@@ -140,7 +140,7 @@ def made(plan: Plan, game: str) -> set[tuple[int, str]]:
 
 
 def compare(plan: Plan, game: str) -> None:
-    """Add the league's relative performance against the control of the same seed, where it is missing."""
+    """Add the league's relative performance against the control of the same seed, if it is missing."""
     known = {line["seed"] for line in chosen(plan, game) if "relative_performance" in line}
     both = [seed for seed, side in made(plan, game) if side == LEAGUE and (seed, CONTROL) in made(plan, game)]
     for seed in sorted(set(both) - known):
@@ -161,7 +161,7 @@ def curves_of(folder: Path, game: str) -> Path:
 
 
 def kept_in(folder: Path, game: str, side: str, seed: int) -> Path:
-    """Return the folder of the models that a run ended with."""
+    """Return the folder of the models with which a run ended."""
     return folder / "models" / f"{game}.{side}.{seed}"
 
 

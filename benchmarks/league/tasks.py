@@ -1,6 +1,6 @@
 """The league through real tasks: match requests and results of one and of four league workers, beside plain calls.
 
-`python -m benchmarks.league.tasks BROKER REDIS RUN` is one league worker; "ready" tells that it serves.
+`python -m benchmarks.league.tasks BROKER REDIS RUN` is one league worker; it prints "ready" once it serves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IN_FLIGHT = 64
 
 
 def measure(broker_url: str, redis_url: str, players: int, seconds: float) -> dict[str, Any]:
-    """All figures; `seconds` for each side of each round."""
+    """Return all figures; each side of each round takes `seconds`."""
     run = f"bench-league-{os.getpid()}"
     topology = Topology(run)
     league_of(redis.Redis.from_url(redis_url), f"{topology.key_prefix}league:", players)
@@ -76,7 +76,7 @@ def one_by_one(step: Callable[[], Any], seconds: float) -> float:
 
 
 def league_rates(solver: Solver, seconds: float) -> dict[str, float]:
-    """Return requests and results per second with IN_FLIGHT under way, and requests one by one."""
+    """Return requests and results per second with IN_FLIGHT at a time, and requests one by one."""
 
     def request() -> Any:
         return solver.call("league.request", "main", "bench", 600.0, secrets.token_hex(8))

@@ -1,7 +1,7 @@
-"""Updates of players of a Leduc league, made together and one after the other: what they take of a core.
+"""Updates of players of a Leduc league, made together and one after the other: their processor time.
 
 Batches and weights are those of conf/league/leduc.yaml's main agent after some rounds of the league, with its settings
-and with those of an exploiter, which begins with the main agent's weights. Seconds are the processor's, of one thread.
+and with those of an exploiter that begins with the main agent's weights. Seconds are the processor's, of one thread.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from workers.leagues.local import LocalLeague
 GAME, MAIN, EXPLOITER = "leduc", "main", "league_exploiter_0"
 SIDES = ("separate", "together")
 PLAYERS = (2, 4, 16, 64)
-COUNTED = 16  # players of the one figure, which is of the league's own batch
-SMALL = 32  # trajectories of a small batch; the league's own is of `lanes`
+COUNTED = 16  # players in the one figure for the league's own batch
+SMALL = 32  # trajectories of a small batch; the league's own has `lanes`
 
 
 def measure(players: Sequence[int], rounds: int, learned: int) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def measure(players: Sequence[int], rounds: int, learned: int) -> dict[str, Any]
 
 
 def league_after(rounds: int) -> LocalLeague:
-    """Return the league of Leduc poker after so many rounds."""
+    """Return the league of Leduc poker after `rounds` rounds."""
     league = LocalLeague(settings(GAME, 1, LEAGUE))
     for number in range(rounds):
         league.progress = number / rounds
@@ -61,7 +61,7 @@ def league_after(rounds: int) -> LocalLeague:
 
 
 def _measured(players: Sequence[list[Algorithm]], batch: Batch, rounds: int) -> dict[str, float]:
-    """Return ms of a core per player of SIDES, each with players of its own, and their ratio."""
+    """Return ms of a core per player of each of SIDES, with players of its own, and their ratio."""
     apart, together = players
     batches = [batch] * len(apart)
     updates: tuple[Callable[[], Any], ...] = (
@@ -73,7 +73,7 @@ def _measured(players: Sequence[list[Algorithm]], batch: Batch, rounds: int) -> 
         for side, update in zip(SIDES, updates, strict=True):
             started = time.process_time()
             update()
-            if number:  # the first is to warm up
+            if number:  # the first round warms up
                 seconds[side].append((time.process_time() - started) / len(apart))
     ratios = [one / other for one, other in zip(seconds["together"], seconds["separate"], strict=True)]
     found = {f"{side}_ms": round(1e3 * statistics.median(times), 3) for side, times in seconds.items()}
@@ -83,9 +83,9 @@ def _measured(players: Sequence[list[Algorithm]], batch: Batch, rounds: int) -> 
 def players_of(
     league: LocalLeague, name: str, number: int, weights: dict[str, Any] | None, device: torch.device | None = None
 ) -> list[Algorithm]:
-    """Return players with the settings of the one called `name`.
+    """Return `number` players with the settings of the one called `name`.
 
-    `weights`: of each; None: new ones. `device` None: the CPU.
+    `weights`: the weights of each; None: new ones. `device` None: the CPU.
     """
     config = league.config
     games = envs.make_two_player(config.env, 2, 1, **config.env_kwargs)

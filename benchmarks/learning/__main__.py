@@ -1,13 +1,13 @@
 """Does it learn? Warren's whole distributed job beside a peer, several seeds, curves as a picture.
 
-`python -m benchmarks.learning NAME --peer [--seeds 5]`: environment steps until the mean return of the last
-training episodes (env.goal_episodes; 100 if an experiment says nothing) reaches the goal, for Warren (launcher,
-learner, actors, broker, Redis) and for a peer on the same environment, one seed after the other in turn. Names and what
-they are: `--list`, benchmarks/learning/comparisons.py. With `--folder` every run that ended is kept, with `--keep` its
-figures in docs/curves, and the same command goes on after those; `--peer` may be added then.
+`python -m benchmarks.learning NAME --peer [--seeds 5]`: environment steps until the mean return of the last training
+episodes (env.goal_episodes; 100 unless an experiment sets it) reaches the goal, for Warren (launcher, learner, actors,
+broker, Redis) and for a peer on the same environment, one seed after the other in turn. Names and their meaning:
+`--list`, benchmarks/learning/comparisons.py. With `--folder` every run that ended is kept, with `--keep` its figures in
+docs/curves, and the same command continues after those; `--peer` may be added then.
 
-The last line is one JSON object: solved (of the seeds), steps_vs_peer (ratio of the medians, a run that did not reach
-the goal counting as its limit; below 1: fewer steps than the peer), p (how often chance sets the two apart as far:
+The last line is one JSON object: solved (of the seeds), steps_vs_peer (ratio of the medians, where a run that did not
+reach the goal counts as its limit; below 1: fewer steps than the peer), p (how often chance sets the two as far apart:
 benchmarks/learning/mann_whitney.py), every run, and the machine's load.
 """
 
@@ -40,7 +40,7 @@ from workers.config.schema import from_yaml
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURES, KEPT = DOCS / "images", DOCS / "curves"
 CURVE_POINTS = 30  # points of a curve that is kept
-# Leagues, clones and teams, measured otherwise than beside a peer: the module that measures it, and what it is.
+# Leagues, clones and teams, which are not measured beside a peer: the module that measures each, and a description.
 LEAGUES = {
     "connect-four": (
         "benchmarks.learning.connect_four",
@@ -50,12 +50,12 @@ LEAGUES = {
     "slimevolley": ("benchmarks.learning.slimevolley", "slime volleyball, a league, against the built-in player"),
     "simple-spread": ("benchmarks.learning.teams", "three agents that learn together: IPPO beside MAPPO and VDN"),
 }
-SEEDS_OF_A_PICTURE = 3  # fewer say nothing, and replace no picture
+SEEDS_OF_A_PICTURE = 3  # fewer show little, and replace no picture
 
 
 @dataclass
 class Side:
-    """One of those that are compared: its runs so far."""
+    """One of the two sides that are compared, with its runs so far."""
 
     title: str
     limit: int
@@ -77,7 +77,7 @@ class Side:
 
     @property
     def steps(self) -> list[int]:
-        """Return the steps of each run; a run that did not reach the goal counts with its limit."""
+        """Return the steps of each run; a run that did not reach the goal counts as its limit."""
         return [run["steps"] or self.limit for run in self.runs]
 
     @property
@@ -86,16 +86,16 @@ class Side:
 
 
 class Measurement:
-    """Runs both sides of a comparison, seed by seed in turn, so that what else the machine does falls on both."""
+    """Runs both sides of a comparison, seed by seed in turn, so that other load of the machine falls on both."""
 
     def __init__(self, name: str, folder: Path, environment: dict[str, str], points: Points) -> None:
-        """`folder`: of Warren's runs; `points`: the runs of either side that ended, each with its curve."""
+        """`folder`: that of Warren's runs; `points`: the runs of either side that ended, each with its curve."""
         self.name, self.comparison = name, COMPARISONS[name]
         self.folder, self.environment, self.points = folder, environment, points
         self.teacher = ""
 
     def add(self, side: Side, settings: Sequence[str], seed: int, run: Callable[[], Run]) -> None:
-        """Return the run of a side with these settings: kept from before, or else made now."""
+        """Add to `side` its run with these settings: one kept from before, or one made now by `run`."""
         key = {"side": side.title, "settings": list(settings), "seed": seed}
         point = self.points.get(**key)
         if point is None:
@@ -120,12 +120,12 @@ class Measurement:
         return steps, outcome["seconds"], curve
 
     def _unused(self, trial: str) -> str:
-        """Return a name for a run that none in the folder has: one that was cut short lies there under its own."""
+        """Return a name that no run in the folder has; a run that was cut short keeps its own."""
         names = itertools.chain([trial], (f"{trial}-{number}" for number in itertools.count(2)))
         return next(name for name in names if not (self.folder / "learning" / name).exists())
 
     def _teach(self) -> None:
-        """Trains the teacher, or takes the one that was kept."""
+        """Train the teacher, or take the one that was kept."""
         key = {"side": "teacher", "settings": list(self.comparison.teacher)}
         if (trial := self.points.get(**key)) is None:
             print("the teacher", flush=True)
@@ -162,7 +162,7 @@ class Measurement:
 
 
 def thinned(curve: Curve) -> Curve:
-    """Return at most about CURVE_POINTS of a curve, among them the last and the best."""
+    """Return at most about CURVE_POINTS of a curve, including the last and the best."""
     every = max(1, len(curve) // CURVE_POINTS)
     best = max((mean for _, mean in curve), default=0.0)
     at = {*range(len(curve) - 1, -1, -every), next((n for n, (_, mean) in enumerate(curve) if mean == best), 0)}
@@ -191,7 +191,7 @@ def compare(name: str, options: argparse.Namespace) -> None:
     """Measure one name, draw its curves, print its figures."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        league = importlib.import_module(LEAGUES[name][0]) if name in LEAGUES else None  # needs the game
+        league = importlib.import_module(LEAGUES[name][0]) if name in LEAGUES else None  # imports the game
         if league is not None and options.run is not None:
             league.measure(folder, {}, options)
             return

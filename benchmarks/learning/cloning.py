@@ -1,4 +1,4 @@
-"""Behaviour cloning: a player of CartPole cloned from 200 of its games, several seeds, beside the player itself."""
+"""Behaviour cloning: a CartPole player cloned from 200 of its games, by several seeds, beside the player itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.apparatus.report import finish
 from benchmarks.apparatus.seeds import train
 
 GAMES, PASSES = 200, 5
-SHARE = 0.9  # share of the player's mean return that a clone is to reach
+SHARE = 0.9  # share of the player's mean return that a clone has to reach
 MINUTES = 10
 
 
@@ -43,7 +43,7 @@ def _clone(folder: Path, games: Path, seed: int) -> dict[str, Any]:
 
 
 def _command(name: str, *words: str) -> None:
-    """Run one of Warren's commands; end this program where it fails."""
+    """Run one of Warren's commands; end this program if it fails."""
     line = [sys.executable, "-m", f"workers.{name}", *words]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:

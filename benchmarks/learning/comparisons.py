@@ -1,4 +1,4 @@
-"""The comparisons: each name with its run of Warren and the peer beside it.
+"""The comparisons by name: each one's run of Warren and the peer beside it.
 
 Settings are those of conf/experiment, so `python -m workers.train experiment=NAME` is the same run; its `env.goal` is
 the threshold and its `total_steps` the limit.
@@ -17,17 +17,17 @@ ZOO = "rl-baselines3-zoo, hyperparams/{}.yml"
 
 @dataclass(frozen=True)
 class Comparison:
-    """`overrides` of workers.train; `peer_overrides` make the configuration that the peer has, where it is another."""
+    """`overrides` of workers.train; `peer_overrides` are those for the peer's configuration, if they are others."""
 
     title: str
     overrides: tuple[str, ...]
     peer: Peer | None = None
     peer_overrides: tuple[str, ...] = ()
-    note: str = ""  # needed to read the figures
+    note: str = ""  # needed for understanding the figures
     minutes: float = 15.0  # minutes that a seed may take on a busy machine
     teacher: tuple[str, ...] = ()  # a run that is made first; {teacher} in `overrides` is its folder
-    without: tuple[str, ...] = ()  # the run of Warren's that stands in for a peer
-    evaluated: bool = False  # by evaluations of every checkpoint, not by training episodes: learning_jobs.evaluated
+    without: tuple[str, ...] = ()  # the run of Warren's that is compared in place of a peer
+    evaluated: bool = False  # measured by evaluations of every checkpoint, not by training episodes: seeds.evaluated
 
     @property
     def of_peer(self) -> tuple[str, ...]:
@@ -38,11 +38,11 @@ def _experiment(name: str) -> tuple[str, ...]:
     return (f"experiment={name}",)
 
 
-# A run without any settings was this when docs/learning.md's figures were made; its limit aside.
+# A run without any settings was this when docs/learning.md's figures were made, but for its limit.
 CARTPOLE = ("env=cartpole", "env.num_envs=4", "unroll_length=128", "algorithm.epochs=10", "total_steps=300000")
 
 
-# At Warren's a layer of 64 and then the core, at sb3-contrib's the LSTM and then the layers of `net_arch`.
+# Warren's network has a layer of 64 before the core, sb3-contrib's has the LSTM before the layers of `net_arch`.
 _LSTM = Peer(
     "RecurrentPPO",
     {
@@ -58,7 +58,7 @@ _LSTM = Peer(
 )
 _A2C = Peer("A2C", source="equal settings, but RMSprop, its own optimizer")
 _NOT_STREAMING = "the peer has no such algorithm: PPO, gathered, at the settings of {}"
-# IMPALA of data that is not old is A2C: V-trace's weights are 1 then (Espeholt et al. 2018, section 4.1).
+# IMPALA with data that is not old is A2C: V-trace's weights are then 1 (Espeholt et al. 2018, section 4.1).
 _ONE_STEP = "the peer has no such algorithm: A2C, one step of the gradient a batch too, at the settings of {}"
 
 COMPARISONS: dict[str, Comparison] = {

@@ -1,7 +1,7 @@
-"""Connect Four: what self-play has learned, against players that it never met: connect_four_players.py.
+"""Connect Four: what self-play has learned, tested on players that it never met: connect_four_players.py.
 
-The trained player is the league's main agent (experiment=connect_four), a network alone: it looks at no move ahead.
-Half of the games begin with it, half with the other; it plays its likeliest move.
+The trained player is the league's main agent (experiment=connect_four), a network that does not search. It begins half
+of the games, and plays its likeliest move.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from benchmarks.learning.connect_four_players import ROLLOUTS, Player, chance, o
 from workers.evaluation.duplicate_deals import Side
 from workers.runtime.trained import Trained, load
 
-GOALS = {"random": 0.95, "one_ply": 0.85}  # shares of all games that are to be won; a draw counts as half
-LEAGUE_GOAL = {"one_ply": 0.95}  # asked of a league's main agent
+GOALS = {"random": 0.95, "one_ply": 0.85}  # shares of all games to win; a draw counts as half
+LEAGUE_GOAL = {"one_ply": 0.95}  # for a league's main agent
 MCTS = f"mcts_{ROLLOUTS}"
-GAMES = {"random": 500, "one_ply": 1000, MCTS: 200}  # by 1,000 games a share near 0.95 is known to 0.007
+GAMES = {"random": 500, "one_ply": 1000, MCTS: 200}  # with 1,000 games a share near 0.95 has a standard error of 0.007
 SLOTS = 50  # games at once
-MINUTES = 60.0  # minutes of a run, at most; it counts decisions, and two busy cores take their time
+MINUTES = 60.0  # most minutes of a run; it is limited by decisions, and two busy cores take their time
 
 
 def opponents(seed: int) -> dict[str, Player]:
-    """By the names that the figures have."""
+    """Return the opponents by the names that the figures have."""
     return {"random": chance, "one_ply": one_ply, MCTS: tree_search(ROLLOUTS, seed)}
 
 
@@ -40,9 +40,9 @@ def shares(trained: Trained, seed: int) -> dict[str, float]:
 
 
 def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) -> None:
-    """Train and play, seed by seed; the last line's `solved` counts seeds that reach both goals.
+    """Train and play, seed by seed; the last line's `solved` counts the seeds that reach both goals.
 
-    `options.run`: play what was trained there, and train nothing.
+    `options.run`: play with that run's player, and train nothing.
     """
     runs: list[dict[str, Any]] = []
     for seed in range(1, 2 if options.run else options.seeds + 1):

@@ -1,4 +1,4 @@
-"""Players of Connect Four that were not trained: chance, one that looks a move ahead, OpenSpiel's tree search."""
+"""Players of Connect Four that were not trained: random, looking one move ahead, and OpenSpiel's tree search."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import torch
 from envs import Turn, TwoPlayerVectorEnv
 from workers.evaluation.duplicate_deals import Seated, Side, play_once
 
-ROLLOUTS = 1000  # random games, from as many nodes of the tree, a move of `tree_search`
+ROLLOUTS = 1000  # random games per move of `tree_search`, from as many nodes of the tree
 EXPLORATION = 2.0  # c of UCT, as in OpenSpiel's own examples
 
 Player = Callable[[Any, np.random.Generator], int]  # takes an OpenSpiel state; returns the action of the player to move
 
 
 def chance(state: Any, generator: np.random.Generator) -> int:
-    """Any legal column."""
+    """Return any legal column."""
     return int(generator.choice(state.legal_actions()))
 
 
 def one_ply(state: Any, generator: np.random.Generator) -> int:
-    """Return a move that looks one move ahead: it wins where it can, else it is random."""
+    """Return a move that wins at once, if there is one; else a random one."""
     for action in state.legal_actions():
         child = state.child(action)
         if child.is_terminal() and child.returns()[state.current_player()] > 0:
@@ -33,7 +33,7 @@ def one_ply(state: Any, generator: np.random.Generator) -> int:
 
 
 def tree_search(rollouts: int = ROLLOUTS, seed: int = 0) -> Player:
-    """OpenSpiel's MCTS: `rollouts` a move, proven wins and losses backed up, the tree begun anew at each move."""
+    """Return OpenSpiel's MCTS: `rollouts` a move, proven wins and losses backed up, a new tree for each move."""
     game = pyspiel.load_game("connect_four")
     evaluator = pyspiel.RandomRolloutEvaluator(1, seed)
     bot = pyspiel.MCTSBot(game, evaluator, EXPLORATION, rollouts, 64, True, seed, False)

@@ -1,7 +1,7 @@
-"""The exact Mann-Whitney test of two small samples: whether runs of one side tend to take more steps than the other's.
+"""The exact Mann-Whitney test of two small samples: whether one side's runs tend to take more steps than the other's.
 
-Mann & Whitney 1947; two-sided, ties count half. It assumes nothing of the distribution, and medians of a few seeds need
-it: with 3 seeds a side p is never below 0.1, with 5 never below 0.008.
+Mann & Whitney 1947; two-sided, ties count half. It assumes nothing about the distribution, and medians of a few seeds
+need that: with 3 seeds a side p is never below 0.1, with 5 never below 0.008.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def _statistic(every: Sequence[float], mine: Sequence[int]) -> float:
-    """Return U: of all pairs of one of `mine` and one of the others, those in which `mine` is greater."""
+    """Return U: the number of pairs of one of `mine` and one of the others in which `mine` is greater; ties half."""
     chosen = set(mine)
     others = [every[place] for place in range(len(every)) if place not in chosen]
     return sum((every[place] > other) + (every[place] == other) / 2 for place in chosen for other in others)

@@ -1,7 +1,7 @@
-"""One run of a peer to the same goal: Stable-Baselines3, or sb3-contrib where the policy has a memory.
+"""One run of a peer to the same goal: Stable-Baselines3, or sb3-contrib if the policy has a memory.
 
-The goal is reached when the mean return of the last `env.goal_episodes` training episodes does, looked at after every
-rollout, as Warren's learner looks at it after every batch.
+The goal is reached when the mean return of the last `env.goal_episodes` training episodes reaches it, which is checked
+after every rollout, as Warren's learner checks after every batch.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ LIBRARIES = {
 
 @dataclass(frozen=True)
 class Peer:
-    """`algorithm`: of LIBRARIES; `settings`: its own keyword arguments, in addition to those equal to Warren's."""
+    """`algorithm`: one of LIBRARIES; `settings`: its own keyword arguments, in addition to those equal to Warren's."""
 
     algorithm: str = "PPO"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    source: str = "equal settings"  # source of the further settings, as the page of figures says it
+    source: str = "equal settings"  # source of the further settings, as the page of figures names it
 
     @property
     def title(self) -> str:
         return {"stable_baselines3": "Stable-Baselines3", "sb3_contrib": "sb3-contrib"}[LIBRARIES[self.algorithm]]
 
     def missing(self) -> str | None:
-        """Return what to install where the peer is missing; None where it is there."""
+        """Return what to install if the peer is missing; None if it is there."""
         library = LIBRARIES[self.algorithm]
         try:
             importlib.import_module(library)
@@ -55,7 +55,7 @@ class Peer:
 
 @dataclass
 class Outcome:
-    """One run; `steps` is None when it did not reach the goal within the limit."""
+    """One run; `steps` is None if it did not reach the goal within the limit."""
 
     steps: int | None
     seconds: float  # from the first environment step to the goal
@@ -83,7 +83,7 @@ def _run_peer(peer: Peer, config: Config, seed: int) -> Run:
 def equal_settings(algorithm: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of Warren's PPO or A2C by Stable-Baselines3's names.
 
-    A2C's optimizer stays the peer's own (RMSprop); Warren's is Adam.
+    A2C keeps the peer's own optimizer (RMSprop); Warren's is Adam.
     """
     settings = {key: value for key, value in algorithm.items() if key != "name"}
     if algorithm["name"] == "a2c":
@@ -138,7 +138,7 @@ def learn(
 ) -> Outcome:
     """Train the peer on the environment of `config`, with its number of copies, its rollouts and its settings.
 
-    `on_rollout` is told of every rollout: steps so far, mean return of the last (up to) `env.goal_episodes` episodes.
+    `on_rollout` is called after every rollout: steps so far, mean return of the last `env.goal_episodes` or fewer.
     """
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
@@ -174,7 +174,7 @@ def learn(
     environment = config.env.settings()
     copies = make_vec_env(lambda: envs.make(environment), config.actors * config.env.num_envs, seed=1000 * seed)
     if normalization := equal_normalization(config):
-        copies = VecNormalize(copies, **normalization)  # outside of what counts returns, which stay as they are
+        copies = VecNormalize(copies, **normalization)  # outside of what counts returns, which do not change
     if (deviation := chosen.get("action_noise")) is not None:
         size = copies.action_space.shape[0]
         chosen["action_noise"] = NormalActionNoise(size * [0.0], size * [deviation])
@@ -189,7 +189,7 @@ def learn(
 
 
 def _annealed(algorithm: Mapping[str, Any], limit: int) -> Callable[[float], float]:
-    """Return the learning rate by the share of `limit` that is left, as Stable-Baselines3 asks for it."""
+    """Return the learning rate as a function of the share of `limit` that is left, which Stable-Baselines3 expects."""
     rate, over, to = algorithm["learning_rate"], algorithm["anneal_steps"], algorithm["anneal_to"]
 
     def at(left: float) -> float:

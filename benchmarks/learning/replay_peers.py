@@ -1,4 +1,4 @@
-"""Settings of algorithms with a replay, by the names that Stable-Baselines3 and sb3-contrib know."""
+"""Settings of algorithms with a replay, by the names of Stable-Baselines3 and sb3-contrib."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CONFIGS: dict[str, type[OffPolicyConfig]] = {"dqn": DQNConfig, "sac": SACConfig,
 def equal_replay(config: Config, copies: int) -> dict[str, Any]:
     """Return the peer's keyword arguments for a run with a replay, of `copies` environments.
 
-    Both sides make the updates that a rollout pays for when it has ended. `action_noise` is a deviation. Raises
-    ConfigurationError for what the peer does not have.
+    Both sides make the updates that a rollout pays for when it has ended. `action_noise` is a standard deviation.
+    Raises ConfigurationError for settings that the peer does not have.
     """
     settings = {key: value for key, value in config.algorithm.items() if key != "name"}
     algorithm = parse(CONFIGS[config.algorithm["name"]], config.algorithm["name"], settings)
@@ -50,12 +50,12 @@ def equal_replay(config: Config, copies: int) -> dict[str, Any]:
 
 
 def updates_a_step(config: Config) -> Fraction:
-    """Return the updates for each environment step."""
+    """Return the number of updates per environment step."""
     return Fraction(config.replay.samples_per_insert).limit_denominator(1000) / config.replay.batch
 
 
 def _pace(config: Config, copies: int) -> dict[str, int]:
-    """Return rollout lengths and updates, whole numbers, in the ratio that the limiter keeps."""
+    """Return rollout lengths and numbers of updates, whole numbers, in the ratio that the limiter keeps."""
     steps = config.unroll_length
     updates = updates_a_step(config) * steps * copies
     if updates.denominator != 1:
@@ -104,7 +104,7 @@ def _critics(config: Config, algorithm: OffPolicyConfig) -> dict[str, Any]:
 
 
 def _optimizer(algorithm: OffPolicyConfig) -> dict[str, Any]:
-    """Return Adam with Warren's epsilon: unless it is told, sb3-contrib's QR-DQN has 0.01 / batch in place of 1e-8."""
+    """Return Adam with Warren's epsilon: by default sb3-contrib's QR-DQN has 0.01 / batch in place of 1e-8."""
     return {"optimizer_class": Adam, "optimizer_kwargs": {"eps": algorithm.adam_epsilon}}
 
 

@@ -1,7 +1,7 @@
-"""Slime volleyball: what a league has learned, against slimevolleygym's built-in player, which it never met.
+"""Slime volleyball: what a league has learned, tested on slimevolleygym's built-in player, which it never met.
 
 Each frozen `main@UPDATES` of the run (experiment=slimevolley) plays whole games against the built-in player, a network
-that its author trained; a game's return is lives won less lives lost, from -5 to 5.
+trained by the game's author; a game's return is lives won minus lives lost, from -5 to 5.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def curve(run: Path, games: int = GAMES, seed: int = 10_000) -> list[dict[str, A
 
 
 def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) -> None:
-    """Train, play, draw; `options.run`: play what was trained there, and train nothing."""
+    """Train, play and draw; with `options.run` play with that run's players, and train nothing."""
     run, outcome = options.run, None
     if run is None:
         run = folder / "learning" / "slimevolley"

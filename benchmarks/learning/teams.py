@@ -1,8 +1,8 @@
 """Agents that learn together: IPPO, MAPPO, VDN and QMIX on the multi-particle game simple_spread, some seeds in turn.
 
-Each side trains for STEPS steps of agents. A run's figure is the mean return of its training games in the last tenth of
-them, as they were played: by drawn actions of PPO's policies, with one random action in twenty of VDN's and QMIX's. Two
-players that do not learn show what the figures mean: one at random, and one that knows the game's physics and sends
+Each side trains for STEPS steps of agents. A run's figure is the mean return of the training games in its last tenth,
+as they were played: with drawn actions of PPO's policies, and with one random action in twenty of VDN's and QMIX's. Two
+players that do not learn show what the figures mean: one plays at random, and one knows the game's physics and sends
 each agent to a landmark of its own.
 """
 
@@ -30,16 +30,16 @@ MINUTES = 30.0
 SIDES = {
     "IPPO": ("experiment=simple_spread",),
     "MAPPO": ("experiment=simple_spread_mappo",),
-    "VDN": ("experiment=simple_spread_vdn", "algorithm.explore_steps=100000"),  # for a tenth of the experiment's steps
+    "VDN": ("experiment=simple_spread_vdn", "algorithm.explore_steps=100000"),  # over a tenth of the experiment's steps
     "QMIX": ("experiment=simple_spread_qmix", "algorithm.explore_steps=100000"),
 }
 GAMES = 1_000  # games of each player that does not learn
-FORCES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])  # forces of the actions
+FORCES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])  # directions of the actions' forces
 KEPT, PUSH, COASTING = 0.75, 0.5, 0.4  # share of a velocity kept per step; a force's velocity; s that an agent rolls on
 
 
 def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) -> None:
-    """Train each side `options.seeds` times; keep and draw the curves as a comparison with a peer does."""
+    """Train each side `options.seeds` times; keep and draw the curves like a comparison with a peer."""
     points = Points(DOCS / "curves" if options.keep else options.folder, "learning_simple-spread")
     curves: dict[str, list[Curve]] = {side: [] for side in SIDES}
     for seed, (side, own) in itertools.product(range(1, options.seeds + 1), SIDES.items()):
@@ -59,14 +59,14 @@ def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) 
 
 
 def by_parts(curve: Curve, steps: int, parts: int = 10) -> Curve:
-    """Return (steps at its end, mean return) of each of equal parts of a run, of those that have points."""
+    """Return (steps at its end, mean return) of each of `parts` equal parts of a run, if it has points."""
     part = [min(parts, -(-at * parts // steps)) for at, _ in curve]
     found = {number: [mean for here, (_, mean) in zip(part, curve, strict=True) if here == number] for number in part}
     return [(number * steps // parts, round(float(np.mean(found[number])), 3)) for number in sorted(found)]
 
 
 def figures(curves: dict[str, list[Curve]]) -> dict[str, Any]:
-    """Return the figures of the last line: of each side its runs' means, theirs, and half of its 95 % interval."""
+    """Return the figures of the last line: each side's means of its runs, their mean, and half its 95 % interval."""
     last = {side: [curve[-1][1] for curve in runs] for side, runs in curves.items()}
     first = {side: round(float(np.mean([curve[0][1] for curve in runs])), 2) for side, runs in curves.items()}
     return {
@@ -100,14 +100,14 @@ def returns(player: Any) -> float:
 
 
 def at_random(observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return an action for each agent: any."""
+    """Return a random action for each agent."""
     return generator.integers(len(FORCES), size=len(observation))
 
 
 def assigned(observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return an action for each agent, on the way to its landmark of the assignment whose distances sum to the least.
+    """Return an action for each agent towards its landmark, in the assignment with the smallest sum of distances.
 
-    `observation` [games * AGENTS, 18]: an agent's velocity and place, then the landmarks and the others, seen from it.
+    `observation` [games * AGENTS, 18]: an agent's velocity and place, then the landmarks and the others relative to it.
     """
     each = observation.reshape(-1, AGENTS, observation.shape[-1])
     velocity, offsets = each[..., :2], each[..., 4 : 4 + 2 * AGENTS].reshape(-1, AGENTS, AGENTS, 2)
