@@ -2,7 +2,7 @@
 
 `python -m benchmarks.ppo [--seeds 5] [--lags 0 1 2] [--no-peer]`: environment steps and seconds until the mean return
 of the last 100 training episodes reaches the environment's goal. Settings are those of conf/. A lag of k means that
-experience comes from the weights of k updates ago, as it does when actors do not wait for the learner. One core.
+experience comes from the weights of k updates ago, as when actors do not wait for the learner. One core.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from workers.config.schema import Config, EnvConfig
 from workers.rollout.vector_sampler import VectorSampler
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-ACTORS = 2  # a distributed run's default: one process stands for its actors and learner
+ACTORS = 2  # a distributed run's default: this process does the work of its actors and learner
 
 
 def learn_warren(env: dict[str, Any], algorithm: dict[str, Any], limit: int, lag: int, seed: int) -> Outcome:
-    """One run of Warren's sampler and PPO."""
+    """Make one run of Warren's sampler and PPO."""
     vector_env = envs.make_vector(env["id"], ACTORS * env["num_envs"], seed=1000 * seed)
     spaces = vector_env.single_observation_space, vector_env.single_action_space
     learning, acting = (build_policy({"name": "mlp"}, *spaces, seed) for _ in range(2))
@@ -61,7 +61,7 @@ def _copy(policy: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def learn_stable_baselines3(env: dict[str, Any], algorithm: dict[str, Any], limit: int, seed: int) -> Outcome:
-    """One run of Stable-Baselines3's PPO at the same settings."""
+    """Make one run of Stable-Baselines3's PPO at the same settings."""
     of_env = EnvConfig(id=env["id"], num_envs=env["num_envs"], goal=env["goal"])
     config = Config(
         env=of_env, algorithm=algorithm, actors=ACTORS, unroll_length=env["unroll_length"], total_steps=limit, seed=seed
@@ -70,7 +70,7 @@ def learn_stable_baselines3(env: dict[str, Any], algorithm: dict[str, Any], limi
 
 
 def measure(label: str, learn: Callable[[int], Outcome], seeds: int) -> dict[str, Any]:
-    """Run `learn` for each seed, prints a row, returns the figures."""
+    """Run `learn` for each seed, print a row, return the figures."""
     outcomes = [learn(seed) for seed in range(1, seeds + 1)]
     solved = [o for o in outcomes if o.steps is not None]
     row = {

@@ -1,16 +1,16 @@
 """Actors that decide for env runners: `python -m benchmarks.served --peers DIR`.
 
-Whole runs with sampling=served, through RabbitMQ and Redis, with an algorithm that does nothing: what is left is the
+Whole runs with sampling=served, through RabbitMQ and Redis, with an algorithm that does nothing: what remains is the
 environments, the calls, the forward passes, and the trajectories on their way to the learner. Rates are those of the
 last two thirds of a run. Parts (`--only`):
 
-slow    512 environments of 20 ms a step over 8 env runners, as games that run elsewhere: the share of the 25,600
-        steps/s that they could make; beside it in the same round RLlib's env runners on the same environment
-        (DIR/ray), which sample on and on and learn nothing either
+slow    512 environments of 20 ms a step over 8 env runners, like games that run elsewhere: the share of the 25,600
+        steps/s that they could make; in the same round RLlib's env runners on the same environment (DIR/ray), which
+        sample without a pause and do not learn either
 noop    environments that do nothing: steps/s
 
-Each round says what the processes took of the cores, so which of them ended a rate can be read off. The last line is
-one JSON object.
+Each round says how much of the cores the processes used, which shows what limited a rate. The last line is one JSON
+object.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ RUNNERS, COPIES = 8, 64  # env runners, and environments of each
 UNROLL = 64
 IDEAL = RUNNERS * COPIES / SLOW  # steps/s
 TARGETS = {"slow_env_efficiency": 0.9, "pipeline_served": 40_000, "served_vs_rllib": 2.0}
-SAMPLE_EVERY = 2.0  # s between looks at what the processes took
+SAMPLE_EVERY = 2.0  # s between measurements of the processes
 ROLES = ("env", "actor", "learner", "train")
 SERVERS = {"beam.smp": "rabbitmq", "redis-server": "redis"}
 
 
 def main() -> int:
-    """Run, print a line a run, print JSON."""
+    """Run the parts, print a line per run, print JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=Path, metavar="DIR", help="of the peers' environments: DIR/ray")
     parser.add_argument("--rounds", type=int, default=3)
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def slow(folder: Path, urls: dict[str, str], options: argparse.Namespace) -> dict[str, Any]:
-    """Compare the rate with the environments' own limit, beside RLlib's."""
+    """Compare the rate with the environments' own limit, and with RLlib's."""
     arguments = map(str, (RUNNERS, COPIES, UNROLL, options.seconds * 2 / 3))
     rllib = Peer("RLlib's env runners", "ray", (str(HERE / "foreign" / "rllib_served_peer.py"), *arguments))
     if missing := rllib.missing(options.peers):
@@ -87,7 +87,7 @@ def slow(folder: Path, urls: dict[str, str], options: argparse.Namespace) -> dic
 
 
 def noop(folder: Path, urls: dict[str, str], options: argparse.Namespace) -> dict[str, Any]:
-    """Nobody plays and nobody learns."""
+    """Measure environments that do nothing, with an algorithm that learns nothing."""
     rates, taken = [], []
     for turn in range(options.rounds):
         rate, processors = run(folder, f"noop-{turn}", urls, "NullVectorEnv", int(40_000 * options.seconds))
@@ -98,7 +98,7 @@ def noop(folder: Path, urls: dict[str, str], options: argparse.Namespace) -> dic
 
 
 def run(folder: Path, trial: str, urls: dict[str, str], env: str, steps: int) -> tuple[float, dict[str, float]]:
-    """(steps/s, role -> cores it used) of the last two thirds of one run."""
+    """Return (steps/s, role -> cores it used) of the last two thirds of one run."""
     looked = Looked()
     job = train(
         folder,
@@ -114,7 +114,7 @@ def run(folder: Path, trial: str, urls: dict[str, str], env: str, steps: int) ->
 
 
 def steady(job: Job, looked: Looked) -> tuple[float, dict[str, float]]:
-    """Return the steps per second of a job's last two thirds, and the processor time of its processes."""
+    """Return the steps per second of a job's last two thirds, and the cores that its processes used."""
     looked.stop()
     last = job.points[-1]
     first = next(point for point in job.points if point["steps"] >= last["steps"] / 3)
@@ -134,12 +134,12 @@ class Looked:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         self._ended.set()
         self._thread.join()
 
     def cores(self, since: float, until: float) -> dict[str, float]:
-        """Role -> processor seconds a second between the looks nearest to these times."""
+        """Return role -> processor seconds a second between the measurements nearest to these times."""
         (began, before), (ended, after) = (
             min(self._seen, key=lambda one: abs(one[0] - moment)) for moment in (since, until)
         )

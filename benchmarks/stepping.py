@@ -1,4 +1,4 @@
-"""CPU time of a vector step of gymnasium's classic control: by C, as the library's arrays, and one copy after another.
+"""CPU time of a vector step of gymnasium's classic control: in C, as the library's arrays, and one copy after another.
 
 `python -m benchmarks.stepping [--envs 64] [--rounds 5]`: random actions, one thread, us of the best round.
 """
@@ -15,11 +15,11 @@ from envs.vector import classic_control
 from warren.errors import ConfigurationError
 
 FORMS = {"native": 400, "library": 400, "sync": 20}  # env.vectorization -> steps of a round
-DRAWN = 50  # actions, which come again
+DRAWN = 50  # actions, which are repeated
 
 
 def step_us(name: str, form: str, copies: int, rounds: int) -> float | None:
-    """Return us of a step of `copies`; None where the game has no such form."""
+    """Return us of a step of `copies`; None if the game has no such form."""
     try:
         vector = envs.make_vector(EnvSettings(name, vectorization=form), copies, seed=0)
     except ConfigurationError:

@@ -1,4 +1,4 @@
-"""CPU time of an update, of each algorithm by torch and by compiled C in turns.
+"""CPU time of an update, for each algorithm, in torch and in compiled C in turns.
 
 `python -m benchmarks.updating [--only a2c impala] [--rounds 20] [--network '{"shared": true}']`: CartPole, one thread;
 milliseconds of the best update and of the median, the same trajectories again and again.
@@ -24,7 +24,7 @@ from workers.rollout.asked import fields_asked
 from workers.rollout.vector_sampler import VectorSampler
 
 WARM_UP = 3  # updates
-# Steps of a trajectory, environments of it, and trajectories: what two actors send for an update, and one large batch.
+# Steps of a trajectory, its environments, and trajectories: an update from two actors, and one large batch.
 SHAPES = {"small": (20, 8, 2), "large": (128, 64, 2)}
 CASES: dict[str, dict[str, Any]] = {
     "a2c": {},
@@ -35,7 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def trajectories(network: Mapping[str, Any], name: str, shape: tuple[int, int, int]) -> list[Trajectory]:
-    """Return what actors of a policy that has learned nothing send."""
+    """Return what actors with an untrained policy send."""
     steps, num_envs, number = shape
     found = []
     for seed in range(number):
@@ -48,7 +48,7 @@ def trajectories(network: Mapping[str, Any], name: str, shape: tuple[int, int, i
 
 
 def algorithm_of(network: Mapping[str, Any], name: str) -> Algorithm:
-    """Return an algorithm that has learned nothing, at a rate that hardly moves it."""
+    """Return an untrained algorithm, at a learning rate that hardly moves it."""
     policy = build_policy(network, *envs.spaces("CartPole-v1"), 1)
     return build_algorithm(name, {**CASES[name], "learning_rate": 1e-6}, policy, 1)
 

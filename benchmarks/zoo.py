@@ -1,10 +1,10 @@
-"""The zoo: experiments of conf/experiment with what their runs came to, in a table of docs/algorithms.md.
+"""The zoo: experiments of conf/experiment and the results of their runs, in a table of docs/algorithms.md.
 
 python -m benchmarks.zoo run cartpole cartpole_a2c --seeds 3    # trains what is not kept yet, seed by seed in turn
 python -m benchmarks.zoo table                                  # writes the table anew from the kept runs
 
-A run is kept as one line of docs/curves/zoo.jsonl, with its curve in few points; that of another version of Warren is
-replaced by removing its line. Steps do not depend on the machine's load; seconds do, and are not in the table.
+A run is kept as one line of docs/curves/zoo.jsonl, with its curve in few points; to replace a run of another version of
+Warren, remove its line. Steps do not depend on the machine's load; seconds do, and are not in the table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADER = """\
 | `experiment=` | environment, algorithm | goal | solved | steps to the goal | return at the end |
 |---|---|---|---|---|---|
 """
-EPISODES = 20  # episodes of the evaluation of a run's last weights
+EPISODES = 20  # of the evaluation of a run's last weights
 NEVER = 10**12  # steps between evaluations: only the last weights are evaluated
 CURVE_POINTS = 20
 
@@ -43,7 +43,7 @@ def kept(path: Path = RESULTS) -> list[Run]:
 
 
 def made(name: str, seed: int, words: Sequence[str], folder: str) -> Run:
-    """Train one experiment with one seed, and return the line that is kept."""
+    """Train one experiment with one seed, and return the line to keep."""
     evaluation = {"every": NEVER, "episodes": EPISODES}
     result = warren.train(f"experiment={name}", *words, seed=seed, folder=folder, evaluation=evaluation, quiet=True)
     config, points = from_yaml(result.folder / "config.yaml"), result.metrics
@@ -64,7 +64,7 @@ def made(name: str, seed: int, words: Sequence[str], folder: str) -> Run:
 
 
 def run(names: Sequence[str], seeds: int, words: Sequence[str], path: Path = RESULTS) -> None:
-    """Train each experiment with seeds 1 to `seeds`, but for runs that are kept, and keep each once it has ended."""
+    """Train each experiment with seeds 1 to `seeds`, except for kept runs, and keep each once it has ended."""
     have = {(one["experiment"], one["seed"]) for one in kept(path)}
     for seed in range(1, seeds + 1):
         for name in names:
@@ -78,7 +78,7 @@ def run(names: Sequence[str], seeds: int, words: Sequence[str], path: Path = RES
 
 
 def table(runs: Iterable[Run]) -> str:
-    """Return the table of some runs in Markdown: a row an experiment; a run that missed the goal counts its limit."""
+    """Return the table of some runs in Markdown: a row per experiment; a run that missed the goal counts its limit."""
     return HEADER + "".join(_rows(list(runs)))
 
 

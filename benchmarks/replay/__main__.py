@@ -3,7 +3,7 @@
 `python -m benchmarks.replay --peers DIR [--rounds 3] [--seconds 3] [--quick]`: 1,000,000 transitions of 4 floats, from
 64 environments, 256 a draw; 100,000 of 4 x 84 x 84 bytes, from 8, 32 a draw. All have one thread and are measured in
 turns, each in a process of its own, when full. DIR/rl holds the peers' environment (torchrl, stable-baselines3,
-cpprb; those that it has not are left out). The ratios are of Warren's median to the best peer's, of the case where it
+cpprb; those that it lacks are left out). The ratios are of Warren's median to the best peer's, in the case in which it
 is lowest; each case's own are beside them.
 """
 
@@ -23,12 +23,12 @@ from benchmarks.replay.cases import CASES
 
 PEER = Path(__file__).resolve().parents[1] / "foreign" / "replay_peer.py"
 PATIENCE = 600.0  # s
-PEERS = {"torchrl": "torchrl", "sb3": "stable_baselines3", "cpprb": "cpprb"}  # and what they are imported as
+PEERS = {"torchrl": "torchrl", "sb3": "stable_baselines3", "cpprb": "cpprb"}  # name -> the module to import
 KINDS = ("insert", "sample", "prioritized")
 
 
 def measured(command: list[str], own: bool) -> dict[str, float]:
-    """Run one side in one case; return its rates by kind. Ends this program with its own words where it fails."""
+    """Run one side in one case; return its rates by kind. If it fails, end this program with its own message."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if not own:
         environment["PYTHONPATH"] = ""
@@ -41,7 +41,7 @@ def measured(command: list[str], own: bool) -> dict[str, float]:
 
 
 def _has(python: str, module: str) -> bool:
-    """Return whether an environment has a module; say so where not."""
+    """Return True if an environment has a module; else print that it is left out."""
     looked = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
     if missing := subprocess.run([python, "-c", looked], timeout=PATIENCE).returncode:
         print(f"{module} left out: {python} has none", flush=True)
@@ -73,7 +73,7 @@ def main() -> None:
         case: {side: {kind: round(median(values)) for kind, values in rates.items()} for side, rates in of.items()}
         for case, of in found.items()
     }
-    ratios: dict[str, float | None] = {}  # None where no peer could be measured
+    ratios: dict[str, float | None] = {}  # None if no peer could be measured
     for kind in KINDS if python is not None else ():
         for case, of in medians.items():
             best = max((rates[kind] for side, rates in of.items() if side != "warren" and kind in rates), default=None)

@@ -1,4 +1,4 @@
-"""Shapes and sizes of what is stored and drawn, the same for all; the peers' Python reads it too: numpy alone."""
+"""Shapes and sizes of the stored and drawn data, the same for all; the peers' Python reads it too: only numpy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARM_UP = 0.2  # share of the time that is measured
 
 @dataclass(frozen=True)
 class Case:
-    """`capacity` transitions of observations of this shape and dtype, from `slots` environments; `batch` are drawn."""
+    """`capacity` transitions of observations of this shape and dtype, from `slots` environments; a draw has `batch`."""
 
     capacity: int
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ QUICK = {
 
 
 def rate(action: Callable[[], object], transitions: int, seconds: float) -> float:
-    """Return transitions per second of `action`, which handles so many, over `seconds` after a warm-up.
+    """Return transitions per second of `action`, which handles `transitions`, over `seconds` after a warm-up.
 
     Seconds are of the processor: nothing here waits, and other processes on the machine do not count.
     """

@@ -33,7 +33,7 @@ def segment(case: Case, seed: int) -> Trajectory:
 
 
 def filled(case: Case, exponent: float | None) -> tuple[ReplayBuffer, Callable[[], None]]:
-    """Return a buffer that is full, and the insertion of one more segment."""
+    """Return a buffer that is full, and a function that inserts one more segment."""
     segments = itertools.cycle([segment(case, seed) for seed in range(4)])
     numbers = itertools.count()
     buffer = ReplayBuffer(case.capacity, 1, exponent, seed=1)
@@ -47,7 +47,7 @@ def filled(case: Case, exponent: float | None) -> tuple[ReplayBuffer, Callable[[
 
 
 def evenly(case: Case, seconds: float) -> dict[str, float]:
-    """Return the rates of a replay that is drawn from evenly."""
+    """Return the rates of a replay with even draws."""
     buffer, insert = filled(case, None)
     inserted = rate(insert, case.steps * case.slots, seconds)
     return {"insert": inserted, "sample": rate(lambda: buffer.draw(case.batch), case.batch, seconds)}

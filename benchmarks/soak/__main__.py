@@ -1,9 +1,9 @@
-"""Three services of batches of 20, 10 and 24 saturated, errors of every kind and event loops beside them.
+"""Three saturated services with batches of 20, 10 and 24, beside errors of every kind and event loops.
 
 `python -m benchmarks.soak [--seconds 60]` on a private RabbitMQ and on the embedded Redis: descriptors and memory of
-the worker and of its caller over time, the most batches of others that a call waited for, and calls overtaken. The
-caller's memory grows for a minute and then stays, since each of its threads keeps a heap: the blocks in use say whether
-it leaks.
+the worker and of its caller over time, the most batches of others for which a call waited, and calls overtaken. The
+caller's memory grows for a minute and then stays, since each of its threads keeps a heap: the blocks in use show
+whether it leaks.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from warren import redis_client
 from warren.errors import CallError
 from workers import servers
 
-LOOPS = 100  # event loops in turn, at least
+LOOPS = 100  # event loops one after another, at least
 IN_FLIGHT = 100  # calls of each of two callers of a service
-BESIDE = 6  # calls of the services that are not saturated, at a time
-# A call waits for the others' batches that hold what came before it, and one more of each.
+BESIDE = 6  # calls at a time of the services that are not saturated
+# A call waits for the others' batches that hold earlier calls, and one more of each.
 TURN = {
     f"soak.by_{size}": sum(-(-PREFETCH // other) + 1 for other in SIZES if other != size) + BESIDE for size in SIZES
 }
@@ -57,8 +57,8 @@ def soak(broker_url: str, redis_url: str, seconds: float) -> dict[str, Any]:
 
 def _soak(solver: Solver, worker: int, seconds: float, replies: bool) -> dict[str, Any]:
     ending, wrong = threading.Event(), list[BaseException]()
-    some = 500 if replies else 100  # a Redis passes a twentieth of the calls
-    # A Redis keeps nothing of a call that was ignored: its caller waits until the deadline.
+    some = 500 if replies else 100  # Redis passes a twentieth of the calls
+    # Redis keeps nothing of a call that was ignored: its caller waits until the deadline.
     kinds = [kind for kind in (*RAISED, "object") if kind != "ignore" or replies]
     counts = {"calls": 0, "loops": 0, "errors": 0, "bad members": 0}
     lock = threading.Lock()

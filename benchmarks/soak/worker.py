@@ -1,4 +1,4 @@
-"""Serve what `benchmarks.soak` calls: `python -m benchmarks.soak.worker BROKER REDIS RUN`; it watches its turns."""
+"""Serve the services of `benchmarks.soak`, and watch turns: `python -m benchmarks.soak.worker BROKER REDIS RUN`."""
 
 from __future__ import annotations
 
@@ -93,20 +93,20 @@ class Soak(Worker):
 
     @service
     def turns(self) -> dict[str, Any]:
-        """Return how calls waited for their turns since the last question."""
+        """Return how long calls waited for their turns since the last question."""
         found = {"overtaken": watch.overtaken, "longest": dict(watch.longest), "batches": dict(watch.ran)}
         watch.overtaken, watch.longest = 0, {}
         return found
 
 
 class Watch:
-    """Counts the batches of others that ran while a call waited, and those that came later and ran first."""
+    """Counts the batches of others that ran while a call waited, and the calls that came later and ran first."""
 
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()
         self.longest: dict[str, int] = {}
         self.overtaken = 0
-        self._came: dict[int, int] = {}  # call -> others' batches before it came
+        self._came: dict[int, int] = {}  # call -> others' batches before its arrival
 
     def _others(self, name: str) -> int:
         return self.ran.total() - self.ran[name]

@@ -4,14 +4,15 @@
 
 Warren trains as a person starts it, through RabbitMQ and Redis; the rate is that of all environment steps over the time
 from the first of them to the end of the last update. Peers run in turn with it, `--rounds` times; ratios are those of a
-round, and the median is reported, with the mean return in the end: what does not learn is no rate. Parts (`--only`):
+round, and the median is reported, with the final mean return, as a rate without learning would say nothing. Parts
+(`--only`):
 
 cartpole  64 environments an actor x 128 steps, four epochs of four minibatches: PureJaxRL, Stable-Baselines3, CleanRL
           on envpool, Sample Factory; us of CPU time a step of each part; limit_fraction: the products' operations a
           second over those of a bare product on all cores
 pong      Nature CNN, standard preprocessing, steps of the agent: four epochs a sample beside the PPO of
           Stable-Baselines3, CleanRL on envpool and RLlib, one beside RLlib's IMPALA
-pipeline  an environment and an algorithm that do nothing: what is left is the policy, the wire, and the hand-overs
+pipeline  an environment and an algorithm that do nothing: what remains is the policy, the wire, and the hand-overs
 start     `make train`: seconds from the first step to 475, and of the whole command with servers of its own
 slow      a learner slowed ten times: do actors wait, does memory stay flat, is every segment accounted for?
 
@@ -51,16 +52,16 @@ TARGETS = {
     "data_age_median": ("<=", 2.0),
 }
 CARTPOLE_STEPS, PONG_STEPS, PIPELINE_STEPS, SLOW_STEPS = 4_000_000, 24_576, 12_000_000, 200_000
-# Operations per step of CartPole in products, by two networks of 64 x 64: one pass to act; four epochs of a pass
-# forward and two back, less the first layers' gradients of observations.
+# Operations of products per step of CartPole, for two networks of 64 x 64: one pass to act; in four epochs one pass
+# forward and two back each, except the first layers' gradients with respect to observations.
 _FORWARD = 2 * sum(4 * 64 + 64 * 64 + 64 * outputs for outputs in (2, 1))
 CARTPOLE_FLOP = _FORWARD + 4 * (3 * _FORWARD - 2 * 2 * 4 * 64)
-PEER_SECONDS = 40  # s of the peers that are told seconds, not steps
+PEER_SECONDS = 40  # s for peers that are given seconds, not steps
 Train = Callable[..., Job]
 
 
 def main() -> int:
-    """Run, print a line a run, print JSON."""
+    """Run the parts, print a line per run, print JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--peers", type=Path, metavar="DIR", help="of the peers' environments: DIR/jax, DIR/ray, DIR/sf"
@@ -96,7 +97,7 @@ def main() -> int:
 
 
 def cartpole(job: Train, options: argparse.Namespace) -> dict[str, Any]:
-    """Training on CartPole-v1 to the end of the steps; solved: the last 100 episodes reach 475."""
+    """Train on CartPole-v1 to the end of the steps; solved if the last 100 episodes reach 475."""
     others = {
         "sb3": peers.stable_baselines3("cartpole", 400_000),
         **_cleanrl(options, "cartpole", 400_000),
@@ -132,7 +133,7 @@ def cartpole(job: Train, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def pong(job: Train, options: argparse.Namespace) -> dict[str, Any]:
-    """PPO beside PPO, IMPALA beside IMPALA; the worse of the two ratios to the best peer counts."""
+    """Compare PPO with PPO, IMPALA with IMPALA; the lower of the two ratios to the best peer counts."""
     shared = (
         "env.id=PongNoFrameskip-v4", "env.preprocessing=atari", "env.goal=null", "env.num_envs=8", "actors=2",
         "network=nature_cnn", "sampling=streaming", f"total_steps={PONG_STEPS}",
@@ -166,7 +167,7 @@ def pong(job: Train, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def pipeline(job: Train, options: argparse.Namespace) -> dict[str, Any]:
-    """Nobody plays and nobody learns; policies act, segments travel, weights come back."""
+    """Measure a run without playing or learning: policies act, segments travel, weights come back."""
     rates = []
     for turn in range(options.rounds):
         done = job(
@@ -211,7 +212,7 @@ def slow(job: Train, options: argparse.Namespace) -> dict[str, Any]:
         f"algorithm.name={APPARATUS / 'slow_algorithm.py'}:build", "algorithm.minibatch_size=4096",
         f"total_steps={SLOW_STEPS}",
     )  # fmt: skip
-    resident = done.resident_mb[len(done.resident_mb) // 4 : -4]  # once all have started, until they end
+    resident = done.resident_mb[len(done.resident_mb) // 4 : -4]  # from when all have started until they end
     half = len(resident) // 2
     growth = max(resident[half:]) / max(resident[:half]) - 1
     account = done.segments
@@ -232,7 +233,7 @@ def slow(job: Train, options: argparse.Namespace) -> dict[str, Any]:
 def compared(
     name: str, warren: Callable[[int], Ran], others: dict[str, Peer], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """All in turn, round by round: rates, returns, and the ratio to each peer."""
+    """Run all in turn, round by round; return rates, returns, and the ratio to each peer."""
     here: dict[str, Peer] = {}
     for key, peer in others.items():
         if missing := peer.missing(options.peers):

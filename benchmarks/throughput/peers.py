@@ -1,7 +1,7 @@
-"""The peers of `benchmarks.throughput`, each by the Python of an environment of its own, and what they print.
+"""The peers of `benchmarks.throughput`, each run by the Python of its own environment, and their output.
 
 DIR holds these environments: DIR/ray (stable-baselines3, ray[rllib], ale-py), DIR/sf (sample-factory), DIR/jax (jax,
-gymnax, flax, optax, distrax), DIR/cleanrl (torch, envpool, gymnasium, tyro). What is not there is left out with a word.
+gymnax, flax, optax, distrax), DIR/cleanrl (torch, envpool, gymnasium, tyro). A missing one is left out, and named.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SAMPLE_FACTORY_FPS = re.compile(r"Fps is \(10 sec: [\d.]+, 60 sec: [\d.]+, 300 s
 
 @dataclass(frozen=True)
 class Ran:
-    """One training run: environment steps a second with all costs in, and how well it played in the end."""
+    """One training run: environment steps a second with all costs included, and its final mean return."""
 
     steps_per_s: float
     mean_return: float | None
@@ -30,16 +30,16 @@ class Ran:
 
 @dataclass(frozen=True)
 class Peer:
-    """`command` without the interpreter, which is ENVIRONMENT/bin/python below the folder of all."""
+    """`command` lacks the interpreter, which is ENVIRONMENT/bin/python in the folder of all environments."""
 
     name: str
     environment: str
     command: tuple[str, ...]
     threads: int = 1  # OpenMP's
-    stop_after: float | None = None  # s after which it is stopped, for one that trains until then
+    stop_after: float | None = None  # s after which a peer that would train on is stopped
 
     def missing(self, folder: Path | None) -> str | None:
-        """Why it cannot run; None where it can."""
+        """Return why it cannot run; None if it can."""
         if folder is None:
             return f"{self.name}: left out, no --peers DIR"
         if not self._python(folder).exists():
@@ -47,7 +47,7 @@ class Peer:
         return None
 
     def run(self, folder: Path) -> Ran:
-        """Train once. Ends this program with the peer's own words where it fails."""
+        """Train once. If it fails, end this program with the peer's own message."""
         process = subprocess.Popen(
             [str(self._python(folder)), *self.command],
             env={**os.environ, "OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": ""},
@@ -78,30 +78,30 @@ class Peer:
 
 
 def purejaxrl(checkout: Path, total: int) -> Peer:
-    """128 environments x 128 steps, four epochs, minibatches of 4,096, learning rate 2.5e-3: Warren's settings."""
+    """Return it with Warren's 128 environments x 128 steps, four epochs, minibatches of 4,096, learning rate 2.5e-3."""
     command = (str(FOREIGN / "purejaxrl_peer.py"), str(checkout / "purejaxrl"), "128", "128", "4", "2.5e-3", str(total))
     return Peer("PureJaxRL", "jax", command, threads=2)
 
 
 def stable_baselines3(game: str, total: int) -> Peer:
-    """Its PPO with as many environments, steps, epochs and samples a minibatch as Warren has; two threads."""
+    """Return its PPO with as many environments, steps, epochs and samples a minibatch as Warren; two threads."""
     name = f"Stable-Baselines3 PPO, {game}"
     return Peer(name, "ray", (str(FOREIGN / "sb3_peer.py"), game, str(total)), threads=2)
 
 
 def cleanrl(checkout: Path, game: str, total: int) -> Peer:
-    """Its PPO on envpool's games with as many environments, steps, epochs and samples a minibatch as Warren has."""
+    """Return its PPO on envpool's games with as many environments, steps, epochs and samples a minibatch as Warren."""
     command = (str(FOREIGN / "cleanrl_peer.py"), str(checkout), game, str(total))
     return Peer(f"CleanRL PPO on envpool, {game}", "cleanrl", command, threads=2)
 
 
 def sample_factory(seconds: int) -> Peer:
-    """Its APPO with two workers; its rate is that of the last minutes, which it logs itself."""
+    """Return its APPO with two workers; its rate is that of the last minutes, which it logs itself."""
     command = (str(FOREIGN / "sample_factory_peer.py"), str(seconds))
     return Peer("Sample Factory APPO", "sf", command, stop_after=seconds + 20.0)
 
 
 def rllib(algorithm: str, seconds: int) -> Peer:
-    """PPO or IMPALA of RLlib on Pong, two runners of eight environments; two threads, as Warren's learner has."""
+    """Return RLlib's PPO or IMPALA on Pong, two runners of eight environments; two threads, as Warren's learner has."""
     name = f"RLlib {algorithm.upper()}, pong"
     return Peer(name, "ray", (str(FOREIGN / "rllib_peer.py"), algorithm, str(seconds)), threads=2)
