@@ -1,4 +1,4 @@
-"""A run that lasts while servers die: `python -m benchmarks.endurance --minutes 30`. Nobody intervenes.
+"""A run that lasts while servers die: `python -m benchmarks.endurance --minutes 30`.
 
 Streaming CartPole, two learners and four actors over two hosts (network namespaces of this machine), queues of type
 quorum on a RabbitMQ cluster of three nodes, Redis with a replica and three sentinels. After a quarter of the time the

@@ -1,4 +1,4 @@
-"""The league rebuilt from its stream to any moment, and its history asked what another matchmaker would have done.
+"""The league rebuilt from its stream to any moment, and another matchmaker's choices at each of its matches.
 
     python -m league.replay --redis URL --run NAME                      # standings, and whether the live league agrees
     python -m league.replay --run NAME --until 2026-05-04T12:00         # the league then; also an event id, or ms

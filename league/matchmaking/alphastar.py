@@ -107,7 +107,7 @@ class AlphaStar(Kind):
 @KINDS.register("main_agent")
 @dataclass(frozen=True)
 class MainAgent(AlphaStar):
-    """Half PFSP over all history, 35 % self-play, 15 % verification against exploiters and what it forgot."""
+    """Half PFSP over all history, 35 % self-play, 15 % verification against exploiters and forgotten snapshots."""
 
     pfsp_share: float = 0.5
     verification_share: float = 0.15

@@ -1,4 +1,4 @@
-"""Players that take one side of a game alone, as attacker or defender: whom they may meet.
+"""Players that take one side of a game alone, such as attacker or defender, and the players that they may meet.
 
 The option `side` of a player's kind is the number of its team. A player with this option sees only the part of the
 league that may sit across from it; its kind chooses among these players as usual.

@@ -1,4 +1,4 @@
-"""Conversion to text of what Redis answers: bytes, or str if the client decodes."""
+"""Conversion of Redis's answers to text: they are bytes, or str if the client decodes."""
 
 from __future__ import annotations
 

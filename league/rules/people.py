@@ -1,4 +1,4 @@
-"""Rated games of people against a league's players; people are not part of the league and are matched with nobody."""
+"""Rated games of people against a league's players; people are not part of the league and get no matches."""
 
 from __future__ import annotations
 

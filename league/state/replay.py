@@ -1,4 +1,4 @@
-"""The league rebuilt from its stream to any moment, and its history asked what another matchmaker would have done.
+"""The league rebuilt from its stream to any moment, and another matchmaker's choices at each of its matches.
 
 Through another matchmaker: at every match of the history, the other kind sees the league as it was at that moment and
 says how likely it would have met each opponent. Results of matches that were never played are not made up.
