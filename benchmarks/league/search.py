@@ -1,4 +1,4 @@
-"""Play of Connect Four against a tree search that nobody trains against: OpenSpiel's MCTS."""
+"""Games of Connect Four against a tree search, OpenSpiel's MCTS, which no player has trained against."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SLOTS = 50  # games at once
 
 
 def against_search(league: LocalLeague, games: int, rollouts: int = ROLLOUTS) -> dict[str, float]:
-    """Return the shares of the points that the mixture and the main agent win in `games` each; nothing of other games.
+    """Return the shares of the points that the mixture and the main agent win in `games` games each; {} in other leagues.
 
     A draw is half a point. The main agent plays its likeliest moves; the mixture's players draw theirs.
     """
