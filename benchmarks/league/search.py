@@ -14,7 +14,7 @@ SLOTS = 50  # games at once
 
 
 def against_search(league: LocalLeague, games: int, rollouts: int = ROLLOUTS) -> dict[str, float]:
-    """Return the shares of the points that the mixture and the main agent win in `games` games each; {} in other leagues.
+    """Return the shares of the points that the mixture and the main agent win in `games` each; {} for other games.
 
     A draw is half a point. The main agent plays its likeliest moves; the mixture's players draw theirs.
     """
