@@ -1,14 +1,14 @@
-"""Three agents on a line light three lamps: an environment of one's own whose agents learn together, by one policy.
+"""Three agents on a line light three lamps: your own environment whose agents learn together, by one policy.
 
     python -m envs.check examples/agents/lamps.py:Lamps
     python -m workers.train env.id=examples/agents/lamps.py:Lamps
     python -m workers.train env.id=examples/agents/lamps.py:Lamps env.state=true +network.privileged=[state]
     python -m workers.train env.id=examples/agents/lamps.py:Lamps algorithm=qmix algorithm.target_every=50
 
-By the second command an agent's value sees what the agent sees, by the third the whole game (MAPPO). The fourth learns
-values of actions that add up to the game's (QMIX).
+With the second command the value function sees what the agent sees, with the third the whole game (MAPPO). The fourth
+learns each agent's action values, which are combined into the game's value (QMIX).
 
-The class has the methods of PettingZoo's ParallelEnv; it may derive from that, and need not. Who comes to a dark lamp
+The class has the methods of PettingZoo's ParallelEnv, and need not derive from it. An agent that comes to a dark lamp
 lights it and leaves the game. Each step costs the whole team a tenth for each lamp that is still dark.
 """
 
@@ -24,7 +24,7 @@ LEFT, STAY, RIGHT = range(3)
 
 
 class Lamps:
-    """An agent sees where it is and which lamps are dark; where the others are only the state says."""
+    """An agent sees its own cell and the dark lamps; only the state shows where the other agents are."""
 
     metadata = {"name": "lamps"}
 
@@ -84,4 +84,4 @@ class Lamps:
         return " ".join(f"{n or ' '}{'*' if dark else '.'}" for n, dark in zip(walkers, self.dark, strict=True))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resources are open."""

@@ -17,7 +17,8 @@ void begin(Game *games, int64_t n, const int32_t *cell, float *seen) {
   for (int64_t i = 0; i < n; i++) games[i] = (Game){0, cell[i], CELLS / 2}, see(games + i, seen + i * ROWS * CELLS);
 }
 
-// Left, stay or right -> what is seen, the last of a game that ended, its reward; `cell`: of the next game's ball.
+// Step by `action` (left, stay or right). Writes what is seen, the last view of games that ended, and rewards;
+// `cell` holds the cell of the next game's ball.
 void step(Game *games, int64_t n, const int64_t *action, const int32_t *cell, float *seen, float *last, double *reward,
           uint8_t *over) {
   for (int64_t i = 0; i < n; i++) {

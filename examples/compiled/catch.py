@@ -50,6 +50,6 @@ class Catch(gymnasium.vector.VectorEnv):
         return seen, reward, over, np.zeros(n, np.bool_), {"final_obs": final} if over.any() else {}
 
     def balls(self, needed):
-        """Return the cells of the next balls, int32 [N]: each copy draws its own, 0 where none is needed."""
+        """Return the cells of the next balls, int32 [N]: each copy draws its own; 0 for copies that need none."""
         drawn = zip(self.chance, np.broadcast_to(needed, self.num_envs), strict=True)
         return np.array([one.integers(SHAPE[1]) if new else 0 for one, new in drawn], np.int32)

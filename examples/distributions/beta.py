@@ -8,7 +8,7 @@ from agents.policies import Distribution
 
 
 class Beta(Distribution):
-    """Actions are kept as shares of the way from `low` to `high`, float32 [..., A]."""
+    """Actions are stored as fractions of the range from `low` to `high`, float32 [..., A]."""
 
     def __init__(self, space, least):
         super().__init__()

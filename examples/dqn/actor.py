@@ -1,4 +1,4 @@
-"""Prediction: answers with an action, subscribes to the learner's weights."""
+"""The actor: answers with an action and subscribes to the learner's weights."""
 
 import logging
 
@@ -22,7 +22,7 @@ class Actor(Worker):
         env = gym.make(env_name)
         action_dim = env.action_space.n
         state_dim = env.observation_space.shape[0]
-        dueling = any("advantage" in name for name in model)  # the learner says so by its weights
+        dueling = any("advantage" in name for name in model)  # the names of the learner's weights show it
         self.policy = DQN_Agent(state_dim=state_dim, action_dim=int(action_dim), dueling=dueling)
 
     # response=True: the caller is blocked until the action is there

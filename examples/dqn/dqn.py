@@ -53,7 +53,7 @@ class DQN_Agent:
         self.memory.append(experience)
 
     def train(self):
-        """One step on a batch of the memory; the loss, or None while too little has been stored."""
+        """Take one step on a batch of the memory; return the loss, or None while too little has been stored."""
         if len(self.memory) < self.learn_start:
             return None
         batch = Experience(*zip(*random.sample(self.memory, self.batch_size), strict=True))

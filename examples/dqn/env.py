@@ -1,4 +1,4 @@
-"""Plays CartPole-v1: asks the actor for actions, sends what happened to the learner."""
+"""The environment: plays CartPole-v1, asks the actor for actions and sends each experience to the learner."""
 
 import time
 from collections import deque

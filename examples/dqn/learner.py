@@ -1,4 +1,4 @@
-"""Training: stores what the environments send, learns from it, broadcasts the new weights."""
+"""The learner: stores the environments' experiences, learns from them and broadcasts the new weights."""
 
 import logging
 import os
@@ -34,7 +34,7 @@ class Learner(Worker):
         self.ed.fire("policy_update", payload=network_weight)
         logger.info("initialize policy network")
 
-    @service(response=False, batch=5, bound=100)  # with 100 waiting, who sends more is slowed down
+    @service(response=False, batch=5, bound=100)  # once 100 wait, senders are slowed down
     def send_to_learner(self, experiences):
         result = []
         for experience in experiences:

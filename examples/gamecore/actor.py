@@ -1,4 +1,4 @@
-"""The far end of the CartPole game in game.py: reads its JSON, decides by the policy, answers."""
+"""The Actor for the CartPole game in game.py: it reads the game's JSON and answers with the policy's action."""
 
 import json
 
@@ -24,7 +24,7 @@ class CartPole(Actor):
     async def end(self, body):
         message = read(body)
         self.reward(message["reward"])
-        if message["out_of_time"]:  # it would go on in principle
+        if message["out_of_time"]:  # the pole had not fallen: only the time limit ended the game
             self.over(last=message["observation"])
 
 

@@ -3,7 +3,7 @@
 //     g++ -std=c++17 -O2 -pthread examples/gamecore/game.cpp -o cartpole
 //     ./cartpole [games=16] [host=127.0.0.1] [port=8001] [token]
 //
-// plays so many games at once, one after another in each thread, until the gateway is gone.
+// plays this many games at once, one after another in each thread, until the gateway is gone.
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -29,7 +29,7 @@ struct Reply {
     std::string body;
 };
 
-// One connection. A session lives in the gateway that it leads to, so a game keeps it.
+// One connection. A session lives in the gateway at its other end, so a game keeps the connection.
 class Gateway {
 public:
     Gateway(const std::string& host, const std::string& port, std::string token) : token_(std::move(token)) {
@@ -47,7 +47,7 @@ public:
     ~Gateway() { close(socket_); }
     Gateway(const Gateway&) = delete;
 
-    // A frame: the lengths of head and body, big-endian; the head, a line a field; the body.
+    // A frame: the lengths of head and body, big-endian; the head, with one line per field; the body.
     Reply ask(const std::string& session, const std::string& kind, const std::string& body) {
         std::string head = "session: " + session + "\nstep_kind: " + kind + "\n";
         if (!token_.empty()) head += "token: " + token_ + "\n";
@@ -60,7 +60,7 @@ public:
         }
         const std::string replied = read(sizeof sizes);
         std::copy(replied.begin(), replied.end(), reinterpret_cast<char*>(sizes));
-        const std::string fields = read(ntohl(sizes[0]));  // "status: 200", then what comes back
+        const std::string fields = read(ntohl(sizes[0]));  // "status: 200", then the fields that are returned
         return {std::stoi(fields.substr(fields.find(':') + 1)), read(ntohl(sizes[1]))};
     }
 
@@ -95,7 +95,7 @@ struct CartPole {
         const double push = (pull - 0.05 * bend * c) / 1.1;
         x += 0.02 * speed, speed += 0.02 * push, angle += 0.02 * turn, turn += 0.02 * bend;
         fallen = std::abs(x) > 2.4 || std::abs(angle) > M_PI / 15;
-        return fallen || ++steps == 500;  // a game is cut off there
+        return fallen || ++steps == 500;  // a game is cut off after 500 steps
     }
 
     std::string message(double reward, const char* more = "") const {
@@ -106,7 +106,7 @@ struct CartPole {
     }
 };
 
-// One game. It needs no start: "auto" is a tick that opens the session where it is not open.
+// Play one game. It needs no "start": "auto" is a tick that opens the session if it is not open.
 bool play(Gateway& gateway, std::mt19937& random) {
     CartPole pole(random);
     const std::string session = "cpp-" + std::to_string(random()) + "-" + std::to_string(random());
@@ -132,7 +132,7 @@ void keep_playing(const std::string& host, const std::string& port, const std::s
             }
         } catch (const Lost& lost) {
             if (played && std::string(lost.what()) == "nobody answers") return;  // the gateway is gone
-            if (!played) std::this_thread::sleep_for(std::chrono::seconds(1));  // it is still starting
+            if (!played) std::this_thread::sleep_for(std::chrono::seconds(1));  // the gateway is still starting
         } catch (const std::exception& error) {
             std::fprintf(stderr, "%s\n", error.what());
             return;

@@ -2,7 +2,7 @@
 //
 //     node examples/gamecore/game.js [--games 16] [--url http://127.0.0.1:8000] [--token TOKEN]
 //
-// plays so many games at once, one after another in each place, until the gateway is gone.
+// plays this many games at once, and a new one for each that ends, until the gateway is gone.
 
 const { randomUUID } = require("node:crypto");
 const http = require("node:http");
@@ -29,13 +29,13 @@ class CartPole {
     this.state = [x + 0.02 * speed, speed + 0.02 * push, angle + 0.02 * turn, turn + 0.02 * bend];
     this.steps += 1;
     this.fallen = Math.abs(this.state[0]) > 2.4 || Math.abs(this.state[2]) > Math.PI / 15;
-    return this.fallen || this.steps === 500; // a game is cut off there
+    return this.fallen || this.steps === 500; // a game is cut off after 500 steps
   }
 }
 
 const agent = new http.Agent({ keepAlive: true }); // connections are kept: a game asks at every step
 
-// One request; of a session that another gateway holds (307), to that one.
+// Send one request; if another gateway holds the session (307), send it to that gateway.
 function ask(game, kind, message, at = url) {
   const headers = { game_id: game, step_kind: kind, ...(token && { token }) };
   return new Promise((resolve, reject) => {
@@ -74,10 +74,10 @@ async function keepPlaying() {
       await play();
       [played, lost] = [true, 0];
     } catch (error) {
-      if (!error.code) throw error; // no failure of the connection
+      if (!error.code) throw error; // not a failure of the connection
       lost += 1;
-      if (played && lost > 1) return; // not now either: the gateway is gone
-      await sleep(played ? 0 : 1000); // it is still starting
+      if (played && lost > 1) return; // it failed again: the gateway is gone
+      await sleep(played ? 0 : 1000); // the gateway is still starting
     }
   }
 }

@@ -2,7 +2,7 @@
 
     python examples/gamecore/game.py [--games 16] [--url http://127.0.0.1:8000] [--token TOKEN]
 
-plays so many games at once, one after another in each place, until the gateway is gone.
+plays this many games at once, and a new one for each that ends, until the gateway is gone.
 """
 
 import argparse
@@ -23,7 +23,7 @@ options = parser.parse_args()
 
 
 class Gateway:
-    """One connection, kept; a session may have to be looked for at another gateway (status 307)."""
+    """One connection that is kept open; a session may be held by another gateway, to which status 307 redirects."""
 
     answered = False  # True once a gateway has answered any of the games
 
@@ -77,10 +77,10 @@ def keep_playing():
             failed = False
         except (OSError, http.client.HTTPException):
             if Gateway.answered and failed:
-                return  # nobody answers at the first address either: all gateways are gone
+                return  # the first address does not answer either: all gateways are gone
             if not Gateway.answered:
-                time.sleep(1)  # it is still starting
-            gateway, failed = Gateway(options.url), True  # another may have taken its place
+                time.sleep(1)  # the gateway is still starting
+            gateway, failed = Gateway(options.url), True  # another gateway may have taken its place
 
 
 threads = [threading.Thread(target=keep_playing) for _ in range(options.games)]

@@ -2,9 +2,9 @@
 
     python examples/gamecore/nim.py [--games 16] [--stones 15] [--url http://127.0.0.1:8000]
 
-Two players take one to three stones in turn; who takes the last one wins. One session carries both players of a game,
-and each request says which of them is to move. It plays so many games at once, one after another in each place, until
-the gateway is gone.
+Two players take one to three stones in turn; the player that takes the last stone wins. One session carries both
+players of a game, and each request names the player to move. This plays so many games at once, and a new one for each
+that ends, until the gateway is gone.
 """
 
 import argparse
@@ -19,7 +19,7 @@ PLAYERS = ("first", "second")
 
 
 class Gateway:
-    """One connection, kept; a session may have to be looked for at another gateway (status 307)."""
+    """One connection that is kept open; a session may be held by another gateway, to which status 307 redirects."""
 
     answered = False  # True once a gateway has answered any of the games
 
@@ -66,10 +66,10 @@ def keep_playing(url, stones):
             failed = False
         except (OSError, http.client.HTTPException):
             if Gateway.answered and failed:
-                return  # nobody answers at the first address either: all gateways are gone
+                return  # the first address does not answer either: all gateways are gone
             if not Gateway.answered:
-                time.sleep(1)  # it is still starting
-            gateway, failed = Gateway(url), True  # another may have taken its place
+                time.sleep(1)  # the gateway is still starting
+            gateway, failed = Gateway(url), True  # another gateway may have taken its place
 
 
 if __name__ == "__main__":

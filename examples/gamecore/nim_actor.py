@@ -1,4 +1,4 @@
-"""The far end of the game in nim.py: both of its players are agents of one session, and sides of a league's match."""
+"""The Actor for the game in nim.py: both players are agents of one session, and sides of a league's match."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Kuhn poker by its rules: three cards, one a player, a chip in the pot each, one bet of a chip.
+"""Kuhn poker by its rules: three cards, one for each player; each puts a chip into the pot; one bet of a chip.
 
 python -m workers.train league=mine league.env=examples/kuhn/kuhn.py:Kuhn league.goal=0.02
 """

@@ -1,4 +1,4 @@
-"""A network of one's own: a perceptron with residual layers. network.name=examples/networks/residual.py:build"""
+"""Your own network: a perceptron with residual layers. network.name=examples/networks/residual.py:build"""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Nim: fifteen stones, two players take one to three in turn, who takes the last one wins."""
+"""Nim: two players take one to three of fifteen stones in turn; the player that takes the last stone wins."""
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete

@@ -1,4 +1,4 @@
-"""The same game, N of them stepped at once as arrays: the form for millions of games."""
+"""Nim as arrays, N games stepped at once: the form for millions of games."""
 
 import numpy as np
 
@@ -30,5 +30,5 @@ class Nim(TwoPlayerVectorEnv):
         return Turn(self.player.copy(), observation, np.arange(1, 4) <= self.left[:, None], reward, done, truncated)
 
     def text(self, index):
-        """For `python -m workers.play`; without it the observation is printed."""
+        """Return the game as text for `python -m workers.play`; without this method the observation is printed."""
         return f"{self.left[index]} stones are left; 0 takes one of them, 1 two, 2 three"

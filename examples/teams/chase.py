@@ -1,4 +1,4 @@
-"""A catcher and a runner on a board: two roles, which learn apart.
+"""A catcher and a runner on a board: two roles, each learned by players of its own.
 
 python -m workers.train league=roles
 """
@@ -8,11 +8,11 @@ import numpy as np
 import envs
 
 SIZE, MOST_MOVES = 5, 24
-STEPS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0], [0, 0]])  # the catcher has the first four
+STEPS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0], [0, 0]])  # the catcher has only the first four
 
 
 class Chase(envs.TurnVectorEnv):
-    """N games at once. Side 0 catches: it wins on the cell of side 1, which wins if it is free after 24 moves."""
+    """N games at once. Side 0 wins if it reaches the cell of side 1; side 1 wins if it is still free after 24 moves."""
 
     max_return = 1.0
 
@@ -47,7 +47,7 @@ class Chase(envs.TurnVectorEnv):
     def _turn(self, reward, done, truncated):
         mover = self.moves % 2
         mask = np.ones((self.num_envs, len(STEPS)), np.bool_)
-        mask[mover == 0, 4] = False  # it does not wait
+        mask[mover == 0, 4] = False  # the catcher may not wait
         board = np.zeros((self.num_envs, 2, SIZE * SIZE), np.float32)
         cells = self.place @ [SIZE, 1]
         board[self._rows[:, None], [0, 1], cells] = 1.0

@@ -1,4 +1,4 @@
-"""Two against two: who of either team comes to the token first, on a ring; three tokens win.
+"""Two against two on a ring: the team of the player that reaches the token first gets it; three tokens win.
 
 python -m workers.train league=teams
 """
@@ -11,7 +11,7 @@ CELLS, TO_WIN, MOST_MOVES = 12, 3, 80
 
 
 class Tokens(envs.TurnVectorEnv):
-    """N games at once. Players 0 and 2 are a team, 1 and 3 the other; each in turn steps back, stays or steps on."""
+    """N games at once. Players 0 and 2 are a team, 1 and 3 the other; in turn they step back, stay or step forward."""
 
     max_return = TO_WIN
 
@@ -53,7 +53,7 @@ class Tokens(envs.TurnVectorEnv):
         return (CELLS * self.chance.uniform(rows)).astype(np.int64)
 
     def _turn(self, reward, done, truncated):
-        """Show the player to move how far on the token, its mate and the two others are, a place of CELLS for each."""
+        """Show the player to move how far ahead the token, its mate and both opponents are, each one-hot over CELLS."""
         rows, mover = self._rows, self.mover
         others = self.place[rows[:, None], (mover[:, None] + [2, 1, 3]) % 4]
         ahead = (np.column_stack([self.token, others]) - self.place[rows, mover, None]) % CELLS

@@ -1,4 +1,4 @@
-"""Training from Python: ends once an evaluation is good enough, and acts by the best weights.
+"""Train from Python, end the run once an evaluation is good enough, and act by the best weights.
 
 python examples/training/train.py seed=2        # further words are settings, as for python -m workers.train
 """
@@ -12,7 +12,7 @@ ENOUGH = 150  # mean return of an evaluation
 
 def on_evaluation(point):
     print(f"{point['steps']} steps: {point['mean_return']:g}")
-    return point["mean_return"] < ENOUGH  # False ends the run in order
+    return point["mean_return"] < ENOUGH  # False ends the run cleanly
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Hyperparameters by Optuna: it asks for each trial, sees its evaluations, and ends those that fall behind.
+"""Search hyperparameters with Optuna, which proposes trials, sees their evaluations, and ends those that fall behind.
 
 python examples/tuning/tune.py 20 total_steps=40000      # trials of this call; further words are settings of each run
 python examples/tuning/tune.py 20 total_steps=40000      # 20 more: the study stays in runs/tune.journal
@@ -18,7 +18,7 @@ EVALUATION = {"every": 5_000, "episodes": 10}
 
 
 def train(trial, words):
-    """Return the mean return of the last evaluation. Raises TrialPruned for a run that was ended early."""
+    """Return the mean return of the last evaluation. Raises TrialPruned if Optuna ended the run early."""
     settings = {
         "learning_rate": trial.suggest_float("learning_rate", 1e-4, 1e-2, log=True),
         "epochs": trial.suggest_int("epochs", 1, 10),
@@ -26,7 +26,7 @@ def train(trial, words):
 
     def on_evaluation(point):
         trial.report(point["mean_return"], point["steps"])
-        return not trial.should_prune()  # False ends the run in order
+        return not trial.should_prune()  # False ends the run cleanly
 
     given = {"algorithm": settings, "evaluation": EVALUATION, "env.goal": None}
     result = warren.train(*words, on_evaluation=on_evaluation, quiet=True, **given)
