@@ -15,6 +15,7 @@ from benchmarks.league.sides import CONTROL, LEAGUE, SELF_PLAY
 
 Line = dict[str, Any]
 PEERS = ("nfsp", "psro", "psro_nash")  # on Leduc
+SEARCHED = ("search_share", "main_search_share", "light_search_share", "main_light_search_share")  # see search.py
 CONFIDENCE = 0.95
 SHORT = {"spinning_top": "spinning"}
 
@@ -108,7 +109,7 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
             for name in (
                 "exploiters_share", "others_share",
                 "mixture_with_exploiters", "mixture_without_exploiters", "mixture_of_players",
-                "search_share", "main_search_share",
+                *SEARCHED,
             ):  # fmt: skip
                 add(f"{own}{name}", side, lambda curve, name=name: curve[-1].get(name))
     for name, of in (("interval", worth), ("main_agent_interval", lambda line: line.get("main_agent"))):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 import envs
@@ -9,11 +11,15 @@ from workers.evaluation.duplicate_deals import Side
 from workers.leagues.local import LocalLeague
 
 ENV = "openspiel:connect_four"
-ROLLOUTS = 10_000  # a move
 SLOTS = 50  # games at once
+# name of a share -> (rollouts per move, factor of `games`). The large search wins every game against the players of a
+# short run; the light one tells them apart.
+SEARCHES = {"search_share": (10_000, 1), "light_search_share": (30, 4)}
 
 
-def against_search(league: LocalLeague, games: int, rollouts: int = ROLLOUTS) -> dict[str, float]:
+def against_search(
+    league: LocalLeague, games: int, searches: Mapping[str, tuple[int, int]] = SEARCHES
+) -> dict[str, float]:
     """Return the shares of the points that the mixture and the main agent win in `games` each; {} for other games.
 
     A draw is half a point. The main agent plays its likeliest moves; the mixture's players draw theirs.
@@ -29,7 +35,8 @@ def against_search(league: LocalLeague, games: int, rollouts: int = ROLLOUTS) ->
     seed = league.config.seed
     played = envs.make_two_player(ENV, min(SLOTS, max(1, games // 2)), seed)
     found = {
-        name: score(played, side, tree_search(rollouts, seed), games, seed)
-        for name, side in (("search_share", mixture), ("main_search_share", main))
+        owner + name: score(played, side, tree_search(rollouts, seed), games * times, seed)
+        for name, (rollouts, times) in searches.items()
+        for owner, side in (("", mixture), ("main_", main))
     }
     return {name: round(share, 4) for name, share in found.items()}

@@ -359,10 +359,15 @@ def test_connect_four_ends_with_games_against_a_tree_search(monkeypatch):
     small = ["games=32", "lanes=16", "unroll_length=4", "network.hidden_sizes=[8]", "algorithm.epochs=1"]
     league, out = LocalLeague(settings("connect_four", 1, "control", small)), io.StringIO()
     monkeypatch.setattr(curves, "DEALS", 16)
-    monkeypatch.setattr(curves, "against_search", partial(against_search, rollouts=20))
+    monkeypatch.setattr(
+        curves,
+        "against_search",
+        partial(against_search, searches={"search_share": (20, 1), "light_search_share": (1, 2)}),
+    )
     follow(league, 1.0, 5.0, out, clock=count(0.0, 1.0).__next__, search=20, side="control", seed=1)
     first, last = map(json.loads, out.getvalue().splitlines())
-    assert "search_share" not in first and last["search_share"] < 0.5 and last["main_search_share"] < 0.5
+    assert not set(figures.SEARCHED) & set(first) and set(figures.SEARCHED) <= set(last)
+    assert last["search_share"] < 0.5 and last["main_search_share"] < 0.5
     assert summary("connect_four", [first, last])["connect_four_control_search_share"] == last["search_share"]
     assert against_search(LocalLeague(settings("rps", 1, "control", ["games=32"])), 20) == {}
 
