@@ -14,7 +14,7 @@ from envs.four_tuple_games import FourTupleGame
 
 
 class SlimeVolley(FourTupleGame):
-    """Each has five lives and loses one with each lost ball. A return is lives won minus lives lost; 3,000 steps at most."""
+    """Each has five lives and loses one per lost ball. A return is lives won minus lives lost; 3,000 steps at most."""
 
     actions = SlimeVolleyEnv.action_table  # [forward, backward, jump]: nothing, forward, ..., backward
     max_return = 5.0
