@@ -47,8 +47,7 @@ def test_two_learners_share_one_queue_and_training_outlives_each_of_them(
     urls: dict[str, Any] = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     with TrainingRun(tmp_path, *SETTINGS, "sampling=streaming", "total_steps=1000000", **urls) as run:
         run.after_updates(3)
-        consumers = [line.split("\t") for line in rabbitmqctl("list_queues", "name", "consumers")]
-        assert [f"warren.{run.name}.learner.main", "2"] in consumers
+        run.until(lambda: f"warren.{run.name}.learner.main\t2" in rabbitmqctl("list_queues", "name", "consumers"))
         for number in (1, 0):
             learner(run, number).kill()
             until_it_is_back(run, number)
