@@ -287,10 +287,14 @@ def test_actors_and_a_learner_run_on_another_host_that_joins_and_leaves(
             run.role("actor-0")
             assert not run.children(lambda line: "actor_id=1" in line)
             run.after_updates(5)
-            assert "rank 0 of 2, generation" in (run.folder / "logs" / "learner.log").read_text()
+            log = run.folder / "logs" / "learner.log"
+            run.until(lambda: "rank 0 of 2, generation" in log.read_text())
             assert "actors=2" in command(servers, "workers.scale", "--run", run_name).stdout
-            processes = box.children(lambda line: "workers.actor" in line or "learner_id=1" in line)
-            assert len(processes) == 2
+
+            def there() -> list[psutil.Process]:
+                return box.children(lambda line: "workers.actor" in line or "learner_id=1" in line)
+
+            processes = box.until(lambda: len(found := there()) == 2 and found)
             stop(run)
             assert box.wait(60) == 130, box.output
     assert not any(process.is_running() for process in processes)
