@@ -41,10 +41,9 @@ def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
         run.until(lambda: len(store.view().roster.snapshots_of("main")) >= 3)
         run.until(lambda: any(score["mixture"] is not None and score["frozen"] >= 3 for score in run.scores()))
         assert check_books(store)["counted"] > 20
-        opponents = {event["away"] for _, event in store.events() if event["event"] == "issued"}
-        assert "main@0" in opponents, "nobody has played the first snapshot"
+        run.until(lambda: "main@0" in {event["away"] for _, event in store.events() if event["event"] == "issued"})
         prefix = f"warren.{run.name}"
-        assert f"{prefix}.learner.main_exploiter" in rabbitmqctl("list_queues", "name")
+        run.until(lambda: f"{prefix}.learner.main_exploiter" in rabbitmqctl("list_queues", "name"))
 
         # A person meddles.
         store.pause("main_exploiter")
@@ -65,6 +64,7 @@ def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
         for name in ("payoff", "ratings", "lineage", "exploitability"):
             run.until((run.folder / "pictures" / f"{name}.png").exists)
         run.until(lambda: list((run.folder / "tensorboard" / "league").glob("events*")))
+        run.until(lambda: store.load().progress["league_exploiter_0"].steps > 0)
         run.process.send_signal(signal.SIGINT)
         assert run.wait(60) == 130
     assert run.output.strip().splitlines()[-1].startswith("stopped; go on with")
