@@ -110,6 +110,7 @@ def test_a_gateway_that_is_told_to_stop_lets_its_games_end(tmp_path: Path, serve
             return asked(game, "a", "start") == 200 == asked(other, "b", "start")
         except (OSError, http.client.HTTPException):  # it is still starting
             game.close()
+            other.close()
             return False
 
     with TrainingRun(tmp_path, *settings, "gateway.drain=600", **urls) as run:
