@@ -68,7 +68,7 @@ class Launched:
                 line = process.cmdline()
             except psutil.Error:
                 continue
-            if "guard.py" not in " ".join(line) and belongs(line):
+            if line and "guard.py" not in " ".join(line) and belongs(line):  # none while it ends
                 found.append(process)
         return found
 
