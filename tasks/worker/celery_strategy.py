@@ -35,6 +35,7 @@ from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
 
+TOLERANCE = 0.01  # s by which a timer may be late without being set anew
 AGAIN_AFTER = 1.0  # s until calls whose outcome could not be recorded go back to their queue
 
 
@@ -47,17 +48,10 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
         raise ConfigurationError(
             f"{task.name} runs {minimum} calls together, and its worker may hold {held}; set prefetch to {minimum}"
         )
-    retries, at_once = task.deliveries - 1, task.concurrency
     spec = Spec(
-        task.name,
-        True,
-        max(task.batch, 1),
-        minimum,
-        task.wait,
-        retries,
-        concurrency=at_once,
-        priorities=task.priorities,
-    )
+        task.name, True, max(task.batch, 1), minimum, task.wait, task.deliveries - 1,
+        concurrency=task.concurrency, priorities=task.priorities,
+    )  # fmt: skip
     gathering = Gathering.of(consumer)
     queue = gathering.enter(ServiceQueue(spec, task, None, Chain([_Deadlines()], lambda queue, calls: [])))
 
@@ -117,6 +111,7 @@ class Gathering:
         self._scheduler = BatchScheduler((), self._drop, _age)
         self._jobs = 0  # jobs that have not yet taken their calls
         self._timer: Any = None
+        self._due = 0.0  # when the timer ends, by time.monotonic()
         self.tasks: AsyncTasks | None = None  # those of `async def` services
 
     @classmethod
@@ -179,13 +174,22 @@ class Gathering:
     def _dispatch(self) -> None:
         """Make a job for each batch that may run, and a timer for those that wait for more calls. In the event loop."""
         with self._lock:
+            patience = self._scheduler.patience()  # read first: a batch whose time ends in between is ready below
             missing = sum(map(_ready, self._queues.values())) - self._jobs
             self._jobs += max(missing, 0)
-            patience = self._scheduler.patience()
         for _ in range(missing):
             self._start_job()
-        if patience and self._timer is None:
-            self._timer = self._consumer.timer.call_after(patience, self._waited)
+        if patience:
+            self._look_within(patience)
+
+    def _look_within(self, seconds: float) -> None:
+        """Have the timer look again in so many s, or sooner if it is set already."""
+        due = time.monotonic() + seconds
+        if self._timer is not None:
+            if self._due <= due + TOLERANCE:
+                return
+            self._timer.cancel()  # it was set for a service that waits longer
+        self._timer, self._due = self._consumer.timer.call_after(seconds, self._waited), due
 
     def _waited(self) -> None:
         self._timer = None

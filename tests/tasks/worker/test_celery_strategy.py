@@ -116,9 +116,10 @@ class Receiving:
         )  # fmt: skip
         self.receivers = {task.name: strategy(task, task.app, self.consumer) for task in tasks}
 
-    def call_after(self, seconds: float, function: Any, args: Any = ()) -> object:
-        self.timers.append((seconds, lambda: function(*args)))
-        return object()
+    def call_after(self, seconds: float, function: Any, args: Any = ()) -> Any:
+        entry = seconds, lambda: function(*args)
+        self.timers.append(entry)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(entry))
 
     def arrive(self, task: Any, *names: str) -> None:
         for name in names:
@@ -167,6 +168,25 @@ def test_what_is_left_of_a_batch_that_waits_always_has_a_timer(task, monkeypatch
     receiving.timers.pop()[1]()
     receiving.run_job()
     assert receiving.ends() == {**ended, "e": ["acknowledged"], "f": ["acknowledged"]}
+
+
+def test_a_service_that_waits_less_does_not_wait_as_long_as_another(task, monkeypatch):
+    task.wait = 100.0
+    other = task.app.task(learn, base=BatchTask, name="strategy.other", batch=2, wait=0.5, shared=False)
+    other.__trace__ = None
+    receiving = Receiving(monkeypatch, task, other)
+    receiving.arrive(task, "a")
+    assert [round(seconds) for seconds, _ in receiving.timers] == [100]
+    receiving.arrive(other, "x")
+    receiving.arrive(task, "b")
+    ((seconds, waited),) = receiving.timers
+    assert 0 < seconds <= 0.5
+    monkeypatch.setattr(celery_strategy.time, "monotonic", lambda now=celery_strategy.time.monotonic: now() + 1.0)
+    receiving.timers.clear()
+    waited()
+    receiving.run_job()
+    assert receiving.ends() == {"a": [], "x": ["acknowledged"], "b": []}
+    assert [round(seconds) for seconds, _ in receiving.timers] == [99]
 
 
 def test_a_call_that_expired_in_the_worker_does_not_run(task, monkeypatch):
