@@ -33,9 +33,10 @@ def test_a_streaming_league_learns_through_kills_and_loses_nothing_confirmed(tmp
         assert check_books(store)["counted"] > 20
 
         # A paused player gets nothing more than what was under way for it.
-        store.pause("league_exploiter_0")
         log = run.folder / "logs" / "learner-league_exploiter_0.log"
-        run.until(lambda: "player league_exploiter_0: paused" in log.read_text() or "waiting: " in log.read_text())
+        logged = len(log.read_text())
+        store.pause("league_exploiter_0")
+        run.until(lambda: any(word in log.read_text()[logged:] for word in ("league_exploiter_0: paused", "waiting: ")))
         paused_at = steps("league_exploiter_0")
         goes_on("main", "main", "main", "league_exploiter_1")
         assert steps("league_exploiter_0") < paused_at + 64 * 4 * 20

@@ -105,9 +105,14 @@ def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
         run.until(lambda: len(hears_of_weights(run, rabbitmqctl)) == 2)
         run.after_updates(3)
         (url,) = re.findall(r"metrics for Prometheus: (\S+)", run.output)
-        with urllib.request.urlopen(url, timeout=30) as reply:
-            told = reply.read().decode()
-        assert 'warren_process_answers{process="actor-1"} 1.0' in told and "warren_dead_letters 0.0" in told
+
+        def page() -> str:
+            with urllib.request.urlopen(url, timeout=30) as reply:
+                return str(reply.read().decode())
+
+        answers = 'warren_process_answers{process="actor-1"} 1.0'
+        told = run.until(lambda: answers in (read := page()) and read)
+        assert "warren_dead_letters 0.0" in told
         assert re.search(r'warren_learner_updates_total{player="main",process="learner"} [1-9]', told)
         shows_its_topology(run, rabbitmqctl)
         name, processes = run.name, [run.role(role) for role in ("learner", "actor-0", "actor-1")]
