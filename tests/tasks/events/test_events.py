@@ -358,7 +358,7 @@ def test_a_subscription_leaves_nothing_behind(on_rabbitmq: Run, rabbitmqctl: Cal
     def queues() -> list[str]:
         return [name for name in rabbitmqctl("list_queues", "name") if name.startswith(prefix)]
 
-    assert len(queues()) == 2
+    until(lambda: len(queues()) == 2, "both queues")
     subscription.stop()
     until(lambda: not queues(), "the end of both queues")
 
