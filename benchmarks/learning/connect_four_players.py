@@ -41,7 +41,7 @@ def tree_search(rollouts: int = ROLLOUTS, seed: int = 0) -> Player:
 
 
 class Knowing:
-    """A player that is shown the whole state, as one team of a batch of games."""
+    """One team of a batch of games: a player that sees the whole state."""
 
     def __init__(self, games: TwoPlayerVectorEnv, player: Player, seed: int) -> None:
         self._games, self._player, self._generator = games, player, np.random.default_rng(seed)
@@ -57,7 +57,7 @@ class Knowing:
 
 
 def score(games: TwoPlayerVectorEnv, side: Side, opponent: Player, number: int, seed: int) -> float:
-    """Return the share of `number` games that `side` wins, a draw for half; it begins every other game.
+    """Return the share of the points that `side` wins in `number` games; it begins half, and a draw counts half.
 
     Raises IllegalAction for an illegal move.
     """

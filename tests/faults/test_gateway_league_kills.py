@@ -20,16 +20,16 @@ def matches_of_a_killed_gateway(run: NimRun, store: Store, rabbitmqctl: Callable
     """Kill the gateway while it holds matches; return those it still held once the league had all of its reports."""
     killed = run.role("gateway-0")
 
-    def held() -> set[str]:
-        """Return the gateway's matches; its number stands in the name of who holds them."""
-        return {one.id for one in store.load().matches.values() if one.holder.startswith("actor-0-")}
+    def held() -> dict[str, str]:
+        """Return match -> holder of the gateway of that number, whose name begins with it."""
+        return {one.id: one.holder for one in store.load().matches.values() if one.holder.startswith("actor-0-")}
 
-    run.until(held)
+    holders = set(run.until(held).values())
     killed.kill()
     killed.wait()
     reports = f"warren.{run.name}.service.league.report\t0"
     run.until(lambda: reports in rabbitmqctl("list_queues", "name", "messages"))
-    left = held()
+    left = {match for match, holder in held().items() if holder in holders}  # another may have taken its place
     run.until(lambda: run.role("gateway-0").pid != killed.pid)
     run.until(lambda: not left & store.load().matches.keys())
     return left

@@ -46,7 +46,7 @@ class Side:
 
 
 class Mover(Protocol):
-    """One team of a batch of games."""
+    """One team in each game of a batch."""
 
     def act(self, turn: Turn, rows: np.ndarray, action: np.ndarray) -> None: ...
 
@@ -102,7 +102,7 @@ def _seated(games: TwoPlayerVectorEnv, sides: Sequence[Side], generator: torch.G
 def play_once(games: TwoPlayerVectorEnv, turn: Turn, movers: Sequence[Mover]) -> np.ndarray:
     """Play one game in each slot from its first `turn` on; return what team 0 gained, float64 [N].
 
-    `movers`: a team each.
+    `movers`: one per team.
     """
     games.pop_finished()
     returns, left = np.zeros(games.num_envs), np.ones(games.num_envs, np.bool_)
