@@ -3,4 +3,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def tiny_batches(one_thread):
-    """Every test here trains on little."""
+    """Run every test here in one thread: its batches are tiny."""

@@ -22,7 +22,7 @@ def make_policy():
 
 
 def masks(*shape, seed=0):
-    """Random masks, with at least one legal action each; some have only one."""
+    """Return random masks with at least one legal action each; some have only one."""
     generator = np.random.default_rng(seed)
     mask = generator.random((*shape, 5)) < 0.4
     np.put_along_axis(mask, generator.integers(0, 5, (*shape, 1)), True, axis=-1)
@@ -68,7 +68,7 @@ def test_masked_log_probabilities_and_entropies_are_over_legal_actions_alone():
         torch.testing.assert_close(entropy[i], alone.entropy(), atol=1e-6, rtol=1e-5)
 
 
-def test_probabilities_are_zero_outside_the_mask_and_those_that_are_acted_on():
+def test_probabilities_are_zero_for_illegal_actions_and_match_the_draws():
     policy, x, mask = make_policy(), observations(1), masks(1, seed=4)
     p = policy.probabilities(x, mask)
     assert (p[~mask] == 0).all() and mask.sum() > 1
@@ -78,7 +78,7 @@ def test_probabilities_are_zero_outside_the_mask_and_those_that_are_acted_on():
     np.testing.assert_allclose(np.exp(extras["log_prob"][:100]), p[0, action[:100]], rtol=1e-5)
 
 
-def test_an_update_under_masks_moves_no_logit_of_a_never_legal_action():
+def test_an_update_does_not_move_the_logit_of_a_never_legal_action():
     policy = make_policy()
     mask = masks(16, 4)
     mask[..., 2], mask[..., 0] = False, True
@@ -122,7 +122,7 @@ def test_continuous_actions_take_no_mask():
         policy.step(observations(3), action_mask=masks(3))
 
 
-def test_a_masked_trajectory_survives_its_dictionary_and_one_without_needs_no_mask():
+def test_trajectories_with_and_without_masks_survive_a_dictionary():
     trajectory = masked_trajectory(make_policy())
     np.testing.assert_array_equal(Trajectory.from_dict(trajectory.to_dict()).action_mask, trajectory.action_mask)
     plain = random_trajectory(make_policy())
@@ -130,7 +130,7 @@ def test_a_masked_trajectory_survives_its_dictionary_and_one_without_needs_no_ma
     assert Trajectory.from_dict(plain.to_dict()).action_mask is None
 
 
-def test_masks_are_joined_with_their_trajectories_and_only_with_masked_ones():
+def test_masked_trajectories_are_joined_only_with_masked_ones():
     policy = make_policy()
     joined = concatenate([masked_trajectory(policy), masked_trajectory(policy, envs=2, seed=1)])
     assert joined.action_mask.shape == (16, 6, 5)

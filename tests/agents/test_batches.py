@@ -1,4 +1,4 @@
-"""Tests of batches: an update sees every step once per epoch, and with a memory whole unrolls from their beginning."""
+"""Batches: an update sees every step once per epoch, and with a memory whole unrolls from their start."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def recurrent(core, observation_space=OBSERVATIONS, seed=1):
 
 
 def played(policy, steps=7, slots=4, seed=0):
-    """`policy` itself on random observations, in episodes that end at random; begins in the middle of some."""
+    """Play `policy` on random observations in episodes that end at random; some began before the trajectory."""
     generator = np.random.default_rng(seed)
     draws = torch.Generator().manual_seed(seed)
     memory = policy.initial_memory(slots)
@@ -49,7 +49,7 @@ def played(policy, steps=7, slots=4, seed=0):
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core["name"])
-def test_an_unroll_says_what_the_policy_said_as_it_acted(core):
+def test_an_unroll_reproduces_the_outputs_of_acting(core):
     policy = recurrent(core)
     trajectories = [played(policy, slots=4, seed=1), played(policy, slots=3, seed=2)]
     batch = Batch(policy, trajectories)
@@ -73,7 +73,7 @@ def test_the_first_ratio_of_an_update_is_one_and_the_core_learns(core):
     assert any("core" in name for name in changed)
 
 
-def test_steps_are_cut_from_trees_and_each_comes_once():
+def test_minibatches_of_dict_observations_hold_each_step_once():
     space = Dict({"near": OBSERVATIONS, "far": OBSERVATIONS})
     policy = build_policy({"hidden_sizes": [8]}, space, Discrete(3), seed=1)
     made = played(build_policy({"hidden_sizes": [8]}, OBSERVATIONS, Discrete(3), seed=1))

@@ -36,7 +36,7 @@ def same(left, right):
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
-def test_training_goes_on_from_a_checkpoint_exactly(tmp_path: Path):
+def test_training_resumes_exactly_from_a_checkpoint(tmp_path: Path):
     policy, algorithm = trained()
     path = checkpoints.save(tmp_path / "run", "first", policy, algorithm, META)
     restored, resumed = make(seed=2)
@@ -69,13 +69,13 @@ def test_a_checkpoint_is_plain_safetensors_with_json(tmp_path: Path):
         assert json.loads(file.metadata()["warren"])["meta"] == META
 
 
-def test_the_latest_is_the_one_saved_last_whatever_its_name(tmp_path: Path):
+def test_latest_is_the_checkpoint_saved_last_whatever_its_name(tmp_path: Path):
     policy, algorithm = make()
     assert checkpoints.latest(tmp_path) is None
     for name in ("b", "c", "a"):
         path = checkpoints.save(tmp_path, name, policy, algorithm, {})
         assert checkpoints.latest(tmp_path) == path
-    os.utime(tmp_path / "b.safetensors")  # touched, or copied: the time within counts
+    os.utime(tmp_path / "b.safetensors")  # touched or copied: the time inside the file counts
     assert checkpoints.load(tmp_path).name == "a"
 
 
@@ -87,7 +87,7 @@ def test_only_the_newest_are_kept(tmp_path: Path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.safetensors", "v3.safetensors", "v4.safetensors"]
 
 
-def test_a_clock_that_is_behind_leaves_the_newest_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_clock_set_back_does_not_change_which_checkpoint_is_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     policy, algorithm = make()
     for version in range(3):
         checkpoints.save(tmp_path, f"v{version}", policy, algorithm, {}, keep=2)
@@ -136,7 +136,7 @@ def test_a_process_killed_while_it_saves_leaves_the_old_checkpoint(tmp_path: Pat
     process = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     assert process.returncode == -signal.SIGKILL
     half, whole = sorted(p.name for p in tmp_path.iterdir())
-    assert half.startswith(".only.") and half.endswith(".tmp"), "what a run's folder is tidied of"
+    assert half.startswith(".only.") and half.endswith(".tmp"), "cleaning a run's folder looks for this pattern"
     assert whole == "only.safetensors"
     assert checkpoints.load(tmp_path).meta == {"steps": 1}
     checkpoints.save(tmp_path, "only", *make(), {"steps": 3})
@@ -171,7 +171,7 @@ def test_a_flipped_bit_is_found(tmp_path: Path):
         checkpoints.load(path)
 
 
-def test_somebody_elses_safetensors_is_no_checkpoint(tmp_path: Path):
+def test_safetensors_of_another_program_are_refused(tmp_path: Path):
     safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
     with pytest.raises(CheckpointError, match="no checkpoint of Warren's"):
         checkpoints.load(tmp_path / "x.safetensors")
@@ -195,7 +195,7 @@ def test_a_checkpoint_of_another_network_lists_every_difference_and_changes_noth
     assert same(before, policy.state_dict())
 
 
-def test_weights_cross_the_wire_with_their_stamp():
+def test_weights_survive_the_wire_with_their_stamp():
     policy, _ = trained()
     stamp = {"player": "main", "version": 12, "step": 12_288}
     tensors, metadata = checkpoints.weights_from_bytes(checkpoints.weights_to_bytes(policy, stamp))
@@ -214,7 +214,7 @@ def test_loaded_weights_are_a_copy():
     assert policy.state_dict()["network.value_trunk.layers.0.weight"].any()
 
 
-def test_weights_of_another_network_list_the_tensors():
+def test_weights_of_another_network_are_refused_with_the_tensors():
     policy, _ = make()
     other, _ = make(hidden=(16,))
     with pytest.raises(CheckpointError, match=r"layers\.2\.weight: absent in the weights, \[3, 16\] in the policy"):
@@ -222,7 +222,7 @@ def test_weights_of_another_network_list_the_tensors():
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", b"\x80\x04K\x01.", lambda data: data[:-1], lambda data: data[8:]])
-def test_bytes_that_are_no_weights_are_refused(damage):
+def test_bytes_that_are_not_weights_are_refused(damage):
     data = checkpoints.weights_to_bytes(make()[0], {})
     with pytest.raises(CheckpointError, match="damaged or not Warren's"):
         checkpoints.weights_from_bytes(damage(data) if callable(damage) else damage)

@@ -1,4 +1,4 @@
-"""The settings `precision` and `compile` of a learner: they change how it computes, and what it learns hardly."""
+"""The settings `precision` and `compile` of a learner hardly change its results."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def learned(policy: Policy, algorithm: str) -> torch.Tensor:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("algorithm", SETTINGS)
-def test_in_bfloat16_every_algorithm_learns_nearly_the_same_and_weights_stay_float32(
-    algorithm: str, device: str
-) -> None:
+def test_bfloat16_learns_nearly_the_same_and_keeps_float32_weights(algorithm: str, device: str) -> None:
     whole, half = make().to(device), make().to(device)
     half.set_learning_precision(torch.bfloat16)
     before = torch.cat([parameter.detach().cpu().flatten() for parameter in whole.parameters()])
@@ -48,7 +46,7 @@ def test_in_bfloat16_every_algorithm_learns_nearly_the_same_and_weights_stay_flo
 
 
 @pytest.mark.parametrize("core", [None, "lstm", "gru", "transformer"])
-def test_outputs_of_a_network_in_bfloat16_are_float32_and_near_to_its_own(core: str | None) -> None:
+def test_outputs_in_bfloat16_are_float32_and_near_the_exact_ones(core: str | None) -> None:
     policy = make(core)
     steps, slots = 5, 3
     observation, begins = torch.randn(steps, slots, 4), torch.zeros(steps, slots, dtype=torch.bool)
@@ -75,16 +73,16 @@ def test_a_compiled_network_learns_the_same_and_is_traced_once_for_all_sizes(
         traced.append(len(inputs))
         return graph.forward
 
-    # Tracing is what can fail or be repeated; a C++ compiler would take a minute here, and give the same numbers.
+    # Only tracing can fail or be repeated; a C++ compiler would take a minute and give the same numbers.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     plain, compiled = make(activation=activation), make(activation=activation)
     compiled.set_learning_precision(compiled=True)
     torch.testing.assert_close(learned(compiled, "ppo"), learned(plain, "ppo"), rtol=0, atol=1e-5)
-    assert len(traced) == 1, "minibatches of 21 and 22 steps were traced apart"
+    assert len(traced) == 1, "minibatches of 21 and 22 steps were traced separately"
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru"])
-def test_a_compiled_recurrent_network_learns_the_same_wherever_episodes_end(
+def test_a_compiled_recurrent_network_computes_the_same_for_any_episode_ends(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     traced: list[int] = []
@@ -108,7 +106,7 @@ def test_a_compiled_recurrent_network_learns_the_same_wherever_episodes_end(
     for ending in (0.0, 0.05, 0.5, 0.9):
         torch.testing.assert_close(said(compiled, ending), said(plain, ending), rtol=0, atol=1e-5)
         graphs.append(len(traced))
-    assert 0 < graphs[0] == graphs[-1], "traced anew where episodes end elsewhere"
+    assert 0 < graphs[0] == graphs[-1], "other ends of episodes must not cause another trace"
     copied, expected = compiled.frozen_copy(), said(plain, 0.5)
     with torch.no_grad():
         for parameter in compiled.parameters():
@@ -124,7 +122,7 @@ def test_a_network_compiled_for_a_gpu_learns_the_same() -> None:
     torch.testing.assert_close(learned(compiled, "ppo"), learned(plain, "ppo"), rtol=0, atol=1e-3)
 
 
-def test_a_precision_that_there_is_not_is_named_with_those_that_there_are() -> None:
+def test_an_unknown_precision_is_refused_with_the_known_ones() -> None:
     (line,) = computing.problems("float16", False, CPU)
     assert line == "precision='float16' is not a precision; use float32 or bfloat16"
     assert not list(computing.problems("bfloat16", False, CPU))

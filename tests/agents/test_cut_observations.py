@@ -1,4 +1,4 @@
-"""The observations at which episodes were cut off: from every sampler, over the wire, joined and chosen by slots."""
+"""Observations at which episodes were cut off: over the wire, joined, selected by slot, written again."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def of(number, *leading):
 
 
 def written(slots, cuts, start=0, steps=3):
-    """A trajectory cut off at `cuts`, (step, slot) -> number of the observation there."""
+    """Return a trajectory cut off at `cuts`: (step, slot) -> number of the observation there."""
     writer = TrajectoryWriter(SPEC, steps, slots)
     writer.start(slice(None), {}, 0)
     for step in range(steps):
@@ -36,7 +36,7 @@ def found(trajectory):
     return dict(zip(map(tuple, trajectory.cut_at.tolist()), numbers, strict=True))
 
 
-def test_they_survive_the_wire_with_their_places():
+def test_cut_observations_survive_the_wire_with_their_places():
     trajectory = written(2, {(0, 1): 5, (2, 0): 6, (2, 1): 7})
     copy = Trajectory.from_dict(trajectory.to_dict(), SPEC)
     assert found(copy) == {(0, 1): 5, (2, 0): 6, (2, 1): 7}
@@ -45,7 +45,7 @@ def test_they_survive_the_wire_with_their_places():
     Trajectory.from_dict(written(2, {}).to_dict(), SPEC)
 
 
-def test_they_follow_their_slots_when_slots_are_joined_and_chosen():
+def test_cut_observations_follow_their_slots_when_joined_and_selected():
     first, second = written(2, {(0, 1): 5, (2, 0): 6}), written(1, {(1, 0): 7, (2, 0): 8})
     whole = concatenate([first, second])
     assert found(whole) == {(0, 1): 5, (1, 2): 7, (2, 0): 6, (2, 2): 8}
@@ -54,7 +54,7 @@ def test_they_follow_their_slots_when_slots_are_joined_and_chosen():
     assert found(whole.slots(slice(0, 1))) == {(2, 0): 6}
 
 
-def test_a_slot_that_is_written_again_loses_those_of_before():
+def test_a_slot_written_again_loses_its_former_cut_observations():
     writer = TrajectoryWriter(SPEC, 1, 2)
     for slot in (0, 1):
         writer.start(slot, {}, 0)
@@ -81,13 +81,13 @@ def test_a_slot_that_is_written_again_loses_those_of_before():
         ({"truncated": np.zeros((3, 1), bool)}, r"truncated must be bool \[3, 2\], is bool \[3, 1\]"),
     ],
 )
-def test_what_does_not_fit_how_episodes_ended_is_refused(changes, message):
+def test_cut_observations_that_do_not_fit_are_refused(changes, message):
     data = {**written(2, {(0, 1): 5}).to_dict(), **changes}
     with pytest.raises(WireError, match=message):
         Trajectory.from_dict(data, SPEC)
 
 
-def test_a_run_has_them_only_where_its_algorithm_names_them():
+def test_cut_observations_are_accepted_only_if_the_algorithm_names_them():
     data = written(2, {(0, 1): 5}).to_dict()
     with pytest.raises(WireError, match="a cut_observation, which nothing in the run's algorithm asks for"):
         Trajectory.from_dict(data, on_policy(SPACE, Discrete(2), fields=()))

@@ -11,7 +11,7 @@ OBSERVATIONS = Dict({"view": Box(-1, 1, (3,), np.float32), "kind": Discrete(4)})
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A machine with so many CUDA devices, and Apple's."""
+    """Return a function that fakes a machine with `cuda` CUDA devices, and with Apple's GPU if `mps`."""
 
     def have(cuda=0, mps=False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
@@ -33,7 +33,7 @@ def machine(monkeypatch):
         (0, True, "mps", "mps"),
     ],
 )
-def test_a_setting_names_a_device(machine, cuda, mps, device, expected):
+def test_a_device_setting_resolves_to_a_device(machine, cuda, mps, device, expected):
     machine(cuda, mps)
     assert devices.resolve(device) == torch.device(expected)
 
@@ -48,7 +48,7 @@ def test_a_setting_names_a_device(machine, cuda, mps, device, expected):
         (0, "cuda:", "device='cuda:' is not a device"),
     ],
 )
-def test_a_device_that_is_not_there_is_named_with_those_that_are(machine, cuda, device, message):
+def test_a_missing_device_is_refused_with_the_available_ones(machine, cuda, device, message):
     machine(cuda)
     with pytest.raises(ConfigurationError, match=message):
         devices.resolve(device)

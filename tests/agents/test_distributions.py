@@ -1,4 +1,4 @@
-"""Each distribution against torch's own, and against numerical integration where torch has no closed form."""
+"""Each distribution, compared with torch's, or with numerical integration where torch has no closed form."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_several_choices_are_independent_categoricals(kind, leading):
     torch.testing.assert_close(multi.kl(logits, other), kl)
 
 
-def test_several_choices_are_drawn_as_often_as_they_are_likely():
+def test_draws_of_several_choices_follow_their_probabilities():
     multi, n = MULTI["unequal"], 40_000
     logits = output(multi.size, rows=1)
     action = multi.sample(logits.expand(n, -1), torch.Generator().manual_seed(1))
@@ -98,7 +98,7 @@ def legal(generator, rows, count):
     return mask
 
 
-def test_a_gaussian_is_torchs():
+def test_a_gaussian_equals_torchs():
     ours, mean = gaussian(Gaussian), output(2)
     theirs = distributions.Independent(distributions.Normal(mean, ours.log_std.exp()), 1)
     action = ours.sample(mean, torch.Generator().manual_seed(1))
@@ -113,7 +113,7 @@ def test_a_gaussian_is_torchs():
 
 
 @pytest.mark.parametrize("kind", [Gaussian, SquashedGaussian])
-def test_the_divergence_of_two_gaussians_is_torchs_whose_ever_spreads_they_are(kind):
+def test_the_divergence_of_gaussians_with_different_spreads_equals_torchs(kind):
     ours, other = gaussian(kind), gaussian(kind, seed=5)
     p, q = ours.statistics(output(2)), other.statistics(output(2, seed=1))
     theirs = distributions.kl_divergence(
@@ -124,7 +124,7 @@ def test_the_divergence_of_two_gaussians_is_torchs_whose_ever_spreads_they_are(k
     torch.testing.assert_close(ours.kl(p, p), torch.zeros(40), rtol=0, atol=1e-6)
 
 
-def test_a_squashed_gaussian_has_the_density_of_the_squashed_number():
+def test_a_squashed_gaussian_has_the_density_of_torchs_tanh_transform():
     ours, mean = gaussian(SquashedGaussian), output(2)
     base = distributions.Normal(mean.double(), ours.log_std.exp().double())
     theirs = distributions.TransformedDistribution(base, distributions.TanhTransform())
@@ -141,7 +141,7 @@ def test_a_squashed_gaussian_has_the_density_of_the_squashed_number():
 
 @pytest.mark.parametrize("mean", [-3.0, 0.0, 0.4, 2.0])
 @pytest.mark.parametrize("std", [0.1, 0.7, 1.5])
-def test_a_squashed_gaussians_entropy_is_the_integral(mean, std):
+def test_a_squashed_gaussians_entropy_equals_its_integral(mean, std):
     ours = SquashedGaussian(LOW[:1], HIGH[:1], initial_std=std)
     normal = stats.norm(mean, std)
 
@@ -153,7 +153,7 @@ def test_a_squashed_gaussians_entropy_is_the_integral(mean, std):
     assert entropy.item() == pytest.approx(expected, abs=2e-4)
 
 
-def test_an_entropy_that_is_not_paid_for_is_no_part_of_the_gradient():
+def test_an_inexact_entropy_has_no_gradient():
     ours, mean = gaussian(SquashedGaussian), output(2).requires_grad_()
     action = torch.randn(mean.shape, generator=torch.Generator().manual_seed(1))
     exact, _ = ours.log_prob_entropy(mean, action)
@@ -214,7 +214,7 @@ def test_a_dict_of_actions_is_acted_and_evaluated_as_the_sum_of_its_leaves(squas
         assert SPACE.contains(one), one
 
 
-def test_divergences_come_by_head():
+def test_divergences_are_returned_by_head():
     policy, teacher = (build_policy({"policy_gain": 1.0}, OBSERVATIONS, SPACE, seed) for seed in (1, 2))
     x = torch.randn(6, 4)
     action = {name: torch.from_numpy(part) for name, part in policy.step(x.numpy()).action.items()}
@@ -227,7 +227,7 @@ def test_divergences_come_by_head():
     assert {name: part.abs().max().item() for name, part in single.kl(same, same).items()} == {"": 0.0}
 
 
-def test_masks_of_a_dict_are_by_leaf_and_may_be_left_out():
+def test_masks_of_dict_actions_are_by_leaf_and_may_be_left_out():
     policy = build_policy({"policy_gain": 1.0}, OBSERVATIONS, SPACE, seed=1)
     x, move = np.zeros((50, 4), np.float32), np.tile([True, False, False, True], (50, 1))
     action = policy.step(x, action_mask={"move": move}).action
@@ -244,7 +244,7 @@ def test_several_reward_channels_have_a_value_each():
     assert policy.value(np.zeros((5, 4), np.float32)).shape == (5, 2)
 
 
-def test_an_unknown_mode_and_a_table_of_what_has_none_are_refused():
+def test_an_unknown_mode_and_a_missing_table_of_probabilities_are_refused():
     policy = build_policy({}, OBSERVATIONS, MultiBinary(2), seed=1)
     with pytest.raises(ConfigurationError, match="mode 'best' of a policy's step must be 'sample' or 'greedy'"):
         policy.step(np.zeros((1, 4), np.float32), mode="best")
@@ -260,6 +260,6 @@ def test_an_unknown_mode_and_a_table_of_what_has_none_are_refused():
         ({"squash": True}, Discrete(2), r"setting of box_actions 'squash' does not exist; did you mean squashed\?"),
     ],
 )
-def test_settings_of_box_actions_that_cannot_be_are_refused(box, space, message):
+def test_impossible_settings_of_box_actions_are_refused(box, space, message):
     with pytest.raises(ConfigurationError, match=message):
         build_policy({"box_actions": box}, OBSERVATIONS, space, seed=1)

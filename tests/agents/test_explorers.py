@@ -1,4 +1,4 @@
-"""Explorers: actions drawn as an algorithm's behaviour says, and the distributions of off-policy algorithms."""
+"""Explorers draw actions by an algorithm's behaviour; distributions of off-policy algorithms."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def shares(actions, count):
     return np.bincount(actions, minlength=count) / len(actions)
 
 
-def test_without_a_behaviour_nothing_stands_between_policy_and_action():
+def test_without_an_exploring_behaviour_there_is_no_explorer():
     policy = policy_over(Discrete(3))
     assert policy.explorer is None
     segment = Segment(policy, torch.Generator())
@@ -47,7 +47,7 @@ def test_epsilon_draws_uniformly_among_legal_actions_and_else_the_likeliest():
     np.testing.assert_allclose(drawn, expected, atol=0.015)
 
 
-def test_noise_that_is_given_draws_the_same_action_again_by_the_same_chances():
+def test_given_noise_repeats_its_actions_with_the_right_probabilities():
     policy = policy_over(Discrete(4), discrete_actions={"greedy": True, "quantiles": 5})
     policy.behaviour = {"epsilon": 0.4}
     mask = np.tile([False, True, True, True], (MANY, 1))
@@ -64,10 +64,10 @@ def test_epsilons_are_spread_over_actors_as_in_ape_x():
     of_each = [Explorer(behaviour, (index, 4)).epsilon for index in range(4)]
     assert of_each == pytest.approx([0.4 ** (1 + 7 * index / 3) for index in range(4)])
     assert Explorer(behaviour, (0, 1)).epsilon == pytest.approx(0.4)
-    assert Explorer(behaviour, (9, 4)).epsilon == of_each[3]  # one that came later
+    assert Explorer(behaviour, (9, 4)).epsilon == of_each[3]  # an actor that joined later
 
 
-def test_parts_of_an_action_explore_together():
+def test_all_parts_of_an_action_explore():
     policy = policy_over(Dict(move=Discrete(2), how=MultiDiscrete([2, 3])))
     policy.behaviour = {"epsilon": 1.0}
     action = policy.step(seen()).action
@@ -75,7 +75,7 @@ def test_parts_of_an_action_explore_together():
     np.testing.assert_allclose(shares(action["how"][:, 1], 3), 1 / 3, atol=0.02)
 
 
-def test_gaussian_noise_is_in_halves_of_the_range_and_stays_within():
+def test_gaussian_noise_is_in_units_of_half_the_range_and_stays_in_bounds():
     space = Box(np.array([-2, 0], np.float32), np.array([2, 10], np.float32))
     policy = policy_over(space, box_actions={"deterministic": True})
     mode = policy.env_action(policy.step(seen(1), mode="greedy").action)[0]
@@ -89,7 +89,7 @@ def test_gaussian_noise_is_in_halves_of_the_range_and_stays_within():
     assert (acted >= space.low).all() and (acted <= space.high).all()
 
 
-def test_noise_of_a_process_is_kept_from_step_to_step_and_forgotten_with_an_episode():
+def test_noise_of_a_process_persists_over_steps_and_resets_with_an_episode():
     policy = policy_over(Box(-1, 1, (1,), np.float32), box_actions={"squashed": True})
     policy.behaviour = {"noise": 0.01, "noise_theta": 0.2}
     mode = np.tanh(policy.step(seen(1), mode="greedy").action)
@@ -116,7 +116,7 @@ def test_a_box_is_explored_uniformly_between_its_bounds(box):
     np.testing.assert_allclose(np.quantile(acted, [0.25, 0.5, 0.75], axis=0), [[-1, -1], [1, 1], [3, 3]], atol=0.15)
 
 
-def test_choices_take_no_gaussian_noise():
+def test_discrete_actions_take_no_gaussian_noise():
     policy = policy_over(Discrete(2))
     policy.behaviour = {"noise": 0.1}
     with pytest.raises(ConfigurationError, match="only actions of one Box take noise; explore others by epsilon"):
@@ -133,7 +133,7 @@ def test_a_greedy_policy_has_all_its_probability_on_the_best_action():
     np.testing.assert_array_equal(policy.probabilities(observation), np.eye(3, dtype=np.float32)[best])
 
 
-def test_a_gaussian_of_the_states_own_deviation_has_its_density_and_entropy():
+def test_a_gaussian_with_a_deviation_by_state_has_its_density_and_entropy():
     policy = policy_over(Box(-1, 1, (2,), np.float32), box_actions=SAC)
     observation = torch.randn(500, 3, generator=torch.Generator().manual_seed(1))
     output = policy.outputs(observation).policy
@@ -156,7 +156,7 @@ def test_a_gaussian_of_the_states_own_deviation_has_its_density_and_entropy():
         ({"core": {"name": "gru", "size": 4}}, {"trunks", "policy_head"}),
     ],
 )
-def test_a_policy_without_a_value_has_only_what_acts(network, names):
+def test_a_policy_without_a_value_has_only_acting_weights(network, names):
     policy = policy_over(Discrete(2), value=False, **network)
     assert not policy.has_value and {name.split(".")[1] for name in policy.state_dict()} == names
     acted = policy.step(seen(5))
@@ -173,6 +173,6 @@ def test_a_policy_without_a_value_has_only_what_acts(network, names):
         ({"value": "no"}, "setting 'value' of network must be true or false"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(network, says):
+def test_incompatible_network_settings_are_refused(network, says):
     with pytest.raises(ConfigurationError, match=says):
         policy_over(Discrete(2), **network)

@@ -1,4 +1,4 @@
-"""Tests of A2C, IMPALA, APPO and PPO alike: they learn, continue from their state, and refuse wrong settings."""
+"""A2C, IMPALA, APPO and PPO: they learn, resume from their state, and refuse wrong settings."""
 
 from pathlib import Path
 
@@ -29,13 +29,13 @@ def weights(algorithm):
     return torch.cat([p.detach().ravel() for p in algorithm.policy.parameters()])
 
 
-def test_these_are_all_there_are():
+def test_all_on_policy_algorithms_are_tested_here():
     assert ON_POLICY == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("space", [Discrete(3), Box(-1, 1, (2,), np.float32)], ids=["discrete", "box"])
-def test_what_is_rewarded_becomes_likely(name, space, one_thread):
+def test_rewarded_actions_become_likely(name, space, one_thread):
     algorithm = make(name, space=space, entropy_coefficient=0.0, max_grad_norm=1.0)
     for seed in range(40):
         trajectory = random_trajectory(algorithm.policy, steps=16, envs=8, seed=100 * seed)
@@ -52,7 +52,7 @@ def test_what_is_rewarded_becomes_likely(name, space, one_thread):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_training_goes_on_exactly_from_its_state(name):
+def test_training_resumes_exactly_from_its_state(name):
     one, other = make(name), make(name, seed=8)
     one.update([random_trajectory(one.policy, seed=1)])
     other.policy.load_state_dict(one.policy.state_dict())
@@ -64,7 +64,7 @@ def test_training_goes_on_exactly_from_its_state(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_metrics_are_numbers_and_the_rate_falls(name):
+def test_metrics_are_finite_and_the_learning_rate_falls(name):
     algorithm = make(name, anneal_steps=64)
     first, second = (algorithm.update([random_trajectory(algorithm.policy, seed=seed)]).metrics for seed in (1, 2))
     assert all(type(value) is float and np.isfinite(value) for value in first.values())
@@ -74,7 +74,7 @@ def test_metrics_are_numbers_and_the_rate_falls(name):
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core["name"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_memory_is_trained(name, core):
+def test_the_core_of_a_network_with_a_memory_is_trained(name, core):
     policy = recurrent(core)
     before = {key: value.clone() for key, value in policy.state_dict().items()}
     build_algorithm(name, {}, policy, 1).update([played(policy)])
@@ -82,15 +82,15 @@ def test_a_memory_is_trained(name, core):
 
 
 @pytest.mark.parametrize("name", ["impala", "appo"])
-def test_weights_that_acted_count_by_how_likely_their_actions_are_now(name):
+def test_rho_is_the_ratio_of_current_and_behaviour_probabilities(name):
     algorithm = make(name)
     trajectory = random_trajectory(algorithm.policy, seed=1)
     assert make(name).update([trajectory]).metrics["rho"] == pytest.approx(1.0, abs=1e-5)
-    trajectory.extras["log_prob"] = trajectory.extras["log_prob"] + np.float32(np.log(2))  # twice as likely then
+    trajectory.extras["log_prob"] = trajectory.extras["log_prob"] + np.float32(np.log(2))  # twice as likely when acting
     assert make(name).update([trajectory]).metrics["rho"] == pytest.approx(0.5, abs=1e-5)
 
 
-def test_the_value_of_what_follows_is_of_the_weights_that_learn():
+def test_impala_bootstraps_from_the_learners_value():
     algorithm = make("impala", entropy_coefficient=0.0)
     trajectory = random_trajectory(algorithm.policy, seed=1)
     other = random_trajectory(algorithm.policy, seed=1)
@@ -100,7 +100,7 @@ def test_the_value_of_what_follows_is_of_the_weights_that_learn():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_settings_that_are_wrong_are_all_named(name):
+def test_wrong_settings_are_all_named(name):
     with pytest.raises(ConfigurationError) as error:
         make(name, gamma=2.0, value_coefficient=-1.0)
     assert error.value.problems == [
@@ -113,11 +113,11 @@ def test_settings_that_are_wrong_are_all_named(name):
     assert algorithm.config.gamma == 0.5 and algorithm.config.learning_rate == 0.02
 
 
-def test_the_page_shows_the_example_as_it_is():
+def test_the_page_shows_the_example_unchanged():
     assert (ROOT / OWN).read_text() in (ROOT / "docs/algorithms.md").read_text()
 
 
-def test_an_algorithm_of_ones_own_lives_in_a_file(one_thread):
+def test_an_algorithm_from_a_users_file_learns(one_thread):
     algorithm = make(f"{ROOT / OWN}:build")
     for seed in range(40):
         trajectory = random_trajectory(algorithm.policy, steps=16, envs=8, seed=100 * seed)
@@ -128,7 +128,7 @@ def test_an_algorithm_of_ones_own_lives_in_a_file(one_thread):
     assert (algorithm.policy.step(observation, mode="greedy").action == 2).mean() > 0.95
 
 
-def test_what_is_wrong_with_ones_own_is_one_error(tmp_path):
+def test_faults_of_a_users_algorithm_are_named(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("def build(settings, policy, seed): return object()\ndef fails(*_): raise KeyError('lr')\n")
     with pytest.raises(
@@ -141,7 +141,7 @@ def test_what_is_wrong_with_ones_own_is_one_error(tmp_path):
         make(f"{ROOT / OWN}:build", lerning_rate=1.0)
 
 
-def test_adams_settings_are_the_optimizers_and_may_change():
+def test_adams_settings_reach_the_optimizer_and_can_be_adjusted():
     policy = build_policy({"hidden_sizes": [8]}, Box(-1, 1, (4,), np.float32), Discrete(2), 1)
     algorithm = build_algorithm("ppo", {"adam_beta1": 0.5, "adam_epsilon": 0.01, "minibatch_size": 16}, policy, 1)
     algorithm.update([random_trajectory(policy)])

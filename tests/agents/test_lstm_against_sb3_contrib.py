@@ -1,4 +1,4 @@
-"""PPO with an LSTM beside sb3-contrib's RecurrentPPO, which is recorded: the same weights, the same gradients."""
+"""PPO with an LSTM against a record of sb3-contrib's RecurrentPPO: the same weights give the same gradients."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ def test_an_unroll_has_the_losses_and_gradients_of_sb3_contribs_lstm():
     policy = lstm_policy()
     policy.load_state_dict(weights_of(record, "before."))
     observation, action, begins = (torch.from_numpy(record[name]) for name in ("observation", "action", "begins"))
-    assert begins.any(1).sum() > 6, "episodes end at many moments"
+    assert begins.any(1).sum() > 6, "episodes must begin at many steps"
     said, _ = policy.unroll(observation, weights_of(record, "memory."), begins, action)
     loss = lstm_loss(record, said.log_prob, said.entropy, said.value)
     loss.backward()
@@ -20,7 +20,7 @@ def test_an_unroll_has_the_losses_and_gradients_of_sb3_contribs_lstm():
         torch.testing.assert_close(parameter.grad, torch.from_numpy(record[f"gradient.{name}"]), msg=name)
 
 
-def test_sb3_contrib_has_the_losses_and_gradients_that_are_recorded():
+def test_sb3_contrib_reproduces_the_recorded_losses_and_gradients():
     pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed (the `peers` extra)")
     record = read("lstm")
     for name, array in contrib_gradients(record).items():

@@ -1,4 +1,4 @@
-"""Cores with a memory: an unroll is so many steps, and nothing crosses an episode's beginning."""
+"""Cores with a memory: an unroll equals its single steps, and nothing crosses an episode's beginning."""
 
 import numpy as np
 import pytest
@@ -23,9 +23,9 @@ cores = pytest.mark.parametrize("name", SETTINGS)
 def make(name):
     generator = torch.Generator().manual_seed(1)
     core = build_core(SETTINGS[name], INPUTS, generator)
-    for parameter in core.parameters():  # biases too are to matter
+    for parameter in core.parameters():  # so that biases matter too
         parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return core.double()  # so that what is left of a difference is one of the two's meaning, not of rounding
+    return core.double()  # so that no difference is due to rounding
 
 
 def begun(core, slots=SLOTS):
@@ -33,14 +33,14 @@ def begun(core, slots=SLOTS):
 
 
 def random(steps, share=0.2, seed=0):
-    """(features [T, N, inputs], begins [T, N])."""
+    """Return (features [T, N, inputs], begins [T, N])."""
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(steps, SLOTS, INPUTS, generator=generator, dtype=torch.float64)
     return features, torch.rand(steps, SLOTS, generator=generator) < share
 
 
 def stepped(core, features, memory, begins):
-    """The unroll, step by step; where an episode begins the memory is zeroed, as samplers do."""
+    """Unroll step by step; zero the memory where an episode begins, as samplers do."""
     outputs = []
     for x, gone in zip(features, begins, strict=True):
         memory = {name: part.clone() for name, part in memory.items()}
@@ -58,7 +58,7 @@ def test_every_core_is_tested_here():
 @cores
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("steps", [1, 3, 17])
-def test_an_unroll_equals_the_same_steps_one_by_one(name, share, steps):
+def test_an_unroll_equals_the_same_single_steps(name, share, steps):
     core = make(name)
     with torch.no_grad():
         _, memory = stepped(core, *random(7, 0.2, seed=1)[:1], begun(core), random(7, 0.2, seed=1)[1])
@@ -72,8 +72,8 @@ def test_an_unroll_equals_the_same_steps_one_by_one(name, share, steps):
 
 
 @cores
-@pytest.mark.parametrize("share", [0.05, 0.6])  # few ends: one stretch after the other; many: side by side
-def test_an_unroll_has_the_gradients_of_the_same_steps_one_by_one(name, share):
+@pytest.mark.parametrize("share", [0.05, 0.6])  # few ends: stretches in sequence; many: side by side
+def test_an_unroll_has_the_gradients_of_the_same_single_steps(name, share):
     core = make(name)
     features, begins = random(32, share)
     memory = begun(core)
@@ -87,7 +87,7 @@ def test_an_unroll_has_the_gradients_of_the_same_steps_one_by_one(name, share):
 
 
 def ends(pattern, steps=48, seed=0):
-    """bool [T, N]: where episodes begin."""
+    """Return the steps at which episodes begin, bool [T, N]."""
     generator = np.random.default_rng(seed)
     found = generator.random((steps, SLOTS)) < {"none": 0.0, "random": 0.15, "bursts": 0.02, "always": 1.0}[pattern]
     if pattern == "bursts":
@@ -116,19 +116,19 @@ def test_both_forms_of_an_unroll_give_the_same_outputs_and_gradients(monkeypatch
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
 
 
-def test_stretches_go_side_by_side_where_one_after_the_other_takes_longer():
+def test_stretches_are_unrolled_side_by_side_where_that_is_faster():
     lstm, gru = make("lstm"), make("gru")
     few, many = torch.zeros(128, SLOTS, dtype=torch.bool), torch.zeros(128, SLOTS, dtype=torch.bool)
     few[::20, 0] = many[::3] = True
     assert not lstm._is_sooner_side_by_side(few, 6, False) and lstm._is_sooner_side_by_side(many, 42, False)
     assert not gru._is_sooner_side_by_side(few, 6, False) and gru._is_sooner_side_by_side(many, 42, False)
     spread = torch.zeros(128, SLOTS, dtype=torch.bool)
-    spread[4:68:4, 0] = True  # one slot with short episodes: beside the others' long ones it gains nothing on a CPU
+    spread[4:68:4, 0] = True  # short episodes in one slot only: faster side by side for an LSTM, not for a GRU
     assert lstm._is_sooner_side_by_side(spread, 16, False) and not gru._is_sooner_side_by_side(spread, 16, False)
 
 
 @cores
-def test_two_unrolls_after_another_equal_one(name):
+def test_two_consecutive_unrolls_equal_one(name):
     core = make(name)
     features, begins = random(15)
     with torch.no_grad():
@@ -153,15 +153,15 @@ def test_gradients_flow_back_to_an_episodes_beginning_and_never_past_it(name):
         part.requires_grad_()
     outputs, _ = core.unroll(features, memory, begins)
     outputs[5].sum().backward()
-    assert not features.grad[:3, 0].any(), "past the beginning of slot 0's second episode"
+    assert not features.grad[:3, 0].any(), "a gradient crossed the beginning of slot 0's second episode"
     assert features.grad[3:, 0].abs().sum(-1).all()
-    assert features.grad[1:, 1].abs().sum(-1).all(), "slot 1 goes on with its episode"
+    assert features.grad[1:, 1].abs().sum(-1).all(), "slot 1's episode continues"
     for part in memory.values():
         assert part.grad is None or not part.grad[0].any()
 
 
 @cores
-def test_what_came_before_an_episode_changes_no_number_of_it(name):
+def test_steps_before_an_episode_do_not_affect_it(name):
     core = make(name)
     features, begins = random(8, share=0.0)
     begins[4] = True
@@ -186,7 +186,7 @@ def test_a_transformer_sees_as_many_steps_as_its_layers_remember_and_no_more(ste
     assert seen.tolist() == [steps - t <= sight for t in range(steps + 1)]
 
 
-def test_to_a_transformer_it_matters_how_long_ago_a_step_was_and_not_when():
+def test_a_transformer_depends_on_the_age_of_steps_and_not_on_their_position():
     core = make("transformer")
     features, _ = random(3, share=0.0)
     padded = torch.cat([random(5)[0], features])
@@ -210,14 +210,14 @@ def policy_of(name, shared):
 
 @cores
 @pytest.mark.parametrize("shared", [True, False])
-def test_what_a_policy_did_step_by_step_its_unroll_confirms(name, shared):
+def test_an_unroll_of_a_policy_equals_its_single_steps(name, shared):
     policy, generator = policy_of(name, shared), np.random.default_rng(0)
     steps = 9
     view = generator.normal(size=(steps, SLOTS, 3)).astype(np.float32)
     kind = generator.integers(0, 4, (steps, SLOTS))
     begins = generator.random((steps, SLOTS)) < 0.3
     memory = policy.initial_memory(SLOTS)
-    for _ in range(2):  # the second unroll goes on from the first one's end
+    for _ in range(2):  # the second unroll continues from the end of the first
         start, acted = memory, []
         for t in range(steps):
             memory = policy.begin(memory, begins[t])
@@ -239,7 +239,7 @@ def test_what_a_policy_did_step_by_step_its_unroll_confirms(name, shared):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_an_opponent_needs_no_values_and_acts_the_same(shared):
+def test_a_step_without_values_acts_the_same(shared):
     policy, observation = policy_of("gru", shared), {"view": np.ones((2, 3), np.float32), "kind": np.array([0, 3])}
     one, other = (torch.Generator().manual_seed(1) for _ in range(2))
     whole = policy.step(observation, policy.initial_memory(2), generator=one)
@@ -250,7 +250,7 @@ def test_an_opponent_needs_no_values_and_acts_the_same(shared):
     np.testing.assert_array_equal(*again)
 
 
-def test_slots_that_step_at_different_moments_keep_their_own_memories():
+def test_slots_that_step_at_different_times_keep_their_own_memories():
     policy = policy_of("lstm", True)
     observation = {"view": np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32), "kind": np.arange(3)}
     slots, memory = SlotMemory(policy.initial_memory(3)), policy.initial_memory(3)
@@ -296,7 +296,7 @@ def test_a_policy_with_a_memory_is_not_evaluated_on_shuffled_steps():
         ({"name": "transformer", "memory": 0}, "memory=0 of core 'transformer' must be at least 1"),
     ],
 )
-def test_a_core_that_cannot_be_built_names_the_culprit(core, message):
+def test_an_invalid_core_is_refused_with_the_reason(core, message):
     with pytest.raises(ConfigurationError, match=message):
         build_policy({"core": core}, OBSERVATIONS, Discrete(2), seed=1)
 

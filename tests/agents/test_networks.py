@@ -1,4 +1,4 @@
-"""Tests of networks: their outputs for observations of every space, and the look-up of a user's own network."""
+"""Networks: outputs for observations of every space, and the look-up of a user's own network."""
 
 import copy
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_every_network_is_tested_here():
 @pytest.mark.parametrize("core", [None, {"name": "gru", "size": 4}], ids=["feed-forward", "gru"])
 @pytest.mark.parametrize("network", CONFIGS)
 @pytest.mark.parametrize("space", SPACES)
-def test_shapes_and_types_of_every_space_and_network(space, network, core):
+def test_every_network_gives_the_right_shapes_and_types_for_every_space(space, network, core):
     config = {"name": network, **CONFIGS[network], "core": core}
     if network != "mlp" and space not in IMAGES:
         with pytest.raises(
@@ -93,7 +93,7 @@ def test_a_seed_repeats_the_weights_whatever_torchs_global_generator_did(network
 
 
 @pytest.mark.parametrize("network", ["nature_cnn", "impala_resnet", "board_resnet"])
-def test_an_image_is_the_same_whatever_its_layout(network):
+def test_the_layout_of_an_image_does_not_change_its_value(network):
     config = {"name": network, **CONFIGS[network]}
     image = batch(PIXELS, 2)
     first, last, framed = (
@@ -106,7 +106,7 @@ def test_an_image_is_the_same_whatever_its_layout(network):
 
 
 @pytest.mark.parametrize("network", CONFIGS)
-def test_bytes_of_an_image_are_divided_by_what_is_set(network):
+def test_images_of_bytes_are_divided_by_divide_images_by(network):
     config = {"name": network, **CONFIGS[network]}
     ours, theirs = (build_policy({**config, "divide_images_by": by}, PIXELS, Discrete(3), 1) for by in (10.0, 255.0))
     image = np.full((2, *PIXELS.shape), 10, np.uint8)
@@ -116,7 +116,7 @@ def test_bytes_of_an_image_are_divided_by_what_is_set(network):
 
 
 @pytest.mark.parametrize("network", CONFIGS)
-def test_bytes_of_an_image_are_divided_by_255(network):
+def test_images_of_bytes_are_divided_by_255_by_default(network):
     config = {"name": network, **CONFIGS[network]}
     image = batch(PIXELS, 2)
     of_bytes = build_policy(config, PIXELS, Discrete(2), seed=1)
@@ -148,7 +148,7 @@ def test_the_impala_network_has_the_sizes_of_the_paper():
 
 
 @pytest.mark.parametrize("shape", [(3, 6, 7), (2, 3, 3), (1, 1, 1), (3, 6, 7, 2)])
-def test_a_board_keeps_its_cells_to_the_end(shape):
+def test_a_board_network_keeps_features_of_every_cell(shape):
     settings = {"channels": 5, "blocks": 2, "cell_features": 3, "hidden_size": 7, "planes": "first"}
     policy = build_policy({"name": "board_resnet", **settings}, Box(0, 1, shape[-4:], np.float32), Discrete(7), seed=1)
     encoder = policy.network.trunks["shared"].encoder
@@ -165,7 +165,7 @@ def test_a_feature_of_a_cell_sees_as_far_as_the_blocks_reach():
     space = Box(0, 1, (1, 15, 15), np.float32)
     for blocks, reach in ((0, 1), (1, 3), (2, 5)):
         config = {"name": "board_resnet", "channels": 8, "blocks": blocks, "cell_features": 4, "hidden_size": 1}
-        # The same board in any order of tests: on some none of the middle's features is above 0.
+        # A seed, since on some boards none of the middle's features is above 0.
         board = torch.rand(1, 1, 15, 15, generator=torch.Generator().manual_seed(1)).requires_grad_()
         encoder = build_policy(config, space, Discrete(2), seed=1).network.trunks["shared"].encoder
         of_the_middle = encoder(board)[0, : 4 * 15 * 15].view(4, 15, 15)[:, 7, 7].sum()
@@ -178,7 +178,7 @@ def test_a_feature_of_a_cell_sees_as_far_as_the_blocks_reach():
     ("shape", "suggested"),
     [((3, 6, 7), 3), ((6, 7, 2), 2), ((20, 8, 8), 20), ((8, 8, 111), 111), ((3, 3, 3), 3), ((6, 6, 7), 7)],
 )
-def test_the_planes_of_a_board_are_beside_the_square_or_where_the_settings_say(shape, suggested):
+def test_the_axis_of_a_boards_planes_is_guessed_from_its_shape_or_set(shape, suggested):
     config = {"name": "board_resnet", **CONFIGS["board_resnet"]}
     for where, planes in ((None, suggested), ("first", shape[0]), ("last", shape[-1])):
         policy = build_policy({**config, "planes": where}, Box(0, 1, shape, np.float32), Discrete(2), seed=1)
@@ -200,7 +200,7 @@ def test_policy_and_value_share_a_trunk_or_nothing(network, shared):
     assert bool(touched & also) == shared
 
 
-def test_a_copy_of_any_network_acts_by_its_own_weights():
+def test_a_copied_network_acts_by_its_own_weights():
     policy = build_policy({"core": {"name": "lstm", "size": 4}}, SPACES["nested"], Discrete(2), seed=1)
     twin, observation = copy.deepcopy(policy), batch(SPACES["nested"], 2)
     np.testing.assert_array_equal(twin.value(observation), policy.value(observation))
@@ -238,7 +238,7 @@ def test_whole_numbers_become_one_hot():
         ({"core": "lstm"}, PIXELS, "setting 'core' of network 'mlp' must be a table or null, is 'lstm'"),
     ],
 )
-def test_a_network_that_does_not_fit_names_the_culprit_and_the_remedy(config, space, message):
+def test_an_unsuitable_network_is_refused_with_the_reason(config, space, message):
     with pytest.raises(ConfigurationError, match=message):
         build_policy(config, space, Discrete(2), seed=1)
 
@@ -264,7 +264,7 @@ nested_spaces = st.recursive(
 def test_a_policy_of_any_two_spaces_acts_within_them(observation, action, seed):
     try:
         policy = build_policy({"hidden_sizes": [3], "policy_gain": 1.0}, observation, action, seed)
-    except ConfigurationError as error:  # two ways that read alike: {"a/b": ...} and {"a": {"b": ...}}
+    except ConfigurationError as error:  # two paths with one name: {"a/b": ...} and {"a": {"b": ...}}
         assert "none twice under one name" in str(error)
         return
     n = 3
@@ -281,7 +281,7 @@ def test_a_policy_of_any_two_spaces_acts_within_them(observation, action, seed):
 
 @given(space=nested_spaces, seed=st.integers(0, 9))
 @settings(max_examples=40, deadline=None)
-def test_leaves_are_put_together_again_as_they_were_taken_apart(space, seed):
+def test_unflatten_inverts_flatten(space, seed):
     try:
         tree = SpaceTree(space, "observation")
     except ConfigurationError:
@@ -320,7 +320,7 @@ def nothing(settings, observation_space, heads, generator):
 """
 
 
-def test_a_network_of_ones_own_lives_in_a_file(tmp_path: Path):
+def test_a_network_can_come_from_a_users_file(tmp_path: Path):
     file = tmp_path / "mine.py"
     file.write_text(OWN)
     policy = build_policy({"name": f"{file}:build", "scale": 2.0}, SPACES["vector"], Discrete(3), seed=1)
@@ -349,7 +349,7 @@ def test_heads_are_split_and_squeezed():
 
 
 @pytest.mark.parametrize("core", [None, {"name": "gru", "size": 8}])
-def test_layers_of_values_of_actions_begin_as_pytorchs(core):
+def test_networks_of_action_values_are_initialized_like_pytorchs(core):
     def biases(**settings):
         config = {"hidden_sizes": [32, 32], "core": core, **settings}
         named = build_policy(config, Box(-1, 1, (4,), np.float32), Discrete(2), 1).state_dict().items()
@@ -358,7 +358,7 @@ def test_layers_of_values_of_actions_begin_as_pytorchs(core):
 
     values = {"discrete_actions": {"greedy": True}, "value": False}
     first, second = biases(**values)
-    assert 0.4 < first.abs().max() <= 0.5 and 0.1 < second.abs().max() <= 32**-0.5, "1 / sqrt(inputs)"
+    assert 0.4 < first.abs().max() <= 0.5 and 0.1 < second.abs().max() <= 32**-0.5, "not within 1 / sqrt(inputs)"
     assert not any(bias.any() for bias in biases() + biases(initialization="orthogonal", **values))
     assert all(bias.any() for bias in biases(initialization="uniform"))
     with pytest.raises(ConfigurationError, match="initialization 'unifrom'"):
@@ -370,7 +370,7 @@ def test_layers_of_values_of_actions_begin_as_pytorchs(core):
         return weight, bias
 
     weight, bias = head()
-    assert 0.7 < weight.abs().max() * weight.shape[1] ** 0.5 <= 1 and bias.any(), "1 / sqrt(inputs) again"
+    assert 0.7 < weight.abs().max() * weight.shape[1] ** 0.5 <= 1 and bias.any(), "not within 1 / sqrt(inputs)"
     weight, bias = head(policy_gain=3.0)
     torch.testing.assert_close(weight @ weight.T, 9 * torch.eye(2))
     assert not bias.any()

@@ -1,4 +1,4 @@
-"""docs/networks.md: its examples run, its tables name what there is."""
+"""docs/networks.md: its examples run, and it names every network and core."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_the_examples_of_acting_and_learning_run():
     assert names["divergence"][""].shape == (16, 8) and (names["divergence"][""] >= 0).all()
 
 
-def test_the_network_on_the_page_is_the_one_of_the_example_and_learns():
+def test_the_network_on_the_page_equals_the_example_and_learns():
     _, _, body = OWN.read_text().partition('"""\n\n')
     assert BLOCKS[2] == body
     before = torch.get_rng_state()
@@ -46,5 +46,5 @@ def test_every_network_and_core_is_on_the_page(name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_every_network_is_a_group_of_the_command_line(name):
+def test_every_network_can_be_chosen_on_the_command_line(name):
     compose("train", [f"network={name}"])

@@ -1,4 +1,4 @@
-"""Distributions of the user's own, from a file: examples/distributions/beta.py, and what is refused."""
+"""A user's own distributions from a file: examples/distributions/beta.py, and refused ones."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def build(settings, space):
         ({"name": "{file}:built"}, r"distribution 'built' does not exist; did you mean build"),
     ],
 )
-def test_what_is_no_distribution_is_refused(tmp_path, table, says):
+def test_invalid_distributions_are_refused(tmp_path, table, says):
     file = tmp_path / "own.py"
     file.write_text(OWN)
     given = {key: value.format(file=file) for key, value in table.items()}
@@ -73,6 +73,6 @@ def test_what_is_no_distribution_is_refused(tmp_path, table, says):
         build_policy({"distribution": given}, SEEN, ACTIONS, seed=1)
 
 
-def test_a_distribution_for_a_leaf_that_is_not_there_is_refused():
+def test_a_distribution_for_an_unknown_leaf_is_refused():
     with pytest.raises(ConfigurationError, match="'ame' does not exist; did you mean aim"):
         build_policy({"distribution": {"ame": {"name": BETA}}}, SEEN, Dict({"aim": ACTIONS}), seed=1)

@@ -60,7 +60,7 @@ def test_a_step_without_values_takes_the_same_actions_from_the_same_draws(policy
 
 
 @pytest.mark.parametrize("config", [{}, {"shared": True}, {"normalize_values": True}])
-def test_values_of_a_segment_are_those_of_its_steps_however_many_are_taken_at_once(config, monkeypatch):
+def test_values_of_a_segment_equal_those_of_its_steps_for_any_chunk_size(config, monkeypatch):
     space = Dict({"speed": OBSERVATIONS, "gear": Discrete(3)})
     policy = build_policy(
         {"name": "mlp", **config}, space, Discrete(3), seed=3, reward_channels={"win": 1.0, "style": 0.1}
@@ -75,7 +75,7 @@ def test_values_of_a_segment_are_those_of_its_steps_however_many_are_taken_at_on
 
 
 @pytest.mark.parametrize("mode", ["sample", "greedy"])
-def test_what_a_step_says_evaluate_confirms(policy, mode):
+def test_evaluate_reproduces_the_outputs_of_a_step(policy, mode):
     x = observations(50)
     action, extras, _ = policy.step(x, mode=mode)
     value = extras["value"]
@@ -85,7 +85,7 @@ def test_what_a_step_says_evaluate_confirms(policy, mode):
     np.testing.assert_allclose(value, policy.value(x), rtol=1e-6, atol=1e-6)
 
 
-def test_log_probabilities_and_entropies_are_those_of_torch_distributions(policy):
+def test_log_probabilities_and_entropies_equal_those_of_torch_distributions(policy):
     x = observations(50)
     action = torch.from_numpy(policy.step(x).action)
     log_prob, entropy, _, _ = policy.evaluate(torch.from_numpy(x), action)
@@ -189,12 +189,12 @@ def test_observations_of_other_shapes_and_dtypes_are_flattened():
     assert policy.value(x.astype(np.float64)) == pytest.approx(policy.value(x))
 
 
-def test_network_settings_are_taken():
+def test_network_settings_are_applied():
     policy = build_policy(
         {"name": "mlp", "hidden_sizes": [16], "activation": "relu"}, OBSERVATIONS, Discrete(2), seed=1
     )
     assert [tuple(p.shape) for p in policy.network.policy_trunk.parameters()] == [(16, 4), (16,), (2, 16), (2,)]
-    assert policy.network.policy_trunk.features(torch.randn(8, 4)).min() == 0, "that is no relu"
+    assert policy.network.policy_trunk.features(torch.randn(8, 4)).min() == 0, "relu was not applied"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_network_settings_are_taken():
         ({"activation": "tan"}, r"activation 'tan' does not exist; did you mean tanh\?"),
     ],
 )
-def test_a_network_that_cannot_be_built_names_the_culprit(config, message):
+def test_an_invalid_network_is_refused_with_the_reason(config, message):
     with pytest.raises(ConfigurationError, match=message):
         build_policy(config, OBSERVATIONS, Discrete(2), seed=1)
 
@@ -217,12 +217,12 @@ def test_an_unknown_network_is_an_unknown_name():
         build_policy({"name": "nonesuch"}, OBSERVATIONS, Discrete(2), seed=1)
 
 
-def test_an_action_space_without_a_policy_is_named():
+def test_an_unsupported_action_space_is_refused():
     with pytest.raises(ConfigurationError, match="is a Box of whole numbers, which no policy draws"):
         build_policy({}, OBSERVATIONS, Box(0, 5, (2,), np.int64), seed=1)
 
 
-def test_an_observation_space_without_a_network_is_named():
+def test_an_unsupported_observation_space_is_refused():
     space = Dict({"view": OBSERVATIONS, "words": Text(5)})
     with pytest.raises(ConfigurationError, match=r"observation space Text.* at 'words' is not one that networks take"):
         build_policy({}, space, Discrete(2), seed=1)

@@ -33,7 +33,7 @@ def advantages(trajectory, config):
 
 
 def reference_step(policy, trajectory, config):
-    """One clipped, Adam-ed gradient step on the whole trajectory, written out: new parameters and the loss's terms."""
+    """Return (parameters, loss terms) after one clipped step of Adam on the whole trajectory, by plain formulas."""
     observation = torch.tensor(trajectory.observation.reshape(-1, 4))
     action = torch.tensor(trajectory.action.reshape(len(observation), *trajectory.action.shape[2:]))
     old_log_prob, old_value = (
@@ -60,7 +60,7 @@ def reference_step(policy, trajectory, config):
     scale = min(1.0, config.max_grad_norm / (norm + 1e-6))
     new = []
     for parameter, gradient in zip(parameters, gradients, strict=True):
-        g = gradient * scale  # Adam's first step: both moments are unbiased to g and g^2
+        g = gradient * scale  # in Adam's first step the unbiased moments are g and g^2
         new.append(parameter.detach() - config.learning_rate * g / (g.abs() + 1e-5))
     terms = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "grad_norm": torch.tensor(norm)}
     return torch.cat([p.flatten() for p in new]), {name: term.item() for name, term in terms.items()}
@@ -112,7 +112,7 @@ def test_each_epoch_sees_every_transition_once_with_unequal_minibatches(monkeypa
     assert not np.array_equal(first, second)
 
 
-def test_the_order_of_trajectories_of_one_batch_is_not_their_fate():
+def test_the_order_of_trajectories_in_a_batch_does_not_matter():
     outcomes = []
     for order in (1, -1):
         policy = make_policy()
@@ -132,7 +132,7 @@ def test_a_seed_repeats_an_update_and_another_does_not():
     assert not torch.equal(outcomes[0], outcomes[2])
 
 
-def test_arrays_that_cannot_be_written_to_will_do(recwarn):
+def test_read_only_arrays_cause_no_warning(recwarn):
     policy = make_policy()
     trajectory = random_trajectory(policy)
     for value in trajectory.to_dict().values():
@@ -142,7 +142,7 @@ def test_arrays_that_cannot_be_written_to_will_do(recwarn):
     assert not recwarn.list
 
 
-def test_an_update_ends_when_the_policy_has_moved_too_far():
+def test_an_update_ends_once_target_kl_is_exceeded():
     moved = {}
     for target_kl in (None, 1e-4):
         policy = make_policy()
@@ -208,7 +208,7 @@ def test_coefficients_may_be_schedules_by_steps_or_by_progress():
     assert len(caught.value.problems) == 3
 
 
-def test_training_goes_on_exactly_from_its_state():
+def test_training_resumes_exactly_from_its_state():
     policy = make_policy()
     algorithm = PPO(policy, PPOConfig(minibatch_size=16, anneal_steps=1000), seed=1)
     algorithm.update([random_trajectory(policy)])
@@ -222,7 +222,7 @@ def test_training_goes_on_exactly_from_its_state():
     torch.testing.assert_close(weights(policy), weights(twin), rtol=0, atol=0)
 
 
-def test_the_state_before_the_first_update_can_be_loaded_too():
+def test_the_state_before_the_first_update_can_be_loaded():
     fresh, other = PPO(make_policy(), PPOConfig(), seed=1), PPO(make_policy(), PPOConfig(), seed=2)
     other.update([random_trajectory(other.policy)])
     other.load_state(*fresh.state())
@@ -232,7 +232,7 @@ def test_the_state_before_the_first_update_can_be_loaded_too():
 
 
 @pytest.mark.parametrize("kind", SPACES)
-def test_actions_that_are_rewarded_become_likely(kind):
+def test_rewarded_actions_become_likely(kind):
     policy = make_policy(kind)
     algorithm = PPO(policy, PPOConfig(learning_rate=3e-3, minibatch_size=64), seed=1)
     for seed in range(40):
@@ -252,7 +252,7 @@ def test_actions_that_are_rewarded_become_likely(kind):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_a_policy_on_a_gpu_acts_and_learns_as_on_the_cpu(request):
-    library.choose("torch")  # from the same seed C draws other actions
+    library.choose("torch")  # the C library draws other actions from the same seed
     request.addfinalizer(lambda: library.choose("auto"))
     outcomes = []
     for device in ("cpu", "cuda"):
@@ -264,7 +264,7 @@ def test_a_policy_on_a_gpu_acts_and_learns_as_on_the_cpu(request):
     torch.testing.assert_close(outcomes[0][1], outcomes[1][1], rtol=0, atol=1e-3)
 
 
-def test_an_algorithm_is_built_by_its_name_from_a_whole_file_of_settings():
+def test_an_algorithm_is_built_from_settings_that_include_its_name():
     algorithm = build_algorithm("ppo", {"name": "ppo", "epochs": 3, "gamma": 1}, make_policy(), seed=1)
     assert algorithm.config == PPOConfig(epochs=3, gamma=1.0)
 
@@ -284,7 +284,7 @@ def test_an_algorithm_is_built_by_its_name_from_a_whole_file_of_settings():
         ("ppo", {"clip_range": float("nan")}, ["clip_range=nan of ppo must be above 0"]),
     ],
 )
-def test_settings_that_are_wrong_are_all_named(name, config, messages):
+def test_wrong_settings_are_all_named(name, config, messages):
     with pytest.raises(ConfigurationError) as error:
         build_algorithm(name, config, make_policy(), seed=1)
     assert len(error.value.problems) == len(messages)

@@ -1,4 +1,4 @@
-"""An update of PPO beside Stable-Baselines3's, which is recorded; where that is installed it has to make it again."""
+"""An update of PPO against a record of Stable-Baselines3's, which the library reproduces where it is installed."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_an_update_equals_stable_baselines3s(env_id, monkeypatch):
     )
     config = PPOConfig(**SETTINGS, epochs=EPOCHS, minibatch_size=MINIBATCH, entropy_coefficient=0.01)
     algorithm = PPO(policy, config, seed=1)
-    # They flatten environment by environment: place n * T + t is our t * N + n.
+    # Stable-Baselines3 flattens by environment: its index n * T + t is our t * N + n.
     orders = iter(torch.from_numpy(order % STEPS * ENVS + order // STEPS) for order in record["orders"])
     monkeypatch.setattr(algorithm, "_permutation", lambda _: next(orders))
     metrics = algorithm.update([trajectory]).metrics
@@ -54,7 +54,7 @@ def test_an_update_equals_stable_baselines3s(env_id, monkeypatch):
 
 
 @pytest.mark.parametrize("env_id", ENV_IDS)
-def test_stable_baselines3_makes_the_update_that_is_recorded(env_id):
+def test_stable_baselines3_reproduces_the_recorded_update(env_id):
     pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed (the `peers` extra)")
     record = read(env_id)
     for name, array in sb3_update(env_id, record).items():

@@ -1,4 +1,4 @@
-"""Observations that the value alone sees: the policy does without them, and its network cannot see them."""
+"""Privileged observations, for the value only: the policy neither needs nor sees them."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def make(name="mlp", privileged=("deck",), space=SPACE):
 
 
 def drawn(*leading, seed=0):
-    """Random observations of SPACE, [*leading, ...]."""
+    """Return random observations of SPACE, [*leading, ...]."""
     random = np.random.default_rng(seed)
     return map_tree(lambda spec: random.integers(0, 4, leading + spec.shape).astype(spec.dtype), spec_of(SPACE))
 
@@ -41,7 +41,7 @@ def without(observation, *keys):
 
 
 @networks
-def test_the_policy_acts_without_them_as_it_does_with_them(name):
+def test_the_policy_acts_the_same_without_privileged_observations(name):
     policy, observation = make(name), drawn(5)
     assert list(policy.observation_space) == ["cards", "image"] and policy.learning_space == SPACE
     memory = policy.initial_memory(5)
@@ -58,7 +58,7 @@ def test_the_policy_acts_without_them_as_it_does_with_them(name):
 
 
 @networks
-def test_no_gradient_of_what_the_policy_says_reaches_them_and_the_values_does(name):
+def test_only_gradients_of_the_value_reach_privileged_observations(name):
     policy = make(name)
     leaves = policy.leaves(drawn(4, 5))
     for leaf in leaves.values():
@@ -73,7 +73,7 @@ def test_no_gradient_of_what_the_policy_says_reaches_them_and_the_values_does(na
 
 
 @networks
-def test_an_unroll_equals_the_same_steps_one_by_one(name):
+def test_an_unroll_equals_the_same_single_steps(name):
     policy, observation = make(name), drawn(4, 5)
     begins, action = torch.zeros(4, 5, dtype=torch.bool), torch.zeros(4, 5, dtype=torch.int64)
     said, _ = policy.unroll(policy.leaves(observation), policy.initial_memory(5), begins, action)
@@ -87,7 +87,7 @@ def test_an_unroll_equals_the_same_steps_one_by_one(name):
         np.testing.assert_allclose(said.value[step].detach(), value, rtol=1e-3, atol=1e-4)
 
 
-def test_a_network_of_ones_own_takes_them_as_any_other():
+def test_a_users_network_takes_privileged_observations():
     space = Dict({"seen": Box(-1, 1, (2,), np.float32), "hidden": Box(-1, 1, (3,), np.float32)})
     network = {"name": f"{__file__}:summed", "privileged": ["hidden"]}
     policy = build_policy(network, space, Discrete(2), seed=1)
@@ -97,7 +97,7 @@ def test_a_network_of_ones_own_takes_them_as_any_other():
 
 
 def summed(settings, observation_space, heads, generator):
-    """A network whose outputs are the sum of all that it sees."""
+    """Return a network whose outputs are the sum of its observations."""
     from agents.networks import Network
 
     class Summed(Network):
@@ -112,14 +112,14 @@ def summed(settings, observation_space, heads, generator):
     return Summed()
 
 
-def test_the_spec_of_trajectories_holds_them_and_names_them():
+def test_the_spec_of_trajectories_holds_and_names_privileged_observations():
     spec = make().spec()
     assert spec.privileged == ("deck",) and spec.observation == spec_of(SPACE)
     assert spec.last["observation"] == spec_of(SPACE)
     assert build_policy({}, SPACE, Discrete(3), 1).spec().privileged == ()
 
 
-def test_without_privileged_keys_a_policy_is_as_it_was():
+def test_an_empty_list_of_privileged_keys_changes_nothing():
     policy = build_policy({"privileged": []}, SPACE, Discrete(3), 1)
     assert policy.learning_space is policy.observation_space is SPACE
     assert list(policy.state_dict()) == list(build_policy({}, SPACE, Discrete(3), 1).state_dict())
@@ -134,15 +134,15 @@ def test_without_privileged_keys_a_policy_is_as_it_was():
         ("deck", SPACE, "setting 'privileged' of network must be a list"),
     ],
 )
-def test_keys_that_cannot_be_are_refused_with_the_reason(privileged, space, message):
+def test_invalid_privileged_keys_are_refused_with_the_reason(privileged, space, message):
     with pytest.raises(ConfigurationError, match=message):
         build_policy({"privileged": privileged}, space, Discrete(3), 1)
 
 
-def test_one_trunk_for_policy_and_value_is_refused():
+def test_a_shared_trunk_with_privileged_observations_is_refused():
     with pytest.raises(ConfigurationError, match="a trunk shared with the value would show the policy"):
         build_policy({"shared": True, "privileged": ["deck"]}, SPACE, Discrete(3), 1)
 
 
-def test_a_teacher_may_act_by_what_its_student_does_not_see():
+def test_a_teacher_may_act_by_privileged_observations_of_its_student():
     check_teacher("all-seeing", build_policy({}, SPACE, Discrete(3), 1), make())

@@ -86,7 +86,7 @@ def test_a_trajectory_survives_its_dictionary(made):
         ({"memory": {"h": np.full((2, 1), -np.inf, np.float32)}}, r"memory.h holds -inf at \[0, 0\]"),
     ],
 )
-def test_a_field_that_is_wrong_is_named(changes, message):
+def test_a_wrong_field_is_named(changes, message):
     with pytest.raises(WireError, match=message):
         Trajectory.from_dict(trajectory(**changes).to_dict())
 
@@ -98,7 +98,7 @@ def test_a_field_that_is_wrong_is_named(changes, message):
         (4, "version must be an array, is int"),
     ],
 )
-def test_a_version_is_of_each_slot(version, message):
+def test_a_trajectory_needs_a_version_per_slot(version, message):
     with pytest.raises(WireError, match=message):
         Trajectory.from_dict(trajectory().to_dict() | {"version": version})
 
@@ -143,7 +143,7 @@ def test_a_trajectory_of_another_run_is_refused(changes, message):
 
 
 @pytest.mark.parametrize("made", [trajectory, tree_trajectory])
-def test_joined_trajectories_come_apart_again(made):
+def test_joined_trajectories_can_be_split_again(made):
     first, second = made(slots=2), made(slots=3)
     joined = concatenate([first, second])
     assert joined.num_slots == 5 and len(joined.episodes) == 2

@@ -1,4 +1,4 @@
-"""The one writer of trajectories: steps of all slots together, or each slot at a step of its own."""
+"""The writer of trajectories: steps of all slots together, or each slot at its own step."""
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
@@ -40,14 +40,14 @@ def write_by_slots(writer):
                 writer.cut_off(at, {"value": 5.0})
 
 
-def test_slots_written_apart_give_the_same_trajectory_as_together():
+def test_slots_written_separately_give_the_same_trajectory_as_together():
     together, apart = (written(write).trajectory(LAST) for write in (write_by_steps, write_by_slots))
     np.testing.assert_equal(apart.to_dict(), together.to_dict())
     assert together.cut["value"].tolist() == [[0, 5], [0, 5]] and together.version.tolist() == [7, 7]
     Trajectory.from_dict(together.to_dict(), SPEC)
 
 
-def test_the_moment_after_the_last_step_is_kept_as_the_spec_has_it():
+def test_data_after_the_last_step_has_the_fields_and_types_of_the_spec():
     last = written(write_by_steps).trajectory(LAST).last
     assert last.keys() == {"observation", "value"}
     assert {part.dtype.name for part in last.values()} == {"float32"}

@@ -16,14 +16,14 @@ def policy():
 
 
 def moved(policy, number):
-    """Return what the policy holds after it was set to one number everywhere."""
+    """Set every tensor of the policy to `number` and return it."""
     with torch.no_grad():
         for tensor in policy.state_dict().values():
             tensor.fill_(number)
     return policy
 
 
-def test_an_average_weighs_late_updates_more_at_first_and_then_moves_by_its_rate(policy):
+def test_an_average_weighs_late_updates_more_before_it_moves_by_its_rate(policy):
     averages, expected, seen = WeightAverages([0.25, 1.0]), 0.0, np.random.default_rng(1).normal(size=20).tolist()
     for number, value in enumerate(seen, 1):
         averages.add(moved(policy, value))
@@ -38,7 +38,7 @@ def test_an_average_weighs_late_updates_more_at_first_and_then_moves_by_its_rate
         assert all(torch.equal(tensor, policy.state_dict()[name]) for name, tensor in averages.of(1.0, policy).items())
 
 
-def test_averages_go_on_exactly_from_their_state_and_anew_for_other_rates(policy):
+def test_averages_resume_exactly_from_their_state_or_restart_for_other_rates(policy):
     straight = WeightAverages([0.1])
     for value in (1.0, 0.3, -2.7):
         straight.add(moved(policy, value))
@@ -50,4 +50,4 @@ def test_averages_go_on_exactly_from_their_state_and_anew_for_other_rates(policy
     for one in (straight, resumed):
         one.add(moved(policy, 0.9))
     assert all(torch.equal(tensor, resumed.of(0.1, policy)[name]) for name, tensor in straight.of(0.1, policy).items())
-    assert other.of(0.5, policy).keys() == policy.state_dict().keys(), "its weights, before the first update"
+    assert other.of(0.5, policy).keys() == policy.state_dict().keys(), "before the first update, the policy's weights"

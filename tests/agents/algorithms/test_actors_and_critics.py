@@ -1,4 +1,4 @@
-"""SAC, TD3 and DDPG: updates number for number, what is published, what is explored, and what they cannot take."""
+"""SAC, TD3 and DDPG: updates against plain implementations, published weights, exploration, refused settings."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def assert_equal_layers(ours, theirs):
 
 
 @pytest.mark.parametrize("space", [MOVES, CHOICES], ids=["box", "discrete"])
-def test_updates_of_sac_are_those_of_the_papers_number_for_number(space):
+def test_updates_of_sac_equal_a_plain_implementation(space):
     discrete = isinstance(space, Discrete)
     algorithm = made("sac", space, temperature=0.5, n_steps=2)
     entropy = 0.89 * np.log(3) if discrete else -2.0
@@ -56,7 +56,7 @@ def test_updates_of_sac_are_those_of_the_papers_number_for_number(space):
 
 
 @pytest.mark.parametrize("name", ["td3", "ddpg"])
-def test_updates_of_td3_are_those_of_the_papers_number_for_number(name):
+def test_updates_of_td3_and_ddpg_equal_a_plain_implementation(name):
     algorithm, smoothed = made(name), name == "td3"
     plain = PlainTD3(
         algorithm.policy.state_dict(), algorithm.critics.state_dict(), count=2 if smoothed else 1, gamma=0.9, rate=0.01,
@@ -79,7 +79,7 @@ def test_updates_of_td3_are_those_of_the_papers_number_for_number(name):
 
 
 @pytest.mark.parametrize(("name", "space"), CASES, ids=IDS)
-def test_an_actor_and_its_critics_go_on_exactly_from_their_state(name, space):
+def test_an_actor_and_its_critics_resume_exactly_from_their_state(name, space):
     one, other = made(name, space, 1), made(name, space, 2)
     for seed in range(3):
         one.update(drawn_batch(one.policy, length=1, seed=seed))
@@ -132,7 +132,7 @@ def test_only_legal_actions_count_in_discrete_sac():
     assert algorithm.update(batch).metrics["entropy"] <= np.log(2) + 1e-6
 
 
-def test_actors_draw_at_random_first_and_then_as_the_algorithm_has_it():
+def test_actors_draw_at_random_first_and_then_with_the_algorithms_noise():
     told = {}
     for name, settings in (("sac", {}), ("td3", {"noise": 0.3}), ("ddpg", {"noise": 0.2, "noise_theta": 0.15})):
         algorithm = made(name, random_steps=100, **settings)
@@ -147,7 +147,7 @@ def test_actors_draw_at_random_first_and_then_as_the_algorithm_has_it():
     }
 
 
-def test_critics_see_every_leaf_and_are_normalised_as_the_policy_is():
+def test_critics_see_all_leaves_with_the_policys_normalization():
     space = Dict(here=SEEN, side=Discrete(2))
     network = {"value": False, "box_actions": BOXES["sac"], "normalize_observations": True}
     policy = build_policy(network, space, MOVES, 1)
@@ -186,6 +186,6 @@ def test_critics_see_every_leaf_and_are_normalised_as_the_policy_is():
         ("sac", MOVES, {}, {"critic": {"core": {"name": "lstm", "size": 3}}}, "a critic has no memory here"),
     ],
 )
-def test_what_an_actor_with_critics_cannot_take_is_said(name, space, network, settings, says):
+def test_unsuitable_networks_and_settings_of_actors_with_critics_are_refused(name, space, network, settings, says):
     with pytest.raises(ConfigurationError, match=says):
         made(name, space, network=network, **settings)

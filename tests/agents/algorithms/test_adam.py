@@ -1,4 +1,4 @@
-"""Adam on one tensor: the steps of torch's own, without what that imports."""
+"""Adam on one tensor: steps equal to torch's, without importing torch's compiler."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ print("torch._dynamo" in sys.modules)
 
 
 @pytest.mark.parametrize(("betas", "epsilon"), [((0.9, 0.999), 1e-5), ((0.0, 0.99), 0.01)])
-def test_steps_are_those_of_torchs_adam_bit_for_bit(betas, epsilon):
+def test_steps_equal_torchs_adam_bit_for_bit(betas, epsilon):
     start = torch.randn(1000, generator=torch.Generator().manual_seed(1))
     ours, theirs = start.clone().requires_grad_(), start.clone().requires_grad_()
     adam = Adam(ours, 0.1, *betas, epsilon)
@@ -39,8 +39,8 @@ def test_steps_are_those_of_torchs_adam_bit_for_bit(betas, epsilon):
     assert all(torch.equal(tensor, reference.state[theirs][name]) for name, tensor in adam.state.items())
 
 
-def test_a_process_that_learns_does_not_import_what_compiles():
-    """It would take a second of every start."""
+def test_learning_does_not_import_torchs_compiler():
+    """The import would take a second of every start."""
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", LEARN], capture_output=True, text=True, check=False, env=paths)
     assert done.stdout == "False\n", done.stdout + done.stderr

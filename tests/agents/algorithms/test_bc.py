@@ -1,4 +1,4 @@
-"""Behaviour cloning: recorded actions become likely, among the legal ones; with a teacher its distributions."""
+"""Behaviour cloning of recorded actions among legal ones, and of a teacher's distributions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make(space: Any = None, network: dict[str, Any] | None = None, **settings: A
 
 
 def games(policy: Policy, seed: int = 0) -> Trajectory:
-    """Return steps whose action follows from what was seen."""
+    """Return steps whose actions are a function of their observations."""
     trajectory = random_trajectory(policy, seed=seed)
     first = trajectory.observation[..., 0]
     if isinstance(policy.action_space, Discrete):
@@ -36,7 +36,7 @@ def games(policy: Policy, seed: int = 0) -> Trajectory:
 
 
 @pytest.mark.parametrize("space", [Discrete(3), Box(-1, 1, (2,), np.float32)], ids=["discrete", "box"])
-def test_what_was_done_becomes_likely(space: Any, one_thread: None) -> None:
+def test_recorded_actions_become_likely(space: Any, one_thread: None) -> None:
     algorithm = make(space)
     before = algorithm.update([games(algorithm.policy)]).metrics["likelihood_loss"]
     for seed in range(150):
@@ -54,7 +54,7 @@ def test_the_loss_is_the_mean_of_minus_log_probabilities_among_legal_actions() -
     algorithm = make(minibatch_size=64, learning_rate=1e-9)
     shown = games(algorithm.policy)
     mask = np.ones((*shown.action.shape, 3), np.bool_)
-    mask[..., 2] = shown.action == 2  # elsewhere it is illegal
+    mask[..., 2] = shown.action == 2  # action 2 is illegal elsewhere
     logits = algorithm.policy.network.step(torch.from_numpy(shown.observation).flatten(0, 1), {})[0].policy
     logits = logits.detach().masked_fill(~torch.from_numpy(mask).flatten(0, 1), -torch.inf)
     expected = torch.nn.functional.cross_entropy(logits, torch.from_numpy(shown.action).flatten())
@@ -63,7 +63,7 @@ def test_the_loss_is_the_mean_of_minus_log_probabilities_among_legal_actions() -
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core["name"])
-def test_a_memory_learns_to_imitate(core: dict[str, Any]) -> None:
+def test_a_network_with_a_memory_learns_to_imitate(core: dict[str, Any]) -> None:
     policy = recurrent(core)
     algorithm = build_algorithm("bc", {"learning_rate": 0.01}, policy, 1)
     shown = played(policy)
@@ -84,7 +84,7 @@ def test_the_value_learns_the_returns_of_the_games_by_its_coefficient() -> None:
     assert "value_loss" not in make().update([games(make().policy)]).metrics
 
 
-def test_with_a_teacher_alone_its_distributions_are_learned_whatever_was_done() -> None:
+def test_a_teachers_distributions_are_learned_from_any_actions() -> None:
     teacher = build_policy({"hidden_sizes": [8], "policy_gain": 2.0}, OBSERVATIONS, Discrete(3), 9)
     algorithm = make(teacher="it", likelihood_coefficient=0.0)
     with pytest.raises(ConfigurationError, match="teacher 'it' was not loaded"):
@@ -96,7 +96,7 @@ def test_with_a_teacher_alone_its_distributions_are_learned_whatever_was_done() 
     assert divergence[-1] < 0.1 * divergence[0]
 
 
-def test_it_asks_samplers_for_nothing_and_a_run_of_its_own_games_for_a_teacher() -> None:
+def test_bc_requests_no_fields_and_trains_on_own_games_by_a_teacher_alone() -> None:
     provided = {"extras.log_prob", "extras.value", "last.observation", "last.value", "cut.value"}
     taught = make(teacher="it", likelihood_coefficient=0.0).needs
     assert taught.problems("bc", provided, "streaming", 100) == [] and requested(taught.fields) == []
@@ -121,7 +121,7 @@ SPACES = {
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_actions_of_an_environment_become_those_that_the_policy_draws_and_back(name: str) -> None:
+def test_actions_convert_from_environment_to_policy_and_back(name: str) -> None:
     space, actions = SPACES[name]
     policy = build_policy({}, OBSERVATIONS, space, 1)
     own = policy.own_action(actions)
@@ -130,13 +130,13 @@ def test_actions_of_an_environment_become_those_that_the_policy_draws_and_back(n
     assert likelihood.shape == (3,) and torch.isfinite(likelihood).all()
 
 
-def test_squashed_actions_come_back_but_for_the_last_thousandth_at_their_bounds() -> None:
+def test_squashed_actions_come_back_to_within_a_thousandth_at_their_bounds() -> None:
     space, actions = SPACES["box"]
     policy = build_policy({"box_actions": {"squashed": True}}, OBSERVATIONS, space, 1)
     np.testing.assert_allclose(policy.env_action(policy.own_action(actions)), actions, atol=0.004)
 
 
-def test_an_action_of_one_value_alone_comes_back_as_the_middle() -> None:
+def test_an_action_with_equal_bounds_becomes_the_middle_of_the_squashed_range() -> None:
     space = Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32))
     policy = build_policy({"box_actions": {"squashed": True}}, OBSERVATIONS, space, 1)
     actions = np.array([[0.5, 2], [-0.5, 2]], np.float32)
@@ -145,7 +145,7 @@ def test_an_action_of_one_value_alone_comes_back_as_the_middle() -> None:
     np.testing.assert_allclose(policy.env_action(own), actions, atol=1e-6)
 
 
-def test_actions_of_parts_are_turned_part_by_part_and_wrong_ones_refused() -> None:
+def test_dict_actions_are_converted_by_part_and_wrong_ones_are_refused() -> None:
     policy = build_policy({}, OBSERVATIONS, Dict({"a": Discrete(3, start=1), "b": MultiDiscrete([2, 2])}), 1)
     own = policy.own_action({"a": np.array([1, 3]), "b": np.array([[0, 1], [1, 1]])})
     assert own["a"].tolist() == [0, 2] and own["b"].tolist() == [[0, 1], [1, 1]]

@@ -1,4 +1,4 @@
-"""Burn-in: the head of an unroll brings its memory up to date with the weights that learn, and nothing else."""
+"""Burn-in: the first steps of an unroll only recompute its memory with the learner's weights."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def recurrent(core, seed=1):
 
 
 def sampled(policy, seed=0, ended=None):
-    """Random experience: memories as if other weights had made them; episodes end at random, or as `ended` says."""
+    """Return random steps with random memories; episodes end at random, or as `ended` says."""
     generator = np.random.default_rng(seed)
     shape = (STEPS, SLOTS)
 
@@ -57,7 +57,7 @@ def sampled(policy, seed=0, ended=None):
 
 
 def remembered(policy, trajectory, steps):
-    """Return the memory of `policy` before step `steps`: computed step by step, slot by slot, anew after an end."""
+    """Return the memory of `policy` before step `steps`, computed slot by slot and reset after each episode."""
     after = []
     for slot in range(SLOTS):
         memory = {name: torch.from_numpy(part[slot : slot + 1].copy()) for name, part in trajectory.memory.items()}
@@ -72,14 +72,14 @@ def remembered(policy, trajectory, steps):
 
 
 def without_head(trajectory, memory):
-    """The steps that follow the burn-in, as a trajectory that begins with `memory`."""
+    """Return the steps after the burn-in as a trajectory that begins with `memory`."""
     of_steps = ("observation", "action", "reward", "terminated", "truncated", "extras", "cut")
     tails = {name: map_tree(lambda array: array[BURN_IN:], getattr(trajectory, name)) for name in of_steps}
     return replace(trajectory, **tails, memory=memory)
 
 
 def ended_before(*steps):
-    """An episode of every slot ends with each step before these."""
+    """Return ends of episodes: in every slot one ends just before each of these steps."""
     ended = np.zeros((STEPS, SLOTS), bool)
     ended[[step - 1 for step in steps]] = True
     return ended
@@ -87,7 +87,7 @@ def ended_before(*steps):
 
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_an_update_is_that_of_the_remaining_steps_with_the_memory_recomputed(name, core):
+def test_an_update_equals_one_on_the_remaining_steps_with_recomputed_memory(name, core):
     weights = []
     for burn_in in (BURN_IN, 0):
         policy = recurrent(core)
@@ -101,29 +101,29 @@ def test_an_update_is_that_of_the_remaining_steps_with_the_memory_recomputed(nam
     assert with_it == pytest.approx(without, rel=1e-3, abs=1e-5)
     for part in expected:
         torch.testing.assert_close(learned[part], expected[part], rtol=1e-3, atol=1e-5)
-    assert steps == 2 * STEPS * SLOTS  # steps of environments: schedules and total_steps count them all
+    assert steps == 2 * STEPS * SLOTS  # schedules and total_steps count all environment steps
 
 
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize(
     "begins", [(1,), (2, 3), (BURN_IN,), (BURN_IN + 2,)], ids=["first", "twice", "at its end", "after it"]
 )
-def test_an_episode_that_begins_within_it_remembers_nothing_of_the_one_before(core, begins):
+def test_an_episode_that_begins_during_burn_in_forgets_the_one_before(core, begins):
     policy = recurrent(core)
     trajectory = sampled(policy, ended=ended_before(*begins))
     batch = Batch(policy, [trajectory], burn_in=BURN_IN)
     expected = Batch(policy, [without_head(trajectory, remembered(policy, trajectory, BURN_IN))])
     if begins == (BURN_IN,):
-        assert batch.begins[0].all()  # nothing reads the memory that the head gives
+        assert batch.begins[0].all()  # the memory of the head is not used
     torch.testing.assert_close(batch.unroll(policy)[1].log_prob, expected.unroll(policy)[1].log_prob)
     other = replace(trajectory, memory={name: part + 1 for name, part in trajectory.memory.items()})
-    if begins[0] <= BURN_IN and core != "transformer":  # whose `count` says how much of a memory there is
+    if begins[0] <= BURN_IN and core != "transformer":  # its `count` says how much of a memory is valid
         again = Batch(policy, [other], burn_in=BURN_IN).unroll(policy)[1]
         torch.testing.assert_close(again.log_prob, batch.unroll(policy)[1].log_prob)
 
 
 @pytest.mark.parametrize("core", CORES)
-def test_no_gradient_flows_through_it(core):
+def test_no_gradient_flows_through_the_burn_in(core):
     policy = recurrent(core)
     batch = Batch(policy, [sampled(policy, ended=np.zeros((STEPS, SLOTS), bool))], burn_in=BURN_IN)
     assert batch.head is not None
@@ -137,7 +137,7 @@ def test_no_gradient_flows_through_it(core):
     assert all(part.grad is None for part in batch.memory.values())
 
 
-def test_each_minibatch_begins_with_what_the_weights_by_then_remember():
+def test_each_minibatch_recomputes_its_memory_with_the_current_weights():
     policy = recurrent("lstm")
     batch = Batch(policy, [sampled(policy)], burn_in=BURN_IN)
     order = torch.tensor([2, 0, 3, 1])
@@ -160,7 +160,7 @@ def test_minibatches_count_the_steps_that_are_learned_from():
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_what_it_cannot_be_of_is_refused_with_the_reason(name):
+def test_an_impossible_burn_in_is_refused_with_the_reason(name):
     policy = recurrent("lstm")
     needs = build_algorithm(name, {"burn_in": 8}, policy, 1).needs
     fields = provided(policy.spec())
@@ -175,13 +175,13 @@ def test_what_it_cannot_be_of_is_refused_with_the_reason(name):
         build_algorithm(name, {"burn_in": -1}, policy, 1)
 
 
-def test_it_stays_the_same_for_a_whole_run():
+def test_burn_in_cannot_change_during_a_run():
     algorithm = build_algorithm("ppo", {"burn_in": 2}, recurrent("gru"), 1)
     algorithm.adjust({"burn_in": 2, "gamma": 0.9})
     with pytest.raises(ConfigurationError, match="burn_in=3 of ppo"):
         algorithm.adjust({"burn_in": 3})
 
 
-def test_algorithms_of_fresh_data_have_none():
+def test_algorithms_of_fresh_data_have_no_burn_in():
     with pytest.raises(ConfigurationError, match="burn_in"):
         build_algorithm("a2c", {"burn_in": 2}, recurrent("gru"), 1)

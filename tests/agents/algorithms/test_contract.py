@@ -1,4 +1,4 @@
-"""Tests of the data that algorithms declare as needed, and of the error of a run that cannot provide it."""
+"""Data that algorithms declare as needed, and errors of runs that cannot provide it."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_a_run_provides_what_its_samplers_collect():
 
 
 @pytest.mark.parametrize("name", ON_POLICY)
-def test_every_algorithm_has_what_it_needs_of_a_gathered_run_and_reads_nothing_else(name):
+def test_a_gathered_run_provides_every_field_that_an_algorithm_reads(name):
     policy = build_policy({}, OBSERVATIONS, Discrete(2), 1)
     algorithm = build_algorithm(name, {}, policy, 1)
     assert algorithm.needs.problems(name, PROVIDED, "gathered", 8) == []
@@ -35,7 +35,7 @@ def test_every_algorithm_has_what_it_needs_of_a_gathered_run_and_reads_nothing_e
     assert algorithm.behaviour() == {}
 
 
-def test_what_a_run_lacks_is_said_with_the_reason():
+def test_errors_name_the_data_that_a_run_lacks_and_the_reason():
     needs = Needs(fields=("extras.q",), sampling=("gathered",), because="learns from new data alone")
     lacking, unsuited = needs.problems("sarsa", PROVIDED, "streaming", 8)
     assert "algorithm: 'sarsa' needs 'extras.q'" in lacking and "extras.log_prob" in lacking
@@ -61,17 +61,17 @@ def test_samplers_collect_the_fields_that_an_algorithm_names_or_else_all(fields)
     assert spec.values_steps == (fields is None or any(name in fields for name in ("extras.value", "last.value")))
 
 
-def test_values_of_a_network_with_a_memory_are_computed_at_each_step_whoever_asks():
+def test_networks_with_a_memory_compute_values_at_each_step_unrequested():
     assert on_policy(OBSERVATIONS, Discrete(2), memory={"hidden": (4,)}, fields=()).values_steps
 
 
-def test_an_update_that_reads_what_was_not_asked_for_is_told_what_to_add():
+def test_an_update_that_reads_an_unrequested_field_is_told_what_to_add():
     spec = on_policy(OBSERVATIONS, Discrete(2), fields=("extras.log_prob", "cut.value"))
     assert not_asked_for(KeyError("value"), "mine", spec) == (
         "algorithm 'mine': update() reads 'value' of its trajectories, which its needs do not ask for; add "
         "'extras.value' or 'last.value' to the fields of its Needs, or leave the fields out to get all"
     )
-    assert not_asked_for(KeyError("log_prob"), "mine", spec) is None  # a slip of another kind
+    assert not_asked_for(KeyError("log_prob"), "mine", spec) is None  # it was requested: the error has another cause
     assert not_asked_for(KeyError("value"), "mine", on_policy(OBSERVATIONS, Discrete(2))) is None
 
 
@@ -87,7 +87,7 @@ def test_a_source_that_does_not_fit_the_other_needs_is_named():
         assert message in problem, problem
 
 
-def test_the_unroll_of_a_replay_is_the_drawn_sequence():
+def test_burn_in_of_a_replay_must_be_shorter_than_the_drawn_sequence():
     needs = Needs(source="uniform", length=8, burn_in=8)
     (problem,) = needs.problems("r2d2", PROVIDED | {"memory"}, "gathered", 8, unroll_length=128)
     assert "burn_in: 8 steps leave none" in problem

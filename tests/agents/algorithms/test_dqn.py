@@ -1,4 +1,4 @@
-"""DQN and its kin: updates number for number, transitions, exploration, and what it asks for."""
+"""DQN and its variants: updates against a plain implementation, transitions, exploration, declared needs."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def made(seed=1, dueling=False, quantiles=1, **settings):
 
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize(("dueling", "quantiles"), [(False, 1), (True, 1), (False, 5), (True, 5)])
-def test_updates_are_those_of_the_papers_number_for_number(double, dueling, quantiles):
+def test_updates_of_dqn_equal_a_plain_implementation(double, dueling, quantiles):
     algorithm = made(
         double=double, dueling=dueling, quantiles=quantiles, gamma=0.9, huber=0.8, target_every=2, n_steps=3
     )
@@ -44,7 +44,7 @@ def test_updates_are_those_of_the_papers_number_for_number(double, dueling, quan
         assert made_update.metrics["grad_norm"] == pytest.approx(norm, rel=1e-4)
         if update == 1:
             plain.targets = [[(w.detach().clone(), b.detach().clone()) for w, b in one] for one in plain.networks]
-        assert norm > 0.2  # gradients are cut
+        assert norm > 0.2  # gradients are clipped
     state = algorithm.policy.state_dict()
     names = ["policy_trunk", "value_trunk"][: 1 + dueling]
     ours = [layers_of(state, f"network.{name}.layers") for name in names]
@@ -78,7 +78,7 @@ def test_a_transition_ends_with_its_episode_and_bootstraps_from_where_it_was_cut
         transitions(policy, batch, 0.5)
 
 
-def test_only_legal_actions_count_in_what_follows():
+def test_targets_count_only_legal_next_actions():
     algorithm, batch = made(double=True), drawn_batch(greedy_policy(), length=1, slots=60, ending=0.5)
     played = batch[0]
     following = played.last["observation"].copy()
@@ -95,7 +95,7 @@ def test_only_legal_actions_count_in_what_follows():
     assert ((masked < free)[:, 0].numpy() == ~played.terminated[0]).all() and len(played.cut_at)
 
 
-def test_epsilon_falls_and_is_spread():
+def test_behaviour_has_a_falling_epsilon_and_epsilon_alpha_if_set():
     algorithm = made(epsilon=0.1, explore_steps=1000, epsilon_alpha=7.0)
     told = {}
     for steps in (0, 500, 1000, 5000):
@@ -105,14 +105,14 @@ def test_epsilon_falls_and_is_spread():
     assert told[0]["epsilon_alpha"] == 7.0 and "epsilon_alpha" not in made().behaviour()
 
 
-def test_what_is_published_is_what_acts():
+def test_the_policy_holds_only_weights_that_act():
     algorithm = made()
     assert {name.split(".")[1] for name in algorithm.policy.state_dict()} == {"policy_trunk"}
     tensors, _ = algorithm.state()
     assert any(name.startswith("target.") for name in tensors)
 
 
-def test_its_needs_are_of_a_replay():
+def test_dqn_needs_a_replay():
     needs = made(n_steps=3, prioritized=True).needs
     assert (needs.source, needs.length, needs.fields) == ("prioritized", 3, ("cut.observation",))
     assert made().needs.source == "uniform"
@@ -121,7 +121,7 @@ def test_its_needs_are_of_a_replay():
 @pytest.mark.parametrize(
     "settings", [{}, {"target_rate": 0.1, "prioritized": True}, {"quantiles": 4, "optimizer": "rmsprop"}]
 )
-def test_q_learning_goes_on_exactly_from_its_state(settings):
+def test_q_learning_resumes_exactly_from_its_state(settings):
     one, other = made(1, **settings), made(2, **settings)
     for seed in range(2):
         one.update(drawn_batch(one.policy, length=1, seed=seed))
@@ -159,7 +159,7 @@ def test_the_best_action_of_a_bandit_is_found():
         ({}, {"epsilon": 1.5, "target_rate": 0.0}, r"target_rate=0\.0 of dqn must be above 0"),
     ],
 )
-def test_what_q_learning_cannot_take_is_said(network, settings, says):
+def test_unsuitable_networks_and_settings_of_q_learning_are_refused(network, settings, says):
     with pytest.raises(ConfigurationError, match=says):
         build_algorithm("dqn", settings, greedy_policy(**network), 1)
 
@@ -173,6 +173,6 @@ def test_a_loss_that_is_not_finite_changes_nothing():
     assert all(torch.equal(tensor, before[name]) for name, tensor in algorithm.policy.state_dict().items())
 
 
-def test_where_there_is_no_replay_it_is_refused():
+def test_dqn_is_refused_without_a_replay():
     with pytest.raises(ConfigurationError, match=r"'dqn' learns from another source \(uniform\)"):
         build_algorithm("dqn", {}, greedy_policy(), 1, replay=False)

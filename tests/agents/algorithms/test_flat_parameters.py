@@ -1,4 +1,4 @@
-"""All parameters of a network as one tensor: nothing but speed changes."""
+"""All parameters of a network as one tensor: results stay the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def network() -> nn.Sequential:
 
 
 def learn_alike(one_by_one: nn.Module, together: nn.Module, flat: FlatParameters, shape: tuple[int, ...]) -> None:
-    """Make five steps of Adam on both, by parameters and by `flat`; norms and weights are the same."""
+    """Make five steps of Adam, by parameters and by `flat`; check that norms and weights are equal."""
     theirs = torch.optim.Adam(one_by_one.parameters(), 0.01, eps=1e-5)
     ours = torch.optim.Adam([flat.values], 0.01, eps=1e-5)
     for step in range(5):
@@ -35,7 +35,7 @@ def learn_alike(one_by_one: nn.Module, together: nn.Module, flat: FlatParameters
         torch.testing.assert_close(mine, its)
 
 
-def test_adam_and_the_norm_of_the_gradient_are_those_of_the_parameters_one_by_one() -> None:
+def test_adam_and_the_gradient_norm_equal_those_of_separate_parameters() -> None:
     one_by_one, together = network(), network()
     learn_alike(one_by_one, together, FlatParameters(together), (16, 4))
 
@@ -66,7 +66,7 @@ def test_a_parameter_of_another_dtype_is_named() -> None:
 
 
 class Two(nn.Module):
-    """A network with recurrent layers between others, at places that nothing is aligned to."""
+    """A network with recurrent layers between linear ones, at unaligned offsets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,12 +81,12 @@ class Two(nn.Module):
         return out
 
 
-def test_weights_of_a_recurrent_layer_lie_together_from_the_beginning_of_a_storage() -> None:
+def test_weights_of_a_recurrent_layer_are_contiguous_from_their_storages_start() -> None:
     module = Two()
     flat = FlatParameters(module)
     for layer in (module.lstm, module.gru):
         weights = sorted(layer.named_parameters(), key=lambda one: one[0].startswith("bias"))
-        place = begin = layer.weight_ih_l0.untyped_storage().data_ptr()  # cuDNN looks for all of them there
+        place = begin = layer.weight_ih_l0.untyped_storage().data_ptr()  # cuDNN expects all of them there
         assert (begin - flat.values.data_ptr()) % 512 == 0
         for _, weight in weights:
             assert weight.untyped_storage().data_ptr() == begin and weight.data_ptr() == place
@@ -94,7 +94,7 @@ def test_weights_of_a_recurrent_layer_lie_together_from_the_beginning_of_a_stora
         assert all(one is other for one, other in zip(layer._flat_weights, layer.parameters(), strict=True))
 
 
-def test_a_recurrent_network_learns_the_same_as_by_parameters_one_by_one() -> None:
+def test_a_recurrent_network_learns_the_same_as_with_separate_parameters() -> None:
     one_by_one, together = Two(), Two()
     flat = FlatParameters(together)
     learn_alike(one_by_one, together, flat, (8, 4, 3))

@@ -1,4 +1,4 @@
-"""IMPALA on unrolls drawn from a replay: V-trace corrects for the weights that made them, however old."""
+"""IMPALA on unrolls drawn from a replay: V-trace corrects for the older weights that produced them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def make(**settings: object):  # type: ignore[no-untyped-def]
     return build_algorithm("impala", {"learning_rate": 0.02, "entropy_coefficient": 0.0, **settings}, policy, 3)
 
 
-def test_it_asks_for_a_replay_where_a_length_is_given() -> None:
+def test_impala_asks_for_a_replay_if_replay_length_is_set() -> None:
     assert make().needs.source == QUEUE and "cut.value" in make().needs.fields
     drawing = make(replay_length=5, burn_in=2).needs
     assert (drawing.source, drawing.length, drawing.burn_in) == (UNIFORM, 5, 2)
-    assert "cut.observation" in drawing.fields and "cut.value" not in drawing.fields, "which weights long gone said"
+    assert "cut.observation" in drawing.fields and "cut.value" not in drawing.fields, "cut.value is of outdated weights"
     provided = {"extras.log_prob", "extras.value", "last.observation", "last.value", "cut.value", "memory"}
     assert drawing.problems("impala", provided, "streaming", 100) == []
     with pytest.raises(ConfigurationError, match="replay_length=0 of impala must be at least 1 or null"):
@@ -32,7 +32,7 @@ def test_it_asks_for_a_replay_where_a_length_is_given() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
-def test_it_learns_what_is_rewarded_from_unrolls_of_older_weights(optimizer: str, one_thread: None) -> None:
+def test_impala_learns_from_unrolls_of_older_weights(optimizer: str, one_thread: None) -> None:
     algorithm = make(replay_length=5, optimizer=optimizer, learning_rate=0.005)
     buffer = ReplayBuffer(capacity=2048, length=5)
     for number in range(12):
@@ -42,20 +42,20 @@ def test_it_learns_what_is_rewarded_from_unrolls_of_older_weights(optimizer: str
         buffer.add(trajectory, "actor", number)
         metrics = [algorithm.update(Batch([buffer.draw(32).trajectory])).metrics for _ in range(8)]
     assert all(np.isfinite(value) for one in metrics for value in one.values())
-    assert metrics[-1]["rho"] < 0.95, "the data of all weights so far are corrected"
+    assert metrics[-1]["rho"] < 0.95, "data of older weights must be corrected"
     observation = np.random.default_rng(0).uniform(-1, 1, (200, 4)).astype(np.float32)
     assert (algorithm.policy.step(observation, mode="greedy").action == 2).mean() > 0.95
 
 
 def with_cuts(trajectory: Trajectory, seed: int) -> Trajectory:
-    """Give a trajectory what its episodes were cut off at, as a replay does."""
+    """Add the observations at which episodes were cut off, as a replay does."""
     at = np.argwhere(trajectory.truncated)
     seen = np.random.default_rng(seed).normal(size=(len(at), 4)).astype(np.float32)
     trajectory.cuts, trajectory.cut = (at, {"observation": seen}), {}
     return trajectory
 
 
-def test_an_episode_that_ran_out_of_time_is_worth_what_the_weights_that_learn_say(one_thread: None) -> None:
+def test_a_truncated_episode_bootstraps_from_the_learners_value(one_thread: None) -> None:
     algorithm = make(replay_length=1, gamma=0.9, learning_rate=0.01)
     stored = random_trajectory(algorithm.policy, steps=1, envs=8)
     stored.truncated[:], stored.terminated[:], stored.reward[:] = True, False, 1
@@ -67,7 +67,7 @@ def test_an_episode_that_ran_out_of_time_is_worth_what_the_weights_that_learn_sa
 
 
 @pytest.mark.parametrize("core", [None, {"name": "gru", "size": 4}])
-def test_values_at_cuts_are_of_the_memory_that_was_there(core: dict[str, object] | None, one_thread: None) -> None:
+def test_values_at_cuts_use_the_memory_at_that_step(core: dict[str, object] | None, one_thread: None) -> None:
     policy = build_policy({"hidden_sizes": [16], "core": core}, Box(-1, 1, (4,), np.float32), Discrete(3), 3)
     burn_in, drawn = 3 if core else 0, []
     for seed in (0, 1):

@@ -1,4 +1,4 @@
-"""Memory of batches is written to again once nobody can read what was in it, and not before."""
+"""Buffers of batches are reused once nothing refers to them, and not before."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,7 +20,7 @@ SPACE = Box(-1, 1, (4,), np.float32)
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch):
-    """A set of buffers of its own, which takes small arrays too."""
+    """Give the test its own set of buffers, which keeps small arrays too."""
     kept = KeptArrays()
     monkeypatch.setattr(kept_arrays, "KEPT", kept)
     monkeypatch.setattr(kept_arrays, "SMALLEST", 1)
@@ -31,7 +31,7 @@ def place(array):
     return array.__array_interface__["data"][0]
 
 
-def test_what_nobody_holds_is_written_to_again(kept):
+def test_a_buffer_without_references_is_reused(kept):
     array = kept.empty((4, 8), FLOAT)
     where = place(array)
     del array
@@ -49,7 +49,7 @@ HOLDERS = {
 
 
 @pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
-def test_what_anybody_holds_is_left_alone(kept, hold):
+def test_a_buffer_with_a_reference_is_not_reused(kept, hold):
     array = kept.empty((4, 8), FLOAT)
     where = place(array)
     held = hold(array)
@@ -60,7 +60,7 @@ def test_what_anybody_holds_is_left_alone(kept, hold):
     assert where in places and len(places) == 2
 
 
-def test_so_many_are_kept_and_what_is_dropped_stays_whole_for_who_has_it():
+def test_the_number_of_buffers_is_bounded_and_dropped_ones_stay_intact():
     kept = KeptArrays(most=2)
     arrays = [kept.empty((16,), FLOAT) for _ in range(5)]
     for number, array in enumerate(arrays):
@@ -72,14 +72,14 @@ def test_so_many_are_kept_and_what_is_dropped_stays_whole_for_who_has_it():
     assert [array[0] for array in arrays] == [0, 1, 2]
 
 
-def test_a_buffer_twice_as_large_is_not_held_up_by_a_small_array(kept):
+def test_a_small_array_does_not_take_a_buffer_of_twice_its_size(kept):
     large = kept.empty((100,), FLOAT)
     where = place(large)
     del large
     assert place(kept.empty((10,), FLOAT)) != where
 
 
-def test_threads_never_share_one(kept):
+def test_threads_never_share_a_buffer(kept):
     def use(number):
         for _ in range(200):
             array = kept.empty((64,), np.dtype(np.int64))
@@ -100,14 +100,14 @@ def test_a_batch_that_is_read_while_the_next_is_built_is_not_overwritten():
     (minibatch,) = batch.minibatches(cuts(len(batch), len(batch), ALONE), torch.arange(len(batch)), {})
     following = Batch(policy, [second])
     del batch
-    Batch(policy, [third])  # into the memory of the first
+    Batch(policy, [third])  # may reuse the buffer of the first
     np.testing.assert_array_equal(minibatch.observation, first.observation.reshape(-1, 4))
     np.testing.assert_array_equal(following.observation, second.observation.reshape(-1, 4))
     assert where != following.observation.data_ptr()
 
 
 @pytest.mark.parametrize("name", ["ppo", "appo", "impala"])
-def test_updates_are_the_same_bit_for_bit(name, monkeypatch):
+def test_reused_buffers_change_no_bit_of_an_update(name, monkeypatch):
     weights = []
     for smallest in (1, 1 << 60):
         monkeypatch.setattr(kept_arrays, "SMALLEST", smallest)
@@ -123,7 +123,7 @@ def test_updates_are_the_same_bit_for_bit(name, monkeypatch):
         assert torch.equal(tensor, weights[1][part]), part
 
 
-def test_joined_and_selected_are_those_of_numpy_and_torch(kept):
+def test_joined_and_selected_equal_numpy_and_torch(kept):
     random = np.random.default_rng(0)
     for parts in (
         [random.normal(size=(3, 2, 5)), random.normal(size=(3, 4, 5))],
@@ -142,7 +142,7 @@ def test_joined_and_selected_are_those_of_numpy_and_torch(kept):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_for_a_gpu_it_is_pinned_and_no_other_is_taken_for_it(kept):
+def test_buffers_for_a_gpu_are_pinned_and_kept_apart(kept):
     array = kept.empty((64,), FLOAT, pinned=True)
     where = place(array)
     assert torch.from_numpy(array).is_pinned()

@@ -1,4 +1,4 @@
-"""An environment of the old gym package itself, run on the NumPy of today, is learned from."""
+"""PPO learns an environment of the old gym package under today's NumPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_ppo_learns_the_cartpole_of_old_gym() -> None:
         trajectory = sampler.collect(128)
         algorithm.update([trajectory])
         returns.extend(trajectory.episodes[:, 0].tolist())
-        if len(returns) > 20 and np.mean(returns[-20:]) > 195:  # CartPole-v0 counted as solved there
+        if len(returns) > 20 and np.mean(returns[-20:]) > 195:  # there CartPole-v0 counts as solved
             break
     assert np.mean(returns[:20]) < 60
     assert np.mean(returns[-20:]) > 195

@@ -1,4 +1,4 @@
-"""The magnet and the last policy: their terms, how the magnet follows, and that self-play converges by them."""
+"""The magnet and the last policy: their loss terms, updates of the magnet, convergence of self-play."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def weights(policy: Any) -> torch.Tensor:
     return torch.cat([tensor.detach().flatten() for tensor in policy.state_dict().values()])
 
 
-def test_the_divergence_is_that_of_the_policy_from_the_anchor_among_legal_actions() -> None:
+def test_the_divergence_is_kl_of_policy_and_anchor_over_legal_actions() -> None:
     policy, anchor = made().policy, other()
     trajectory = random_trajectory(policy)
     legal = np.random.default_rng(0).random((*trajectory.action.shape, 3)) < 0.6
@@ -62,7 +62,7 @@ def test_the_divergence_is_that_of_the_policy_from_the_anchor_among_legal_action
 
 
 @pytest.mark.parametrize("name", ON_POLICY)
-def test_the_magnets_gradient_is_added_by_its_coefficient(name: str) -> None:
+def test_the_magnets_gradient_is_scaled_by_its_coefficient(name: str) -> None:
     def gradient(coefficient: float) -> tuple[np.ndarray, dict[str, float]]:
         algorithm = made(name, magnet_coefficient=coefficient)
         with_magnet = made(name, magnet_coefficient=1.0)
@@ -79,7 +79,7 @@ def test_the_magnets_gradient_is_added_by_its_coefficient(name: str) -> None:
     assert metrics["magnet_kl"] > 0.01 and "magnet_kl" not in without
 
 
-def test_the_first_step_is_free_of_the_last_policy_and_later_ones_are_held_back() -> None:
+def test_the_last_policy_holds_back_all_steps_but_the_first() -> None:
     def moved(coefficient: float, epochs: int) -> tuple[torch.Tensor, dict[str, float]]:
         algorithm = made(proximal_coefficient=coefficient, epochs=epochs, clip_range=100.0)
         before = weights(algorithm.policy)
@@ -94,7 +94,7 @@ def test_the_first_step_is_free_of_the_last_policy_and_later_ones_are_held_back(
         made("a2c", proximal_coefficient=1.0)
 
 
-def test_a_magnet_is_copied_every_few_updates_or_moves_a_part_of_the_way_or_stands() -> None:
+def test_a_magnet_is_copied_at_intervals_or_averaged_or_constant() -> None:
     copied, moving, standing = (
         made(magnet_coefficient=0.1, **settings) for settings in ({"magnet_every": 3}, {"magnet_rate": 0.25}, {})
     )
@@ -126,7 +126,7 @@ def test_without_a_coefficient_there_is_no_magnet_and_nothing_changes() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"magnet_every": 2}, {"magnet_rate": 0.1}], ids=str)
-def test_training_goes_on_exactly_from_a_checkpoint_with_a_magnet(settings: dict[str, Any], tmp_path: Any) -> None:
+def test_training_resumes_exactly_from_a_checkpoint_with_a_magnet(settings: dict[str, Any], tmp_path: Any) -> None:
     settings = {"magnet_coefficient": 0.5, "proximal_coefficient": 0.1, "epochs": 2, **settings}
     one, twin = made(**settings), made(seed=99, **settings)
     for seed in range(3):
@@ -142,7 +142,7 @@ def test_training_goes_on_exactly_from_a_checkpoint_with_a_magnet(settings: dict
     assert twin.magnet is None
 
 
-def test_learners_that_train_together_have_one_magnet() -> None:
+def test_learners_that_train_together_have_equal_magnets() -> None:
     settings = {"magnet_coefficient": 0.5, "magnet_every": 2, "proximal_coefficient": 0.2, "epochs": 2}
     one, learners, peers = made(**settings), [made(**settings), made(**settings)], InThreads(2)
     data = [random_trajectory(one.policy, steps=8, envs=envs, seed=envs) for envs in (2, 3, 5)]
@@ -163,7 +163,7 @@ def test_learners_that_train_together_have_one_magnet() -> None:
 
 @pytest.mark.parametrize("burn_in", [0, 2])
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core["name"])
-def test_a_magnet_with_a_memory_says_at_first_what_the_policy_says(core: dict[str, Any], burn_in: int) -> None:
+def test_a_magnet_with_a_memory_equals_the_policy_at_first(core: dict[str, Any], burn_in: int) -> None:
     settings = {"epochs": 1, "minibatch_size": 1000, "burn_in": burn_in, "magnet_coefficient": 1.0}
     algorithm = build_algorithm("ppo", {**settings, "proximal_coefficient": 1.0}, recurrent(core), 0)
     first = algorithm.update([played(algorithm.policy)]).metrics
@@ -172,7 +172,7 @@ def test_a_magnet_with_a_memory_says_at_first_what_the_policy_says(core: dict[st
     assert algorithm.update([played(algorithm.policy, seed=1)]).metrics["magnet_kl"] > 1e-8
 
 
-def test_what_is_wrong_with_the_settings_is_said_at_once() -> None:
+def test_wrong_settings_of_a_magnet_are_refused() -> None:
     with pytest.raises(ConfigurationError) as caught:
         made(magnet_coefficient=-1.0, magnet_every=0, proximal_coefficient=-0.1)
     assert len(caught.value.problems) == 3
@@ -182,7 +182,7 @@ def test_what_is_wrong_with_the_settings_is_said_at_once() -> None:
         made(magnet_rate=0.5, magnet_every=10)
 
 
-# Near the gradient itself, without Adam's units and momentum, and with a rate that falls.
+# Close to plain gradient descent: no momentum, a large epsilon, a falling rate.
 SELF_PLAY = {
     "learning_rate": {"name": "linear", "start": 0.05, "end": 0.0005, "steps": 100_000},
     "adam_beta1": 0.0, "adam_epsilon": 0.01, "epochs": 2, "minibatch_size": 512, "gamma": 1.0, "gae_lambda": 1.0,
@@ -205,12 +205,12 @@ def last_exploitability(payoff: np.ndarray, settings: dict[str, Any], seed: int)
     return matrix_games.exploitability(payoff, matrix_games.strategies(policy))
 
 
-@pytest.mark.usefixtures("by_torch")  # bounds are for its draws
+@pytest.mark.usefixtures("by_torch")  # the bounds hold for torch's draws
 @pytest.mark.parametrize("payoff", [matrix_games.ROCK_PAPER_SCISSORS, matrix_games.BIASED], ids=["rps", "biased"])
 class TestSelfPlay:
     @pytest.mark.parametrize("settings", CONVERGING.values(), ids=CONVERGING)
     def test_the_last_policy_is_near_an_equilibrium(self, payoff: np.ndarray, settings: dict[str, Any]) -> None:
         assert max(last_exploitability(payoff, settings, seed) for seed in (1, 2, 3)) < 0.1
 
-    def test_without_it_the_last_policy_is_far_from_one(self, payoff: np.ndarray) -> None:
+    def test_without_a_regularizer_the_last_policy_is_far_from_an_equilibrium(self, payoff: np.ndarray) -> None:
         assert min(last_exploitability(payoff, {}, seed) for seed in (1, 2, 3)) > 0.3

@@ -1,4 +1,4 @@
-"""A loss or a gradient that is not a number changes nothing, and says where it comes from."""
+"""A loss or a gradient that is not finite changes no weight, and the error names its source."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from warren.errors import NotFinite
 
 SMALL = {"ppo": {"minibatch_size": 16}, "appo": {"minibatch_size": 16}}
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-# A GPU's checks are made when an update ends; they are the same on a CPU.
+# On a GPU the checks wait for the end of an update; "late" does the same on a CPU.
 WAYS = pytest.mark.parametrize("way", ["at once", "late", pytest.param("cuda", marks=NO_GPU)])
 
 
@@ -39,13 +39,13 @@ def same(one, other):
 
 @WAYS
 @pytest.mark.parametrize("name", ON_POLICY)
-@pytest.mark.parametrize("bad", [np.nan, 1e30])  # the square of the one that is a number is none
-def test_weights_and_optimizer_stay_and_the_term_and_its_inputs_are_named(name, bad, way):
+@pytest.mark.parametrize("bad", [np.nan, 1e30])  # 1e30 is finite, its square is not
+def test_weights_stay_and_the_error_names_the_term_and_its_inputs(name, bad, way):
     algorithm = make(name, way)
     algorithm.update([random_trajectory(algorithm.policy, seed=1)])
     before = everything(algorithm)
     trajectory = random_trajectory(algorithm.policy, seed=2)
-    trajectory.reward[-1] = bad  # with returns over the whole unroll that is all of it: the first minibatch has it
+    trajectory.reward[-1] = bad  # returns spread it over the unroll, so the first minibatch has it
     with pytest.raises(NotFinite) as error:
         algorithm.update([trajectory])
     assert same(before, everything(algorithm))
@@ -57,7 +57,7 @@ def test_weights_and_optimizer_stay_and_the_term_and_its_inputs_are_named(name, 
 
 
 @WAYS
-def test_a_later_minibatch_leaves_what_those_before_it_made(way):
+def test_a_failed_minibatch_keeps_the_steps_before_it(way):
     algorithm, steps = make("ppo", way), []
     step = algorithm.descent.optimizer.step
 
@@ -68,7 +68,7 @@ def test_a_later_minibatch_leaves_what_those_before_it_made(way):
 
     algorithm.descent.optimizer.step = counted
     trajectory = random_trajectory(algorithm.policy, seed=2)
-    trajectory.extras["log_prob"][3, 1] = -1e4  # a ratio of infinity, and a gradient where its advantage is negative
+    trajectory.extras["log_prob"][3, 1] = -1e4  # an infinite ratio; its advantage is negative, so it has a gradient
     trajectory.reward[3, 1] = -50.0
     with pytest.raises(
         NotFinite, match=r"minibatch \d of the update after 0 environment steps: policy_loss .*ratio is inf"
@@ -79,7 +79,7 @@ def test_a_later_minibatch_leaves_what_those_before_it_made(way):
 
 
 @WAYS
-def test_weights_that_are_no_numbers_are_named(way):
+def test_nan_weights_are_named(way):
     algorithm = make("ppo", way)
     trajectory = random_trajectory(algorithm.policy, seed=2)
     name, weight = next(iter(algorithm.policy.network.named_parameters()))
@@ -89,7 +89,7 @@ def test_weights_that_are_no_numbers_are_named(way):
         algorithm.update([trajectory])
 
 
-def test_a_gradient_that_is_none_though_the_loss_is_a_number_is_named():
+def test_a_nan_gradient_of_a_finite_loss_is_named():
     algorithm = make("ppo")
     weight = next(iter(algorithm.policy.network.parameters()))
     with pytest.raises(
@@ -99,7 +99,7 @@ def test_a_gradient_that_is_none_though_the_loss_is_a_number_is_named():
 
 
 @pytest.mark.parametrize("name", ON_POLICY)
-def test_checks_that_wait_for_the_updates_end_change_no_bit_of_what_is_learned(name):
+def test_late_checks_change_no_bit_of_an_update(name):
     outcomes = []
     for way in ("at once", "late"):
         algorithm = make(name, way)
@@ -110,12 +110,12 @@ def test_checks_that_wait_for_the_updates_end_change_no_bit_of_what_is_learned(n
 
 
 def raised(way, bad):
-    """Return what ends an update whose minibatches `bad` have gradients of nan; weights and gradient by then."""
+    """Return (error, state, where the gradient is nan) of an update whose minibatches `bad` have nan gradients."""
     algorithm = make("a2c", way)
     weight = next(iter(algorithm.policy.network.parameters()))
     with pytest.raises(NotFinite) as error:
         for minibatch in range(1, 6):
-            # The derivative of the root of 0 is infinite, and no number where it is multiplied by 0.
+            # The derivative of the root of 0 is infinite; times 0 it is nan.
             loss = (weight * 0).square().sum().sqrt() if minibatch in bad else weight[0].square().sum() * minibatch
             algorithm.descend(loss, {"loss": loss}, {"weight": weight}, minibatch)
         algorithm.descent.late.look()
@@ -123,14 +123,14 @@ def raised(way, bad):
 
 
 @pytest.mark.parametrize("bad", [{1}, {2, 3}, {3, 5}, {5}])
-def test_the_error_is_of_the_first_failed_minibatch_and_none_after_it_is_learned(bad):
+def test_the_error_names_the_first_failed_minibatch_and_later_ones_are_skipped(bad):
     (said, weights, gradient), (late, same_weights, same_gradient) = (raised(way, bad) for way in ("at once", "late"))
     assert said == late and f"minibatch {min(bad)} of" in said and "gradient of" in said
     assert all(torch.equal(tensor, same_weights[name]) for name, tensor in weights.items())
     assert torch.equal(gradient, same_gradient) and gradient.any()
 
 
-def test_checks_do_not_wait_longer_than_for_so_many_minibatches():
+def test_late_checks_wait_for_a_bounded_number_of_minibatches():
     algorithm = make("a2c", "late")
     weight = next(iter(algorithm.policy.network.parameters()))
     for minibatch in range(1, MOST + 1):
@@ -139,7 +139,7 @@ def test_checks_do_not_wait_longer_than_for_so_many_minibatches():
         algorithm.descend(weight.sum(), minibatch=MOST + 1)
 
 
-def test_what_failed_in_one_update_is_forgotten_by_the_next():
+def test_a_failed_update_does_not_affect_the_next():
     algorithm = make("ppo", "late")
     trajectory = random_trajectory(algorithm.policy, seed=2)
     before, good = everything(algorithm), trajectory.reward.copy()

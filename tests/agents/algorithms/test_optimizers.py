@@ -1,4 +1,4 @@
-"""Optimizers by name: torch's own steps, rates by group, states that go on."""
+"""Optimizers by name: steps equal to torch's, rates by group, resuming from a state."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def weights(algorithm):
 
 
 @pytest.mark.parametrize("name", TORCHS)
-def test_steps_are_those_of_torch(name):
+def test_steps_equal_torchs(name):
     start = torch.randn(100, generator=torch.Generator().manual_seed(1))
     ours, theirs = start.clone().requires_grad_(), start.clone().requires_grad_()
     optimizer, reference = optimizer_of(OptimizerConfig(optimizer=name, **SETTINGS), ours), TORCHS[name](theirs)
@@ -56,7 +56,7 @@ def test_a_step_that_is_skipped_changes_nothing(name):
 
 
 @pytest.mark.parametrize("name", TORCHS)
-def test_training_goes_on_exactly_from_the_state_of_any_optimizer(name):
+def test_training_resumes_exactly_from_the_state_of_any_optimizer(name):
     one, other = made(1, optimizer=name, weight_decay=0.01), made(2, optimizer=name, weight_decay=0.01)
     one.update([random_trajectory(one.policy, seed=1)])
     other.policy.load_state_dict(one.policy.state_dict())

@@ -1,4 +1,4 @@
-"""Learners that train together do what one would with all of their data."""
+"""Learners that train together make the same updates as one learner with all of their data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHOLE = {name: {"minibatch_size": 1_000_000, "epochs": 2} for name in ("ppo", "a
 
 
 class InThreads:
-    """Peers of one process: what each gives is added up in the order of the ranks."""
+    """Peers in threads of one process; contributions are summed in the order of ranks."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -100,7 +100,7 @@ ANNEALED = {"anneal_steps": 500, "anneal_to": 0.1, "entropy_coefficient": 0.05, 
 @pytest.mark.parametrize("shares", [(1, 1), (1, 3), (1, 2, 1), (3, 2, 0)], ids=str)
 @pytest.mark.parametrize("name", ["a2c", "appo", "impala", "ppo"])
 def test_schedules_follow_the_steps_of_all_learners(name: str, shares: tuple[int, ...]) -> None:
-    """A share of 0 is a learner that is lost after the first update, in which it had one trajectory."""
+    """A share of 0 is a learner lost after the first update, in which it had one trajectory."""
     size, one = len(shares), make(name, **ANNEALED)
     data = [random_trajectory(one.policy, steps=8, envs=3, seed=seed) for seed in range(sum(shares) or 1)]
     parts, taken = [], 0
@@ -136,11 +136,11 @@ def test_schedules_follow_the_steps_of_all_learners(name: str, shares: tuple[int
     assert len(set(expected)) == len(expected)
 
 
-def test_all_stop_at_the_target_of_the_divergence_together() -> None:
+def test_learners_stop_together_at_target_kl() -> None:
     peers, learners = InThreads(2), [make("ppo"), make("ppo")]
     calm = random_trajectory(learners[0].policy, steps=8, envs=4, seed=1)
     wild = random_trajectory(learners[0].policy, steps=8, envs=4, seed=2)
-    wild.extras["log_prob"] -= 3.0  # far from the policy that learns: alone, this one would stop, the other go on
+    wild.extras["log_prob"] -= 3.0  # far from the learner's policy: alone, only this learner would stop
 
     def learn(rank: int) -> None:
         learners[rank].take_peers(peers)
@@ -153,7 +153,7 @@ def test_all_stop_at_the_target_of_the_divergence_together() -> None:
         assert all(torch.equal(a, b) for a, b in zip(before, learner.policy.parameters(), strict=True))
 
 
-def test_a_number_that_is_none_at_one_learner_stops_all() -> None:
+def test_nan_at_one_learner_stops_all() -> None:
     peers, learners = InThreads(2), [make("impala"), make("impala")]
     found = []
 
@@ -169,7 +169,7 @@ def test_a_number_that_is_none_at_one_learner_stops_all() -> None:
     assert sorted(found) == [0, 1]
 
 
-def test_minibatches_are_as_many_at_every_learner_and_none_is_empty() -> None:
+def test_every_learner_has_equally_many_minibatches_and_none_is_empty() -> None:
     peers = InThreads(2)
     lengths, found = (5, 9), {}
     peers.run(lambda rank: found.update({rank: cuts(lengths[rank], 4, peers)}))
@@ -187,7 +187,7 @@ def test_minibatches_of_one_learner_are_nearly_equal(length: int, size: int) -> 
     assert max(lengths) - min(lengths) <= 1
 
 
-def test_standardized_is_by_mean_and_deviation_of_all() -> None:
+def test_standardized_uses_mean_and_deviation_over_all_learners() -> None:
     peers, parts, found = InThreads(2), (torch.arange(3.0), torch.tensor([10.0])), {}
     peers.run(lambda rank: found.update({rank: standardized(parts[rank], peers)}))
     torch.testing.assert_close(torch.cat([found[0], found[1]]), standardize(torch.cat(parts)))

@@ -1,4 +1,4 @@
-"""QMIX: number for number as plain code has it, on groups of agents that a replay draws together; and it learns."""
+"""QMIX: updates against a plain implementation, on groups of agents that a replay draws together; learning."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def stored(algorithm: Any, sampler: VectorSampler, capacity: int = 4000, **optio
     return buffer
 
 
-@pytest.mark.parametrize("capacity", [4000, 1000])  # around the end, too
+@pytest.mark.parametrize("capacity", [4000, 1000])  # 1000: the buffer wraps around
 @pytest.mark.parametrize("exponent", [None, 0.6])
-def test_the_agents_of_a_game_are_drawn_together_at_the_same_moment(capacity: int, exponent: float | None) -> None:
+def test_the_agents_of_a_game_are_drawn_together_at_the_same_step(capacity: int, exponent: float | None) -> None:
     algorithm, sampler = made()
     buffer = stored(algorithm, sampler, capacity, priority_exponent=exponent)
     draw = buffer.draw(200, 0.4)
@@ -53,14 +53,14 @@ def test_the_agents_of_a_game_are_drawn_together_at_the_same_moment(capacity: in
     assert (agent.reshape(2, 200, AGENTS)[alive] == np.broadcast_to(np.arange(AGENTS), (2, 200, AGENTS))[alive]).all()
     for step in range(2):
         for game in range(200):
-            assert len(np.unique(state[step, game][alive[step, game]], axis=0)) == 1, "one moment of one game"
+            assert len(np.unique(state[step, game][alive[step, game]], axis=0)) == 1, "a group is one step of one game"
     if exponent is not None:
         assert draw.weights.shape == (200 * AGENTS,)
         buffer.set_priorities(draw, np.ones(200 * AGENTS, np.float32))
 
 
 @pytest.mark.parametrize("mixing", ["monotonic", "sum"])
-def test_updates_are_those_of_the_paper_number_for_number(mixing: str) -> None:
+def test_updates_of_qmix_equal_a_plain_implementation(mixing: str) -> None:
     settings = {"mixing": mixing, "mixing_size": 5, "max_grad_norm": 0.05, "target_every": 2, "reward_offset": 0.7}
     algorithm, sampler = made(gamma=0.9, learning_rate=1e-2, **settings)
     buffer = stored(algorithm, sampler)
@@ -76,13 +76,13 @@ def test_updates_are_those_of_the_paper_number_for_number(mixing: str) -> None:
         np.testing.assert_allclose(found[::AGENTS], plain.update(drawn), rtol=1e-4, atol=1e-5)
         if number % 2:
             plain.target = {name: part.detach().clone() for name, part in plain.weights.items()}
-    assert kinds.all(), "games that go on, end and are cut off"
+    assert kinds.all(), "some games must go on, some end, some be cut off"
     state = algorithm.policy.state_dict() | algorithm.mixer.state_dict()
     for name, expected in plain.weights.items():
         torch.testing.assert_close(state[name].double(), expected.detach(), rtol=1e-4, atol=1e-5)
 
 
-def test_values_are_drawn_to_the_returns_of_games_that_end_within_a_sequence() -> None:
+def test_values_are_pulled_to_the_returns_of_games_that_end_within_a_sequence() -> None:
     settings = {"gamma": 0.9, "learned": 7, "huber": 100.0, "reward_offset": 0.7, "mixing_size": 5}
     losses = {}
     for coefficient in (0.0, 0.25):
@@ -93,13 +93,13 @@ def test_values_are_drawn_to_the_returns_of_games_that_end_within_a_sequence() -
         differences = plain.off_returns(drawn)
         losses[coefficient] = algorithm.update(Batch([drawn])).metrics["value_loss"]
     lengths = [len(part) for part in differences]
-    assert 0 in lengths and 7 in lengths and len(set(lengths)) > 4, "games that go on, and that end anywhere"
+    assert 0 in lengths and 7 in lengths and len(set(lengths)) > 4, "some games must go on, others end at several steps"
     pulled = 0.25 * sum(0.5 * one**2 for part in differences for one in part) / (60 * 7)
     assert losses[0.25] - losses[0.0] == pytest.approx(pulled, rel=1e-3)
 
 
 @pytest.mark.parametrize("agent", range(AGENTS))
-def test_the_games_value_never_falls_where_an_agents_rises(agent: int) -> None:
+def test_a_games_value_is_monotonic_in_each_agents_value(agent: int) -> None:
     algorithm, _ = made()
     values, state = torch.randn(50, AGENTS), torch.randn(50, 14)
     higher = values.clone()
@@ -108,7 +108,7 @@ def test_the_games_value_never_falls_where_an_agents_rises(agent: int) -> None:
 
 
 @pytest.mark.parametrize("network", [{}, {"core": {"name": "gru", "size": 8}}])
-def test_qmix_goes_on_exactly_from_its_state(network: dict[str, Any]) -> None:
+def test_qmix_resumes_exactly_from_its_state(network: dict[str, Any]) -> None:
     settings = {"learned": 4, "burn_in": 2} if network else {}
     (one, sampler), (other, _) = made(network=network, **settings), made(network=network, **settings)
     buffer = stored(one, sampler)
@@ -134,7 +134,7 @@ def test_a_team_learns_to_light_its_lamps_sooner() -> None:
     assert np.mean(lengths[:5]) > 11 and np.mean(lengths[-8:]) < 6, lengths
 
 
-def test_without_the_state_or_its_privacy_it_is_refused() -> None:
+def test_qmix_requires_a_privileged_state_and_valid_settings() -> None:
     spaces = envs.spaces(EnvSettings("examples/agents/lamps.py:Lamps"))
     greedy = {"value": False, "discrete_actions": {"greedy": True}}
     with pytest.raises(ConfigurationError, match=r"set env\.agent_id=true, env\.state=true"):

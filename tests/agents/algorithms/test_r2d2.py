@@ -1,4 +1,4 @@
-"""R2D2: updates number for number, values that are rescaled, and what it asks for."""
+"""R2D2: updates against a plain implementation, rescaled values, declared needs."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def sequences(algorithm, seed, **more):
     return batch
 
 
-def test_updates_of_r2d2_are_those_of_the_paper_number_for_number():
+def test_updates_of_r2d2_equal_a_plain_implementation():
     algorithm = made(max_grad_norm=0.05, target_every=100)
     plain = PlainR2D2(
         algorithm.policy.state_dict(), gamma=0.9, rate=0.01, epsilon=1e-3, norm=0.05, burn_in=3, learned=4, steps=2,
@@ -50,20 +50,20 @@ def test_updates_of_r2d2_are_those_of_the_paper_number_for_number():
     assert total == pytest.approx(sum(float(p.detach().square().sum()) for p in plain.weights), rel=1e-5)
 
 
-def test_rescaled_values_come_back():
+def test_unscaled_inverts_rescaled():
     x = torch.tensor([-1e4, -30.0, -0.5, 0.0, 1e-3, 1.0, 200.0, 1e5])
     torch.testing.assert_close(unscaled(rescaled(x)), x, rtol=1e-4, atol=1e-4)
     assert rescaled(torch.tensor([3.0])).item() == pytest.approx(1.003)
 
 
-def test_it_draws_sequences_with_their_memory():
+def test_r2d2_needs_sequences_of_burn_in_learned_and_n_steps():
     needs = made().needs
     assert (needs.source, needs.length, needs.burn_in, needs.fields) == ("prioritized", 9, 3, ())
     assert made(prioritized=False, burn_in=0).needs.length == 6
 
 
 @pytest.mark.parametrize("core", ["gru", "lstm"])
-def test_r2d2_goes_on_exactly_from_its_state(core):
+def test_r2d2_resumes_exactly_from_its_state(core):
     one, other = made(1, core, target_every=2), made(2, core, target_every=2)
     for seed in range(3):
         one.update(sequences(one, seed))

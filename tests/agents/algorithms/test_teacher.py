@@ -1,4 +1,4 @@
-"""A teacher's term in the loss: by head, in every algorithm, and what a student gains by it."""
+"""A teacher's loss term: by head, in every algorithm, and its benefit to a student."""
 
 from collections import deque
 
@@ -23,14 +23,14 @@ ACTIONS = Dict({"move": Discrete(3), "target": Discrete(5), "turn": Box(-1, 1, (
 
 
 def divergences(teacher, student, observation):
-    """KL(teacher || student) by head, with gradients of the student's only."""
+    """Return KL(teacher || student) by head, with gradients for the student only."""
     action = {name: torch.from_numpy(part) for name, part in student.step(observation.numpy()).action.items()}
     with torch.no_grad():
         theirs = teacher.statistics(teacher.evaluate(observation, action).output)
     return student.kl(theirs, student.statistics(student.evaluate(observation, action).output))
 
 
-def test_a_student_comes_nearer_to_its_teacher_in_the_heads_that_have_a_coefficient():
+def test_a_student_approaches_its_teacher_in_heads_with_a_coefficient():
     # A linear network without hidden layers shares nothing between heads but the observation.
     config = {"hidden_sizes": [], "policy_gain": 1.0}
     teacher, student = (build_policy(config, OBSERVATIONS, ACTIONS, seed) for seed in (1, 2))
@@ -48,14 +48,14 @@ def test_a_student_comes_nearer_to_its_teacher_in_the_heads_that_have_a_coeffici
     assert after["target"] == pytest.approx(before["target"])
 
 
-def test_a_coefficient_of_no_part_of_the_action_is_refused():
+def test_a_coefficient_of_an_unknown_head_is_refused():
     policy = build_policy({}, OBSERVATIONS, ACTIONS, 1)
     heads = divergences(policy, policy, torch.zeros(2, 4))
     with pytest.raises(UnknownName, match="policy head 'mvoe' does not exist; did you mean move"):
         teacher_loss(heads, {"mvoe": 1.0})
 
 
-WHOLE = {"appo": {"epochs": 1, "minibatch_size": 64}, "ppo": {"epochs": 1, "minibatch_size": 64}}  # one step an update
+WHOLE = {"appo": {"epochs": 1, "minibatch_size": 64}, "ppo": {"epochs": 1, "minibatch_size": 64}}  # one step per update
 
 
 def made(name, space=None, **settings):
@@ -75,7 +75,7 @@ def weights(algorithm):
 
 @pytest.mark.parametrize("name", ON_POLICY)
 @pytest.mark.parametrize("space", [Discrete(3), Box(-1, 1, (2,), np.float32)], ids=["discrete", "box"])
-def test_the_term_is_the_divergence_of_the_teacher_from_the_student(name, space):
+def test_teacher_kl_is_the_divergence_of_teacher_and_student(name, space):
     algorithm, teacher = made(name, space), a_teacher(space)
     algorithm.take_teacher(teacher)
     trajectory = random_trajectory(algorithm.policy)
@@ -93,7 +93,7 @@ def test_the_term_is_the_divergence_of_the_teacher_from_the_student(name, space)
 
 
 @pytest.mark.parametrize("name", ON_POLICY)
-def test_its_gradient_is_added_to_the_algorithms_own_by_the_coefficient(name):
+def test_the_teachers_gradient_is_scaled_by_its_coefficient(name):
     def gradient(coefficient):
         algorithm = made(name, teacher_coefficient=coefficient)
         algorithm.take_teacher(a_teacher())
@@ -106,7 +106,7 @@ def test_its_gradient_is_added_to_the_algorithms_own_by_the_coefficient(name):
 
 
 @pytest.mark.parametrize("name", ON_POLICY)
-def test_without_a_coefficient_or_when_its_time_is_over_all_is_as_without_a_teacher(name):
+def test_a_teacher_with_coefficient_0_or_after_annealing_changes_nothing(name):
     trained = []
     for settings in ({}, {"teacher_coefficient": 0.0}, {"teacher_anneal_steps": 100}):
         algorithm = made(name, **settings)
@@ -120,7 +120,7 @@ def test_without_a_coefficient_or_when_its_time_is_over_all_is_as_without_a_teac
     assert torch.equal(trained[0], trained[2])
 
 
-def test_the_coefficient_falls_linearly_by_steps_and_continues_from_a_state():
+def test_the_coefficient_falls_linearly_by_steps_and_resumes_from_a_state():
     config = made("ppo", teacher_coefficient=2.0, teacher_anneal_steps=1000).config
     assert [config.coefficient(steps) for steps in (0, 250, 1000, 5000)] == [2.0, 1.5, 0.0, 0.0]
     one, other = (made("ppo", teacher_anneal_steps=150) for _ in range(2))
@@ -134,7 +134,7 @@ def test_the_coefficient_falls_linearly_by_steps_and_continues_from_a_state():
     assert torch.equal(weights(one), weights(other))
 
 
-def test_of_an_action_with_parts_each_has_its_divergence_and_its_factor():
+def test_each_part_of_an_action_has_its_own_divergence_and_factor():
     teacher, student = (build_policy({"policy_gain": 1.0}, OBSERVATIONS, ACTIONS, seed) for seed in (1, 2))
     observation = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     heads = divergences(teacher, student, observation)
@@ -151,7 +151,7 @@ def test_of_an_action_with_parts_each_has_its_divergence_and_its_factor():
 
 
 @pytest.mark.parametrize("core", CORES, ids=lambda core: core["name"])
-def test_a_student_with_a_memory_learns_from_a_teacher_without(core):
+def test_a_student_with_a_memory_learns_from_a_teacher_without_one(core):
     policy = recurrent(core)
     algorithm = build_algorithm("ppo", {"epochs": 1}, policy, 0)
     algorithm.take_teacher(build_policy({}, policy.observation_space, policy.action_space, 5))
@@ -159,7 +159,7 @@ def test_a_student_with_a_memory_learns_from_a_teacher_without(core):
     assert algorithm.update([trajectory]).metrics["teacher_kl"] > 0
 
 
-def test_what_is_wrong_with_a_teacher_is_said_when_it_is_given():
+def test_unsuitable_teachers_and_settings_are_refused():
     algorithm = made("ppo")
     of_another_game = build_policy({}, Box(-1, 1, (5,), np.float32), Discrete(3), 0)
     with pytest.raises(ConfigurationError, match=r"teacher t: its observation space is Box.* the student's Box"):
@@ -176,7 +176,7 @@ def test_what_is_wrong_with_a_teacher_is_said_when_it_is_given():
 
 
 def balances(observation_space, action_space):
-    """CartPole solved by hand: it pushes to where the pole will fall."""
+    """Return a hand-made policy that solves CartPole: it pushes toward the side to which the pole falls."""
     policy = build_policy({"hidden_sizes": []}, observation_space, action_space, 0)
     with torch.no_grad():
         last = policy.network.policy_trunk.layers[-1]
@@ -185,7 +185,7 @@ def balances(observation_space, action_space):
     return policy
 
 
-def test_a_student_of_a_perfect_teacher_balances_long_before_one_that_is_alone(one_thread):
+def test_a_perfect_teachers_student_balances_before_one_without_a_teacher(one_thread):
     def mean_return(taught, steps):
         vector_env = envs.make_vector("CartPole-v1", 8, seed=1)
         spaces = vector_env.single_observation_space, vector_env.single_action_space

@@ -1,4 +1,4 @@
-"""Updates of several players at once, held to their separate updates for each option that leagues use."""
+"""Joint updates of several players equal their separate updates, for each option that leagues use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 @pytest.fixture(params=["native", "stacked"])
 def computed_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Compute updates as on a CPU by the library, or as on a GPU, whose products the CPU makes here."""
+    """Compute updates by the native library, or stacked as on a GPU, but with torch on the CPU."""
     if request.param == "native" and library.library() is None:
         pytest.skip("no C compiler")
     monkeypatch.setattr("agents.algorithms.together.STACKED", ("cpu",))
@@ -58,7 +58,7 @@ def computed_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def players(settings: dict[str, Any], network: dict[str, Any], number: int = 3) -> list[PPO]:
-    """Return players whose settings differ in numbers."""
+    """Return players whose settings differ in numbers only."""
     made = []
     for player in range(number):
         own = {"clip_range": 0.1 * (1 + player), "value_coefficient": 0.5 + player, "gae_lambda": 0.9 + 0.03 * player}
@@ -71,7 +71,7 @@ def players(settings: dict[str, Any], network: dict[str, Any], number: int = 3) 
 
 
 def batch(player: PPO, seed: int, kinds: int | None = None, masked: bool = False) -> Batch:
-    """Return 200 steps of the player's; `kinds`: that many observations come again and again."""
+    """Return 200 steps of the player; with `kinds`, at most so many distinct observations."""
     chance = np.random.default_rng(seed)
     trajectory = random_trajectory(player.policy, 10, 20, seed=seed)
     changed: dict[str, Any] = {}
@@ -109,7 +109,7 @@ def compare(settings: dict[str, Any], network: dict[str, Any], rounds: int = 3, 
 
 @pytest.mark.usefixtures("computed_by")
 @pytest.mark.parametrize("settings", OPTIONS, ids=str)
-def test_players_learn_together_as_they_do_apart(settings: dict[str, Any]) -> None:
+def test_joint_updates_equal_separate_ones(settings: dict[str, Any]) -> None:
     compare(settings, NETWORKS[0])
 
 
@@ -117,14 +117,14 @@ def test_players_learn_together_as_they_do_apart(settings: dict[str, Any]) -> No
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
 @pytest.mark.parametrize("kinds", [None, 30])
 @pytest.mark.parametrize("masked", [False, True])
-def test_networks_masks_and_rows_that_come_again_change_nothing(
+def test_joint_updates_equal_separate_ones_for_networks_masks_and_equal_rows(
     network: dict[str, Any], kinds: int | None, masked: bool
 ) -> None:
     compare(OPTIONS[3], network, kinds=kinds, masked=masked)
 
 
 @pytest.mark.usefixtures("computed_by")
-def test_networks_most_of_whose_units_are_zero_learn_together_as_apart() -> None:
+def test_joint_updates_equal_separate_ones_with_mostly_inactive_units() -> None:
     apart, together = players({}, NETWORKS[0]), players({}, NETWORKS[0])
     for player in (*apart, *together):
         for name, parameter in player.policy.named_parameters():
@@ -139,7 +139,7 @@ def test_networks_most_of_whose_units_are_zero_learn_together_as_apart() -> None
 
 
 @pytest.mark.usefixtures("computed_by")
-def test_a_player_that_begins_anew_leaves_the_others_moments() -> None:
+def test_resetting_a_player_keeps_the_moments_of_the_others() -> None:
     apart, together = players({}, NETWORKS[0]), players({}, NETWORKS[0])
     for number in range(3):
         if number == 1:  # one is reset, and one joins
@@ -155,7 +155,7 @@ def test_a_player_that_begins_anew_leaves_the_others_moments() -> None:
 
 
 @pytest.mark.usefixtures("computed_by")
-def test_a_player_whose_loss_is_not_finite_fails_as_alone_and_the_others_learn() -> None:
+def test_a_player_whose_loss_is_not_finite_fails_alone_and_the_others_learn() -> None:
     apart, together = players({}, NETWORKS[0]), players({}, NETWORKS[0])
     batches = [batch(player, place) for place, player in enumerate(apart)]
     batches[1][0].reward[3, 2] = np.nan
@@ -169,7 +169,7 @@ def test_a_player_whose_loss_is_not_finite_fails_as_alone_and_the_others_learn()
     assert all((weights(one) - weights(other)).abs().max() < 1e-6 for one, other in zip(apart, together, strict=True))
 
 
-def test_algorithms_of_other_kinds_are_updated_beside_players_of_ppo() -> None:
+def test_other_algorithms_are_updated_beside_players_of_ppo() -> None:
     policy = build_policy(NETWORKS[1], *SPACES, 5)
     other = build_algorithm("a2c", {}, policy, 1)
     (player,) = players({}, NETWORKS[1], 1)
@@ -183,7 +183,7 @@ def test_updates_run_in_as_many_threads_as_torch_has(monkeypatch: pytest.MonkeyP
     compare({}, NETWORKS[0], rounds=1)
 
 
-def test_players_of_alike_perceptrons_are_updated_by_one_call_or_as_one_stack(computed_by: str) -> None:
+def test_players_with_equal_networks_are_updated_by_one_call_or_as_one_stack(computed_by: str) -> None:
     begun = [(player, player.begin(batch(player, 1))) for player in players({}, NETWORKS[0])]
     shapes = {shape_of(*one) for one in begun}
     assert len(shapes) == 1
@@ -192,8 +192,8 @@ def test_players_of_alike_perceptrons_are_updated_by_one_call_or_as_one_stack(co
     assert whole == [computed_by == "native"] * 3
 
 
-def test_a_step_of_a_stack_reads_no_number_back() -> None:
-    """On the device "meta" there is none: reading one raises."""
+def test_a_step_of_a_stack_reads_nothing_from_the_device() -> None:
+    """The device "meta" holds no numbers: reading one raises."""
     made = players({"magnet_coefficient": 0.1}, NETWORKS[0], 2)
     for player in made:
         player.policy.to("meta")
@@ -211,8 +211,8 @@ def test_a_step_of_a_stack_reads_no_number_back() -> None:
 @NO_GPU
 @pytest.mark.parametrize("settings", OPTIONS, ids=str)
 @pytest.mark.parametrize("number", [1, 3])
-def test_on_a_gpu_players_learn_together_as_they_do_apart_on_the_cpu(settings: dict[str, Any], number: int) -> None:
-    """Six updates of eight minibatches each: the later ones are launched as graphs, of weights that were copied in."""
+def test_joint_updates_on_a_gpu_equal_separate_ones_on_the_cpu(settings: dict[str, Any], number: int) -> None:
+    """Make six updates of eight minibatches each; the later ones run as CUDA graphs, on weights copied in."""
     here, there = (players(settings, NETWORKS[0], number) for _ in range(2))
     for place, player in enumerate(there):
         player.policy.to("cuda")

@@ -22,7 +22,7 @@ VTRACE = {"gamma": 0.9, "rho_bar": 1.0, "c_bar": 1.0}
 
 
 def outputs(unroll, seed=1):
-    """(the unroll with a value that has gradients, log_prob and entropy with them, behaviour_log_prob without)."""
+    """Return (unroll, log_prob, entropy, behaviour_log_prob); values, log_prob and entropy require gradients."""
     unroll = dataclasses.replace(unroll, value=unroll.value.clone().requires_grad_())
     generator = torch.Generator().manual_seed(seed)
     log_prob, entropy, behaviour = torch.randn(3, *unroll.reward.shape, generator=generator, dtype=torch.float64)
@@ -49,7 +49,7 @@ def test_the_loss_of_a2c_equals_a_loop_over_its_steps(unroll, gae_lambda):
     assert loss.item() == pytest.approx(expected.item())
 
 
-def test_the_gradients_of_a2c_take_returns_and_advantages_for_constants():
+def test_a2c_treats_returns_and_advantages_as_constants():
     unroll, log_prob, entropy, _ = outputs(random_unroll(3))
     loss, _ = a2c_loss(unroll, log_prob, entropy, gamma=0.9, gae_lambda=0.8, **COEFFICIENTS)
     loss.backward()
@@ -88,7 +88,7 @@ def test_the_loss_of_impala_equals_a_loop_over_its_steps(unroll, upgo_coefficien
     assert ("upgo_loss" in terms) == (upgo_coefficient > 0)
 
 
-def test_the_gradients_of_impala_take_what_vtrace_and_upgo_say_for_constants():
+def test_impala_treats_vtrace_and_upgo_targets_as_constants():
     unroll, log_prob, entropy, behaviour = outputs(random_unroll(3))
     loss, _ = impala_loss(unroll, log_prob, behaviour, entropy, upgo_coefficient=0.3, **VTRACE, **COEFFICIENTS)
     loss.backward()
@@ -111,7 +111,7 @@ def test_on_policy_impala_is_a2c(unroll, normalized):
     torch.testing.assert_close(*gradients)
 
 
-def test_what_is_normalized_is_what_weighs_each_step_the_importance_weight_included():
+def test_impala_standardizes_advantages_with_their_importance_weights():
     unroll, log_prob, entropy, behaviour = outputs(random_unroll(3))
     weights = {"upgo_coefficient": 0.3, "standardize": standardize}
     impala_loss(unroll, log_prob, behaviour, entropy, **weights, **VTRACE, **COEFFICIENTS)[0].backward()
@@ -121,7 +121,7 @@ def test_what_is_normalized_is_what_weighs_each_step_the_importance_weight_inclu
 
 
 @given(unroll=unrolls(channels=(3,)), upgo_coefficient=st.sampled_from([0.0, 0.3]))
-def test_the_loss_of_reward_channels_is_the_sum_of_what_each_alone_teaches(unroll, upgo_coefficient):
+def test_the_loss_of_reward_channels_is_the_weighted_sum_of_their_losses(unroll, upgo_coefficient):
     coefficients = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64)
     _, log_prob, entropy, behaviour = outputs(channel(unroll, 0))
     unroll = dataclasses.replace(unroll, value=unroll.value.clone().requires_grad_())
@@ -199,9 +199,9 @@ def test_the_gradients_of_appo_are_right(seed):
     )
 
 
-def test_the_first_step_of_an_appo_update_is_impalas():
+def test_the_first_step_of_an_appo_update_equals_impalas():
     unroll, log_prob, entropy, behaviour = outputs(random_unroll(3))
-    behaviour = behaviour.clamp(max=log_prob.detach() + 0.5)  # none that the behaviour liked over twice as much
+    behaviour = behaviour.clamp(max=log_prob.detach() + 0.5)  # below 2, the bound of behaviour / target
     impala, _ = impala_loss(unroll, log_prob, behaviour, entropy, **VTRACE, **COEFFICIENTS)
     target, advantage, _ = vtrace(unroll, log_prob, behaviour, 0.9)
     appo, terms = appo_loss(

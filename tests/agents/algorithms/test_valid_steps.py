@@ -1,4 +1,4 @@
-"""Steps that were nobody's decision: whatever stands in them, no weight, moment or count changes by it."""
+"""Invalid steps, in which no agent decided: their contents change no weight, moment or count."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "a2c": {"normalize_advantage": True, "scale_rewards": True},
     "impala": {"upgo_coefficient": 0.5, "scale_rewards": True},
     "appo": {"minibatch_size": 24, "epochs": 2},
-    "bc": {"minibatch_size": 12, "epochs": 2},  # one slot's steps, if there is a memory
+    "bc": {"minibatch_size": 12, "epochs": 2},  # with a memory: one slot per minibatch
 }
 
 
@@ -34,9 +34,9 @@ def policy_of(network: str) -> Any:
 
 
 def trajectory_of(policy: Any, valid: np.ndarray, seed: int = 0, garbage: int = 1) -> Trajectory:
-    """Random steps; those that are not `valid` bool [T, N] hold what `garbage` draws."""
+    """Return random steps; those that are not `valid` (bool [T, N]) hold values drawn by `garbage`."""
     slots = valid.shape[1]
-    leaves = valid & ~np.concatenate([valid[1:], np.ones_like(valid[:1])])  # their last step
+    leaves = valid & ~np.concatenate([valid[1:], np.ones_like(valid[:1])])  # the last step before an invalid one
     arrays: list[dict[str, np.ndarray]] = []
     for generator in (np.random.default_rng(seed), np.random.default_rng(100 + garbage)):
         truncated = generator.random(valid.shape) < 0.1
@@ -84,13 +84,13 @@ def same(one: tuple[dict[str, Any], Any], other: tuple[dict[str, Any], Any]) -> 
 def some_valid() -> np.ndarray:
     valid = np.random.default_rng(5).random((STEPS, SLOTS)) < 0.7
     valid[0, :] = True
-    valid[7:, 1] = False  # died, and did not come back
+    valid[7:, 1] = False  # an agent that died
     return valid
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_nothing_is_learned_from_what_stands_in_steps_of_nobody(name: str, network: str, one_thread: None) -> None:
+def test_nothing_is_learned_from_invalid_steps(name: str, network: str, one_thread: None) -> None:
     both = []
     for garbage in (1, 2):
         policy = policy_of(network)
@@ -101,7 +101,7 @@ def test_nothing_is_learned_from_what_stands_in_steps_of_nobody(name: str, netwo
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_slots_of_nobody_are_as_if_they_were_not_there(name: str, network: str, one_thread: None) -> None:
+def test_slots_without_valid_steps_have_no_effect(name: str, network: str, one_thread: None) -> None:
     valid = np.ones((STEPS, SLOTS), bool)
     valid[:, 3:] = False
     policy, again = policy_of(network), policy_of(network)
@@ -136,7 +136,7 @@ def learner_of(case: str) -> Any:
 
 
 def drawn_of(policy: Any, valid: np.ndarray, garbage: int = 1) -> Trajectory:
-    """The same from a replay, of any of these policies: no numbers of those that acted, but what was cut off."""
+    """Return such steps as a replay draws them: without the actors' extras, with the observations at cuts."""
     drawn = trajectory_of(policy, valid, garbage=garbage)
     at = np.argwhere(drawn.truncated & ~drawn.terminated)
     generator = np.random.default_rng(7)
@@ -166,7 +166,7 @@ def learned(algorithm: Any, batch: Batch) -> tuple[tuple[dict[str, Any], Any], n
 
 
 @pytest.mark.parametrize("case", OFF_POLICY)
-def test_no_value_is_learned_from_what_stands_in_steps_of_nobody(case: str, one_thread: None) -> None:
+def test_off_policy_algorithms_learn_nothing_from_invalid_steps(case: str, one_thread: None) -> None:
     both, weights = [], np.random.default_rng(1).uniform(0.2, 1, 4 * SLOTS).astype(np.float32)
     for garbage in (1, 2):
         algorithm = learner_of(case)
@@ -180,7 +180,7 @@ def test_no_value_is_learned_from_what_stands_in_steps_of_nobody(case: str, one_
 
 
 @pytest.mark.parametrize("case", sorted(OFF_POLICY.keys() - {"qmix"}))
-def test_drawn_slots_of_nobody_are_as_if_they_were_not_there(case: str, one_thread: None) -> None:
+def test_drawn_slots_without_valid_steps_have_no_effect(case: str, one_thread: None) -> None:
     one, other = learner_of(case), learner_of(case)
     valid = np.ones((one.needs.length, 2 * SLOTS), bool)
     valid[:, SLOTS:] = False
@@ -191,7 +191,7 @@ def test_drawn_slots_of_nobody_are_as_if_they_were_not_there(case: str, one_thre
     np.testing.assert_allclose(found[1], [*expected[1], *[0] * SLOTS], rtol=1e-4, atol=1e-6)
 
 
-def test_there_is_no_transition_of_nobody() -> None:
+def test_invalid_steps_give_no_transition() -> None:
     policy, valid = policy_of("mlp"), np.ones((1, SLOTS), bool)
     valid[0, 2] = False
     drawn = replace(trajectory_of(policy, valid), truncated=np.zeros((1, SLOTS), bool))
@@ -224,7 +224,7 @@ def test_a_trajectory_counts_its_valid_steps_and_keeps_groups_apart_when_joined(
         ({"terminated": np.zeros((STEPS, SLOTS), bool)}, r"terminated must be True at \[.*\], which is not valid"),
     ],
 )
-def test_a_wrong_field_of_agents_together_is_refused_on_arrival(changes: dict[str, Any], said: str) -> None:
+def test_wrong_valid_steps_and_groups_are_refused_on_arrival(changes: dict[str, Any], said: str) -> None:
     policy = policy_of("mlp")
     with pytest.raises(WireError, match=said):
         Trajectory.from_dict(trajectory_of(policy, some_valid()).to_dict() | changes, policy.spec())

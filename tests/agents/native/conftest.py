@@ -1,4 +1,4 @@
-"""Requirements of tests of the compiled library: a C compiler, and the choice left as it was."""
+"""Setting of tests of the compiled library: skipped without a C compiler; the default choice is restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that come again in a call: the library computes a network once for each kind, and the results stay the same."""
+"""Equal rows in one call: the library computes a network once per distinct row, and results stay the same."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from agents.native.acting import UNIFORM, Acting, Parts
 from agents.native.library import library
 from agents.native.perceptron import Perceptron, at
 
-KINDS = [1, 7, 130]  # different rows among 333; 130 of them make three blocks
+KINDS = [1, 7, 130]  # distinct rows among 333; 130 make three blocks
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_the_gradient_of_rows_that_come_again_is_that_of_float64(
+def test_the_gradient_of_repeated_rows_equals_that_in_float64(
     network: dict[str, Any], kinds: int, masked: bool, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.native.perceptron.A_THREAD", 64)
@@ -43,7 +43,7 @@ def test_the_gradient_of_rows_that_come_again_is_that_of_float64(
 
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("network", [{}, {"shared": True}, {"value": False}], ids=str)
-def test_steps_of_rows_that_come_again_are_those_of_each_alone(network: dict[str, Any], kinds: int) -> None:
+def test_steps_of_repeated_rows_equal_those_of_separate_calls(network: dict[str, Any], kinds: int) -> None:
     policy = build_policy(
         {"hidden_sizes": [17, 9], "policy_gain": 1.0, **network}, Box(-5, 5, (5,), np.float32), Discrete(4), 3
     )
@@ -58,7 +58,7 @@ def test_steps_of_rows_that_come_again_are_those_of_each_alone(network: dict[str
         by_mode = {"greedy": {"mode": "greedy"}, "noise": {"noise": noise}}
         for given in by_mode.values():
             together = policy.step(x, action_mask=of_mask, value=value, **given)
-            for row in (slice(0, 64), slice(64, 128), slice(300, 333)):  # too few to be looked through
+            for row in (slice(0, 64), slice(64, 128), slice(300, 333)):  # too few rows to search for equal ones
                 part = dict(given, noise=noise[row]) if "noise" in given else given
                 alone = policy.step(x[row], action_mask=None if of_mask is None else of_mask[row], value=value, **part)
                 np.testing.assert_array_equal(together.action[row], alone.action)
@@ -66,7 +66,7 @@ def test_steps_of_rows_that_come_again_are_those_of_each_alone(network: dict[str
                     np.testing.assert_array_equal(together.extras[name][row], column)
 
 
-def test_each_row_has_a_chance_of_its_own() -> None:
+def test_equal_rows_draw_separate_actions() -> None:
     layers = [(torch.zeros(2, 1), torch.zeros(2))]
     chance = torch.rand(500, generator=torch.Generator().manual_seed(1))
     acting = Acting(Parts(Perceptron("tanh"), layers), None)
@@ -74,7 +74,7 @@ def test_each_row_has_a_chance_of_its_own() -> None:
     assert torch.equal(action, (chance > 0.5).long())
 
 
-def test_room_for_kinds_suffices_for_any_number_of_rows() -> None:
+def test_the_workspace_suffices_for_any_number_of_rows() -> None:
     loaded = library()
     assert loaded is not None
     perceptron, layers = Perceptron("tanh"), [(torch.randn(2, 3), torch.zeros(2))]

@@ -1,4 +1,4 @@
-"""Perceptrons by the compiled library: outputs, derivatives and draws as torch's, and torch where there is none."""
+"""Perceptrons by the compiled library: outputs, derivatives and draws equal torch's; torch is the fallback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agents.policies import Policy
 from agents.policies.segment import Segment
 from warren import compiled
 
-LARGEST_ERROR = 1e-6  # beside the largest number of the same kind
+LARGEST_ERROR = 1e-6  # relative to the largest number of the tensor
 OBSERVATIONS = Box(-5, 5, (5,), np.float32)
 
 
@@ -32,7 +32,7 @@ def error(found: Tensor, expected: Tensor) -> float:
 
 
 def exact(module: MLP, x: Tensor, features: bool = False) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return (outputs, inputs, parameters) in float64, where torch computes."""
+    """Return (outputs, inputs, parameters), computed by torch in float64."""
     activations = {
         "tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu, "silu": functional.silu
     }  # fmt: skip
@@ -58,12 +58,12 @@ def random_module(seed: int) -> tuple[MLP, Tensor]:
 
 @pytest.mark.parametrize("features", [False, True])
 @pytest.mark.parametrize("seed", range(24))
-def test_random_networks_and_their_derivatives_are_those_of_float64(seed: int, features: bool) -> None:
+def test_random_networks_and_their_derivatives_equal_those_in_float64(seed: int, features: bool) -> None:
     module, x = random_module(seed)
     x.requires_grad_()
     y = module.features(x) if features else module(x)
     if module.activation != "silu":
-        assert "Differentiated" in type(y.grad_fn).__name__, "the library computed nothing"
+        assert "Differentiated" in type(y.grad_fn).__name__, "torch computed it, not the library"
     expected, inputs, parameters = exact(module, x.detach(), features)
     assert error(y.detach(), expected.detach()) < LARGEST_ERROR
     with torch.inference_mode():
@@ -109,7 +109,7 @@ def test_two_derivatives_of_one_network_do_not_write_over_each_other() -> None:
         assert error(found.grad, one.grad + other.grad) < LARGEST_ERROR
 
 
-def test_a_graph_that_is_retained_gives_its_derivatives_again() -> None:
+def test_a_retained_graph_gives_its_derivatives_again() -> None:
     module, x = random_module(1)
     parameters = list(module.parameters())
     loss = module(x).square().sum()
@@ -123,7 +123,7 @@ def test_a_graph_that_is_retained_gives_its_derivatives_again() -> None:
         assert one.grad is not None and error(found, one.grad) < LARGEST_ERROR
 
 
-def test_memory_of_a_graph_that_is_gone_is_written_again() -> None:
+def test_memory_of_a_freed_graph_is_reused() -> None:
     module, x = random_module(1)
     for _ in range(3):
         module(x).sum().backward()
@@ -141,7 +141,7 @@ def test_nan_in_an_observation_or_a_weight_stays_nan() -> None:
             assert module(x).isnan().any(1).all()
 
 
-def test_torch_computes_what_is_wide_double_compiled_or_chosen_so() -> None:
+def test_torch_computes_wide_double_and_autocast_networks_or_if_chosen() -> None:
     def by_library(module: MLP, x: Tensor) -> bool:
         return "Differentiated" in type(module(x).grad_fn).__name__
 
@@ -177,14 +177,14 @@ def test_code_for_any_processor_computes_the_same(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("compiler", ["", "false"])
-def test_without_a_compiler_torch_computes_and_the_reason_is_told(
+def test_without_a_compiler_torch_computes_and_the_reason_is_reported(
     compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, x = random_module(2)
     fast = module(x)
     monkeypatch.setenv("WARREN_CACHE", str(tmp_path))
     if compiler:
-        monkeypatch.setenv("CC", compiler)  # it is there, and fails
+        monkeypatch.setenv("CC", compiler)  # it exists and fails
     else:
         monkeypatch.delenv("CC", raising=False)
         monkeypatch.setattr(compiled, "COMPILERS", ())
@@ -221,7 +221,7 @@ NETWORKS = [
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_steps_at_once_are_those_of_torch(network: dict[str, object], masked: bool) -> None:
+def test_steps_at_once_equal_torchs(network: dict[str, object], masked: bool) -> None:
     policy = policy_of(**network)
     x = np.random.default_rng(1).normal(size=(70, 5)).astype(np.float32)
     mask = np.random.default_rng(2).random((70, 4)) < 0.5 if masked else None
@@ -265,7 +265,7 @@ def test_actions_are_legal_whatever_the_logits_and_the_chance(nan: tuple[int, ..
             assert torch.equal(log_prob.isnan(), of_nan)
 
 
-def test_actions_are_drawn_as_often_as_they_are_likely_and_by_the_seed() -> None:
+def test_actions_follow_their_probabilities_and_the_seed() -> None:
     policy = policy_of(3)
     x = np.tile(np.random.default_rng(5).normal(size=(1, 5)).astype(np.float32), (20_000, 1))
     mask = np.ones((20_000, 3), bool)
@@ -280,7 +280,7 @@ def test_actions_are_drawn_as_often_as_they_are_likely_and_by_the_seed() -> None
 
 
 @pytest.mark.parametrize("network", [{}, {"shared": True}], ids=str)
-def test_a_segment_gives_the_actions_of_its_steps_and_torch_their_extras(network: dict[str, object]) -> None:
+def test_a_segment_equals_its_single_steps_and_torchs_extras(network: dict[str, object]) -> None:
     policy = policy_of(**network)
     x = np.random.default_rng(1).normal(size=(6, 10, 5)).astype(np.float32)
     segment = Segment(policy, torch.Generator().manual_seed(2))
@@ -295,7 +295,7 @@ def test_a_segment_gives_the_actions_of_its_steps_and_torch_their_extras(network
     np.testing.assert_allclose(found["value"].ravel(), said.value.detach(), rtol=2e-6, atol=2e-6)
 
 
-def test_torch_acts_where_actions_are_several_or_an_explorer_draws_them() -> None:
+def test_torch_acts_for_actions_of_several_parts_and_for_explorers() -> None:
     policy = policy_of()
     policy.behaviour = {"epsilon": 0.5}
     assert policy.one_pass(True) is None
@@ -305,7 +305,7 @@ def test_torch_acts_where_actions_are_several_or_an_explorer_draws_them() -> Non
         assert other.step(np.zeros((3, 5), np.float32)).extras["value"].shape == (3,)
 
 
-def test_new_weights_are_acted_by_at_once() -> None:
+def test_new_weights_apply_at_once() -> None:
     policy, other = policy_of(), policy_of(activation="tanh")
     x = np.random.default_rng(1).normal(size=(8, 5)).astype(np.float32)
     with torch.no_grad():
@@ -318,7 +318,7 @@ def test_new_weights_are_acted_by_at_once() -> None:
     np.testing.assert_array_equal(found.extras["value"], expected.extras["value"])
 
 
-def test_layers_are_counted_by_the_settings() -> None:
+def test_the_library_takes_layers_up_to_the_widest() -> None:
     for sizes in pairwise([1, 5, 40, WIDEST]):
         module = MLP(list(sizes), "relu", 1.0, torch.Generator().manual_seed(1))
         assert module.native.takes(module.weights())

@@ -1,4 +1,4 @@
-"""PPO's gradient by one call of the library, held to torch's in float64 for each option that it takes."""
+"""PPO's gradient by one call of the library, compared with torch's in float64 for each supported option."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def made(network: dict[str, Any], settings: dict[str, Any]) -> PPO:
 
 
 def minibatch(masked: bool, settings: Collection[str] = ()) -> Minibatch:
-    """Return one of STEPS; with the anchors whose coefficients are among `settings`."""
+    """Return a minibatch of STEPS steps, with columns of the anchors whose coefficients are in `settings`."""
     chance = torch.Generator().manual_seed(7)
     action = torch.randint(ACTIONS, (STEPS,), generator=chance)
     mask = None
@@ -78,7 +78,7 @@ def exact(algorithm: PPO, given: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
     other = copy.deepcopy(algorithm.policy).double()
     for module in other.modules():
         if isinstance(module, MLPEncoder):
-            module.flat = torch.nn.Identity()  # in place of one that makes all numbers float32
+            module.flat = torch.nn.Identity()  # instead of a cast to float32
     for parameter in other.parameters():
         parameter.grad = None
     double = copy.copy(given)
@@ -108,7 +108,7 @@ def at_once(algorithm: PPO, given: Minibatch) -> tuple[Tensor, dict[str, Tensor]
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("settings", SETTINGS + ANCHORED, ids=str)
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_the_gradient_and_the_terms_are_those_of_float64(
+def test_the_gradient_and_the_terms_equal_those_in_float64(
     network: dict[str, Any], settings: dict[str, Any], masked: bool, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.native.perceptron.A_THREAD", 64)
@@ -133,7 +133,7 @@ def test_the_gradient_and_the_terms_are_those_of_float64(
     ],
     ids=str,
 )
-def test_updates_by_the_library_end_where_those_by_torch_do(settings: dict[str, Any]) -> None:
+def test_updates_by_the_library_equal_torchs(settings: dict[str, Any]) -> None:
     ends, metrics = [], []
     for choice in ("torch", "native"):
         algorithm = made({}, {"learning_rate": 1e-3, **settings})
@@ -151,7 +151,7 @@ def played(policy: Policy) -> Trajectory:
     return random_trajectory(policy, steps=32, envs=8)
 
 
-def test_torch_computes_what_the_loss_has_beside_ppo_or_another_distribution() -> None:
+def test_torch_computes_networks_and_losses_that_the_library_cannot() -> None:
     given = minibatch(False)
     assert at_once(made({}, {}), given) is not None
     for network in ({"activation": "silu"}, {"core": {"name": "gru", "size": 4}}, {"normalize_values": True}):
@@ -167,7 +167,7 @@ def test_torch_computes_what_the_loss_has_beside_ppo_or_another_distribution() -
 
 
 @pytest.mark.parametrize("action", [-1, ACTIONS])
-def test_an_action_that_there_is_not_is_left_to_torch(action: int) -> None:
+def test_an_action_out_of_range_is_left_to_torch(action: int) -> None:
     given = minibatch(False)
     given.action[7] = action
     assert at_once(made({}, {}), given) is None

@@ -55,7 +55,7 @@ def observations(steps: int = 1) -> np.ndarray:
 
 @pytest.mark.parametrize("mode", ["sample", "greedy"])
 @pytest.mark.parametrize("network", GAUSSIANS, ids=str)
-def test_steps_of_gaussians_at_once_are_those_of_torch(network: dict[str, Any], mode: str) -> None:
+def test_steps_of_gaussians_at_once_equal_torchs(network: dict[str, Any], mode: str) -> None:
     policy, (x,) = policy_of(BOX, network), observations()
     assert policy.one_pass(policy.has_value) is not None
     found = policy.step(x, mode=mode, generator=torch.Generator().manual_seed(2), value=policy.has_value)
@@ -78,7 +78,7 @@ def test_a_squashed_action_at_its_bound_has_a_finite_log_probability() -> None:
     np.testing.assert_allclose(found.extras["log_prob"], policy.step(x, mode="greedy").extras["log_prob"], rtol=1e-5)
 
 
-def test_gaussians_take_neither_a_mask_nor_noise_that_is_given() -> None:
+def test_gaussians_take_neither_a_mask_nor_given_noise() -> None:
     policy, (x,) = policy_of(BOX, {}), observations()
     with pytest.raises(ConfigurationError, match="no action mask"):
         policy.step(x, action_mask=np.ones((SLOTS, 3), bool))
@@ -88,7 +88,7 @@ def test_gaussians_take_neither_a_mask_nor_noise_that_is_given() -> None:
 
 @pytest.mark.parametrize("actions", [Discrete(4), BOX], ids=str)
 @pytest.mark.parametrize("network", CELLS, ids=str)
-def test_a_memory_goes_on_through_many_steps_and_ends_as_torchs_does(
+def test_a_memory_over_many_steps_and_episode_ends_equals_torchs(
     network: dict[str, Any], actions: Box | Discrete
 ) -> None:
     policy = policy_of(actions, network)
@@ -112,7 +112,7 @@ def test_a_memory_goes_on_through_many_steps_and_ends_as_torchs_does(
 
 
 @pytest.mark.parametrize("network", CELLS, ids=str)
-def test_without_a_value_the_policys_memory_alone_goes_on(network: dict[str, Any]) -> None:
+def test_the_memory_after_a_step_without_a_value_equals_torchs(network: dict[str, Any]) -> None:
     policy, (x,) = policy_of(Discrete(4), network), observations()
     memory = {
         name: torch.randn(part.shape, generator=torch.Generator().manual_seed(1))
@@ -128,7 +128,7 @@ def test_without_a_value_the_policys_memory_alone_goes_on(network: dict[str, Any
 
 @pytest.mark.parametrize("actions", [Discrete(4), BOX], ids=str)
 @pytest.mark.parametrize("network", [CELLS[0], CELLS[4]], ids=str)
-def test_a_segment_with_a_memory_is_made_of_its_policys_steps(network: dict[str, Any], actions: Box | Discrete) -> None:
+def test_a_segment_with_a_memory_equals_its_policys_steps(network: dict[str, Any], actions: Box | Discrete) -> None:
     policy, x = policy_of(actions, network), observations(6)
     segment, memory = Segment(policy, torch.Generator().manual_seed(2)), policy.initial_memory(SLOTS)
     chosen = []
@@ -145,13 +145,13 @@ def test_a_segment_with_a_memory_is_made_of_its_policys_steps(network: dict[str,
             np.testing.assert_array_equal(found[key][step], part)
 
 
-def test_a_memory_of_other_slots_than_observations_is_refused() -> None:
+def test_a_memory_whose_slots_differ_from_the_observations_is_refused() -> None:
     policy, (x,) = policy_of(Discrete(4), CELLS[0]), observations()
     with pytest.raises(ValueError, match="is of 3 slots, the observation of 70"):
         policy.step(x, policy.initial_memory(3))
 
 
-def test_torch_steps_cells_that_are_wide_and_actions_without_chance() -> None:
+def test_torch_steps_wide_cells_and_deterministic_or_explored_actions() -> None:
     wide = {"core": {"name": "gru", "size": WIDEST + 1}}
     assert policy_of(Discrete(4), wide).one_pass(True) is None
     assert policy_of(Discrete(4), {"core": {"name": "lstm", "size": WIDEST}}).one_pass(True) is not None

@@ -1,4 +1,4 @@
-"""A2C's, IMPALA's and APPO's gradients by the library, held to torch's in float64 for each option that they take."""
+"""A2C's, IMPALA's and APPO's gradients by the library, compared with torch's in float64 for each option."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def policy_of(network: dict[str, Any], seed: int = 3) -> Policy:
 
 
 def made(name: str, network: dict[str, Any], settings: dict[str, Any]) -> Any:
-    """Return an algorithm whose teacher and magnet, if it has them, are other policies than its own."""
+    """Return an algorithm; its teacher and magnet, if any, differ from its policy."""
     algorithm: Any = build_algorithm(name, settings, policy_of(network), 1)
     if "magnet_coefficient" in settings:
         algorithm.magnet = Magnet(policy_of(network, 4))
@@ -63,7 +63,7 @@ def made(name: str, network: dict[str, Any], settings: dict[str, Any]) -> Any:
 
 
 def played(masked: bool = False, valid: bool = False) -> list[Trajectory]:
-    """Return two trajectories of another policy than the one that learns."""
+    """Return two trajectories of a policy that differs from the learner's."""
     library.choose("auto")
     found = [random_trajectory(policy_of({}, 6), steps=16, envs=9, seed=seed) for seed in (1, 2)]
     for number, one in enumerate(found):
@@ -83,14 +83,14 @@ def doubled(policy: Policy) -> Policy:
     other.leaves = lambda observation: leaves(observation).double()
     for module in other.modules():
         if isinstance(module, MLPEncoder):
-            module.flat = torch.nn.Identity()  # in place of one that makes all numbers float32
+            module.flat = torch.nn.Identity()  # instead of a cast to float32
     for parameter in other.parameters():
         parameter.grad = None
     return other
 
 
 def wide(one: Trajectory) -> Trajectory:
-    """Return a trajectory whose numbers are float64."""
+    """Return a copy with float64 rewards, extras and values at cuts."""
     other = copy.copy(one)
     other.reward = one.reward.astype(np.float64)
     other.extras = {name: part.astype(np.float64) for name, part in one.extras.items()}
@@ -131,7 +131,7 @@ def exact(algorithm: Any, given: list[Trajectory]) -> tuple[Tensor, dict[str, Te
 @pytest.mark.parametrize("shape", ["plain", "masked", "valid"])
 @pytest.mark.parametrize(("name", "settings"), ONE_STEP, ids=str)
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_the_gradient_of_an_unroll_is_that_of_float64(
+def test_the_gradient_of_an_unroll_equals_that_in_float64(
     network: dict[str, Any],
     name: str,
     settings: dict[str, Any],
@@ -158,7 +158,7 @@ def test_the_gradient_of_an_unroll_is_that_of_float64(
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("settings", EPOCHS, ids=str)
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_the_gradient_of_appo_is_that_of_float64(
+def test_the_gradient_of_appo_equals_that_in_float64(
     network: dict[str, Any], settings: dict[str, Any], masked: bool
 ) -> None:
     algorithm, given = made("appo", network, settings), minibatch(masked, settings)
@@ -190,11 +190,11 @@ def test_the_gradient_of_appo_is_that_of_float64(
 
 @pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize(("name", "settings"), [*ONE_STEP, *(("appo", one) for one in EPOCHS)], ids=str)
-def test_updates_of_unrolls_end_where_those_by_torch_do(name: str, settings: dict[str, Any], alike: bool) -> None:
+def test_updates_of_unrolls_equal_torchs(name: str, settings: dict[str, Any], alike: bool) -> None:
     ends, metrics = [], []
     for choice in ("torch", "native"):
         algorithm, given = made(name, {}, {"learning_rate": 1e-3, **settings}), played(masked=True)
-        if alike:  # rows that come again, of which the library keeps no layers
+        if alike:  # repeated rows, for which the library keeps no layers
             for one in given:
                 one.observation = one.observation[np.arange(16) % 2][:, np.arange(9) % 3]
         library.choose(choice)
@@ -206,7 +206,7 @@ def test_updates_of_unrolls_end_where_those_by_torch_do(name: str, settings: dic
 
 
 @pytest.mark.parametrize("name", ["a2c", "impala", "appo"])
-def test_a_number_of_an_unroll_that_is_not_finite_is_named(name: str) -> None:
+def test_a_reward_that_is_not_finite_is_named_and_changes_nothing(name: str) -> None:
     algorithm, given = made(name, {}, {}), played()
     given[0].reward[3, 2] = np.inf
     before = algorithm.descent.parameters.values.detach().clone()
@@ -215,7 +215,7 @@ def test_a_number_of_an_unroll_that_is_not_finite_is_named(name: str) -> None:
     assert torch.equal(algorithm.descent.parameters.values.detach(), before)
 
 
-def test_torch_computes_unrolls_of_other_networks_and_values() -> None:
+def test_torch_computes_unrolls_that_the_library_cannot() -> None:
     for name in ("a2c", "impala", "appo"):
         given = played()
         for network in ({"activation": "silu"}, {"normalize_values": True}, {"core": {"name": "gru", "size": 4}}):
@@ -226,7 +226,7 @@ def test_torch_computes_unrolls_of_other_networks_and_values() -> None:
         assert taught.anchored(taught.lessons(Batch(taught.policy, given))) is None
 
 
-def test_sums_from_the_end_are_torchs_but_for_gradients() -> None:
+def test_sums_from_the_end_equal_torchs_except_for_gradients_and_float64() -> None:
     chance = torch.Generator().manual_seed(1)
     for shape, of_decay in (((7, 3), (7, 3)), ((5, 4, 2), (5, 4, 1)), ((1, 6), (1, 6)), ((3, 0), (3, 0))):
         term, decay = torch.randn(shape, generator=chance), torch.rand(of_decay, generator=chance)

@@ -10,7 +10,7 @@ from agents.operators.returns import n_step_return
 
 
 def reference(reward, value, terminated, truncated, final_value, bootstrap_value, gamma, lam):
-    """The definition, sum by sum: A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of t's episode."""
+    """Return the advantages by definition: A_t = sum_k (gamma lambda)^k delta_{t+k} up to the end of t's episode."""
     steps, envs = reward.shape
     advantage = np.zeros((steps, envs))
     for n in range(envs):
@@ -59,7 +59,7 @@ def column(*values, dtype=np.float32):
     ("terminated", "truncated", "expected"),
     [(False, False, 1 + 0.5 * 8 - 2), (True, False, 1 - 2), (False, True, 1 + 0.5 * 6 - 2), (True, True, 1 - 2)],
 )
-def test_the_end_of_an_episode_decides_what_the_last_step_is_worth(terminated, truncated, expected):
+def test_the_advantage_of_a_last_step_depends_on_how_its_episode_ended(terminated, truncated, expected):
     advantage = generalized_advantage(
         reward=column(1),
         value=column(2),
@@ -73,7 +73,7 @@ def test_the_end_of_an_episode_decides_what_the_last_step_is_worth(terminated, t
     assert advantage.item() == expected
 
 
-def test_nothing_of_the_next_episode_leaks_into_the_last():
+def test_no_reward_leaks_into_the_episode_before():
     common = {
         "value": column(1, 1, 1),
         "terminated": column(False, False, False, dtype=bool),
@@ -94,13 +94,13 @@ def arrays(unroll):
 
 
 @given(unroll=unrolls(), gamma=st.sampled_from([0.0, 0.9, 1.0]), lam=st.sampled_from([0.0, 0.95, 1.0]))
-def test_advantages_of_tensors_equal_the_definition_too(unroll, gamma, lam):
+def test_advantages_of_tensors_equal_their_definition(unroll, gamma, lam):
     expected = torch.from_numpy(reference(*arrays(unroll), gamma, lam))
     torch.testing.assert_close(gae(unroll, gamma, lam), expected)
 
 
 @given(unroll=unrolls(), gamma=st.sampled_from([0.0, 0.9, 1.0]))
-def test_with_lambda_one_an_advantage_is_the_return_less_the_value(unroll, gamma):
+def test_with_lambda_one_an_advantage_is_the_return_minus_the_value(unroll, gamma):
     expected = n_step_return(unroll, gamma, len(unroll.reward)) - unroll.value
     torch.testing.assert_close(gae(unroll, gamma, 1.0), expected)
 

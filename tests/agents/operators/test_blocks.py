@@ -1,4 +1,4 @@
-"""Blocks of networks against torch's own."""
+"""Blocks of networks, compared with torch's."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ print("sympy" in sys.modules, torch.equal(before, torch.get_rng_state()))
 """
 
 
-def test_networks_are_made_without_sympy_and_without_torchs_own_chance() -> None:
+def test_networks_are_built_without_sympy_and_torchs_global_generator() -> None:
     done = subprocess.run([sys.executable, "-c", NETWORKS], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["False", "True"], done.stderr  # sympy takes 1.6 s of each process's start
 
 
-def test_an_unset_layer_is_torchs_own_once_its_numbers_are_given() -> None:
+def test_an_unset_layer_equals_torchs_once_its_weights_are_loaded() -> None:
     for kind, sizes in ((torch.nn.Linear, (3, 5)), (torch.nn.Conv2d, (2, 4, 3)), (torch.nn.LSTM, (3, 6))):
         ours, theirs = unset(kind, *sizes), kind(*sizes)
         ours.load_state_dict(theirs.state_dict())
@@ -42,7 +42,7 @@ def test_an_unset_layer_is_torchs_own_once_its_numbers_are_given() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
-def test_a_layer_without_inputs_begins_at_a_bias_of_zero_as_torchs_own() -> None:
+def test_a_layer_without_inputs_starts_with_a_zero_bias_like_torchs() -> None:
     layer = uniform(torch.nn.Linear(0, 3), torch.Generator())
     assert layer.bias.tolist() == torch.nn.Linear(0, 3).bias.tolist() == [0, 0, 0]
 
@@ -53,9 +53,7 @@ def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torc
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (4, 64), (64, 4), (64, 64)])
 @pytest.mark.parametrize("of_x", [True, False], ids=["with a gradient of x", "without"])
-def test_a_tanh_layer_and_its_gradients_are_torchs_own_to_within_rounding(
-    inputs: int, outputs: int, of_x: bool
-) -> None:
+def test_a_tanh_layer_and_its_gradients_equal_torchs_to_within_rounding(inputs: int, outputs: int, of_x: bool) -> None:
     chance = torch.Generator().manual_seed(1)
     given = [torch.randn(shape, generator=chance) for shape in ((100, inputs), (outputs, inputs), (outputs,))]
     ours, theirs = ([part.clone().requires_grad_() for part in given] for _ in range(2))
@@ -69,21 +67,21 @@ def test_a_tanh_layer_and_its_gradients_are_torchs_own_to_within_rounding(
 
 
 def of_one(number: torch.Tensor) -> torch.Tensor:
-    """tanh of each of `number` [N], by a layer with one input, whose weight is 1."""
+    """Return tanh of `number` [N], computed by a layer with one input and weight 1."""
     one = torch.ones(1, 1, dtype=number.dtype)
     return tanh_layer(number[:, None], one, torch.zeros(1, dtype=number.dtype))[:, 0]
 
 
-def test_tanh_is_torchs_own_to_within_rounding() -> None:
+def test_tanh_equals_torchs_to_within_rounding() -> None:
     given = torch.linspace(-12, 12, 100_000)
     torch.testing.assert_close(of_one(given), torch.tanh(given), rtol=0, atol=2e-7)
 
 
-def test_tanh_in_float64_is_torchs_own() -> None:
+def test_tanh_in_float64_equals_torchs() -> None:
     given = torch.linspace(-12, 12, 1001, dtype=torch.float64)
     assert torch.equal(of_one(given), torch.tanh(given))
 
 
-def test_tanh_of_what_is_not_a_number_is_none() -> None:
+def test_tanh_of_nan_is_nan_and_of_infinities_is_one() -> None:
     assert of_one(torch.tensor([float("nan")])).isnan().all()
     assert of_one(torch.tensor([float("inf"), -float("inf")])).tolist() == [1.0, -1.0]

@@ -1,4 +1,4 @@
-"""Every operator works where its tensors are: on a GPU where there is one, and on `meta`, which mixes with no other."""
+"""Every operator stays on the device of its tensors: a GPU if there is one, and `meta`, which mixes with no other."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def results(device):
-    """Return the results of every operator on `device`, float32."""
+    """Return the results of every operator on `device`, in float32."""
 
     def there(x):
         return x.nan_to_num().float().to(device) if x.is_floating_point() else x.to(device)

@@ -21,7 +21,7 @@ def random_logits(seed, *shape, scale=3.0):
 
 
 def random_mask(seed, *shape):
-    """At least one action is legal everywhere; in the first row only one."""
+    """Return a mask with at least one legal action per row, and only one in the first."""
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < 0.6
     mask[0] = False
     mask[..., 0] = True
@@ -57,7 +57,7 @@ def test_divergences_equal_those_of_torch_distributions():
     torch.testing.assert_close(gaussian_kl(mean, log_std, other_mean, other_log_std), kl_divergence(gaussian, other))
 
 
-def test_divergences_worked_by_hand():
+def test_divergences_equal_values_worked_by_hand():
     p, q = torch.tensor([0.5, 0.5, 0.0]).log(), torch.tensor([0.25, 0.75, 0.5]).log()
     mask = torch.tensor([True, True, False])
     assert categorical_entropy(p, mask).item() == pytest.approx(math.log(2))

@@ -18,7 +18,7 @@ from agents.operators.losses import (
 from warren.errors import UnknownName
 
 
-def test_the_surrogate_clips_only_what_would_gain():
+def test_the_surrogate_clips_only_ratios_that_would_gain():
     ratio = torch.tensor([1.5, 0.5, 1.5, 0.5], requires_grad=True)
     advantage = torch.tensor([1.0, 1.0, -1.0, -1.0])
     loss = clipped_surrogate(ratio, advantage, 0.2)
@@ -34,7 +34,7 @@ def test_the_value_loss_is_the_squared_error():
 
 def test_a_clipped_value_loss_takes_the_larger_error():
     value, old, target = torch.tensor([1.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([2.0, -3.0])
-    # Held within 0.5 of 0 both are 0.5: an error of 1.5 against 1 for the first, 3.5 against 4 for the second.
+    # Clipped to within 0.5 of 0, both values are 0.5: errors of 1.5 against 1, and of 3.5 against 4.
     assert value_loss(value, target, old, clip_range=0.5).item() == pytest.approx((1.5**2 + 4**2) / 2)
 
 
@@ -65,7 +65,7 @@ def test_explained_variance_is_one_for_the_target_zero_for_a_constant():
 
 
 def random_terms(count, seed=0, size=40):
-    """`count` independent float64 columns with gradients."""
+    """Return `count` independent float64 columns that require gradients."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(size, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(count)]
 
@@ -113,7 +113,7 @@ def test_the_gradients_of_the_losses_are_right():
         assert torch.autograd.gradcheck(loss, inputs)
 
 
-def test_no_gradient_of_the_policy_goes_into_its_advantage():
+def test_the_policy_gradient_does_not_flow_into_the_advantage():
     log_prob, advantage = random_terms(2)
     policy_gradient(log_prob, advantage).backward()
     assert advantage.grad is None
@@ -126,14 +126,14 @@ def test_the_ratio_is_to_the_target_policy_unless_the_behaviour_ratio_is_clipped
     assert target_ratio(log_prob, behaviour, target, clip=math.inf).tolist() == pytest.approx([0.6, 3.0])
 
 
-def test_a_huber_loss_is_the_squared_error_of_small_errors_and_torchs_twice_over():
+def test_a_huber_loss_is_squared_for_small_errors_and_twice_torchs():
     value, target = random_terms(2)
     assert huber_value_loss(value, target, 100.0).item() == pytest.approx(value_loss(value, target).item())
     expected = 2 * torch.nn.functional.huber_loss(value, target, delta=0.5)
     assert huber_value_loss(value, target, 0.5).item() == pytest.approx(expected.item())
 
 
-def test_a_teachers_heads_count_by_their_coefficients_and_where_they_are_used():
+def test_a_teachers_heads_are_weighted_by_coefficient_and_masked_where_unused():
     divergence = {"kind": torch.tensor([1.0, 3.0]), "target": torch.tensor([4.0, torch.inf]), "queue": torch.ones(2)}
     coefficients = {"kind": 0.5, "target": 0.25}
     loss = teacher_loss(divergence, coefficients, used={"target": torch.tensor([True, False])})
@@ -141,13 +141,13 @@ def test_a_teachers_heads_count_by_their_coefficients_and_where_they_are_used():
     assert teacher_loss(divergence, {}).item() == 0
 
 
-def test_a_coefficient_of_no_head_is_refused_with_a_near_name():
+def test_a_coefficient_of_an_unknown_head_is_refused_with_a_near_name():
     with pytest.raises(UnknownName, match="policy head 'targte' does not exist; did you mean target"):
         teacher_loss({"kind": torch.ones(2), "target": torch.ones(2)}, {"targte": 1.0})
 
 
 @pytest.mark.parametrize("loss", [policy_gradient, value_loss, huber_value_loss, clipped_surrogate])
-def test_columns_and_rows_are_not_broadcast_into_a_loss_of_all_pairs(loss):
+def test_losses_refuse_to_broadcast_columns_against_rows(loss):
     settings = {huber_value_loss: (1.0,), clipped_surrogate: (0.2,)}.get(loss, ())
     with pytest.raises(ValueError, match=r"\[4\] and \w+ \[4, 1\] must have one shape"):
         loss(torch.zeros(4), torch.zeros(4, 1), *settings)

@@ -25,7 +25,7 @@ def running(*batches, shape=(), dtype=torch.float64):
 
 
 @given(seed=st.integers(0, 2**32), sizes=st.lists(st.integers(0, 5), min_size=1, max_size=5))
-def test_moments_of_batches_are_those_of_all_samples_one_by_one(seed, sizes):
+def test_moments_of_batches_equal_those_of_all_samples(seed, sizes):
     x = samples(seed, sum(sizes), 3)
     moments = running(*x.split(sizes), shape=(3,))
     mean, squares = [0.0] * 3, [0.0] * 3  # Welford 1962
@@ -58,14 +58,14 @@ def test_the_order_of_merging_does_not_matter(seed, sizes):
         torch.testing.assert_close(one.variance, other.variance)
 
 
-def test_moments_worked_by_hand():
+def test_moments_equal_values_worked_by_hand():
     moments = running(torch.tensor([1.0, 3.0]), torch.tensor([8.0]))
     assert moments.mean.item() == pytest.approx(4)
     assert moments.variance.item() == pytest.approx((9 + 1 + 16) / 3)
     assert moments.normalize(torch.tensor([4.0 + 26**0.5])).item() == pytest.approx(3**0.5)
 
 
-def test_a_mean_far_from_zero_costs_no_digits():
+def test_a_mean_far_from_zero_costs_no_precision():
     x = 1e6 + samples(0, 1000)
     moments = running(*x.split(10))
     assert moments.variance.item() == pytest.approx(x.var(correction=0).item(), rel=1e-8)
@@ -79,14 +79,14 @@ def test_a_mean_still_moves_after_a_hundred_million_samples():
     assert moments.mean.item() - 5 == pytest.approx(1000 / (1e8 + 1000), rel=1e-6)
 
 
-def test_nothing_is_changed_before_the_first_sample():
+def test_normalization_is_the_identity_before_the_first_sample():
     x = torch.tensor([-3.0, 0.0, 7.0])
     moments = RunningMoments()
     torch.testing.assert_close(moments.normalize(x), x)
     torch.testing.assert_close(moments.denormalize(x), x)
 
 
-def test_what_is_seen_becomes_of_mean_zero_and_deviation_one():
+def test_normalized_samples_have_mean_zero_and_deviation_one():
     x = samples(0, 500, 2, 3)
     normal = running(x, shape=(2, 3)).normalize(x.float())
     assert normal.dtype == torch.float32
@@ -94,7 +94,7 @@ def test_what_is_seen_becomes_of_mean_zero_and_deviation_one():
     torch.testing.assert_close(normal.std(0, correction=0), torch.ones(2, 3), atol=1e-5, rtol=0)
 
 
-def test_normalized_numbers_are_clipped_where_asked_and_come_back_where_not():
+def test_normalize_clips_if_asked_and_else_denormalize_inverts_it():
     moments = running(torch.tensor([0.0, 2.0]))
     x = torch.tensor([-99.0, 1.5, 99.0])
     assert moments.normalize(x, clip=5).tolist() == pytest.approx([-5, 0.5, 5])
@@ -154,7 +154,7 @@ def test_an_update_changes_the_tensors_in_place():
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     ending=st.sampled_from([0.0, 0.3, 1.0]),
 )
-def test_discounted_sums_go_on_over_calls_and_start_again_with_every_episode(seed, sizes, ending):
+def test_discounted_sums_continue_over_calls_and_restart_with_every_episode(seed, sizes, ending):
     generator = np.random.default_rng(seed)
     reward = generator.normal(size=(sum(sizes), 2))
     ended = generator.random(reward.shape) < ending
@@ -173,7 +173,7 @@ def test_discounted_sums_go_on_over_calls_and_start_again_with_every_episode(see
 
 
 @given(seed=st.integers(0, 2**32))
-def test_popart_keeps_what_the_head_says_while_its_units_change(seed):
+def test_popart_preserves_outputs_while_moments_change(seed):
     moments = running(samples(seed, 5, 2), shape=(2,))
     generator = torch.Generator().manual_seed(seed)
     head = torch.nn.Linear(3, 2, dtype=torch.float64)

@@ -10,7 +10,7 @@ GAMMAS, LAMBDAS = st.sampled_from([0.0, 0.9, 1.0]), st.sampled_from([0.0, 0.6, 1
 
 
 def lambda_reference(unroll, gamma, lambda_):
-    """The weighted mean of all n-step returns that there are, eq. 12.3 of Sutton & Barto 2018."""
+    """Return the weighted mean of all n-step returns, eq. 12.3 of Sutton & Barto 2018."""
 
     def one(t, n):
         _, last = n_steps(unroll, gamma, t, n, len(unroll.reward))
@@ -36,12 +36,12 @@ def test_lambda_returns_are_the_weighted_mean_of_n_step_returns(unroll, gamma, l
 
 
 @given(unroll=unrolls(), gamma=GAMMAS)
-def test_lambda_from_nought_to_one_goes_from_one_step_to_all(unroll, gamma):
+def test_lambda_zero_is_one_step_and_lambda_one_all_steps(unroll, gamma):
     torch.testing.assert_close(lambda_return(unroll, gamma, 0.0), n_step_return(unroll, gamma, 1))
     torch.testing.assert_close(lambda_return(unroll, gamma, 1.0), n_step_return(unroll, gamma, len(unroll.reward)))
 
 
-def test_returns_worked_by_hand():
+def test_returns_equal_values_worked_by_hand():
     unroll = column(reward=[1, 2, 4], value=[10, 20, 40], bootstrap=80)
     assert n_step_return(unroll, 0.5, 1).ravel().tolist() == [11, 22, 44]
     assert n_step_return(unroll, 0.5, 2).ravel().tolist() == [1 + 1 + 10, 2 + 2 + 20, 44]
@@ -50,7 +50,7 @@ def test_returns_worked_by_hand():
     assert lambda_return(unroll, 0.5, 0.5).ravel().tolist() == [11.75, 23, 44]
 
 
-def test_returns_of_episodes_that_end_worked_by_hand():
+def test_returns_across_episode_ends_equal_values_worked_by_hand():
     unroll = column(reward=[1, 2, 4, 8], value=[1, 1, 1, 1], bootstrap=16, terminated=[1], truncated={2: 6})
     assert n_step_return(unroll, 0.5, 4).ravel().tolist() == [1 + 1, 2, 4 + 3, 8 + 8]
 
@@ -82,6 +82,6 @@ def test_the_gradients_of_returns_are_right(seed):
         )
 
 
-def test_a_return_of_no_step_is_refused():
+def test_a_return_over_zero_steps_is_refused():
     with pytest.raises(ValueError, match="n=0 of an n-step return must be at least 1"):
         n_step_return(random_unroll(0), 0.9, 0)

@@ -1,4 +1,4 @@
-"""docs/algorithms.md lists the operators; this holds it to what there is."""
+"""docs/algorithms.md lists all operators and schedules."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ from agents.operators.schedules import SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/algorithms.md").read_text()
-NOT_LISTED = {"unrolls.py", "blocks.py", "schedules.py"}  # parts of returns, parts of networks; see below for the last
+NOT_LISTED = {"unrolls.py", "blocks.py", "schedules.py"}  # parts of returns, parts of networks, tested below
 HELPERS = {"masked_log_softmax", "merge", "Moments", "VTrace"}
 
 

@@ -27,7 +27,7 @@ EXAMPLES = {  # settings, then steps -> value worked by hand
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_schedule_goes_through_the_points_worked_by_hand(name):
+def test_a_schedule_goes_through_points_worked_by_hand(name):
     settings, points = EXAMPLES[name]
     schedule = build_schedule({"name": name, **settings}, "learning_rate of ppo")
     assert {steps: schedule(steps) for steps in points} == pytest.approx(points, abs=1e-15)
@@ -49,7 +49,7 @@ def test_a_piecewise_schedule_may_have_a_single_point():
     over=st.integers(1, 10**8),
     steps=st.integers(0, 10**9),
 )
-def test_ppo_anneals_with_the_very_numbers_that_it_had_inline(rate, to, coefficient, over, steps):
+def test_schedules_equal_ppos_former_formulas_exactly(rate, to, coefficient, over, steps):
     assert rate * Linear(1.0, to, over)(steps) == rate * (1 - (1 - to) * min(1.0, steps / over))
     assert InverseSquareRoot(coefficient, over)(steps) == coefficient / (1.0 + steps / over) ** 0.5
 
@@ -76,7 +76,7 @@ def test_ppo_anneals_with_the_very_numbers_that_it_had_inline(rate, to, coeffici
         ({"name": "piecewise", "steps": [5, 5], "values": [1, 2]}, "must rise from 0 or more"),
     ],
 )
-def test_a_schedule_that_cannot_be_built_says_which_setting_of_whom_is_wrong(config, message):
+def test_a_wrong_schedule_is_refused_by_setting_and_owner(config, message):
     with pytest.raises(ConfigurationError) as caught:
         build_schedule(config, "epsilon of dqn")
     assert message in str(caught.value)
@@ -86,7 +86,7 @@ def test_a_schedule_that_cannot_be_built_says_which_setting_of_whom_is_wrong(con
 def test_all_faults_of_a_schedule_are_named_at_once():
     with pytest.raises(ConfigurationError) as caught:
         build_schedule({"name": "linear", "strat": 1, "steps": "x"}, "epsilon")
-    assert len(caught.value.problems) == 4  # strat is unknown, steps no number, start and end are missing
+    assert len(caught.value.problems) == 4  # strat is unknown, steps not a number, start and end are missing
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_all_faults_of_a_schedule_are_named_at_once():
     ],
     ids=str,
 )
-def test_a_schedule_over_progress_follows_the_share_of_the_run_and_no_steps(config, points):
+def test_a_schedule_over_progress_follows_the_runs_progress_not_its_steps(config, points):
     timed = build_timed({**config, "over": "progress"}, "learning_rate of ppo")
     assert {at: timed.at(10**9, at) for at in points} == pytest.approx(points)
 
@@ -119,7 +119,7 @@ def test_a_schedule_over_steps_does_not_follow_progress():
         ({"name": "linear", "start": 1, "over": "progress"}, "needs the setting 'end'"),
     ],
 )
-def test_a_schedule_over_progress_that_cannot_be_built_says_why(config, message):
+def test_a_wrong_schedule_over_progress_is_refused_with_the_reason(config, message):
     with pytest.raises(ConfigurationError) as caught:
         build_timed(config, "epsilon of dqn")
     assert message in str(caught.value) and str(caught.value).startswith("epsilon of dqn")

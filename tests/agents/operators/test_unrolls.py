@@ -7,13 +7,13 @@ from support.unroll_examples import NAMES, column, random_unroll
 from agents.operators.unrolls import sum_from_the_end
 
 
-def test_what_follows_a_step_depends_on_how_its_episode_ended():
+def test_the_next_value_depends_on_how_the_episode_ended():
     unroll = column([0] * 4, [1, 2, 3, 4], bootstrap=9, terminated=[0, 3], truncated={1: 7, 3: 8})
     assert unroll.next_value.ravel().tolist() == [0, 7, 4, 0]
     assert unroll.goes_on.ravel().tolist() == [False, False, True, False]
 
 
-def test_the_bootstrap_value_follows_the_last_step_of_an_episode_that_goes_on():
+def test_the_bootstrap_value_follows_the_last_step_of_an_unfinished_episode():
     assert column([0, 0], [1, 2], bootstrap=9).next_value.ravel().tolist() == [2, 9]
 
 
@@ -25,7 +25,7 @@ def test_shapes_that_differ_are_refused_by_name(name, channels):
         dataclasses.replace(unroll, **{name: getattr(unroll, name)[..., None]})
 
 
-def test_sums_from_the_end_are_of_decaying_terms():
+def test_a_sum_from_the_end_decays_its_terms():
     term, decay = torch.tensor([1.0, 2, 3]), torch.tensor([0.5, 0.1, 99])
     torch.testing.assert_close(sum_from_the_end(term, decay), torch.tensor([1 + 0.5 * 2.3, 2.3, 3]))
 

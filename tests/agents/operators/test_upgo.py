@@ -10,7 +10,7 @@ GAMMAS = st.sampled_from([0.0, 0.9, 1.0])
 
 
 def reference(unroll, gamma):
-    """Walks on from each step for as long as the next one goes no worse than expected."""
+    """Return UPGO returns: extend each step's return while the next step does no worse than its value."""
 
     def one(t, n):
         steps = 1
@@ -40,7 +40,7 @@ def test_upgo_is_the_return_after_good_surprises_and_one_step_after_bad_ones(unr
     torch.testing.assert_close(upgo_return(unroll, gamma), n_step_return(unroll, gamma, steps))
 
 
-def test_upgo_worked_by_hand():
+def test_upgo_equals_values_worked_by_hand():
     unroll = column(reward=[1, 2, 0, 3], value=[5, 1, 4, 1], bootstrap=2)
     # better: 1 + 1 >= 5 no; 2 + 4 >= 1 yes; 0 + 1 >= 4 no; 3 + 2 >= 1 yes
     # step 3: 3 + 2; step 2 follows it: 0 + 5; step 1 stops before step 2: 2 + 4; step 0 follows step 1: 1 + 6
@@ -53,7 +53,7 @@ def test_a_step_that_goes_exactly_as_expected_is_followed():
 
 
 @given(unroll=unrolls(channels=(2,)))
-def test_every_reward_channel_goes_up_by_itself(unroll):
+def test_every_reward_channel_has_its_own_upgo_return(unroll):
     for c in range(2):
         torch.testing.assert_close(upgo_return(unroll, 0.9)[..., c], upgo_return(channel(unroll, c), 0.9))
 

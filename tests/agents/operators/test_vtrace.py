@@ -13,13 +13,13 @@ GAMMAS, BARS = st.sampled_from([0.0, 0.9, 1.0]), st.sampled_from([0.5, 1.0, 2.0,
 
 
 def log_probs(unroll, seed=1):
-    """Return log-probabilities by the learning policy and by the acting one, [2, T, N]: ratios on both sides of 1."""
+    """Return log-probabilities by the target and the behaviour policy, [2, T, N], with ratios on both sides of 1."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(2, *unroll.reward.shape[:2], generator=generator, dtype=torch.float64)
 
 
 def reference(unroll, log_prob, behaviour, gamma, rho_bar, c_bar, lambda_):
-    """Eq. 1 of the paper, sum by sum and product by product: (v_s, advantage)."""
+    """Return (v_s, advantage) by eq. 1 of the paper, as plain loops."""
     ratio = [[math.exp(p - b) for p, b in zip(*rows, strict=True)] for rows in zip(log_prob, behaviour, strict=True)]
 
     def target(s, n):
@@ -62,15 +62,15 @@ def test_on_policy_the_target_is_the_lambda_return(unroll, gamma, bar, lambda_):
 
 
 @given(unroll=unrolls())
-def test_steps_that_the_policy_would_never_take_teach_nothing(unroll):
+def test_steps_that_the_policy_would_never_take_change_no_target(unroll):
     result = vtrace(unroll, torch.full(unroll.reward.shape, -1e4), torch.zeros(unroll.reward.shape), 0.9)
     assert torch.equal(result.target, unroll.value)
     assert not result.advantage.any()
 
 
-def test_vtrace_worked_by_hand():
+def test_vtrace_equals_values_worked_by_hand():
     unroll = column(reward=[1, 2], value=[4, 6], bootstrap=8)
-    log_prob = torch.tensor([[2.0], [0.5]], dtype=torch.float64).log()  # over behaviour 1: ratios 2 and 0.5
+    log_prob = torch.tensor([[2.0], [0.5]], dtype=torch.float64).log()  # with behaviour probability 1: ratios 2 and 0.5
     result = vtrace(unroll, log_prob, torch.zeros_like(log_prob), gamma=0.5)
     # delta: 1 (1 + 3 - 4) = 0 and 0.5 (2 + 4 - 6) = 0, so the values are right already
     assert result.target.ravel().tolist() == [4, 6]
@@ -101,7 +101,7 @@ def test_no_gradient_flows_through_targets_and_advantages():
 
 
 @pytest.mark.parametrize("rho_bar", [0.3, 1.0, 2.0, math.inf])
-def test_rho_bar_decides_whose_value_is_found(rho_bar):
+def test_rho_bar_decides_which_policys_value_is_found(rho_bar):
     pi, mu, reward = (torch.tensor(x, dtype=torch.float64) for x in ([0.7, 0.2, 0.1], [0.2, 0.3, 0.5], [1.0, 5.0, 9.0]))
     between = torch.minimum(rho_bar * mu, pi)  # eq. 3 of the paper: the policy whose value V-trace converges to
     value = (between * reward).sum() / between.sum()

@@ -7,7 +7,7 @@ import pytest
 from agents.replay import Limiter
 
 
-def test_nothing_is_drawn_before_enough_is_stored_and_nothing_waits_until_then() -> None:
+def test_before_begin_at_nothing_is_drawn_and_inserts_do_not_wait() -> None:
     limiter = Limiter(4.0, begin_at=100, error_buffer=8.0)
     limiter.inserts = 90
     assert limiter.may_insert(9) and not limiter.may_sample(1)
@@ -17,7 +17,7 @@ def test_nothing_is_drawn_before_enough_is_stored_and_nothing_waits_until_then()
 
 def test_inserts_and_samples_wait_for_each_other_within_the_buffer() -> None:
     limiter = Limiter(2.0, begin_at=10, error_buffer=6.0, inserts=10)
-    assert limiter.may_insert(3) and not limiter.may_insert(4), "2 * 3 is within 6"
+    assert limiter.may_insert(3) and not limiter.may_insert(4), "2 * 3 is within the error buffer of 6"
     limiter.inserts += 3
     assert limiter.ahead == 6.0 and not limiter.may_insert(1)
     limiter.samples += 12
@@ -31,6 +31,6 @@ def test_in_the_long_run_the_ratio_is_kept(per_insert: float) -> None:
         if limiter.may_sample(32):
             limiter.samples += 32
         else:
-            assert limiter.may_insert(16), "never do both wait"
+            assert limiter.may_insert(16), "inserts and samples must not both wait"
             limiter.inserts += 16
     assert limiter.samples == pytest.approx(per_insert * (limiter.inserts - 64), abs=2 * limiter.error_buffer)

@@ -1,4 +1,4 @@
-"""The replay: what may be drawn is drawn, as often as it should be, and nothing else is."""
+"""The replay draws allowed sequences, with the right probabilities, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agents.replay import ReplayBuffer, arrays, saving
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
 
-RARE = 1e-4  # probability of a chi-square as large as what is refused
+RARE = 1e-4  # p-value below which a chi-square test fails
 
 
 def filled(*segments: Trajectory, capacity: int = 1000, **options: Any) -> ReplayBuffer:
@@ -36,12 +36,12 @@ def fair(drawn: Sequence[object], expected: Mapping[Any, float]) -> None:
 
 
 class Model:
-    """The same, told as simply as can be: all steps in their order, and all that may be drawn of them."""
+    """A simple model of the buffer: all steps in order, and the sequences that may be drawn."""
 
     def __init__(self, capacity: int, length: int, memory: bool) -> None:
         self.capacity, self.length, self.memory = capacity, length, memory
         self.rows: list[tuple[int, int, int]] = []  # stream, first step, steps
-        self.linked: set[tuple[int, int]] = set()  # stream and step of those that go on from the one before
+        self.linked: set[tuple[int, int]] = set()  # (stream, step) of rows that continue the row before
 
     def add(self, segment: Trajectory, goes_on: bool) -> None:
         steps = len(segment.terminated)
@@ -72,9 +72,9 @@ class Model:
     by_priority=st.booleans(),
     events=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["send", "send", "lose", "again"])), max_size=14),
 )
-@example(steps=2, length=6, rows=6, memory=True, by_priority=True, events=[(0, "send")] * 5)  # three rows a sequence
+@example(steps=2, length=6, rows=6, memory=True, by_priority=True, events=[(0, "send")] * 5)  # three rows per sequence
 @example(steps=2, length=5, rows=8, memory=False, by_priority=False, events=[(0, "send"), (1, "send")] * 4)
-def test_what_is_drawn_lies_in_one_stream_and_all_that_may_be_drawn_is(
+def test_draws_and_their_number_agree_with_a_model(
     steps: int, length: int, rows: int, memory: bool, by_priority: bool, events: list[tuple[int, str]]
 ) -> None:
     capacity = rows * steps + steps - 1
@@ -84,7 +84,7 @@ def test_what_is_drawn_lies_in_one_stream_and_all_that_may_be_drawn_is(
     gaps = {0, 1, 2}
     for index, what in events:
         source = sources[index]
-        if what == "again":  # the environments were made anew, the numbers go on
+        if what == "again":  # the environments were restarted, the segment numbers continue
             source.step += 50
             gaps.add(index)
         segment = source.segment(steps)
@@ -107,7 +107,7 @@ def test_what_is_drawn_lies_in_one_stream_and_all_that_may_be_drawn_is(
 
 @pytest.mark.parametrize("memory", [False, True])
 @pytest.mark.parametrize("length", [1, 3, 6])
-def test_even_draws_are_even(length: int, memory: bool) -> None:
+def test_draws_without_priorities_are_uniform(length: int, memory: bool) -> None:
     source, other = Streams(2, memory=memory), Streams(3, 1, memory=memory)
     buffer = filled(*(source.segment(4) for _ in range(5)), capacity=36, length=length, seed=5)
     buffer.add(other.segment(4), "b", 0)
@@ -121,7 +121,7 @@ def test_even_draws_are_even(length: int, memory: bool) -> None:
     fair(drawn, {start: 1 / len(may) for start in may})
 
 
-def test_few_that_may_be_drawn_among_many_are_drawn_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_allowed_starts_among_many_are_drawn_uniformly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.replay.buffer.MOST_TRIES", 0)
     source = Streams(2)
     buffer = filled(source.segment(8), length=6, seed=5)
@@ -131,7 +131,7 @@ def test_few_that_may_be_drawn_among_many_are_drawn_evenly(monkeypatch: pytest.M
 def test_draws_and_weights_by_priority_follow_the_paper() -> None:
     buffer = filled(Streams(2).segment(3), priority_exponent=0.5, seed=2)
     first = buffer.draw(64, weight_exponent=1.0)
-    assert (first.weights == 1).all(), "all new ones have the same priority"
+    assert (first.weights == 1).all(), "all new sequences have the same priority"
     priority = {start: 1.0 + index for index, start in enumerate(sorted(set(where(first.trajectory))))}
     assert len(priority) == 6
     buffer.set_priorities(first, np.array([priority[start] for start in where(first.trajectory)]) ** 2 - 1e-6)
@@ -145,7 +145,7 @@ def test_draws_and_weights_by_priority_follow_the_paper() -> None:
         assert draw.weights.dtype == np.float32
 
 
-def test_new_ones_come_at_the_greatest_priority_that_was_given() -> None:
+def test_new_sequences_get_the_highest_priority_so_far() -> None:
     source = Streams(1)
     buffer = filled(source.segment(4), priority_exponent=1.0, seed=2)
     draw = buffer.draw(200)
@@ -155,7 +155,7 @@ def test_new_ones_come_at_the_greatest_priority_that_was_given() -> None:
     fair(drawn, {(0, step): (1 if step in (1, 2, 3) else 9) / 48 for step in range(8)})
 
 
-def test_a_priority_of_what_was_overwritten_since_is_left_out() -> None:
+def test_priorities_of_overwritten_sequences_are_ignored() -> None:
     source = Streams(1)
     buffer = filled(source.segment(4), capacity=8, priority_exponent=1.0, seed=2)
     draw = buffer.draw(64)
@@ -174,13 +174,13 @@ def test_a_sequence_that_becomes_whole_can_be_drawn_by_priority() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[1.0], [1.0, np.nan], [1.0, -1.0], [1.0, np.inf], []])
-def test_priorities_that_cannot_be_are_refused(wrong: list[float]) -> None:
+def test_invalid_priorities_are_refused(wrong: list[float]) -> None:
     buffer = filled(Streams(1).segment(4), priority_exponent=1.0)
     with pytest.raises(ConfigurationError, match=r"the priorities of an update must be \[2\]"):
         buffer.set_priorities(buffer.draw(2), np.array(wrong))
 
 
-def test_what_is_stored_is_a_copy() -> None:
+def test_the_buffer_stores_copies() -> None:
     segment = Streams(2).segment(4)
     buffer = filled(segment)
     for array in (segment.observation, segment.reward, segment.last["observation"], segment.cut_observation):
@@ -188,7 +188,7 @@ def test_what_is_stored_is_a_copy() -> None:
     where(buffer.draw(50).trajectory)
 
 
-def test_large_draws_are_written_over_only_when_nobody_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_large_draws_is_reused_only_without_references(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.replay.layout.LARGE", 1)
     buffer = filled(Streams(2).segment(8), length=2, seed=3)
     held = [buffer.draw(20).trajectory for _ in range(30)]
@@ -196,10 +196,10 @@ def test_large_draws_are_written_over_only_when_nobody_has_them(monkeypatch: pyt
         where(trajectory)
     del trajectory, held
     addresses = {buffer.draw(20).trajectory.reward.__array_interface__["data"][0] for _ in range(30)}
-    assert len(addresses) < 30, "some memory was used again"
+    assert len(addresses) < 30, "some memory must be reused"
 
 
-def test_a_tree_of_observations_with_masks_is_drawn_as_it_was() -> None:
+def test_nested_observations_with_masks_are_drawn_unchanged() -> None:
     segment = Streams(2).segment(5)
     pair = {"a": segment.observation, "b": (segment.action.astype(np.uint8),)}
     tree = Trajectory(**{
@@ -214,7 +214,7 @@ def test_a_tree_of_observations_with_masks_is_drawn_as_it_was() -> None:
     assert np.array_equal(drawn.last["observation"]["b"][0], drawn.action[1] + 1) and drawn.cut_at is None
 
 
-def test_a_part_of_the_observation_that_is_empty_is_drawn_as_it_was() -> None:
+def test_an_empty_part_of_the_observation_is_drawn_unchanged() -> None:
     segment = Streams(2).segment(5)
     segment.observation = {"a": segment.observation, "b": np.zeros((5, 2, 0), np.float32)}
     segment.last["observation"] = {"a": segment.last["observation"], "b": np.zeros((2, 0), np.float32)}
@@ -224,7 +224,7 @@ def test_a_part_of_the_observation_that_is_empty_is_drawn_as_it_was() -> None:
 
 
 def masked_segments(count: int) -> list[Trajectory]:
-    """Segments of 4 steps with as many legal actions as the step's number says; where cut off one more than that."""
+    """Return segments of 4 steps; as many actions are legal as the step's number, and one more at a cut."""
     source = Streams(2)
     segments = [source.segment(4) for _ in range(count)]
     for segment in segments:
@@ -235,7 +235,7 @@ def masked_segments(count: int) -> list[Trajectory]:
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_masks_after_a_sequence_and_where_episodes_were_cut_off_are_drawn(saved: bool, tmp_path: Path) -> None:
+def test_masks_after_sequences_and_at_cuts_are_drawn(saved: bool, tmp_path: Path) -> None:
     buffer = filled(*masked_segments(4), length=2)
     if saved:
         saving.save(tmp_path / "r.npz", buffer, {})
@@ -243,7 +243,7 @@ def test_masks_after_a_sequence_and_where_episodes_were_cut_off_are_drawn(saved:
         saving.load(tmp_path / "r.npz", buffer)
     drawn = buffer.draw(400).trajectory
     step = drawn.action[1] + 1
-    assert np.array_equal(drawn.last["action_mask"].sum(axis=1), step) and 16 in step, "the newest step's, too"
+    assert np.array_equal(drawn.last["action_mask"].sum(axis=1), step) and 16 in step, "the newest step is drawn too"
     at = drawn.cut_at
     assert np.array_equal(drawn.cut_action_mask.sum(axis=1), drawn.action[at[:, 0], at[:, 1]] + 1) and len(at)
 
@@ -256,7 +256,7 @@ def test_segments_that_do_not_fit_are_refused_with_the_setting() -> None:
 
 
 @pytest.mark.parametrize("fallocate", [True, False], ids=["linux", "macos"])
-def test_what_is_more_than_the_memory_lies_in_files_and_is_drawn_alike(
+def test_a_replay_larger_than_memory_lies_in_files_and_draws_the_same(
     fallocate: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not fallocate:
@@ -269,14 +269,14 @@ def test_what_is_more_than_the_memory_lies_in_files_and_is_drawn_alike(
         return buffer.draw(30).trajectory.to_dict()
 
     np.testing.assert_equal(drawn(in_memory=200, folder=tmp_path / "replay"), drawn())
-    assert list((tmp_path / "replay").iterdir()) == [], "nothing is left behind by a process that is killed"
+    assert list((tmp_path / "replay").iterdir()) == [], "a killed process must leave no file behind"
     with pytest.raises(ConfigurationError, match=r"replay: \S+ of 0\.0 GiB is more than the memory .* raise it"):
         drawn(in_memory=200)
 
 
 @pytest.mark.parametrize("tries", [0, 1 << 16])
 @pytest.mark.parametrize("exponent", [None, 0.6])
-def test_no_sequence_begins_at_a_step_that_nobody_decided(
+def test_no_sequence_begins_at_an_invalid_step(
     exponent: float | None, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.replay.buffer.MOST_TRIES", tries)
@@ -295,7 +295,9 @@ def test_no_sequence_begins_at_a_step_that_nobody_decided(
 
 
 @pytest.mark.parametrize(("length", "options"), [(2, {"unrolls": True}), (2, {"groups": True}), (2, {"memory": True})])
-def test_sequences_of_several_decisions_begin_anywhere(length: int, options: dict[str, bool]) -> None:
+def test_unrolls_groups_and_sequences_with_memory_may_begin_at_invalid_steps(
+    length: int, options: dict[str, bool]
+) -> None:
     segment = Streams(2, memory=options.pop("memory", False)).segment(4)
     segment.valid, segment.group = np.arange(4)[:, None] > np.zeros(2), np.zeros(2, np.int64)
     buffer = filled(segment, length=length, **options)

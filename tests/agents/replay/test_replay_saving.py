@@ -1,4 +1,4 @@
-"""A replay in a file: it goes on to the bit, and a file that is not its own changes nothing."""
+"""A replay saved to a file resumes bit for bit; a damaged or foreign file changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def stored(exponent: float | None, memory: bool, capacity: int = 40) -> tuple[Re
 
 @pytest.mark.parametrize("memory", [False, True])
 @pytest.mark.parametrize("exponent", [None, 0.7])
-def test_draws_and_links_go_on_to_the_bit(exponent: float | None, memory: bool, tmp_path: Path) -> None:
+def test_draws_and_links_resume_bit_for_bit(exponent: float | None, memory: bool, tmp_path: Path) -> None:
     buffer, source = stored(exponent, memory)
     draw = buffer.draw(10)
     buffer.set_priorities(draw, np.linspace(0, 3, 10))
@@ -38,7 +38,7 @@ def test_draws_and_links_go_on_to_the_bit(exponent: float | None, memory: bool, 
     np.testing.assert_equal(second.weights, first.weights)
 
 
-def test_one_that_holds_nothing_yet_can_be_saved(tmp_path: Path) -> None:
+def test_an_empty_replay_can_be_saved(tmp_path: Path) -> None:
     saving.save(tmp_path / "r.npz", ReplayBuffer(40), {})
     again = ReplayBuffer(40)
     saving.load(tmp_path / "r.npz", again)
@@ -60,14 +60,14 @@ def test_files_that_are_damaged_or_of_another_replay_are_refused(damage: bytes |
         saving.load(path, ReplayBuffer(40, 3, 0.6))
 
 
-def test_one_of_an_older_version_is_refused_by_that_name() -> None:
+def test_a_replay_of_another_version_is_refused() -> None:
     arrays, meta = stored(None, False)[0].state()
     del meta["ring"]["moments"]
     with pytest.raises(CheckpointError, match="another version of Warren wrote it, without moments"):
         ReplayBuffer(40, 3).load_state(arrays, meta)
 
 
-def test_one_that_was_written_before_there_were_groups_goes_on() -> None:
+def test_a_replay_saved_before_groups_existed_can_be_loaded() -> None:
     arrays, meta = stored(None, False)[0].state()
     del meta["ring"]["together"], arrays["row.led"]
     again = ReplayBuffer(40, 3)

@@ -1,4 +1,4 @@
-"""The sum tree: draws in proportion, at every size at which its levels change, and sums that stay right."""
+"""The sum tree: proportional draws at sizes where its levels change, and sums that stay right."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def test_items_are_drawn_in_proportion_to_their_priorities(size: int) -> None:
     assert chisquare(counts[chosen], expected).pvalue > 1e-4 or len(chosen) == 1
 
 
-def test_each_draw_of_a_batch_is_of_its_own_part_of_the_total() -> None:
+def test_draws_of_a_batch_are_stratified() -> None:
     tree = SumTree(64)
     tree.set_range(0, np.ones(64))
     assert np.array_equal(tree.draw(64, np.random.default_rng(0)), np.arange(64))
 
 
-def test_sums_are_those_of_the_priorities_after_many_changes() -> None:
+def test_sums_stay_right_after_many_changes() -> None:
     generator, tree = np.random.default_rng(1), SumTree(5000)
     expected = np.zeros(5000)
     for _ in range(50):
@@ -44,7 +44,7 @@ def test_sums_are_those_of_the_priorities_after_many_changes() -> None:
     assert tree.total == pytest.approx(expected.sum(), rel=1e-12)
 
 
-def test_nothing_is_drawn_where_all_priorities_are_zero() -> None:
+def test_drawing_is_refused_if_all_priorities_are_zero() -> None:
     with pytest.raises(ValueError, match="no item has a priority above 0"):
         SumTree(10).draw(1, np.random.default_rng(0))
 
