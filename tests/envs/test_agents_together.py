@@ -63,7 +63,7 @@ def vector_of(games: int = 2, **settings: Any) -> AgentsVectorEnv:
     return made
 
 
-def test_agents_are_slots_which_are_valid_while_they_are_there() -> None:
+def test_agents_are_slots_that_are_valid_until_they_leave() -> None:
     vector = vector_of()
     observation, info = vector.reset()
     assert vector.num_envs == 6 and vector.group.tolist() == [0, 0, 0, 1, 1, 1]
@@ -74,7 +74,7 @@ def test_agents_are_slots_which_are_valid_while_they_are_there() -> None:
         valid.append(info["valid"][:3].tolist())
         ended.append((terminated[:3].tolist(), truncated[:3].tolist()))
         rewards.append(reward[:3].tolist())
-        if len(valid) in (2, 4):  # a0 has left; the game is over, and has begun anew
+        if len(valid) in (2, 4):  # a0 has left, or the game has ended and restarted
             last = info["final_obs"][0 if len(valid) == 2 else 2]
             assert last.tolist() == ([2, 0, 0] if len(valid) == 2 else [4, 4, 4])
     assert valid == [[True] * 3, [False, True, True], [False, False, True], [True] * 3, [True] * 3]
@@ -84,7 +84,7 @@ def test_agents_are_slots_which_are_valid_while_they_are_there() -> None:
         ([True, True, False], [False, False, True]), (no, no),
     ]  # fmt: skip
     assert rewards == [[1, 10, 100], [1, 10, 100], [0, 10, 100], [0, 0, 100], [1, 10, 100]]
-    assert observation.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]] * 2  # filled up with zeros
+    assert observation.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]] * 2  # padded with zeros
     assert vector.pop_episodes().tolist() == [[pytest.approx((2 + 30 + 400) / 3), 4]] * 2
 
 
@@ -108,7 +108,7 @@ def test_agent_and_state_are_keys_of_observations_by_setting() -> None:
     vector = vector_of(2, agent_id=True, state=True)
     observation, _ = vector.reset()
     assert observation["agent"].tolist() == [0, 1, 2] * 2
-    assert observation["state"].shape == (6, 6)  # it has no state(): all agents' observations
+    assert observation["state"].shape == (6, 6)  # without state(): all agents' observations
     observation, *_ = vector.step(np.zeros(6, int))
     assert observation["state"].tolist() == [[1] * 6] * 6
     lamps = envs.make_vector(EnvSettings(LAMPS, state=True), 1, 3)
@@ -117,12 +117,12 @@ def test_agent_and_state_are_keys_of_observations_by_setting() -> None:
     assert (observation["state"] == own).all() and own.any()
 
 
-def test_the_seed_repeats_all_games_and_each_game_is_another() -> None:
+def test_a_seed_repeats_all_games_and_all_games_differ() -> None:
     def played(seed: int) -> np.ndarray:
         vector = envs.make_vector(LAMPS, 2, seed)
         seen, info = [vector.reset()[0]], {}
         del info
-        for _ in range(45):  # over the ends of games
+        for _ in range(45):  # past the ends of games
             seen.append(vector.step(np.ones(6, int))[0])
         return np.stack(seen)
 
@@ -131,14 +131,14 @@ def test_the_seed_repeats_all_games_and_each_game_is_another() -> None:
     assert not np.array_equal(first[0], first[20]) and not np.array_equal(first[0, :3], first[0, 3:])
 
 
-def test_two_agents_learn_together_where_it_is_said() -> None:
+def test_two_agents_learn_together_only_if_set() -> None:
     with pytest.raises(ConfigurationError, match=r"game of two players.* env\.together=true"):
         envs.make(EnvSettings(f"{__file__}:Uneven", {"agents": 2}))
     team = envs.make(EnvSettings(f"{__file__}:Uneven", {"agents": 2}, together=True))
     assert isinstance(team, Team) and team.agents == ["a0", "a1"]
 
 
-def test_a_game_in_turns_of_pettingzoos_is_taken_as_a_parallel_one() -> None:
+def test_a_turn_based_game_of_pettingzoo_can_be_played_in_parallel() -> None:
     pytest.importorskip("pettingzoo")
     vector = envs.make_vector(EnvSettings("pettingzoo:rps_v2", together=True), 2, 1)
     vector.reset()
@@ -147,7 +147,7 @@ def test_a_game_in_turns_of_pettingzoos_is_taken_as_a_parallel_one() -> None:
     assert info["valid"].all()
 
 
-def test_who_waits_in_a_game_in_turns_has_one_action_and_sees_the_others_move() -> None:
+def test_an_agent_that_waits_for_its_turn_has_one_legal_action() -> None:
     pytest.importorskip("pettingzoo")
     vector = envs.make_vector(EnvSettings("pettingzoo:tictactoe_v3", together=True), 1, 1)
     _, info = vector.reset()
@@ -160,12 +160,12 @@ def test_who_waits_in_a_game_in_turns_has_one_action_and_sees_the_others_move() 
         rewards.append(reward.tolist())
         assert terminated.all() == (step == 4)
     assert rewards == [[0, 0]] * 4 + [[1, -1]]
-    assert not observation.any() and info["action_mask"][0].all()  # a fresh board
+    assert not observation.any() and info["action_mask"][0].all()  # a new board
     assert vector.pop_episodes().tolist() == [[0, 5]]
 
 
 class Relay:
-    """Three agents in turn score for all by the number after the one before. Agent 0 leaves after two moves."""
+    """Three agents in turn score for all by playing the last number + 1. Agent 0 leaves after its second move."""
 
     metadata: dict[str, Any] = {}
 
@@ -218,7 +218,7 @@ class Relay:
     def close(self) -> None: ...
 
 
-def test_agents_in_turns_leave_are_cut_off_and_learn_their_moves(one_thread: None) -> None:
+def test_agents_in_turns_leave_are_truncated_and_learn(one_thread: None) -> None:
     vector = envs.make_vector(EnvSettings(f"{__file__}:Relay"), 4, 1)
     policy = build_policy({"hidden_sizes": [16]}, vector.single_observation_space, vector.single_action_space, 1)
     sampler = VectorSampler(vector, policy, 2)
@@ -250,7 +250,9 @@ def test_agents_in_turns_leave_are_cut_off_and_learn_their_moves(one_thread: Non
         (f"{__file__}:Uneven", {"kwargs": {"fault": "action"}}, None),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(env_id: str, settings: dict[str, Any], said: str | None) -> None:
+def test_unsuitable_settings_of_several_agents_are_refused(
+    env_id: str, settings: dict[str, Any], said: str | None
+) -> None:
     if said is None:
         assert envs.spaces(EnvSettings(env_id, **settings))[1] == spaces.Box(-1, 1, (1,))
         return
@@ -258,12 +260,12 @@ def test_settings_that_do_not_fit_are_refused(env_id: str, settings: dict[str, A
         envs.make_vector(EnvSettings(env_id, **settings), 2, 1)
 
 
-def test_what_an_environment_forgets_to_give_is_said() -> None:
+def test_a_missing_observation_of_an_agent_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"gave no observation of agent 'a1', which is to decide"):
         first_steps._step(EnvSettings(f"{__file__}:Uneven", {"fault": "lost"}))
 
 
-def test_the_check_tells_of_agents(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_check_describes_the_agents(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report()
     together.check(report, EnvSettings(LAMPS, agent_id=True), 200)
     told = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Atari games of two players: what each sees, what they gain, their chance. All of them need the emulator."""
+"""Atari games of two players: observations, rewards, chance. Most tests need the emulator."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_either_side_of_pong_sees_itself_on_the_right_and_moves_its_paddle() -> 
 
 
 def paddle(screen: np.ndarray) -> float:
-    """The mean row of the right paddle, of a screen of 84 by 84."""
+    """Return the mean row of the right paddle in a screen of 84 x 84 pixels."""
     field = screen[15:80, 72:76].astype(int)
     rows = np.flatnonzero((field != np.median(field)).any(axis=1))
     return float(rows.mean())
 
 
 @emulated
-def test_what_one_gains_the_other_loses_and_a_game_ends() -> None:
+def test_pong_is_zero_sum_and_ends() -> None:
     games = envs.make_two_player(PONG, 1, 3, max_cycles=3000)
     generator, turn, points = np.random.default_rng(0), games.reset(), 0.0
     for _ in range(3000):
@@ -74,7 +74,7 @@ def test_what_one_gains_the_other_loses_and_a_game_ends() -> None:
 
 
 @emulated
-def test_a_game_whose_halves_differ_tells_who_one_is_by_a_plane() -> None:
+def test_a_plane_tells_the_player_in_a_game_whose_halves_differ() -> None:
     games = envs.make_two_player("pettingzoo:tennis_v3", 1, 0)
     turn = games.reset()
     assert turn.observation.shape == (1, 5, 84, 84) and not turn.observation[0, -1].any()
@@ -84,7 +84,7 @@ def test_a_game_whose_halves_differ_tells_who_one_is_by_a_plane() -> None:
 
 
 @emulated
-def test_a_game_is_played_again_alone_from_its_seed() -> None:
+def test_a_game_repeats_alone_from_its_seed() -> None:
     games, alone = envs.make_two_player(PONG, 2, 3), envs.make_two_player(PONG, 1, 4)
     turn = games.reset()
     assert games.chance is not None and alone.chance is not None
@@ -103,14 +103,14 @@ def test_a_game_is_played_again_alone_from_its_seed() -> None:
 
 
 @emulated
-def test_what_it_does_not_take_is_named() -> None:
+def test_invalid_settings_and_games_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="frame_skip=0 must be at least 1"):
         envs.make_two_player(PONG, 1, 0, frame_skip=0)
     with pytest.raises(ConfigurationError, match="warlords_v3' has 4 agents; it must have two"):
         envs.make_two_player("pettingzoo:warlords_v3", 1, 0)
 
 
-def test_where_the_emulator_is_missing_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_emulator_the_error_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pettingzoo")
     monkeypatch.setitem(__import__("sys").modules, "multi_agent_ale_py", None)
     with pytest.raises(ConfigurationError, match=r"install -e '\.\[atari-two\]'"):

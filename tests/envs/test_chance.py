@@ -1,23 +1,23 @@
-"""Chance from seeds of games: uniform, the same alone as among others, the same again."""
+"""Random numbers from seeds of games: uniform, repeatable, the same alone as among other games."""
 
 import numpy as np
 
 from envs.two_player.chance import Chance, decision_noise
 
 
-def test_draws_are_uniform_and_those_of_different_games_and_numbers_independent():
+def test_draws_are_uniform_and_independent_between_games_and_draws():
     chance = Chance(2000, seed=1)
     rows = np.arange(2000)
     chance.begin(rows)
     drawn = np.stack([chance.uniform(rows) for _ in range(50)])
     assert drawn.min() > 0 and drawn.max() < 1
     counts = np.histogram(drawn, 100, (0, 1))[0]
-    assert ((counts - 1000) ** 2 / 1000).sum() < 180  # chi-square of 99 degrees of freedom: 1e-6 beyond
+    assert ((counts - 1000) ** 2 / 1000).sum() < 180  # chi-square with 99 degrees of freedom: p = 1e-6
     assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < 0.1 > abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1] / 8)
     assert len(np.unique(chance.seeds)) == 2000
 
 
-def test_one_games_draws_are_its_seeds_whichever_way_they_are_asked_for():
+def test_a_games_draws_depend_on_its_seed_alone():
     many, one = Chance(5, seed=3), Chance(1, seed=4)
     many.begin(np.arange(5))
     one.given = many.seeds[2:3]
@@ -26,7 +26,7 @@ def test_one_games_draws_are_its_seeds_whichever_way_they_are_asked_for():
     assert several == [one.draw(0), one.uniform(np.arange(1))[0], one.draw(0), one.draw(0)]
 
 
-def test_every_game_that_begins_has_a_new_seed_and_all_follow_from_the_first():
+def test_every_new_game_has_a_new_seed_and_all_follow_from_the_first():
     def seeds(seed):
         chance, found = Chance(3, seed), []
         for games in ([0, 1, 2], [1], [0, 2], *([[0, 1, 2]] * 2000)):
@@ -37,7 +37,7 @@ def test_every_game_that_begins_has_a_new_seed_and_all_follow_from_the_first():
     assert seeds(1) == seeds(1) and len(set(seeds(1))) == len(seeds(1)) and seeds(1)[0] != seeds(2)[0]
 
 
-def test_noise_of_decisions_is_exponential_and_other_than_that_of_the_game():
+def test_noise_of_decisions_is_exponential_and_the_same_for_a_game_alone():
     seeds = np.arange(20_000)
     noise = decision_noise(seeds, np.full(20_000, 3), 4)
     assert noise.shape == (20_000, 4) and noise.dtype == np.float32 and (noise > 0).all()

@@ -1,4 +1,4 @@
-"""Faults in an environment's first steps are one sentence each, before anything starts."""
+"""Faults in an environment's first steps are reported in one sentence each, before a run starts."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def test_a_game_that_can_be_stepped_passes(env_id: str) -> None:
         ("observation = np.zeros(4, np.float32)", "gave an observation of shape [4]; its observation_space has [3]"),
         ("observation[1] = np.nan", "gave an observation that is not finite: [ 0. nan  0.]"),
         ("reward = float('nan')", "gave the reward nan"),
-        ("raise ValueError('no')", "step(action="),  # a bare number would read as that of the step
+        ("raise ValueError('no')", "step(action="),  # a bare number would look like that of the step
         ("import os; print('bye'); os._exit(3)", "ended the process that tried it (3)"),
     ],
 )
-def test_a_step_that_goes_wrong_is_one_sentence_with_the_users_line(tmp_path: Path, fault: str, message: str) -> None:
+def test_a_failing_step_is_reported_in_one_sentence(tmp_path: Path, fault: str, message: str) -> None:
     assert message in problem(tmp_path, ENVIRONMENT, fault)
 
 
@@ -93,7 +93,7 @@ def test_a_step_that_goes_wrong_is_one_sentence_with_the_users_line(tmp_path: Pa
         ("raise KeyError('board')", "my_game.py:12: KeyError: 'board'"),
     ],
 )
-def test_a_game_that_goes_wrong_is_one_sentence(tmp_path: Path, fault: str, message: str) -> None:
+def test_a_faulty_game_is_reported_in_one_sentence(tmp_path: Path, fault: str, message: str) -> None:
     assert message in problem(tmp_path, GAME, fault, two_player=True)
 
 

@@ -19,7 +19,7 @@ from tests.envs.test_check import GAME
 
 
 class Sound(gymnasium.Env):
-    """Nothing is wrong with it: a walk by its own chance, of ten steps."""
+    """An environment without faults: random observations, episodes of ten steps."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -122,7 +122,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("envs.checking.repeatable.STEPS", 30)
 
 
-def test_of_a_sound_environment_everything_is_ok(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sound_environment_passes_every_check(capsys: pytest.CaptureFixture[str]) -> None:
     report = report_of(Sound)
     assert report.problems == report.notes == []
     printed = capsys.readouterr().out
@@ -143,7 +143,7 @@ def test_of_a_sound_environment_everything_is_ok(capsys: pytest.CaptureFixture[s
         (Words, "observations are Text(1, 5, charset="),
     ],
 )
-def test_what_a_run_would_trip_over_is_a_problem(game: type, problem: str) -> None:
+def test_faults_that_break_a_run_are_problems(game: type, problem: str) -> None:
     report = report_of(game)
     assert len(report.problems) == 1 and problem in report.problems[0], report.problems
 
@@ -158,7 +158,7 @@ def test_what_a_run_would_trip_over_is_a_problem(game: type, problem: str) -> No
         (Ends, "step() gave truncated=0; it should be True or False"),
     ],
 )
-def test_what_a_run_copes_with_is_a_note(game: type, note: str) -> None:
+def test_faults_that_a_run_tolerates_are_notes(game: type, note: str) -> None:
     report = report_of(game)
     assert report.problems == []
     assert any(note in text for text in report.notes), report.notes
@@ -170,14 +170,14 @@ def test_memory_that_grows_with_the_steps_is_a_problem() -> None:
     assert "grows by 83,886 bytes a step (40 MiB in the second half of 1,000)" in report.problems[0]
 
 
-def test_memory_that_grows_once_is_none() -> None:
+def test_memory_that_grows_once_is_not_a_problem() -> None:
     report = Report()
     check_growth(report, [100 << 20, 120 << 20, 160 << 20, 160 << 20], 1000)
     assert report.problems == []
 
 
 @pytest.mark.parametrize("name", ["matrix:rps", "openspiel:kuhn_poker"])
-def test_of_a_sound_game_everything_is_ok(name: str) -> None:
+def test_a_sound_game_passes_every_check(name: str) -> None:
     report = Report()
     two_player.check(report, name, {}, 200)
     assert report.problems == []
@@ -195,7 +195,7 @@ def test_of_a_sound_game_everything_is_ok(name: str) -> None:
         ("made.action_mask[:, 2] = False", "1 of 3 actions were never legal: 2", "notes"),
     ],
 )
-def test_what_a_league_would_trip_over_is_found(tmp_path: Path, fault: str, found: str, kind: str) -> None:
+def test_faults_of_a_game_are_found(tmp_path: Path, fault: str, found: str, kind: str) -> None:
     path = tmp_path / "my_game.py"
     path.write_text(GAME.replace("FAULT", fault))
     report = Report()
@@ -207,14 +207,14 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return launched.command("envs.check", *arguments)
 
 
-def test_the_command_ends_with_0_where_there_is_no_problem() -> None:
+def test_the_command_exits_with_0_without_problems() -> None:
     done = run("CartPole-v1", "--steps", "100", "kwargs.max_episode_steps=20")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "as arrays" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("no problems")
 
 
-def test_the_command_ends_with_1_and_the_line_of_the_user_where_a_step_fails(tmp_path: Path) -> None:
+def test_the_command_exits_with_1_and_the_users_line_if_a_step_fails(tmp_path: Path) -> None:
     path = tmp_path / "my_game.py"
     path.write_text(GAME.replace("FAULT", "raise KeyError('board')"))
     done = run(f"{path}:Game")
@@ -223,7 +223,7 @@ def test_the_command_ends_with_1_and_the_line_of_the_user_where_a_step_fails(tmp
     assert done.stdout.splitlines()[-1] == "1 problem"
 
 
-def test_an_environment_that_ends_its_process_is_told(
+def test_an_environment_that_ends_its_process_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "my_game.py"
@@ -232,7 +232,7 @@ def test_an_environment_that_ends_its_process_is_told(
     assert "ended the process that played it (status 9)" in capfd.readouterr().out
 
 
-def test_a_wrong_question_is_one_line_and_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_setting_is_one_line_and_exit_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["CartPole-v1", "frame_stak=4"]) == 2
     assert "setting 'frame_stak=4' does not exist; did you mean frame_stack=" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""gymnasium's classic control by C plays as its plain form does: from the same seeds, step by step."""
+"""Classic control in C equals gymnasium's, step by step from the same seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from envs.vector.sync import SyncVectorEnv as OneAfterAnother
 from warren.errors import ConfigurationError
 
 COPIES, STEPS = 50, 2000  # 100,000 steps of each game
-CHAOTIC = {"Acrobot-v1"}  # a difference of one rounding grows: the plain form goes on from our state
+CHAOTIC = {"Acrobot-v1"}  # rounding differences grow: gymnasium's form continues from our state
 OPTIONS = {
     "CartPole-v0": {"sutton_barto_reward": True},
     "CartPole-v1": {"max_episode_steps": 15},
@@ -69,8 +69,8 @@ def compare(ours, plain, steps, generator, chaotic):
     return ended
 
 
-@pytest.mark.parametrize("name", sorted({*GAMES} - {"CartPole-v0"}))  # it has CartPole-v1's equations
-def test_a_hundred_thousand_random_steps_are_the_librarys(name):
+@pytest.mark.parametrize("name", sorted({*GAMES} - {"CartPole-v0"}))  # CartPole-v0 has CartPole-v1's equations
+def test_a_hundred_thousand_random_steps_equal_gymnasiums(name):
     ours, plain = both(name, {}, COPIES, 3)
     np.testing.assert_array_equal(ours.reset()[0], plain.reset(seed=3)[0])
     ended = compare(ours, plain, STEPS, np.random.default_rng(0), name in CHAOTIC)
@@ -79,15 +79,15 @@ def test_a_hundred_thousand_random_steps_are_the_librarys(name):
 
 
 @pytest.mark.parametrize("name", GAMES)
-def test_options_and_later_resets_are_the_librarys(name):
+def test_options_and_later_resets_equal_gymnasiums(name):
     ours, plain = both(name, OPTIONS[name], 5, 7)
     generator = np.random.default_rng(1)
-    for seed in (7, None, [4] * 5):  # None: each copy's chance goes on
+    for seed in (7, None, [4] * 5):  # None: each copy's generator continues
         np.testing.assert_array_equal(ours.reset(seed=None if seed == 7 else seed)[0], plain.reset(seed=seed)[0])
         compare(ours, plain, 160, generator, name in CHAOTIC)
 
 
-def test_starts_go_on_past_those_that_were_drawn_at_once():
+def test_starts_continue_past_those_drawn_in_advance():
     ours, plain = both("CartPole-v1", {"max_episode_steps": 1}, 2, 0)
     ours.reset(), plain.reset(seed=0)
     for _ in range(2 * STARTS + 3):
@@ -95,10 +95,10 @@ def test_starts_go_on_past_those_that_were_drawn_at_once():
         np.testing.assert_array_equal(ours.step(action)[0], plain.step(action)[0])
 
 
-def test_a_pole_that_is_kept_up_is_cut_off_at_the_limit():
+def test_a_balanced_pole_is_truncated_at_the_limit():
     ours = envs.make_vector(EnvSettings("CartPole-v1", vectorization="native"), 3, seed=0)
     observation, _ = ours.reset()
-    for step in range(1, 501):  # not beside the plain form: in so many steps one rounding of a sine makes another game
+    for step in range(1, 501):  # gymnasium's would differ: over so many steps the rounding of a sine changes the game
         action = (observation[:, 2] + 0.3 * observation[:, 3] + 0.05 * observation[:, 1] > 0).astype(np.int64)
         observation, _, terminated, truncated, _ = ours.step(action)
         assert not terminated.any()
@@ -107,7 +107,7 @@ def test_a_pole_that_is_kept_up_is_cut_off_at_the_limit():
 
 
 @pytest.mark.parametrize(("name", "action"), [("CartPole-v1", 2), ("Acrobot-v1", -1), ("MountainCar-v0", 3)])
-def test_an_action_that_there_is_not_is_refused_and_nothing_moves(name, action):
+def test_an_action_out_of_range_is_refused_and_nothing_moves(name, action):
     vector = envs.make_vector(EnvSettings(name, vectorization="native"), 3, seed=0)
     vector.reset()
     before = vector._state.copy()
@@ -118,7 +118,7 @@ def test_an_action_that_there_is_not_is_refused_and_nothing_moves(name, action):
     np.testing.assert_array_equal(vector._state, before)
 
 
-def test_it_is_taken_where_there_is_a_compiler_and_nothing_else_is_asked_for(monkeypatch):
+def test_c_is_used_with_a_compiler_unless_settings_require_otherwise(monkeypatch):
     def chosen(name, **settings):
         return type(envs.make_vector(EnvSettings(name, **settings), 2, seed=0))
 
@@ -127,7 +127,7 @@ def test_it_is_taken_where_there_is_a_compiler_and_nothing_else_is_asked_for(mon
         assert chosen(name, vectorization="sync") is OneAfterAnother
         assert chosen(name, kwargs={"render_mode": "rgb_array"}) is OneAfterAnother
         assert chosen(name, kwargs={"max_episode_steps": -1}) is OneAfterAnother
-        assert chosen(name, reward_clip=1.0) is ClassicControl  # it clips only what is learned from
+        assert chosen(name, reward_clip=1.0) is ClassicControl  # it clips only the rewards that are learned from
     assert chosen("Taxi-v4") is OneAfterAnother
     monkeypatch.setattr(classic_control.COMPILED, "_found", (None, "no C compiler was found (cc)"))
     assert chosen("CartPole-v1") is LibraryCartPole
@@ -136,7 +136,7 @@ def test_it_is_taken_where_there_is_a_compiler_and_nothing_else_is_asked_for(mon
         chosen("Pendulum-v1", vectorization="native")
 
 
-def test_a_game_that_is_registered_anew_is_the_users(monkeypatch):
+def test_a_game_that_the_user_registers_again_is_not_played_in_c(monkeypatch):
     assert classic_control.unfit(EnvSettings("Pendulum-v1")) is None
     own = gymnasium.envs.registration.EnvSpec("Pendulum-v1", entry_point="my.games:Pendulum")
     monkeypatch.setitem(gymnasium.registry, "Pendulum-v1", own)
@@ -152,7 +152,7 @@ def test_a_game_that_is_registered_anew_is_the_users(monkeypatch):
         ({"id": "CartPole-v1", "frame_stack": 2}, "takes no settings of its observations and episodes"),
     ],
 )
-def test_asked_for_in_vain_it_is_refused_with_the_reason(settings, words):
+def test_native_vectorization_that_does_not_fit_is_refused_with_the_reason(settings, words):
     with pytest.raises(ConfigurationError, match=r"env\.vectorization=native: .*use env\.vectorization=auto") as error:
         envs.make_vector(EnvSettings(**settings, vectorization="native"), 2, seed=0)
     assert words in str(error.value)

@@ -1,4 +1,4 @@
-"""Compiled steps of games on a tree: at every step what numpy's are, and OpenSpiel's."""
+"""Compiled steps of games on a tree equal numpy's and OpenSpiel's, step by step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def play_both(one: TreeVectorEnv, other: TwoPlayerVectorEnv, steps: int) -> None
 
 
 @pytest.mark.parametrize(("name", "parameters"), GAMES, ids=str)
-def test_a_hundred_thousand_random_steps_are_those_of_numpy(
+def test_a_hundred_thousand_random_steps_equal_numpys(
     name: str, parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = compiled(name, 1000, **parameters)
@@ -59,18 +59,18 @@ def test_a_hundred_thousand_random_steps_are_those_of_numpy(
 
 
 @pytest.mark.parametrize(("name", "parameters"), GAMES, ids=str)
-def test_random_steps_are_those_of_openspiels_states(name: str, parameters: dict[str, Any]) -> None:
+def test_random_steps_equal_openspiels(name: str, parameters: dict[str, Any]) -> None:
     one = compiled(name, 20, **parameters)
     other = StateVectorEnv(load(name, **parameters), name, 20, 7)
-    other.chance = other._chance = Chance(20, 7)  # one that its own look at the game has drawn nothing from
+    other.chance = other._chance = Chance(20, 7)  # a new one: the constructor has drawn from its own
     play_both(one, other, 100)
 
 
-def test_a_game_is_played_again_from_its_seed() -> None:
+def test_a_game_repeats_from_its_seed() -> None:
     games = compiled("leduc_poker", 4)
     games.reset()
     for _ in range(20):
-        games.step(np.ones(4, np.int32))  # calls, which always are legal
+        games.step(np.ones(4, np.int32))  # calls, which are always legal
     seeds = games.chance.seeds.copy()
     turn = games.reset(seeds)
     again = make_two_player("leduc_poker", 4, 8).reset(seeds)

@@ -1,4 +1,4 @@
-"""Connect Four by arrays is OpenSpiel's, at every step."""
+"""Connect Four on arrays equals OpenSpiel's at every step."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def same(one: Turn, other: Turn) -> None:
 
 
 @pytest.mark.parametrize("egocentric", [False, True])
-def test_random_games_are_those_of_openspiels_states(egocentric: bool) -> None:
+def test_random_games_equal_openspiels(egocentric: bool) -> None:
     parameters = {"egocentric_obs_tensor": True} if egocentric else {}
     games = make_two_player("connect_four", TOGETHER, 0, **parameters)
     assert isinstance(games, ConnectFour) and games.max_return == 1

@@ -39,7 +39,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder as a built game's, and a `java` that is the server."""
+    """Return a folder like a built game's, and put a `java` that runs the test server first in PATH."""
     for part in ("game/data/characters", "game/data/ai", "game/lib", "game/classes", "path"):
         (tmp_path / part).mkdir(parents=True)
     (tmp_path / "game/data/ai/Sleeper.jar").touch()
@@ -78,19 +78,19 @@ def test_a_game_is_played_to_its_end_and_the_next_one_begins(server: Server) -> 
             observation, reward, over, truncated, _ = env.step(FORWARD if far else PUNCH)
             total, steps = total + reward, steps + 1
             assert not truncated
-        assert total == pytest.approx(1.0)  # all of the other's hit points
+        assert total == pytest.approx(1.0)  # the opponent lost all its hit points
         assert steps < 30
     runs = [one for one in server.heard if one.DESCRIPTOR.name == "RunGameRequest"]
     assert [(one.character_1, one.player_1, one.player_2) for one in runs] == [("ZEN", "warren-1", "Keyboard")] * 2
     env.close()
 
 
-def test_what_the_clock_ends_is_decided_by_hit_points_over_all_rounds() -> None:
+def test_a_game_ended_by_the_clock_is_decided_by_hit_points_over_all_rounds() -> None:
     server = Server(rounds=3, frames=60)
     options = {"rewards": "result", "rounds": 3, "frames": 60}
     env = envs.make("fightingice:garnet", address=server.address, opponent="dummy", **options)
     env.reset()
-    plan = [FORWARD] * 4 + [PUNCH] * 2 + [STAND] * 9  # each round's
+    plan = [FORWARD] * 4 + [PUNCH] * 2 + [STAND] * 9  # in each round
     rewards, over = [], False
     while not over:
         _, reward, over, _, _ = env.step(plan[len(rewards) % len(plan)])
@@ -100,7 +100,7 @@ def test_what_the_clock_ends_is_decided_by_hit_points_over_all_rounds() -> None:
     server.close()
 
 
-def test_two_agents_see_mirrored_stages_and_one_wins_what_the_other_loses(server: Server) -> None:
+def test_two_agents_see_mirrored_stages_and_have_opposite_returns(server: Server) -> None:
     games = envs.make_two_player("fightingice:zen", 1, 0, address=server.address)
     turn = games.reset()
     seen = [turn.observation[0], games.step(np.array([FORWARD])).observation[0]]
@@ -134,7 +134,7 @@ def test_a_random_opponent_follows_the_seed(server: Server) -> None:
     env.close()
 
 
-def test_what_is_seen_late_is_fifteen_frames_old(server: Server) -> None:
+def test_delayed_observations_begin_after_fifteen_frames(server: Server) -> None:
     late = envs.make("fightingice:zen", address=server.address, opponent="dummy", delay=True)
     observation, _ = late.reset()
     steps = 0
@@ -145,7 +145,7 @@ def test_what_is_seen_late_is_fifteen_frames_old(server: Server) -> None:
     late.close()
 
 
-def test_keys_are_typed_as_a_person_would_for_the_side_that_is_faced() -> None:
+def test_keys_of_an_action_depend_on_the_side_that_is_faced() -> None:
     def text(keys: list[object]) -> list[str]:
         return ["".join(name for name in "LRUDABC" if getattr(key, name)) for key in keys]
 
@@ -156,14 +156,14 @@ def test_keys_are_typed_as_a_person_would_for_the_side_that_is_faced() -> None:
     assert all(len(typed(action, True, 4)) == 4 and len(KEYS[action].split()) < 4 for action in ACTIONS)
 
 
-def test_a_game_of_ones_own_is_started_and_ends_with_its_environment(folder: Path) -> None:
+def test_a_game_process_starts_and_ends_with_its_environment(folder: Path) -> None:
     env = envs.make("fightingice:lud", opponent="Sleeper", frames=60)
     (guard,) = [one for one in psutil.Process().children() if "Main" in " ".join(one.cmdline())]
     processes = [guard, *guard.children(recursive=True)]
     place = Path(guard.cwd())
     env.reset()
     env.step(FORWARD)
-    env.reset()  # in the midst of a game: by a new process
+    env.reset()  # during a game: by a new process
     until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes))
     assert not place.exists()
     env.step(FORWARD)
@@ -171,7 +171,7 @@ def test_a_game_of_ones_own_is_started_and_ends_with_its_environment(folder: Pat
     assert not [one for one in psutil.Process().children() if "Main" in " ".join(one.cmdline())]
 
 
-def test_nothing_is_left_of_a_game_whose_player_was_killed(folder: Path) -> None:
+def test_a_killed_player_leaves_no_process_and_no_folder(folder: Path) -> None:
     script = "import envs, sys; env = envs.make('fightingice:zen'); env.reset(); print('playing', flush=True); input()"
     player = psutil.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert player.stdout.readline() == b"playing\n"
@@ -182,7 +182,7 @@ def test_nothing_is_left_of_a_game_whose_player_was_killed(folder: Path) -> None
     until(lambda: not place.exists() and not any(one.is_running() for one in [guard, *game]))
 
 
-def test_what_is_wrong_is_said_with_the_remedy(
+def test_wrong_settings_are_refused_with_the_remedy(
     folder: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UnknownName, match="fightingice:zen"):
@@ -200,13 +200,13 @@ def test_what_is_wrong_is_said_with_the_remedy(
         envs.make("fightingice:zen")
 
 
-def test_a_game_that_does_not_start_shows_its_last_words(folder: Path, tmp_path: Path) -> None:
+def test_a_game_that_does_not_start_shows_its_output(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "path/java").write_text("#!/bin/sh\necho Error: no such class; exit 3\n")
     with pytest.raises(ConfigurationError, match=r"did not start\n  Error: no such class"):
         envs.make("fightingice:zen")
 
 
-def test_a_game_that_breaks_off_is_an_error_and_the_next_game_is_whole(server: Server) -> None:
+def test_a_game_that_breaks_off_is_an_error_and_the_next_game_works(server: Server) -> None:
     env = envs.make("fightingice:zen", address=server.address, opponent="dummy")
     env.reset()
     server.broken = True
@@ -219,7 +219,7 @@ def test_a_game_that_breaks_off_is_an_error_and_the_next_game_is_whole(server: S
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyftg") is None, reason="pyftg is not installed")
-def test_the_messages_are_those_of_pyftg() -> None:
+def test_the_messages_equal_pyftgs() -> None:
     from pyftg.protoc import message_pb2, service_pb2
 
     for name, fields in fightingice_protocol._MESSAGES.items():
@@ -233,7 +233,7 @@ def test_the_messages_are_those_of_pyftg() -> None:
             assert known[field].label == mine[field].label, (name, field)
 
 
-def test_settings_of_the_environment_reach_the_game(folder: Path) -> None:
+def test_a_vector_with_settings_of_the_game_can_be_reset(folder: Path) -> None:
     settings = EnvSettings("fightingice:zen", {"opponent": "dummy", "hp": 60, "frames": 80})
     games = envs.make_vector(settings, 2, 0)
     games.reset()

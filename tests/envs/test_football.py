@@ -1,4 +1,4 @@
-"""Google Research Football: its chance, its sides, its rewards; and how it is built. Most tests need it."""
+"""Google Research Football: sides, rewards, ends of episodes, and the build. Most tests need it built."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_checker_finds_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @built
-def test_a_run_to_the_empty_goal_scores_and_the_clock_alone_truncates() -> None:
+def test_a_goal_terminates_and_the_clock_truncates() -> None:
     env = envs.make("football:academy_empty_goal_close")
     env.reset(seed=3)
     total, over = 0.0, False
@@ -53,7 +53,7 @@ def test_a_run_to_the_empty_goal_scores_and_the_clock_alone_truncates() -> None:
 
 
 @built
-def test_rewards_for_coming_nearer_are_those_of_the_librarys_own_wrapper() -> None:
+def test_checkpoint_rewards_equal_those_of_the_librarys_wrapper() -> None:
     from gfootball.env import config, football_env, wrappers
 
     level = "academy_run_to_score"
@@ -69,7 +69,7 @@ def test_rewards_for_coming_nearer_are_those_of_the_librarys_own_wrapper() -> No
         total = 0.0
         for action in TO_THE_GOAL * 8:
             _, reward, over, truncated, _ = mine.step(action)
-            _, same, done, _ = theirs.unwrapped.step([action])  # its own step insists on newer gym's five values
+            _, same, done, _ = theirs.unwrapped.step([action])  # the wrapper's step requires newer gym's five values
             same = theirs.reward(same)
             assert reward == pytest.approx(float(same[0]), abs=1e-6)
             total += reward
@@ -98,7 +98,7 @@ def test_each_side_sees_itself_on_the_left_and_rewards_sum_to_zero() -> None:
 
 
 @built
-def test_what_it_does_not_know_is_named() -> None:
+def test_unknown_scenarios_and_settings_are_named() -> None:
     with pytest.raises(UnknownName, match="football:academy_corner"):
         envs.make("football:acadmy_corner")
     with pytest.raises(UnknownName, match="physics_steps_per_frame"):
@@ -109,13 +109,13 @@ def test_what_it_does_not_know_is_named() -> None:
         envs.make_two_player("football:1_vs_1_easy", 1, 0, rewards="scoring,checkpoints")
 
 
-def test_where_it_is_missing_the_command_that_builds_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_football_the_error_names_the_command_that_builds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "gfootball", None)
     with pytest.raises(ConfigurationError, match="build it: make gfootball"):
         envs.make("football:academy_corner")
 
 
-def test_a_picture_shows_both_teams_and_the_ball() -> None:
+def test_a_picture_shows_the_ball() -> None:
     pytest.importorskip("cv2")
     seen = {
         "left_team": np.array([[-1.0, 0.0], [0.0, 0.2]]), "right_team": np.array([[0.9, 0.0]]), "active": 1,
@@ -127,7 +127,7 @@ def test_a_picture_shows_both_teams_and_the_ball() -> None:
     assert (image != moved).any(axis=2).sum() > 40
 
 
-def test_a_build_says_what_it_lacks_and_for_which_python_it_is(
+def test_a_build_names_what_it_lacks_and_the_python_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WARREN_CACHE", str(tmp_path))

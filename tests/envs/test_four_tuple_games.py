@@ -1,4 +1,4 @@
-"""Old gym's four-tuple environments as one agent's and as games of two; slimevolleygym's where it is installed."""
+"""Old gym's four-tuple environments with one agent or two players; slimevolleygym if it is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VOLLEY = "examples/slimevolley/slimevolley.py:SlimeVolley"
 
 
 class Race:
-    """The larger number advances; a game is over at 3 ahead, or cut off after 20 steps."""
+    """The larger number advances; a game ends at a lead of 3, or is truncated after 20 steps."""
 
     observation_space = gymnasium.spaces.Box(-3, 3, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(3)
@@ -60,7 +60,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("envs.checking.repeatable.STEPS", 30)
 
 
-def test_both_move_at_once_and_one_wins_what_the_other_loses() -> None:
+def test_both_players_move_at_once_and_have_opposite_rewards() -> None:
     games = envs.make_two_player(f"{__file__}:RaceOfTwo", 2, 5)
     turn = games.reset()
     for expected in (1, 2, 3):
@@ -76,7 +76,7 @@ def test_both_move_at_once_and_one_wins_what_the_other_loses() -> None:
     assert turn.observation[:, 0].tolist() == [0, 0]
 
 
-def test_a_time_limit_is_told_from_an_end() -> None:
+def test_a_time_limit_truncates() -> None:
     games = envs.make_two_player(f"{__file__}:RaceOfTwo", 1, 5)
     games.reset()
     for _ in range(40):
@@ -90,14 +90,14 @@ def test_the_checker_finds_no_problem() -> None:
     assert report.problems == report.notes == []
 
 
-def test_slimevolleygym_is_one_agents_environment_on_this_numpy() -> None:
+def test_slimevolleygym_works_with_one_agent_on_this_numpy() -> None:
     pytest.importorskip("slimevolleygym")
     report = Report()
     one_agent.check(report, EnvSettings("gym:slimevolleygym:SlimeVolley-v0"), 300)
     assert report.problems == []
 
 
-def test_slimevolleygym_is_a_game_of_two_by_the_small_class() -> None:
+def test_slimevolleygym_works_as_a_game_of_two_players() -> None:
     pytest.importorskip("slimevolleygym")
     report = Report()
     two_player.check(report, VOLLEY, {}, 4000)

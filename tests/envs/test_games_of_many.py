@@ -43,14 +43,14 @@ def test_three_player_kuhn_agrees_with_openspiel_at_every_step():
     assert ended > 60
 
 
-def test_exact_solution_of_three_players_is_refused_in_a_line():
+def test_exact_solution_of_a_game_of_three_players_is_refused():
     with pytest.raises(ConfigurationError, match="is for 3 players; exact solution is of games of two") as refused:
         exploitability.load(KUHN)
     assert len(refused.value.problems) == 1
 
 
 class Pairs(ParallelEnv):
-    """Two against two, at once: a team gets what its two agents chose; the others pay nothing for it."""
+    """Two against two, at once: each agent earns the sum of its team's choices; not zero-sum."""
 
     metadata = {"name": "pairs"}
     possible_agents = ["a0", "b0", "a1", "b1"]
@@ -110,7 +110,7 @@ class Unequal(envs.TurnVectorEnv):
         return self._turn(reward, done, truncated)
 
 
-def test_only_games_that_are_zero_sum_are_checked_for_it():
+def test_only_games_declared_zero_sum_are_checked_for_it():
     games = Unequal(2, 0)
     games.reset()
     games.step(np.zeros(2, int))

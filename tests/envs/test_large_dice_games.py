@@ -1,4 +1,4 @@
-"""Exploitability of liar's dice and goofspiel by their structure is that of the game written out."""
+"""Exploitability of liar's dice and goofspiel by their structure equals that of the game tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envs.large.liars_dice import LiarsDice
 
 
 @pytest.mark.parametrize(("dice", "sides"), [(1, 2), (1, 3), (2, 2)])
-def test_exploitability_in_liars_dice_is_that_of_the_game_written_out(dice: int, sides: int) -> None:
+def test_exploitability_in_liars_dice_equals_that_of_the_game_tree(dice: int, sides: int) -> None:
     game = LiarsDice("liars_dice", dice, sides)
     form = exploitability.load("openspiel:liars_dice", numdice=dice, dice_sides=sides)
     assert game.states == len(form.owner)
@@ -26,7 +26,7 @@ def test_exploitability_in_liars_dice_is_that_of_the_game_written_out(dice: int,
 
 
 @pytest.mark.parametrize("returns", ["win_loss", "point_difference"])
-def test_exploitability_in_goofspiel_is_that_of_the_game_written_out(returns: str) -> None:
+def test_exploitability_in_goofspiel_equals_that_of_the_game_tree(returns: str) -> None:
     game = Goofspiel("goofspiel", 3, returns == "point_difference")
     form = exploitability.load("openspiel:goofspiel", num_cards=3, imp_info=True, returns_type=returns)
     assert game.states == len(form.owner)
@@ -41,6 +41,6 @@ def test_exploitability_in_goofspiel_is_that_of_the_game_written_out(returns: st
         ("openspiel:goofspiel?num_cards=6&imp_info=true", 23_050_572),
     ],
 )
-def test_these_are_the_games_of_openspiel_that_are_too_large_to_be_written_out(env_id: str, states: int) -> None:
+def test_large_games_are_recognized_with_their_number_of_states(env_id: str, states: int) -> None:
     game = exploitability.large(env_id)
     assert game is not None and game.states == states

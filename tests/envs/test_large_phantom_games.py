@@ -1,4 +1,4 @@
-"""Exploitability by the structure of phantom games is that of the game written out; states are OpenSpiel's."""
+"""Exploitability of phantom games by their structure equals that of the game tree; states equal OpenSpiel's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warren.errors import ConfigurationError
 
 
 class Shown(OpenSpielRules):
-    """A player knows what it observes: OpenSpiel's strings of dark hex also count the other player's tries."""
+    """Information sets by observation alone: OpenSpiel's strings of dark hex also count the opponent's tries."""
 
     def information_set(self, state: Any) -> None:
         return None
@@ -36,19 +36,19 @@ def two_by_two(request: pytest.FixtureRequest) -> tuple[PhantomGame, SequenceFor
     return dark_hex("dark_hex", 2, 2, abrupt=request.param == "adh"), tree
 
 
-def test_the_states_of_dark_hex_are_those_of_the_game_written_out(two_by_two: Any) -> None:
+def test_dark_hex_has_as_many_states_as_its_game_tree(two_by_two: Any) -> None:
     game, form = two_by_two
     assert game.states == len(form.owner)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_exploitability_in_dark_hex_is_that_of_the_game_written_out(two_by_two: Any, seed: int) -> None:
+def test_exploitability_in_dark_hex_equals_that_of_the_game_tree(two_by_two: Any, seed: int) -> None:
     game, form = two_by_two
     table = exploitability.tabulate(form, drawn(seed))
     assert game.exploitability([drawn(seed)]) == pytest.approx(exploitability.of(form, table), abs=1e-12)
 
 
-def test_that_of_a_mixture_by_seat_is_that_of_the_game_written_out(two_by_two: Any) -> None:
+def test_exploitability_of_a_mixture_by_seat_equals_that_of_the_game_tree(two_by_two: Any) -> None:
     game, form = two_by_two
     shares = np.array([[0.2, 0.8, 0.0], [0.5, 0.0, 0.5]])
     policies = [drawn(seed) for seed in range(3)]
@@ -58,7 +58,7 @@ def test_that_of_a_mixture_by_seat_is_that_of_the_game_written_out(two_by_two: A
 
 
 @pytest.mark.parametrize("name", ["phantom_ttt", "dark_hex", "phantom_ttt(gameversion=abrupt)"])
-def test_what_a_player_is_shown_and_when_it_wins_are_openspiels(name: str) -> None:
+def test_observations_legal_actions_and_wins_equal_openspiels(name: str) -> None:
     game = exploitability.large(f"openspiel:{name}")
     assert isinstance(game, PhantomGame)
     generator = np.random.default_rng(3)
@@ -84,13 +84,13 @@ def test_what_a_player_is_shown_and_when_it_wins_are_openspiels(name: str) -> No
 
 
 class Row(Rules):
-    """A phantom game on a row of cells: who has `length` stones side by side has won."""
+    """A phantom game on a row of cells: `length` adjacent stones win."""
 
     def __init__(self, cells: int, length: int, abrupt: bool) -> None:
         self.num_actions, self.length, self.abrupt = cells, length, abrupt
 
     def initial(self) -> Any:
-        return 0, ((), ()), ((), ())  # the player to move, the stones of each, the tries of each
+        return 0, ((), ()), ((), ())  # the player to move, stones per player, tries per player
 
     def to_move(self, state: Any) -> int:
         player, stones, _ = state
@@ -133,7 +133,7 @@ def row_of(cells: int, length: int, abrupt: bool) -> PhantomGame:
 
 @pytest.mark.parametrize("abrupt", [False, True])
 @pytest.mark.parametrize(("cells", "length"), [(3, 2), (4, 2), (4, 3), (5, 3)])
-def test_games_that_may_be_drawn_and_more_stones_make_no_difference(cells: int, length: int, abrupt: bool) -> None:
+def test_exploitability_of_row_games_equals_that_of_the_game_tree(cells: int, length: int, abrupt: bool) -> None:
     game = row_of(cells, length, abrupt)
     form = SequenceForm.from_tree(write_out("row", Row(cells, length, abrupt)))
     assert game.states == len(form.owner)
@@ -141,7 +141,7 @@ def test_games_that_may_be_drawn_and_more_stones_make_no_difference(cells: int, 
     assert game.exploitability([drawn(5)]) == pytest.approx(exploitability.of(form, table), abs=1e-12)
 
 
-def test_a_policy_that_is_none_is_refused(two_by_two: Any) -> None:
+def test_an_invalid_policy_is_refused(two_by_two: Any) -> None:
     with pytest.raises(
         ConfigurationError, match=r"must be probabilities that sum to 1 over the legal actions \[0 1 2 3\]"
     ):

@@ -8,7 +8,7 @@ from warren.errors import ConfigurationError
 
 
 class FourTuple:
-    """An environment as they were before gym 0.26: `seed` apart, four values a step, done for both ends."""
+    """An environment as before gym 0.26: a method `seed`, four values per step, `done` for both kinds of end."""
 
     observation_space = gymnasium.spaces.Box(0, 10, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -30,7 +30,7 @@ class FourTuple:
 
 
 class Bare(FourTuple):
-    """Neither gymnasium's nor gym's, but its calls are gymnasium's."""
+    """A class of neither gymnasium nor gym, with gymnasium's calls."""
 
     def reset(self, seed=None, options=None):
         super().reset()
@@ -65,7 +65,7 @@ def test_five_values_and_reset_arguments_pass_through():
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_a_limit_ends_episodes_as_gymnasiums_own_wrapper_does(limit):
+def test_a_limit_ends_episodes_like_gymnasiums_wrapper(limit):
     class Five(Bare):
         def step(self, action):
             observation, reward, done, info = FourTuple.step(self, action)
@@ -80,13 +80,13 @@ def test_a_limit_ends_episodes_as_gymnasiums_own_wrapper_does(limit):
                 assert ours.step(action) == gymnasiums.step(action)
 
 
-def test_a_four_tuple_environment_passes_gymnasiums_own_checker_for_steps():
+def test_a_four_tuple_environment_passes_gymnasiums_checker_of_steps():
     env = gymnasium.wrappers.PassiveEnvChecker(LegacyEnv(FourTuple()))
     env.reset(seed=1)
     env.step(0)
 
 
-def test_what_is_missing_is_named():
+def test_missing_spaces_and_methods_are_named():
     with pytest.raises(ConfigurationError, match="'object' has no observation_space, no action_space, no reset"):
         LegacyEnv(object())
 

@@ -25,7 +25,7 @@ class Line(gymnasium.Env):
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A function that writes a module and returns its path; what it imports is forgotten afterwards."""
+    """Yield a function that writes a module and returns its path; forget its imports afterwards."""
     before, path_before = set(sys.modules), list(sys.path)
 
     def write(text: str, name: str = "my_game.py") -> Path:
@@ -41,7 +41,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "gymnasium:CartPole-v1", "gym:CartPole-v1", "gym:Acrobot-v1"])
-def test_an_environment_of_any_source_speaks_gymnasium(env_id: str):
+def test_an_environment_of_any_source_has_gymnasiums_interface(env_id: str):
     env = envs.make(env_id)
     observation, info = env.reset(seed=3)
     assert isinstance(env.observation_space, gymnasium.spaces.Box)
@@ -54,7 +54,7 @@ def test_an_environment_of_any_source_speaks_gymnasium(env_id: str):
     assert isinstance(info, dict)
 
 
-def test_a_seed_decides_what_old_gym_plays():
+def test_a_seed_repeats_an_environment_of_old_gym():
     first, second = (envs.make("gym:CartPole-v1").reset(seed=11)[0] for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
@@ -83,7 +83,7 @@ def test_an_unknown_id_names_near_ones():
         envs.make("Cartpole-v1")
 
 
-def test_an_unknown_version_says_which_there_are():
+def test_an_unknown_version_lists_the_known_ones():
     with pytest.raises(UnknownName, match=r"CartPole-v7.*`v0`, `v1`"):
         envs.make("CartPole-v7")
 
@@ -108,7 +108,7 @@ def test_a_class_in_a_module_is_an_environment(source, monkeypatch: pytest.Monke
     assert envs.make("line_game:Line").observation_space.shape == (3,)
 
 
-def test_a_function_that_makes_the_environment_will_do(source):
+def test_a_function_that_makes_an_environment_is_accepted(source):
     path = source(MODERN + "\ndef long_line():\n    return Line(length=9)\n")
     assert envs.make(f"{path}:long_line").observation_space.shape == (9,)
 
@@ -149,7 +149,7 @@ def test_a_module_that_imports_something_missing_blames_its_own_line(source):
         envs.make(f"{path}:Line")
 
 
-def test_a_file_that_fails_can_be_mended_and_made_again(source):
+def test_a_file_that_fails_can_be_corrected_and_loaded_again(source):
     path = source("1 / 0\n")
     with pytest.raises(ConfigurationError, match="ZeroDivisionError"):
         envs.make(f"{path}:Line")
@@ -207,21 +207,21 @@ class Agents:
 
 
 @pytest.mark.parametrize("name", ["Vectorised", "Agents", "openspiel:kuhn_poker", "pettingzoo:tictactoe_v3"])
-def test_a_game_of_two_players_is_sent_to_a_league(source, name: str):
+def test_a_game_of_two_players_is_refused_with_the_settings_of_a_league(source, name: str):
     env_id = name if ":" in name else f"{source(GAMES_OF_TWO)}:{name}"
     with pytest.raises(ConfigurationError, match=r"is a game of two players, .*: league=mine league\.env=") as error:
         envs.make(env_id)
     assert f"league.env={env_id} in place of env.id={env_id}" in str(error.value)
 
 
-def test_what_is_missing_is_named_with_the_line_that_installs_it(source):
+def test_a_missing_module_is_named_with_the_way_to_get_it(source):
     with pytest.raises(ConfigurationError, match=r"bin/pip install absent_library; if it is a module of your own"):
         envs.make(f"{source('import absent_library')}:Line")
     with pytest.raises(UnknownName, match=r"gym:slimevolleygym:SlimeVolley-v0, or by its class, module:Class"):
         envs.make("gym:SlimeVolley-v0")
 
 
-def test_the_goal_of_an_environment_is_its_own(source):
+def test_the_goal_of_an_environment_is_its_reward_threshold(source):
     assert envs.reward_threshold("CartPole-v1") == 475
     assert envs.reward_threshold("Acrobot-v1") == -100
     assert envs.reward_threshold("gym:CartPole-v0") == 195
@@ -232,7 +232,7 @@ def test_the_goal_of_an_environment_is_its_own(source):
     assert envs.reward_threshold(f"{source('1 / 0')}:Line") is None
 
 
-def test_without_mujoco_the_extra_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mujoco_the_error_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mujoco", None)
     for name in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco.")]:
         monkeypatch.delitem(sys.modules, name)
@@ -240,7 +240,7 @@ def test_without_mujoco_the_extra_that_brings_it_is_named(monkeypatch: pytest.Mo
         envs.make("Hopper-v5")
 
 
-def test_without_box2d_the_extra_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_box2d_the_error_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "Box2D", None)
     monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d.lunar_lander", raising=False)
     monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d", raising=False)
@@ -248,7 +248,7 @@ def test_without_box2d_the_extra_that_brings_it_is_named(monkeypatch: pytest.Mon
         envs.make("LunarLander-v3")
 
 
-def test_cartpole_without_velocities_shows_place_and_angle_as_shares() -> None:
+def test_cartpole_without_velocities_shows_scaled_position_and_angle() -> None:
     whole, hidden = gymnasium.make("CartPole-v1"), envs.make("envs.hidden_velocities:CartPole")
     seen, _ = whole.reset(seed=3)
     observation, _ = hidden.reset(seed=3)
@@ -266,7 +266,7 @@ gymnasium.register("Maze/Line-v3", entry_point=Line, max_episode_steps=5, reward
 )
 
 
-def test_an_id_that_a_module_or_a_file_registers_is_gymnasiums_form(source, monkeypatch: pytest.MonkeyPatch):
+def test_an_id_that_a_module_or_a_file_registers_can_be_made(source, monkeypatch: pytest.MonkeyPatch):
     file = source(REGISTERING, "mazes.py")
     monkeypatch.chdir(file.parent)
     for env_id in ("mazes:Maze/Line-v3", f"{file}:Maze/Line-v3", "gymnasium:mazes:Maze/Line-v3"):

@@ -1,4 +1,4 @@
-"""Masks of legal actions that plain environments give: every form read, none of the forbidden actions ever played."""
+"""Masks of legal actions from plain environments: every form is read, and no forbidden action is played."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ACTIONS: dict[str, spaces.Space[Any]] = {
 
 
 class Choosy(gymnasium.Env):
-    """Allows other actions at each step, and fails at one that it has forbidden. `form`: how it says so."""
+    """An environment that fails at forbidden actions, which change at each step; `form`: how it gives the mask."""
 
     def __init__(self, actions: str = "discrete", form: str = "info", length: int = 7, fault: str = "") -> None:
         self.action_space = ACTIONS[actions]
@@ -160,7 +160,7 @@ def test_a_users_own_vector_gives_masks_as_rows(form: str) -> None:
     assert trajectory.action_mask.shape == (20, 3, 5) and not trajectory.action_mask.all()
 
 
-def test_masks_that_are_not_to_be_looked_at_change_nothing() -> None:
+def test_masks_are_ignored_if_action_masks_is_false() -> None:
     settings = EnvSettings(f"{__file__}:Choosy", {"form": "key"}, action_masks=False)
     assert envs.describe(settings).masks is False
     assert "action_mask" in envs.spaces(settings)[0].spaces  # type: ignore[attr-defined]
@@ -201,7 +201,7 @@ def test_every_form_of_a_mask_becomes_one_row(space: str, given: Any, row: list[
         ("dict", [1, 1], "an action_mask of 2 numbers; Dict"),
     ],
 )
-def test_a_wrong_mask_is_said_in_one_sentence(space: str, given: Any, said: str) -> None:
+def test_a_wrong_mask_is_reported_in_one_sentence(space: str, given: Any, said: str) -> None:
     with pytest.raises(WrongMask, match=said):
         Masks(ACTIONS[space]).row(given)
 
@@ -210,7 +210,7 @@ def test_a_wrong_mask_is_said_in_one_sentence(space: str, given: Any, said: str)
     ("fault", "said"),
     [("empty", "leaves no legal action; copy 0 of 3|leaves no legal action"), ("none", "gave no action_mask")],
 )
-def test_a_mask_that_fails_on_the_way_names_the_environment(fault: str, said: str) -> None:
+def test_a_wrong_mask_during_an_episode_names_the_environment(fault: str, said: str) -> None:
     sampler, _ = sampler_of(fault=fault)
     with pytest.raises(ConfigurationError, match=rf"step\(\) gave .*({said.removeprefix('gave ')})"):
         sampler.collect(5)
@@ -227,7 +227,7 @@ def test_an_action_that_its_mask_forbids_is_refused_on_arrival() -> None:
         Trajectory.from_dict(data, policy.spec(legal_actions=True))
 
 
-def test_the_check_plays_by_masks_and_tells_of_them(
+def test_the_check_plays_by_masks_and_reports_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(one_agent, "VECTOR_SECONDS", 0.1)

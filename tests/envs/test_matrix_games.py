@@ -16,7 +16,7 @@ SYMMETRIC = ["rps", "biased_rps", "cyclic", "disc", "elo", "skill", "spinning_to
 
 
 def equilibrium(matrix):
-    """A Nash strategy of a symmetric zero-sum game, by linear programming: p with p M >= 0."""
+    """Return a Nash strategy of a symmetric zero-sum game, by linear programming: p with p M >= 0."""
     n = len(matrix)
     found = linprog(np.zeros(n), A_ub=-matrix.T, b_ub=np.zeros(n), A_eq=np.ones((1, n)), b_eq=[1])
     assert found.success
@@ -51,15 +51,15 @@ def test_the_equilibria_are_the_known_ones():
     assert exploitability_of("rps", np.array([1.0, 0, 0])) == 1
 
 
-def test_rock_paper_scissors_is_openspiels():
+def test_rock_paper_scissors_equals_openspiels():
     for ours, theirs, scale in (("rps", "matrix_rps", 1), ("biased_rps", "matrix_brps", 50)):
         game = pyspiel.load_matrix_game(theirs)
         assert np.array_equal(payoffs(ours), np.array(game.row_utilities()) / scale)
 
 
-def test_the_spinning_top_narrows_to_three_strategies_its_one_equilibrium():
+def test_the_spinning_top_narrows_to_an_equilibrium_of_three_strategies():
     matrix = payoffs("spinning_top", layers=8, width=9)
-    rings, first = [], 0  # a ring: strategies that, played alike, pay nothing against each of them
+    rings, first = [], 0  # a ring: strategies whose uniform mixture pays 0 against each of them
     while first < len(matrix):
         size = min(
             n for n in (3, 5, 7, 9) if np.abs(matrix[first : first + n, first : first + n].sum(axis=0)).max() < 1e-9
@@ -73,14 +73,16 @@ def test_the_spinning_top_narrows_to_three_strategies_its_one_equilibrium():
     strength = [matrix[ring, ring].max() for ring in rings]  # the cycle within each ring
     assert strength[widest:] == sorted(strength[widest:], reverse=True) and strength[-1] < 0.7 * strength[widest]
     for low, high in pairwise(rings):
-        assert (matrix[high, low].mean(axis=0) > 0).all()  # a higher ring played alike beats each of a lower one
+        assert (
+            matrix[high, low].mean(axis=0) > 0
+        ).all()  # a higher ring, played uniformly, beats each strategy of a lower one
     top = equilibrium(matrix)
     assert np.allclose(top[-3:], 1 / 3) and np.allclose(top[:-3], 0)
     alone = np.eye(len(matrix))[-1]
     assert exploitability_of("spinning_top", alone) >= 0.5 * 0.8**2 * np.sin(np.pi / 3) - 1e-12
 
 
-def test_always_answering_the_last_opponent_goes_round_for_ever_at_the_top():
+def test_best_responses_to_the_last_opponent_cycle_at_the_top():
     matrix = payoffs("spinning_top")
     play, seen = 0, []
     for _ in range(60):
@@ -113,14 +115,14 @@ def test_the_second_player_does_not_see_the_first_ones_choice():
     assert (env.step(np.array([0, 1, 2])).observation == 1).all()
 
 
-def test_seats_look_alike_only_where_they_are_alike():
+def test_seats_have_equal_observations_only_in_symmetric_games():
     assert envs.make_two_player("matrix:rps", 1, 0).single_observation_space.shape == (1,)
     pennies = envs.make_two_player("matrix:payoffs", 1, 0, matrix=[[1, -1], [-1, 1]])
     assert pennies.reset().observation.tolist() == [[1, 0]]
     assert pennies.step(np.zeros(1, int)).observation.tolist() == [[0, 1]]
 
 
-def test_a_game_with_unequal_numbers_of_strategies_masks_those_that_are_not_there():
+def test_a_game_with_unequal_numbers_of_strategies_masks_missing_ones():
     env = envs.make_two_player("matrix:payoffs", 1, 0, matrix=[[1, -0.5, 0.25], [-1, 0.5, 0]])
     assert env.reset().action_mask.tolist() == [[True, True, False]]
     assert env.step(np.zeros(1, int)).action_mask.tolist() == [[True, True, True]]

@@ -51,7 +51,7 @@ def replay(game, history):
 
 
 def watch_ends(games):
-    """A list to which the whole history of every game is added when it ends: the last move may have been chance's."""
+    """Return a list that receives each ended game's whole history, whose last move may be chance's."""
     ends, past_chance = [], games._past_chance
 
     def watched(state, index):
@@ -100,7 +100,7 @@ def test_random_play_agrees_with_openspiel_at_every_step(name, parameters, kind)
 
 
 @pytest.mark.parametrize(("name", "parameters"), TREES, ids=lambda value: str(value))
-def test_a_tree_is_openspiels_whole_game_with_all_outcomes_of_chance(name, parameters):
+def test_a_tree_equals_openspiels_whole_game_with_all_outcomes_of_chance(name, parameters):
     game, tree = load(name, **parameters), game_tree(name, parameters)
     informed = game.get_type().provides_information_state_tensor
     row, thresholds = tree.chance
@@ -135,7 +135,7 @@ def test_a_tree_is_openspiels_whole_game_with_all_outcomes_of_chance(name, param
 
 
 @pytest.mark.parametrize("kind", ["tree", "states"])
-def test_deals_come_as_often_as_their_probability(kind):
+def test_deals_follow_their_probabilities(kind):
     games = (
         TreeVectorEnv(game_tree("kuhn_poker", {}), 6000, 0)
         if kind == "tree"
@@ -168,7 +168,7 @@ def test_the_second_of_two_simultaneous_moves_is_made_without_seeing_the_first()
     assert (turn.observation == turn.observation[0]).all()
 
 
-def test_small_games_are_played_on_trees_and_large_ones_are_told_quickly():
+def test_small_games_are_played_on_trees_and_large_ones_on_states():
     assert isinstance(make_two_player("leduc_poker", 1, 0), TreeVectorEnv)
     assert isinstance(make_two_player("breakthrough", 1, 0), StateVectorEnv)
     assert tree_size(pyspiel.load_game("leduc_poker"), 20_000) == 0
@@ -177,7 +177,7 @@ def test_small_games_are_played_on_trees_and_large_ones_are_told_quickly():
     assert expand(pyspiel.load_game("leduc_poker"), "leduc_poker", 9_456) is None
 
 
-def test_openspiels_own_way_to_write_parameters_works_too():
+def test_openspiels_notation_of_parameters_is_accepted():
     assert make_two_player("goofspiel(num_cards=3)", 1, 0).num_actions == 3
 
 
@@ -202,7 +202,7 @@ def test_an_unknown_game_lists_near_names():
 
 
 @pytest.mark.slow
-def test_every_game_of_openspiel_that_a_league_can_play_plays():
+def test_every_game_of_openspiel_that_a_league_can_play_runs():
     played, refused = 0, 0
     for kind in pyspiel.registered_games():
         if not kind.default_loadable:

@@ -60,12 +60,12 @@ def counter(tmp_path: Path) -> Any:
     return write
 
 
-def test_it_is_stepped_as_it_is_and_counted_as_any_other(counter: Any) -> None:
+def test_a_users_vector_is_stepped_unchanged_and_its_episodes_are_counted(counter: Any) -> None:
     vector = envs.make_vector(counter(), 2, seed=10, by=2)
     assert isinstance(vector, OwnVectorEnv)
     first, _ = vector.reset()
     seen = [first, *(vector.step(np.array([1, 0]))[0] for _ in range(2))]
-    assert [each.tolist() for each in seen] == [[[10], [11]], [[12], [13]], [[14], [15]]], "an array is written again"
+    assert [each.tolist() for each in seen] == [[[10], [11]], [[12], [13]], [[14], [15]]], "observations must be copies"
     observation, reward, terminated, truncated, info = vector.step(np.array([1, 0]))
     assert observation.tolist() == [[0], [17]] and info["final_obs"][0].tolist() == [16]
     assert (terminated.tolist(), truncated.tolist(), reward.tolist()) == ([True, False], [False, False], [1, 0])
@@ -73,11 +73,13 @@ def test_it_is_stepped_as_it_is_and_counted_as_any_other(counter: Any) -> None:
     assert vector.pop_episodes().tolist() == [[3, 3], [0, 4]]
 
 
-def test_one_of_it_is_an_environment_that_can_be_checked_and_shared_among_processes(counter: Any) -> None:
+def test_a_users_vector_can_be_a_single_environment_or_run_in_processes(counter: Any) -> None:
     env_id = counter()
     one = envs.make(env_id)
     assert one.reset(seed=5)[0].tolist() == [5]
-    assert [one.step(1)[0].tolist() for _ in range(3)] == [[6], [7], [8]], "the last is that of the episode's end"
+    assert [one.step(1)[0].tolist() for _ in range(3)] == [[6], [7], [8]], (
+        "the last observation is that at the episode's end"
+    )
     shared = envs.make_vector(EnvSettings(env_id, workers=2), 4, seed=0)
     try:
         shared.reset()
@@ -91,7 +93,7 @@ def test_one_of_it_is_an_environment_that_can_be_checked_and_shared_among_proces
     ("wrong", "said"),
     [({"mode": "NEXT_STEP"}, "SAME_STEP"), ({"extra": 1}, "2 copies were asked for, its num_envs is 3")],
 )
-def test_what_it_lacks_is_one_clear_error(counter: Any, wrong: dict[str, Any], said: str) -> None:
+def test_an_unsuitable_vector_is_refused_with_the_reason(counter: Any, wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         envs.make_vector(counter(**wrong), 2, seed=0)
 
@@ -106,7 +108,7 @@ def test_an_end_without_the_last_observation_is_named(counter: Any) -> None:
 
 
 @pytest.mark.skipif(classic_control.COMPILED.lacking() is not None, reason="no C compiler")
-def test_the_example_in_c_is_a_game_of_catch() -> None:
+def test_the_example_in_c_plays_catch_and_repeats_by_seed() -> None:
     catch = str(Path(__file__).resolve().parents[2] / "examples/compiled/catch.py:Catch")
 
     def played(seed: int) -> tuple[np.ndarray, np.ndarray]:

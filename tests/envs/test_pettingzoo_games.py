@@ -35,7 +35,7 @@ def test_random_play_agrees_with_pettingzoos_own_loop_at_every_step():
             returns += turn.reward[0]
             done = bool(turn.done[0])
         if not done:
-            assert name == "chess_v6"  # random chess goes on for ever
+            assert name == "chess_v6"  # random chess hardly ever ends
             continue
         expected = np.zeros(2)  # PettingZoo's sum for each agent, read as each steps out
         while env.agents:
@@ -43,11 +43,11 @@ def test_random_play_agrees_with_pettingzoos_own_loop_at_every_step():
             assert terminated or truncated
             expected[env.possible_agents.index(env.agent_selection)] = reward
             env.step(None)
-        # The agent that moved last had its rewards of before cleared at its own move; these games reward only ends.
+        # The last mover's earlier rewards were cleared at its move; these games reward only the end.
         assert np.array_equal(returns, expected)
 
 
-def test_results_are_of_the_player_who_won():
+def test_rewards_go_to_the_winning_player():
     games = envs.make_two_player("pettingzoo:connect_four_v3", 1, seed=0)
     games.reset()
     for move in [0, 1, 0, 1, 0, 1]:
@@ -55,7 +55,7 @@ def test_results_are_of_the_player_who_won():
     turn = games.step(np.array([0]))  # four of player 0's in the first column
     assert turn.done[0] and not turn.truncated[0]
     assert turn.reward.tolist() == [[1, -1]]
-    assert turn.to_move[0] == 0 and turn.action_mask[0].all() and not turn.observation[0].any()  # a fresh board
+    assert turn.to_move[0] == 0 and turn.action_mask[0].all() and not turn.observation[0].any()  # a new board
 
 
 def test_parallel_games_hide_the_first_move_from_the_second_player():
@@ -69,16 +69,16 @@ def test_parallel_games_hide_the_first_move_from_the_second_player():
     assert turn.reward.tolist() == [[-1, 1], [0, 0], [1, -1]]
     assert turn.observation.tolist() == [[0, 1, 0, 0]] * 3  # player 0 sees paper
     turn = games.step(np.array([0, 0, 0]))
-    assert not turn.reward.any()  # the first round's is not paid twice
+    assert not turn.reward.any()  # the first round's reward is not paid twice
     assert turn.observation.argmax(axis=1).tolist() == [0, 1, 2]
     turn = games.step(np.array([0, 0, 0]))
-    assert turn.done.all() and turn.truncated.all()  # this game only ever runs out of rounds
+    assert turn.done.all() and turn.truncated.all()  # this game ends only by its number of rounds
     finished = games.pop_finished()
     assert finished.returns.tolist() == [[-1, 1], [0, 0], [1, -1]] and finished.length.tolist() == [4, 4, 4]
 
 
 class Duel(ParallelEnv):
-    """Both draw a number unseen by the other; the higher choice wins; ends decided, not cut off."""
+    """Each agent sees a number of its own; the higher choice wins; games terminate and are never truncated."""
 
     metadata = {"name": "duel"}
 
@@ -131,7 +131,7 @@ def test_a_users_parallel_game_has_masks_from_infos_and_actions_from_its_start()
 
 
 class NamedDuel(Duel):
-    """One that says what people see."""
+    """A duel with texts for people."""
 
     def text(self, agent):
         return f"{agent} sees {float(self.draw[self.possible_agents.index(agent), 0]):.2f}"
@@ -140,7 +140,7 @@ class NamedDuel(Duel):
         return f"{agent} plays {action}"
 
 
-def test_a_users_game_says_what_people_see():
+def test_a_users_game_gives_texts_for_people():
     games = envs.make_two_player("examples/nim/nim.py:Nim", 1, 0)
     games.reset()
     assert games.text(0).startswith("15 stones are left") and games.last_text(0) == ""
@@ -151,7 +151,7 @@ def test_a_users_game_says_what_people_see():
     assert games.last_text(0).startswith("0 stones are left") and games.text(0).startswith("15 stones are left")
 
 
-def test_a_users_parallel_game_names_its_actions_as_it_numbers_them():
+def test_a_users_parallel_game_names_actions_by_its_own_numbers():
     games = envs.make_two_player(f"{__file__}:NamedDuel", 1, 0)
     turn = games.reset()
     assert games.text(0) == f"duellist_0 sees {turn.observation[0, 0]:.2f}"
@@ -177,7 +177,7 @@ def test_every_game_is_dealt_anew_and_the_seed_repeats_them_all():
 
 
 class Coin(envs.TwoPlayerVectorEnv):
-    """A game of one's own at full speed: player 0 names a side."""
+    """A user's vectorised game: player 0 names a side of a coin."""
 
     def __init__(self, num_envs, seed, sides=2):
         super().__init__("coin", num_envs, (1,), sides)
@@ -196,7 +196,7 @@ class Coin(envs.TwoPlayerVectorEnv):
         return turn
 
 
-def test_a_vectorised_game_of_ones_own_is_used_as_it_is():
+def test_a_users_vectorised_game_is_used_unchanged():
     games = envs.make_two_player(f"{__file__}:Coin", 100, seed=0, sides=3)
     assert type(games).__name__ == "Coin" and games.num_actions == 3
     games.reset()
@@ -213,7 +213,7 @@ def test_a_vectorised_game_of_ones_own_is_used_as_it_is():
         (f"{__file__}:Nothing", {}, "'Nothing' does not exist"),
     ],
 )
-def test_what_is_no_game_of_two_players_is_refused_with_the_reason(env_id, kwargs, message):
+def test_other_than_two_player_games_are_refused_with_the_reason(env_id, kwargs, message):
     with pytest.raises(ConfigurationError, match=message):
         envs.make_two_player(env_id, 1, seed=0, **kwargs)
 

@@ -18,7 +18,7 @@ GAME = f"{__file__}:Game"
 
 
 class Game(gymnasium.Env):
-    """Images whose brightness is the number of steps; a life is lost at every fifth step, the game over at the last."""
+    """Images whose brightness is the number of steps; every fifth step costs a life; the last ends the game."""
 
     action_space, lives = Discrete(2), 0
 
@@ -71,7 +71,7 @@ def brightness(observation: np.ndarray) -> list[int]:
     return observation.reshape(*observation.shape[:2], -1)[0, :, 0].tolist()
 
 
-def test_skipped_frames_add_up_rewards_and_the_last_two_are_seen_as_one() -> None:
+def test_skipped_frames_sum_rewards_and_the_last_two_are_merged() -> None:
     games = vector(frame_skip=3, kwargs={"lives": 9})
     observation, reward, *_ = games.step(np.array([1]))
     assert observation.shape == (1, 6, 4, 3)
@@ -79,7 +79,7 @@ def test_skipped_frames_add_up_rewards_and_the_last_two_are_seen_as_one() -> Non
     assert reward.tolist() == [9.0]
 
 
-def test_grey_comes_before_the_stack_whose_newest_frame_is_last() -> None:
+def test_frames_are_greyed_before_stacking_and_the_newest_is_last() -> None:
     games = vector(grey=True, frame_stack=3, kwargs={"lives": 9})
     for _ in range(3):
         observation, *_ = games.step(np.array([0]))
@@ -94,21 +94,21 @@ def test_images_are_resized() -> None:
     assert vector(resize=8, kwargs={"colours": False}, frame_stack=2).single_observation_space.shape == (2, 8, 8)
 
 
-def test_an_episode_begins_with_some_steps_that_do_nothing() -> None:
+def test_an_episode_begins_with_a_random_number_of_noops() -> None:
     begun = envs.make_vector(EnvSettings(GAME, noop_start=3), 20, seed=1).reset()[0]
     assert set(begun[:, 0, 0, 0].tolist()) == {1, 2, 3}
 
 
-def test_a_lost_life_ends_the_episode_and_the_game_goes_on_and_is_counted_whole() -> None:
+def test_a_lost_life_ends_the_episode_and_the_whole_game_is_counted() -> None:
     games = vector(episodic_life=True, reward_clip=1.0)
     ends, rewards = [], 0.0
-    for _ in range(9):  # the game has 10 steps, and one follows the first life by itself
+    for _ in range(9):  # the game has 10 steps, one of them made automatically after the first life
         observation, reward, terminated, truncated, info = games.step(np.array([1]))
         ends.append(bool(terminated[0]))
         rewards += reward[0]
         if len(ends) == 5:
             assert info["final_obs"][0].max() == 5
-            assert observation.max() == 6, "the same game, one step on"
+            assert observation.max() == 6, "the same game must continue, one step later"
         assert not truncated[0]
     assert ends == [False] * 4 + [True] + [False] * 3 + [True]
     assert observation.max() == 0, "a new game"
@@ -126,7 +126,7 @@ def test_rewards_are_scaled_then_clipped_and_returns_are_the_environments_own() 
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("named", [False, True])
-def test_channels_of_a_reward_are_given_each_and_weighted(named: bool, workers: int) -> None:
+def test_reward_channels_are_reported_and_weighted(named: bool, workers: int) -> None:
     games = vector(
         2,
         f"{__file__}:Channels",
@@ -151,7 +151,7 @@ def test_channels_of_a_reward_are_given_each_and_weighted(named: bool, workers: 
         (True, {}, "it must be one number; several are declared: +env.reward_channels={NAME: COEFFICIENT, ...}"),
     ],
 )
-def test_channels_that_are_not_as_declared_are_named(named: bool, channels: dict[str, float], words: str) -> None:
+def test_reward_channels_other_than_declared_are_named(named: bool, channels: dict[str, float], words: str) -> None:
     from envs.check import check
 
     with pytest.raises(ConfigurationError) as error:
@@ -159,7 +159,7 @@ def test_channels_that_are_not_as_declared_are_named(named: bool, channels: dict
     assert words in str(error.value)
 
 
-def test_what_an_environment_is_not_fit_for_is_said_all_at_once() -> None:
+def test_all_unsuitable_preprocessing_is_named_at_once() -> None:
     with pytest.raises(ConfigurationError) as error:
         envs.make(EnvSettings("CartPole-v1", preprocessing="atari"))
     for name, words in (
@@ -181,17 +181,17 @@ def test_only_arrays_are_stacked() -> None:
         envs.make(EnvSettings("Taxi-v4", frame_stack=4))
 
 
-def test_a_stack_of_vectors_is_one() -> None:
+def test_vectors_can_be_stacked() -> None:
     assert envs.make(EnvSettings("CartPole-v1", frame_stack=4)).observation_space.shape == (4, 4)
 
 
-def test_a_setting_that_is_given_wins_over_what_the_name_stands_for() -> None:
+def test_a_given_setting_overrides_that_of_the_named_preprocessing() -> None:
     settings = EnvSettings("ALE/Pong-v5", preprocessing="atari", frame_stack=2, grey=False).resolved()
     assert (settings.frame_stack, settings.grey, settings.resize, settings.frame_skip) == (2, False, 84, 4)
 
 
 @pytest.mark.parametrize("env_id", ["ALE/Pong-v5", "PongNoFrameskip-v4"])
-def test_pong_is_seen_as_gymnasiums_own_wrappers_show_it(env_id: str) -> None:
+def test_pong_equals_that_of_gymnasiums_wrappers(env_id: str) -> None:
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")
     pong = vector(2, env_id, preprocessing="atari")
@@ -213,7 +213,7 @@ def test_frames_are_not_skipped_twice() -> None:
         envs.make(EnvSettings("ALE/Pong-v5", {"frameskip": 4}, frame_skip=4))
 
 
-def test_without_the_emulator_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_emulator_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ale_py", None)
     for name in [name for name in gymnasium.registry if name.startswith("ALE/")]:
         monkeypatch.delitem(gymnasium.registry, name)
@@ -238,7 +238,7 @@ class Told(Game):
 TOLD = f"{__file__}:Told"
 
 
-def test_keys_of_an_observation_are_left_out():
+def test_keys_of_an_observation_can_be_left_out():
     vector = envs.make_vector(EnvSettings(TOLD, leave_out=["mission"]), 2, seed=1)
     observation, _ = vector.reset()
     assert list(observation) == ["image"] and observation["image"].shape == (2, 6, 4, 3)

@@ -1,4 +1,4 @@
-"""envs.rules: a game from its rules is the same game as OpenSpiel's, is played, and wrong rules are told."""
+"""envs.rules: a game from its rules equals OpenSpiel's and can be played; wrong rules are refused."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ EXAMPLE = "examples/kuhn/kuhn.py:Kuhn"
 
 
 def rows_of(form: SequenceForm, card: Callable[[int], int], moves: Callable[[int], str]) -> dict[tuple[int, str], int]:
-    """(card, moves) -> the row of the information state."""
+    """Return (card, moves) -> the row of the information state."""
     return {(card(row), moves(row)): row for row in range(len(form.labels))}
 
 
 def pairs() -> tuple[SequenceForm, SequenceForm, np.ndarray]:
-    """Kuhn poker of the example, OpenSpiel's, and which row of OpenSpiel's is the example's i-th."""
+    """Return the example's Kuhn poker, OpenSpiel's, and OpenSpiel's row for each row of the example."""
     pytest.importorskip("pyspiel")
     mine, theirs = load(EXAMPLE), load("openspiel:kuhn_poker")
     letters = {0: "p", 1: "b"}
@@ -42,7 +42,7 @@ def pairs() -> tuple[SequenceForm, SequenceForm, np.ndarray]:
     return mine, theirs, rows
 
 
-def test_the_example_is_openspiels_kuhn_poker_in_value_and_exploitability() -> None:
+def test_the_example_equals_openspiels_kuhn_poker_in_value_and_exploitability() -> None:
     mine, theirs, rows = pairs()
     assert exploitability.of(mine, uniform(mine)) == pytest.approx(11 / 24)
     rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def test_the_example_is_openspiels_kuhn_poker_in_value_and_exploitability() -> N
         assert mine.payoff(*mine.plans(policy)) == pytest.approx(theirs.payoff(*theirs.plans(other)))
 
 
-def test_its_games_are_played_and_pay_what_the_tree_says() -> None:
+def test_games_of_the_example_pay_the_value_of_their_tree() -> None:
     games = envs.make_two_player(EXAMPLE, 400, 0)
     assert isinstance(games, TreeVectorEnv) and games.max_return == 2.0
     form, rng = load(EXAMPLE), np.random.default_rng(0)
@@ -68,7 +68,7 @@ def test_its_games_are_played_and_pay_what_the_tree_says() -> None:
 
 
 class Pick(Rules):
-    """One coin is thrown, the first names it unseen, the second, who sees nothing either, doubles or not."""
+    """A coin is thrown unseen; the first player names a side, the second, without seeing that, doubles or not."""
 
     num_actions = 2
 
@@ -99,12 +99,12 @@ def test_a_player_that_cannot_tell_states_apart_has_one_information_state() -> N
     tree = write_out("pick", Pick())
     assert tree.owner.tolist() == [0, 1] and len(tree.player) == 1 + 2 + 4 + 8
     form = SequenceForm.from_tree(tree)
-    # The first names the likelier side, so that the second had better not double: 0.75 - 0.25.
+    # The first player names the likelier side, so the second should not double: 0.75 - 0.25.
     assert form.best_response(0, form.plans(uniform(form))[1])[0] == pytest.approx(0.5 * 1.5)
     assert exploitability.of(form, np.array([[0.0, 1.0], [1.0, 0.0]])) == pytest.approx(0.0)
 
 
-def test_a_name_of_an_information_set_is_what_a_person_reads() -> None:
+def test_names_of_information_sets_become_labels() -> None:
     class Named(Pick):
         def information_set(self, state: Any) -> str:
             return ("", "name it", "double?")[len(state)]
@@ -144,12 +144,12 @@ def having(**changed: Any) -> Rules:
         ),
     ],
 )
-def test_wrong_rules_are_told_with_the_history_where(rules: Rules, message: str) -> None:
+def test_wrong_rules_are_refused_with_their_history(rules: Rules, message: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^game 'pick', .*{message}"):
         write_out("pick", rules)
 
 
-def test_chance_that_is_not_given_is_told() -> None:
+def test_rules_without_chance_at_a_chance_state_are_refused() -> None:
     with pytest.raises(NotImplementedError, match="`chance` has to say how"):
         write_out("pick", having(chance=Rules.chance))
 
@@ -163,7 +163,7 @@ class Counted(Pick):
         self.num_actions = sides
 
 
-def test_a_role_that_makes_its_game_several_times_writes_it_out_once() -> None:
+def test_a_game_that_is_made_several_times_is_written_out_once() -> None:
     name = f"{__name__}:Counted"
     first, second = envs.make_two_player(name, 2, 0), envs.make_two_player(name, 4, 1)
     load(name)
@@ -172,6 +172,6 @@ def test_a_role_that_makes_its_game_several_times_writes_it_out_once() -> None:
     assert SIZES == [2, 3]
 
 
-def test_a_class_of_rules_is_no_environment_of_one_agent() -> None:
+def test_a_class_of_rules_is_refused_as_an_environment_of_one_agent() -> None:
     with pytest.raises(ConfigurationError, match="is a game of two players, which a league trains"):
         envs.make(EXAMPLE)

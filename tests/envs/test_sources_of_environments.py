@@ -1,4 +1,4 @@
-"""Environments of other libraries, by name. Each test skips where its library is not installed."""
+"""Environments of other libraries, by name; tests that need a missing library are skipped."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_checker_finds_no_problem(module: str, settings: EnvSettings) -> Non
         ("mpe:simple", "mpe2", "mpe"),
     ],
 )
-def test_what_is_missing_is_named_with_its_extra(
+def test_a_missing_library_is_named_with_its_extra(
     env_id: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
@@ -65,13 +65,13 @@ def test_what_is_missing_is_named_with_its_extra(
         ("mpe2", "mpe:simpel", "mpe:simple"),
     ],
 )
-def test_an_unknown_name_has_near_names(module: str, wrong: str, near: str) -> None:
+def test_an_unknown_name_lists_near_names(module: str, wrong: str, near: str) -> None:
     pytest.importorskip(module)
     with pytest.raises(UnknownName, match=near):
         envs.make(wrong)
 
 
-def test_atari_has_the_usual_preprocessing_unless_told_otherwise() -> None:
+def test_atari_has_the_usual_preprocessing_unless_set_otherwise() -> None:
     pytest.importorskip("ale_py")
     by_name, by_id = envs.make("atari:Pong"), envs.make(EnvSettings("ALE/Pong-v5", preprocessing="atari"))
     assert by_name.observation_space == by_id.observation_space == gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
@@ -107,7 +107,7 @@ def test_a_pool_plays_as_single_copies_do_and_resets_in_the_last_step() -> None:
     pool.close()
 
 
-def test_envpools_cartpole_moves_as_gymnasiums_does_to_single_precision() -> None:
+def test_envpools_cartpole_equals_gymnasiums_to_single_precision() -> None:
     pytest.importorskip("envpool")
     theirs, plain = envs.make("envpool:CartPole-v1"), gymnasium.make("CartPole-v1").unwrapped
     generator = np.random.default_rng(0)
@@ -123,7 +123,7 @@ def test_envpools_cartpole_moves_as_gymnasiums_does_to_single_precision() -> Non
             assert (reward, ended) == (gained, over)
 
 
-def test_particles_of_several_agents_are_taken_together() -> None:
+def test_an_mpe_game_of_several_agents_is_a_team() -> None:
     pytest.importorskip("mpe2")
     team = envs.make(EnvSettings("mpe:simple_tag", state=True))
     assert isinstance(team, Team) and len(team.agents) == 4

@@ -26,7 +26,7 @@ GAMES = [
 
 
 def random_actions(turn, generator):
-    """int64 [N]: a legal action for each game, uniformly."""
+    """Return int64 [N]: a legal action per game, drawn uniformly."""
     return (generator.random(turn.action_mask.shape) * turn.action_mask).argmax(axis=1)
 
 
@@ -54,7 +54,7 @@ def test_turns_have_the_documented_shapes_and_types(env_id):
 
 
 @pytest.mark.parametrize("env_id", GAMES)
-def test_the_same_seed_and_actions_give_the_same_games_and_another_seed_other_ones(env_id):
+def test_the_same_seed_and_actions_repeat_games_and_another_seed_changes_them(env_id):
     def play(seed):
         games = envs.make_two_player(env_id, 4, seed)
         generator = np.random.default_rng(7)
@@ -71,7 +71,7 @@ def test_the_same_seed_and_actions_give_the_same_games_and_another_seed_other_on
 
 
 @pytest.mark.parametrize("env_id", GAMES)
-def test_finished_games_bear_the_sum_of_their_rewards_and_the_count_of_their_moves(env_id):
+def test_finished_games_have_the_sum_of_rewards_and_the_number_of_moves(env_id):
     games = envs.make_two_player(env_id, 3, seed=1)
     generator = np.random.default_rng(1)
     turn = games.reset()
@@ -140,7 +140,7 @@ def test_stepping_before_the_first_reset_says_so():
         envs.make_two_player("matrix:rps", 1, seed=0).step(np.zeros(1, np.int64))
 
 
-def test_a_game_that_is_not_zero_sum_is_refused_when_it_shows():
+def test_a_game_that_is_not_zero_sum_is_refused_when_it_ends():
     class Generous(TwoPlayerVectorEnv):
         def _reset(self):
             return Turn(np.zeros(1, np.int8), np.zeros((1, 1), np.float32), np.ones((1, 2), bool), *self._no_outcome())
@@ -157,7 +157,7 @@ def test_a_game_that_is_not_zero_sum_is_refused_when_it_shows():
 
 
 class Stones(TwoPlayerVectorEnv):
-    """One heap of five; whoever takes the last wins. Its names are those that its bases once kept things under."""
+    """A heap of five stones; taking the last wins. Its attributes have names that its bases once used."""
 
     def __init__(self, num_envs, seed):
         super().__init__("stones", num_envs, (1,), 2)
@@ -183,7 +183,7 @@ class Stones(TwoPlayerVectorEnv):
 
 
 class Guess(SimultaneousGames):
-    """The first player wins by guessing what the second does, with such names as well."""
+    """The first player wins by guessing the second's move; its attributes have such names as well."""
 
     def __init__(self, num_envs, seed):
         super().__init__("guess", num_envs, (1,), 2)
@@ -201,7 +201,7 @@ class Guess(SimultaneousGames):
 
 
 @pytest.mark.parametrize("game", [Stones, Guess])
-def test_a_game_of_ones_own_may_use_any_name_for_what_it_keeps(game):
+def test_a_users_game_may_use_any_name_for_its_attributes(game):
     games, generator = game(3, 0), np.random.default_rng(0)
     turn = games.reset()
     for _ in range(40):
@@ -237,7 +237,7 @@ def test_an_id_of_the_wrong_number_of_players_is_refused_with_the_reason():
         ("gym:CartPole-v1", "train", ""),
     ],
 )
-def test_an_environment_of_one_agent_is_sent_away_from_the_league(env_id, remedy, settings):
+def test_an_environment_of_one_agent_is_refused_for_a_league(env_id, remedy, settings):
     with pytest.raises(ConfigurationError) as error:
         envs.make_two_player(env_id, 1, seed=0)
     assert str(error.value) == (
@@ -246,12 +246,12 @@ def test_an_environment_of_one_agent_is_sent_away_from_the_league(env_id, remedy
     )
 
 
-def test_a_class_of_a_gamecore_that_is_not_there_is_named() -> None:
+def test_a_missing_file_of_a_gamecore_class_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"actor 'no_such_file.py:Mine': there is no file .*no_such_file.py"):
         envs.make_two_player("gamecore:no_such_file.py:Mine", 1, seed=0)
 
 
-def test_a_package_that_is_not_installed_is_named_with_the_way_to_install_it(monkeypatch):
+def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspiel", None)
     with pytest.raises(ConfigurationError, match=r"'openspiel:kuhn_poker' needs the package open_spiel .*\[games\]"):
         envs.make_two_player("openspiel:kuhn_poker", 1, seed=0)

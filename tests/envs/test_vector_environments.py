@@ -5,7 +5,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import envs
 
 
-def test_it_steps_as_gymnasiums_own_vector_environment_does():
+def test_a_vector_steps_like_gymnasiums_vector():
     ours = envs.make_vector("CartPole-v1", 3, seed=7, max_episode_steps=30)
     theirs = SyncVectorEnv(
         [lambda: gymnasium.make("CartPole-v1", max_episode_steps=30)] * 3, autoreset_mode=AutoresetMode.SAME_STEP
@@ -71,7 +71,7 @@ def test_a_reset_forgets_the_unfinished_episode():
 
 
 class Told(gymnasium.Env):
-    """Observes a dict, says something in each info, and writes each observation into the same array."""
+    """An environment with infos at some steps and Dict observations, written into the same array."""
 
     observation_space = gymnasium.spaces.Dict(
         {"board": gymnasium.spaces.Box(0, 99, (2,), np.float32), "turn": gymnasium.spaces.Discrete(9)}
@@ -94,7 +94,7 @@ class Told(gymnasium.Env):
         return {"board": self.board, "turn": self.steps}, 0.5, self.steps == self.end, False, info
 
 
-def test_observations_and_infos_are_those_of_gymnasiums_own_vector():
+def test_observations_and_infos_equal_those_of_gymnasiums_vector():
     ours = envs.make_vector(f"{__file__}:Told", 3, seed=7)
     theirs = SyncVectorEnv([Told] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
     generator = np.random.default_rng(0)
@@ -110,12 +110,10 @@ def test_observations_and_infos_are_those_of_gymnasiums_own_vector():
         for i in np.flatnonzero(mine[2]):
             last = mine[4]["final_obs"][i]
             assert last["turn"] > 1
-            assert last["board"].tolist() == [last["turn"], action[i].sum()], (
-                "and not what the next episode wrote there"
-            )
+            assert last["board"].tolist() == [last["turn"], action[i].sum()], "the next episode must not overwrite it"
 
 
-def test_what_environments_say_is_left_out_for_who_reads_none_of_it():
+def test_infos_are_left_out_if_merges_infos_is_false():
     told, quiet = (envs.make_vector(f"{__file__}:Told", 3, seed=7) for _ in range(2))
     quiet.merges_infos = False
     told.reset(), quiet.reset()
@@ -129,7 +127,7 @@ def test_what_environments_say_is_left_out_for_who_reads_none_of_it():
     assert said == {"final_obs", "_final_obs"}
 
 
-def test_seeds_may_be_given_one_a_copy():
+def test_seeds_can_be_given_per_copy():
     env = envs.make_vector("CartPole-v1", 3, seed=1)
     both = [env.reset(seed=[4, 9, 4])[0], env.reset(seed=4)[0]]
     np.testing.assert_array_equal(both[0][0], both[0][2])

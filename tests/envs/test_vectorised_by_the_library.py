@@ -1,4 +1,4 @@
-"""Every form that the library vectorised plays as the plain environments do: from the same seeds."""
+"""Every vectorised form of gymnasium's in use equals the plain environments, from the same seeds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def at_random(observation: np.ndarray, generator: np.random.Generator) -> np.nda
 
 
 def balancing(observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Keeps a pole up to the time limit, some copies with a slip now and then."""
+    """Balance the pole up to the time limit; some copies slip now and then."""
     upright = (observation[:, 2] + 0.3 * observation[:, 3] + 0.05 * observation[:, 1] > 0).astype(np.int64)
     slips = generator.random(len(observation)) < np.linspace(0, 0.4, len(observation))
     return np.where(slips, 1 - upright, upright)
@@ -49,7 +49,7 @@ def test_each_vectorised_environment_is_compared_or_left_out_for_a_reason() -> N
 
 @pytest.mark.parametrize("play", [at_random, balancing])
 @pytest.mark.parametrize(("env_id", "kwargs"), [(name, each) for name in VARIANTS for each in VARIANTS[name]])
-def test_it_plays_as_the_plain_environments_do(
+def test_the_librarys_vector_equals_the_plain_environments(
     env_id: str, kwargs: dict[str, Any], play: Callable[[np.ndarray, np.random.Generator], np.ndarray]
 ) -> None:
     ours = envs.make_vector(EnvSettings(env_id, kwargs, vectorization="library"), COPIES, seed=3)
@@ -58,7 +58,7 @@ def test_it_plays_as_the_plain_environments_do(
     assert ours.single_action_space == plain.single_action_space
     generator = np.random.default_rng(0)
     terminated = truncated = 0
-    for seed, steps in ((3, 550), (None, 60), ([5] * COPIES, 60)):  # None: each copy's chance goes on
+    for seed, steps in ((3, 550), (None, 60), ([5] * COPIES, 60)):  # None: each copy's generator continues
         observation, _ = ours.reset(seed=None if seed == 3 else seed)
         np.testing.assert_array_equal(observation, plain.reset(seed=seed)[0])
         for _ in range(steps):
@@ -89,7 +89,7 @@ def test_the_librarys_vector_is_used_only_where_it_plays_the_same(monkeypatch: p
     assert chosen(id="CartPole-v1") is chosen(id="gymnasium:CartPole-v1") is library.LibraryCartPole
     assert chosen(id="CartPole-v1", vectorization="sync") is OneAfterAnother
     assert chosen(id="CartPole-v1", kwargs={"render_mode": "rgb_array"}) is OneAfterAnother
-    assert chosen(id="CartPole-v1", kwargs={"max_episode_steps": -1}) is OneAfterAnother  # -1: none
+    assert chosen(id="CartPole-v1", kwargs={"max_episode_steps": -1}) is OneAfterAnother  # -1: no limit
     assert chosen(id="Acrobot-v1") is chosen(id="gym:CartPole-v1") is OneAfterAnother
 
 
@@ -101,12 +101,14 @@ def test_the_librarys_vector_is_used_only_where_it_plays_the_same(monkeypatch: p
         ({"id": "CartPole-v1", "kwargs": {"max_episode_steps": -1}}, "takes no max_episode_steps=-1"),
     ],
 )
-def test_asked_for_in_vain_it_is_refused_with_the_reason(settings: dict[str, Any], words: str) -> None:
+def test_library_vectorization_that_does_not_fit_is_refused_with_the_reason(
+    settings: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ConfigurationError, match=r"env\.vectorization=library: .*use env\.vectorization=auto") as error:
         envs.make_vector(EnvSettings(**settings, vectorization="library"), 2, seed=0)
     assert words in str(error.value)
 
 
-def test_another_way_to_step_is_refused_with_near_names() -> None:
+def test_an_unknown_vectorization_is_refused_with_near_names() -> None:
     with pytest.raises(ConfigurationError, match=r"env\.vectorization: .*'libary'.*did you mean library\?"):
         envs.make_vector(EnvSettings("CartPole-v1", vectorization="libary"), 2, seed=0)

@@ -1,4 +1,4 @@
-"""Environments in worker processes play as they do here, and nothing is left of them however they end."""
+"""Environments in worker processes play as in this process, and leave nothing behind however they end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from warren.errors import ConfigurationError
 
 
 class Unread(dict[str, Any]):
-    """The info of a step, which nobody may merge with those of the other environments."""
+    """An info that must not be merged with those of other environments."""
 
     def items(self) -> Any:
         raise AssertionError("infos are merged, and nobody reads them")
 
 
 class Slow(gymnasium.Env):
-    """A dict for an observation; goes wrong in the way that `fault` says when a copy plays the action 2."""
+    """An environment with Dict observations that fails as `fault` says at action 2."""
 
     observation_space = gymnasium.spaces.Dict(
         {"board": gymnasium.spaces.Box(0, 99, (2, 3), np.float32), "turn": gymnasium.spaces.Discrete(9)}
@@ -75,7 +75,7 @@ def wait_until(condition: Any) -> None:
         time.sleep(0.05)
 
 
-def test_they_play_as_in_one_process_merge_no_infos_and_end_when_closed() -> None:
+def test_workers_play_as_in_one_process_merge_no_infos_and_end_when_closed() -> None:
     there, here = slow(), envs.make_vector(f"{__file__}:Slow", 5, seed=3)
     children = [process.pid for process in there._processes]
     maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in children if Path("/proc").exists())
@@ -125,7 +125,7 @@ def test_a_process_that_dies_is_one_error_that_names_its_copies(how: str, fate: 
         os.kill(children[1], signal.SIGKILL)
     with pytest.raises(ConfigurationError, match=rf":Slow': worker process 1 of 2, .* copies 2 to 4, .*{fate}"):
         vector.step(np.array([0, 1, 0, 1, 0 if how == "killed" else 2]))
-    assert not any(map(psutil.pid_exists, children)), "the other one has ended too"
+    assert not any(map(psutil.pid_exists, children)), "the other process must end too"
 
 
 def test_a_step_that_hangs_does_not_outlive_its_parent() -> None:
@@ -145,7 +145,7 @@ def test_a_step_that_hangs_does_not_outlive_its_parent() -> None:
     wait_until(lambda: not any(psutil.pid_exists(pid) for pid in children))
 
 
-def test_what_cannot_be_made_there_is_said_as_here(tmp_path: Path) -> None:
+def test_a_failure_to_make_an_environment_names_its_line(tmp_path: Path) -> None:
     game = tmp_path / "game.py"
     game.write_text("import os\nraise RuntimeError('only in the actor') if os.getppid() != PARENT else 0\n")
     with pytest.raises(ConfigurationError, match=r"game\.py:2: NameError"):
@@ -161,14 +161,14 @@ def test_what_cannot_be_made_there_is_said_as_here(tmp_path: Path) -> None:
         ({"workers": -1}, "env.workers: -1 is too small; it must be at least 0"),
     ],
 )
-def test_what_no_process_can_be_given_is_refused(settings: dict[str, Any], words: str) -> None:
+def test_settings_that_no_process_can_be_given_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         envs.make_vector(EnvSettings(**{"id": "CartPole-v1", "workers": 1, **settings}), 2, seed=0)
     assert words in str(error.value)
 
 
 class Masked(Slow):
-    """Forbids one action at each step, another each time."""
+    """An environment that forbids one action, another at each step."""
 
     def reset(self, *, seed=None, options=None):
         observation, _ = super().reset(seed=seed)
@@ -178,7 +178,7 @@ class Masked(Slow):
         return *super().step(action)[:4], {"action_mask": np.arange(3) != self.steps % 3}
 
 
-def test_their_masks_of_legal_actions_come_from_the_processes() -> None:
+def test_masks_of_legal_actions_come_from_the_processes() -> None:
     settings = EnvSettings(f"{__file__}:Masked", workers=2)
     vector = envs.make_vector(settings, 3, seed=3)
     _, info = vector.reset()
