@@ -1,11 +1,11 @@
-"""`make compose-test`: proves docker-compose.yml on a real engine, scenario by scenario.
+"""`make compose-test`: test docker-compose.yml on a real engine, scenario by scenario.
 
-python3 tests/compose [SCENARIO ...]      all of them, or those that are named; --list tells their steps
+python3 tests/compose [SCENARIO ...]      all scenarios, or those named; --list prints their steps
 
-It builds its own image, and names projects, volumes and ports of its own; at the end all but the image is removed.
-TORCH_INDEX and HOROVOD are those of docs/docker.md. COMPOSE_TEST_ENGINE_STOP and COMPOSE_TEST_ENGINE_START may hold
-shell commands that stop and start the engine; without them that step is `docker compose stop` and `start`.
-COMPOSE_TEST_PATIENCE=3 waits three times as long for everything, on a machine that has other work.
+It builds an image, and uses projects, volumes and ports of its own; at the end it removes all but the image.
+TORCH_INDEX and HOROVOD are as in docs/docker.md. COMPOSE_TEST_ENGINE_STOP and COMPOSE_TEST_ENGINE_START may hold
+shell commands that stop and start the engine; without them that step runs `docker compose stop` and `start`.
+COMPOSE_TEST_PATIENCE=3 triples the time limits, for a machine that has other work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BUILD = 60.0  # minutes
 
 
 class TooLong(Failed):
-    """A step took longer than its minutes."""
+    """A step exceeded its time limit."""
 
 
 def out_of_time(number: int, frame: FrameType | None) -> None:
@@ -43,7 +43,7 @@ def report(name: str, began: float, failure: str, seen: str) -> None:
 
 
 def attempt(name: str, minutes: float, action: object, *given: object) -> bool:
-    """Run one step within its minutes; print its name, minutes and result, and return whether it passed."""
+    """Run one step of at most `minutes`; print its name, duration and result; return whether it passed."""
     began, seen, failure = time.monotonic(), "", ""
     print(f"       {name} ...", flush=True)
     signal.setitimer(signal.ITIMER_REAL, minutes * 60 * PATIENCE)
@@ -51,7 +51,7 @@ def attempt(name: str, minutes: float, action: object, *given: object) -> bool:
         seen = action(*given) or ""  # type: ignore[operator]
     except Failed as error:
         failure = str(error)
-    except Exception as error:  # the script's own error: the other scenarios go on
+    except Exception as error:  # an error of this script: the other scenarios still run
         traceback.print_exc()
         failure = f"{type(error).__name__}: {error}"
     finally:
@@ -61,7 +61,7 @@ def attempt(name: str, minutes: float, action: object, *given: object) -> bool:
 
 
 def play(scenario: Scenario) -> list[tuple[str, bool]]:
-    """Run the steps of a scenario until one fails, and remove its project; return each step's name and result."""
+    """Run the steps of a scenario until one fails, and remove its project; return (name, passed) per step."""
     project = Project(f"warren-proof-{scenario.name}-{os.getpid()}", **scenario.variables)
     results: list[tuple[str, bool]] = []
     try:
@@ -83,7 +83,7 @@ def build() -> str:
 
 
 def main() -> int:
-    """Run the command line; return exit status 0 where all steps passed, else 1."""
+    """Run the command line; return exit status 0 if all steps passed, else 1."""
     parser = argparse.ArgumentParser(
         prog="make compose-test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

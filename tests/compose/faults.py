@@ -1,4 +1,4 @@
-"""Scaling, deaths and restarts of a run that goes on."""
+"""Scaling, kills and restarts, which a run has to survive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from project import PATIENCE, Project, command, docker, expect, kill, now, until
 from scenario import ENDLESS, Scenario, Step
 
-STOP, START = "COMPOSE_TEST_ENGINE_STOP", "COMPOSE_TEST_ENGINE_START"  # shell commands, for an engine that is yours
+STOP, START = "COMPOSE_TEST_ENGINE_STOP", "COMPOSE_TEST_ENGINE_START"  # shell commands, if you may stop the engine
 FAULTS = Scenario("faults", {"WARREN_OVERRIDES": ENDLESS})
 
 
@@ -38,11 +38,11 @@ def fewer_actors(project: Project) -> str:
     gone = {one["Id"] for one in project.containers("actor")}
     project.up("--no-recreate", "--scale", "actor=1")
     gone -= {one["Id"] for one in project.containers("actor")}
-    expect(len(gone) == 3, f"{len(gone)} actors left")
+    expect(len(gone) == 3, f"{len(gone)} actors ended")
     ends = ["events", "--since", since, "--until", now(), "--filter", "event=die", "--format", "{{json .Actor}}"]
     told = [json.loads(line) for line in docker(*ends).splitlines()]
     statuses = [one["Attributes"]["exitCode"] for one in told if one["ID"] in gone]
-    expect(statuses == ["0", "0", "0"], f"they ended with {statuses}")
+    expect(statuses == ["0", "0", "0"], f"their exit statuses are {statuses}")
     return f"3 ended with status 0; version {project.learns_on()}"
 
 
@@ -89,7 +89,7 @@ def engine_restart(project: Project) -> str:
 @FAULTS.step("down and up resume", 8)
 def down_and_up(project: Project) -> str:
     project.compose("down", "--timeout", "120", timeout=400)
-    expect(not project.containers(), "containers are left")
+    expect(not project.containers(), "containers remain")
     project.up("--wait", "--wait-timeout", f"{240 * PATIENCE:.0f}")
     line = r"resumed from \S+: (\d+) steps, version (\d+)"
     found = until("it says from where", 120, lambda: re.search(line, project.logs("learner")))

@@ -1,4 +1,4 @@
-"""Logins of containers: each has those of its own role, which are refused what is of others."""
+"""Logins of containers: each has only those of its role, and is refused what belongs to other roles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from project import Project, expect
 
-# Tells what a container may do by its own files and variables alone. A message that it gets goes back to its queue.
+# Prints what a container may do with its own files and variables alone. A message that it gets is requeued.
 TRY = """
 import json, os, sys
 from urllib.parse import urlsplit
@@ -48,7 +48,7 @@ def attempts(project: Project, service: str, run: str) -> dict[str, object]:
 
 
 def refused(project: Project) -> list[str]:
-    """Return what the servers have refused the roles: all that a role needs has to be among its rights."""
+    """Return what the servers refused to roles; a role's rights have to cover all that it needs."""
     by_rabbitmq = re.findall(r"access to .* refused for user .*|ACCESS_REFUSED.*", project.logs("rabbitmq"))
     ask = "REDISCLI_AUTH=$(cat /run/warren/password) redis-cli ACL LOG 100"
     said = project.compose("exec", "--no-TTY", "redis", "sh", "-c", ask)
@@ -62,7 +62,10 @@ def connected(project: Project) -> set[str]:
 
 
 def each_has_its_own(project: Project, run: str, allowed: dict[str, tuple[str, bool, bool]]) -> str:
-    """Look at containers by service: the role of its user, whether it reads segments, and changes the league."""
+    """Check that each service has the rights in `allowed`; return the users connected to RabbitMQ.
+
+    `allowed`: service -> (role of its user, whether it may read segments, whether it may change the league).
+    """
     expect(refused(project) == [], f"roles were refused {refused(project)}")
     for service, (role, reads, changes) in allowed.items():
         found = attempts(project, service, run)

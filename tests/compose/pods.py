@@ -1,8 +1,8 @@
-"""Pods of docker/kubernetes without a kubelet: each container as its manifest says, by the engine.
+"""Pods of docker/kubernetes without a kubelet: the engine runs each container as its manifest says.
 
-Commands, users, groups, environments, mounts, read-only root file systems, capabilities, limits of memory, times to
-end, init containers and HTTP probes are the manifest's. RabbitMQ is Compose's, with the users of each overlay's run,
-Redis the manifest's. Left out is what only a cluster has: network policies, storage classes, scaling, GPUs.
+Commands, users, groups, environments, mounts, read-only root file systems, capabilities, memory limits, grace
+periods, init containers, HTTP probes and Redis are the manifest's. RabbitMQ is Compose's, with the users of each
+overlay's run. What only a cluster has is left out: network policies, storage classes, scaling, GPUs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from support import kustomize
 print(json.dumps(kustomize.build(Path("/source/docker/kubernetes") / sys.argv[1])))
 """
-LOGINS = (  # files like those in volumes of Secrets: the group's alone
+LOGINS = (  # files as in volumes of Secrets: only root and the group can read them
     "python -m workers.rights --run {run} files /to {served} && "
     f"chown -R root:{GROUP} /to && chmod -R u=rX,g=rX,o= /to"
 )
@@ -63,7 +63,7 @@ class Pods:
         self.secrets = Path(tempfile.mkdtemp(prefix="warren-secrets-"))
 
     def make_users(self) -> None:
-        """Write folders that stand for Secrets, and let Compose's RabbitMQ import the users of the overlay's run."""
+        """Write folders that stand for Secrets, and import the users of the overlay's run into Compose's RabbitMQ."""
         settings = (self.settings / "default.yaml").read_text()
         (run,) = re.findall(r"^run: (\S+)", settings, re.MULTILINE)
         line = LOGINS.format(run=run, served="--served" if "sampling: served" in settings else "")
@@ -73,12 +73,12 @@ class Pods:
         docker("exec", broker, "sh", "-c", f"chmod 0644 {copied} && rabbitmqctl --quiet import_definitions {copied}")
 
     def workloads(self) -> dict[str, Resource]:
-        """Return the specifications of what runs, by name."""
+        """Return the specifications of Deployments and StatefulSets, by name."""
         kinds = ("Deployment", "StatefulSet")
         return {one["metadata"]["name"]: one["spec"] for one in self.found if one["kind"] in kinds}
 
     def start(self, name: str, replicas: int = 1) -> None:
-        """Run the init containers of a workload's pod, each to its end, then start its container."""
+        """Start pods of a workload: run the init containers of each to their end, then start its container."""
         pod = self.workloads()[name]["template"]["spec"]
         for number in range(replicas):
             for first in pod.get("initContainers", ()):
@@ -91,13 +91,13 @@ class Pods:
             self.started.append(self.project.run_beside(f"{name}-{number}", "--stop-timeout", wait, *given))
 
     def runs(self, name: str) -> bool:
-        """Return whether a container runs. Raises Failed, with what it said, once it has ended."""
+        """Return True while a container runs. Raises Failed, with its last log lines, once it has ended."""
         state = json.loads(docker("inspect", "--format", "{{json .State}}", name))
         expect(state["Running"], f"{name} ended with status {state['ExitCode']}: {docker('logs', '--tail', '5', name)}")
         return True
 
     def log(self, name: str) -> str:
-        """Return what a container has said."""
+        """Return a container's log."""
         return command("docker", "logs", name)[1]
 
     def answers(self, name: str, probe: str = "readinessProbe") -> bool:
@@ -109,12 +109,12 @@ class Pods:
         return command("docker", "exec", f"{self.project.name}-{name}-0", "python", "-c", ASK, address)[0] == 0
 
     def stop(self) -> dict[str, int]:
-        """Stop roles at once and then Redis; return the exit statuses of those that ended wrong, by name."""
+        """Stop all roles together, then Redis; return name -> exit status of those that ended with a wrong one."""
         for one in ([name for name in self.started if "-redis-" not in name], self.started):
             docker("stop", *one, timeout=400)
         ended = json.loads(docker("inspect", *self.started)) if self.started else []
         statuses = {one["Name"].removeprefix("/"): one["State"]["ExitCode"] for one in ended}
-        # A role whose work is done sleeps, and a stop's signal is what ends that.
+        # A role whose work is done sleeps until the stop's signal ends it.
         right = {name: SLEPT if "its work is done" in self.log(name) else 0 for name in self.started}
         docker("rm", *self.started)
         self.started.clear()
@@ -122,11 +122,11 @@ class Pods:
         return {name.removeprefix(own): status for name, status in statuses.items() if status != right[name]}
 
     def _arguments(self, name: str, number: int, pod: Resource, container: Resource) -> list[str]:
-        """Return the words of `docker run` for a container of a pod, up to its command's end."""
+        """Return the arguments of `docker run` for a container of a pod, including its command."""
         told, safe = pod["securityContext"], container["securityContext"]
         given = ["--network", f"{self.project.name}_servers", "--network-alias", name]
         given += ["--user", f"{told['runAsUser']}:{told['runAsGroup']}", "--group-add", str(told["fsGroup"])]
-        given += ["--group-add", GROUP]  # the group of the Secret's files, which is fsGroup in a pod
+        given += ["--group-add", GROUP]  # the group of the Secrets' files; in a pod that is fsGroup
         expect(safe["allowPrivilegeEscalation"] is False, f"{name} may gain privileges")
         given += ["--security-opt", "no-new-privileges", *(f"--cap-drop={one}" for one in safe["capabilities"]["drop"])]
         given += ["--read-only"] if safe.get("readOnlyRootFilesystem") else []
@@ -139,7 +139,7 @@ class Pods:
         volumes = {one["name"]: one for one in pod["volumes"]}
         for mount in container["volumeMounts"]:
             given += self._mount(name, number, mount, volumes.get(mount["name"]))
-            if mount["name"] not in volumes:  # a claim's volume is the group's, as fsGroup has it
+            if mount["name"] not in volumes:  # fsGroup makes a claim's volume the group's
                 owned = ("--volume", f"{self.project.name}_{mount['name']}-{name}-{number}:/volume:nocopy")
                 group = f"chown :{told['fsGroup']} /volume && chmod 2775 /volume"
                 docker("run", "--rm", "--user", "root", *owned, IMAGE, "sh", "-c", group)
@@ -171,7 +171,7 @@ def build_serving(_: Project) -> str:
 
 
 def servers(project: Project) -> str:
-    """Start RabbitMQ by Compose, and with it make the passwords."""
+    """Start RabbitMQ by Compose, which creates the passwords first."""
     project.up("rabbitmq")
     until("RabbitMQ is healthy", 240, lambda: project.runs_well("rabbitmq"))
     return "healthy"
@@ -194,17 +194,17 @@ def play(project: Project, overlay: str, least: int) -> str:
             until(f"{name} is ready", 240, lambda name=name: pods.answers(name))  # type: ignore[misc]
     count = len([pods.runs(name) for name in pods.started])
     wrong = pods.stop()
-    expect(not wrong, f"ended with {wrong}")
+    expect(not wrong, f"wrong exit statuses: {wrong}")
     return f"{count} pods ran; all ended well"
 
 
 def deployment(project: Project) -> str:
-    """Start the deployment beside the volume of a learner that has been, and ask it as its probes do."""
+    """Start the deployment on the volume of an earlier learner, and wait until its readiness probe succeeds."""
     pods = Pods(project, "deployment")
     pods.start("deploy", 2)
     until("it is ready", 240, lambda: pods.runs(pods.started[0]) and pods.answers("deploy"))
     wrong = pods.stop()
-    expect(not wrong, f"ended with {wrong}")
+    expect(not wrong, f"wrong exit statuses: {wrong}")
     return "2 pods were ready; both ended well"
 
 

@@ -1,4 +1,4 @@
-"""A project of Docker Compose that a scenario starts, watches and removes. All waiting is for a condition, bounded."""
+"""A Docker Compose project that a scenario starts, watches and removes. All waits have a condition and a time limit."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGE = "warren:compose-test"  # a name of its own: an image that is in use is not replaced
-OWN = ("COMPOSE_", "WARREN_", "EXPERIMENT", "FLOWER_")  # variables of the user's that would change what is tested
-BESIDE = "compose-test.beside"  # label of containers that are not Compose's
+IMAGE = "warren:compose-test"  # its own name, so that no image in use is replaced
+OWN = ("COMPOSE_", "WARREN_", "EXPERIMENT", "FLOWER_")  # the user's variables that would change the test
+BESIDE = "compose-test.beside"  # label of containers that Compose did not start
 FIGURES = re.compile(r"([\d,]+) steps, (?:.* )?weight version (\d+)")
-ENGINE = 1.0  # s between looks at the engine, which has other work
-PATIENCE = float(os.environ.get("COMPOSE_TEST_PATIENCE", "1"))  # times all bounds of time
+ENGINE = 1.0  # s between queries, which load the engine
+PATIENCE = float(os.environ.get("COMPOSE_TEST_PATIENCE", "1"))  # factor of the time limits
 Found = TypeVar("Found")
 
 
 class Failed(Exception):
-    """An expectation of a step that did not come true."""
+    """An expectation of a step was not met."""
 
 
 def expect(holds: bool, what: str) -> None:
@@ -34,7 +34,7 @@ def expect(holds: bool, what: str) -> None:
 
 
 def until(what: str, seconds: float, look: Callable[[], Found | None]) -> Found:
-    """Return the first value of `look` that is true; it is called about every second. Raises Failed after `seconds`."""
+    """Call `look` about every second; return its first true value. Raises Failed after `seconds`."""
     seconds *= PATIENCE
     end, troubled = time.monotonic() + seconds, ""
     while True:
@@ -42,7 +42,7 @@ def until(what: str, seconds: float, look: Callable[[], Found | None]) -> Found:
             if found := look():
                 return found
             troubled = ""
-        except (Failed, OSError, urllib.error.URLError) as error:  # the engine, or who is asked, may be away
+        except (Failed, OSError, urllib.error.URLError) as error:  # the engine or the service may be down
             troubled = f"; at last: {error}"
         if time.monotonic() > end:
             raise Failed(f"after {seconds:.0f} s still not: {what}{troubled}")
@@ -50,7 +50,7 @@ def until(what: str, seconds: float, look: Callable[[], Found | None]) -> Found:
 
 
 def command(*words: str, timeout: float = 120.0, environment: dict[str, str] | None = None) -> tuple[int, str]:
-    """Run a command in the project's folder; return its exit status and all it printed. Raises Failed at the limit."""
+    """Run a command in the checkout; return (exit status, all it printed). Raises Failed at the time limit."""
     timeout *= PATIENCE
     try:
         done = subprocess.run(
@@ -80,7 +80,7 @@ class Project:
         self.environment = {**kept, **servers, **own, **variables}
 
     def run(self, *words: str, timeout: float = 300.0) -> tuple[int, str]:
-        """Run `docker compose WORDS`; return its exit status and what it printed."""
+        """Run `docker compose WORDS`; return (exit status, all it printed)."""
         return command("docker", "compose", *words, timeout=timeout, environment=self.environment)
 
     def compose(self, *words: str, timeout: float = 300.0) -> str:
@@ -90,11 +90,11 @@ class Project:
         return said.strip()
 
     def up(self, *words: str) -> None:
-        """Start what does not run, from the image that was built."""
+        """Start the services that do not run yet, from the built image."""
         self.compose("up", "--detach", "--no-build", *words, timeout=600)
 
     def remove(self) -> None:
-        """Remove its containers, networks and volumes, and the containers that stand beside it."""
+        """Remove its containers, networks and volumes, and the containers started beside it."""
         if beside := docker("ps", "--all", "--quiet", "--filter", f"label={BESIDE}={self.name}").split():
             docker("rm", "--force", *beside)
         self.run("--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "30", timeout=300)
@@ -102,7 +102,7 @@ class Project:
             docker("volume", "rm", *made)
 
     def run_beside(self, name: str, *words: str) -> str:
-        """Start a container beside the project's, by `docker run WORDS`; return its name. It is removed with them."""
+        """Start a container by `docker run WORDS`, which is removed with the project; return its name."""
         named = f"{self.name}-{name}"
         docker("run", "--detach", "--name", named, "--label", f"{BESIDE}={self.name}", *words)
         return named
@@ -112,18 +112,18 @@ class Project:
         return sorted({one["Config"]["Labels"]["com.docker.compose.service"] for one in self.containers()})
 
     def containers(self, service: str = "") -> list[dict[str, Any]]:
-        """Return what the engine tells of the containers, also of those that have ended."""
+        """Return what `docker inspect` tells of the containers, including those that have ended."""
         ids = self.compose("ps", "--all", "--quiet", *([service] if service else [])).split()
         return list(json.loads(docker("inspect", *ids))) if ids else []
 
     def container(self, service: str) -> dict[str, Any]:
-        """Return what the engine tells of the one container of a service."""
+        """Return what `docker inspect` tells of a service's container. Raises Failed unless there is exactly one."""
         found = self.containers(service)
         expect(len(found) == 1, f"{service} has {len(found)} containers")
         return found[0]
 
     def logs(self, service: str, since: str = "") -> str:
-        """Return what a service has written, from the moment `since` on."""
+        """Return the logs of a service, from the time `since` on."""
         given = ["--since", since] if since else []
         return self.compose("logs", "--no-color", "--no-log-prefix", *given, service)
 
@@ -132,12 +132,12 @@ class Project:
         return f"http://{self.compose('port', service, str(inside))}"
 
     def version(self, learner: str = "learner", since: str = "") -> int:
-        """Return the newest weight version that a learner's log tells; 0 where it tells none."""
+        """Return the newest weight version in a learner's log; 0 if there is none."""
         told = FIGURES.findall(self.logs(learner, since))
         return int(told[-1][1]) if told else 0
 
     def runs_well(self, service: str) -> bool:
-        """Return whether all containers of a service run, and are healthy where that is looked at."""
+        """Return whether all containers of a service run, and are healthy if they have a health check."""
         states = [one["State"] for one in self.containers(service)]
         return bool(states) and all(
             state["Status"] == "running" and state.get("Health", {"Status": "healthy"})["Status"] == "healthy"
@@ -145,12 +145,12 @@ class Project:
         )
 
     def learns_on(self, learner: str = "learner", seconds: float = 180.0) -> int:
-        """Wait for an update that is told from now on; return its version."""
+        """Wait for an update that is logged from now on; return its weight version."""
         since = now()
         return until(f"{learner} learns", seconds, lambda: self.version(learner, since))
 
     def file(self, service: str, path: str) -> str:
-        """Return the text of a file in a container that runs."""
+        """Return the text of a file in a running container."""
         return self.compose("exec", "--no-TTY", service, "cat", path)
 
 
@@ -169,6 +169,6 @@ def get(address: str, **headers: str) -> tuple[int, str]:
 
 
 def kill(container: dict[str, Any]) -> None:
-    """Kill a container's first process as a fault would: after `docker kill` the engine would not start it again."""
+    """Kill a container's main process as a fault would; after `docker kill` the engine would not restart it."""
     script = f"import os; os.kill({container['State']['Pid']}, 9)"
     docker("run", "--rm", "--pid", "host", "--user", "root", "--network", "none", IMAGE, "python", "-c", script)

@@ -1,4 +1,4 @@
-"""A scenario: a project of Compose, and steps in order."""
+"""A scenario: a Compose project, and steps in order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from project import Project
 
-Step = Callable[[Project], str]  # it returns what was seen, in a few words
+Step = Callable[[Project], str]  # returns a short summary of what it saw
 ENDLESS = "env.goal=null total_steps=1000000000 checkpoint_every=5"
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Steps that share a project; each has so many minutes at most."""
+    """Steps that share a project: (name, minutes at most, function) each."""
 
     name: str
     variables: dict[str, str] = field(default_factory=dict)

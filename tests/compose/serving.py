@@ -67,5 +67,5 @@ def end_of_serving(project: Project) -> str:
     project.compose("--profile", "*", "stop", timeout=400)
     served = ("gateway", "deploy", "dashboard", "learner")
     ended = {name: project.container(name)["State"]["ExitCode"] for name in served}
-    expect(set(ended.values()) == {0}, f"ended with {ended}")
+    expect(set(ended.values()) == {0}, f"exit statuses are {ended}")
     return "status 0"

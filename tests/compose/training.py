@@ -1,4 +1,4 @@
-"""Runs that go to their end, an update that outlasts a stop, exit statuses, and a league."""
+"""Runs that finish, an update that a stop waits for, exit statuses, and a league."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KUHN = Scenario("kuhn", {"EXPERIMENT": "kuhn"})
 
 
 def outcome(project: Project, learner: str = "learner") -> dict[str, object]:
-    """Return the outcome that a learner has written into the run's folder."""
+    """Return the outcome that a learner wrote to the folder of the run cartpole/compose."""
     found = json.loads(project.file(learner, "/app/runs/cartpole/compose/outcome.json"))
     return dict(found)
 
@@ -53,7 +53,7 @@ def begun_again(project: Project) -> str:
     return "solved already"
 
 
-LONG = 20.0  # s that an update is to take
+LONG = 20.0  # s that an update should take
 
 
 def with_epochs(epochs: int) -> str:
@@ -64,7 +64,7 @@ def with_epochs(epochs: int) -> str:
 def lengthen(project: Project) -> str:
     epochs = 200
     tried: list[str] = []
-    while len(tried) < 5:  # machines differ, and one that others use too is not always as fast
+    while len(tried) < 5:  # machines differ, and a busy one varies in speed
         project.environment["WARREN_OVERRIDES"] = with_epochs(epochs)
         project.up("learner", "actor")
         version, since = project.learns_on(), time.monotonic()
@@ -91,9 +91,9 @@ def finish(project: Project) -> str:
     project.compose("stop", timeout=400)
     took = time.monotonic() - began
     statuses = {one["Name"]: one["State"]["ExitCode"] for one in project.containers("learner")}
-    expect(set(statuses.values()) == {0}, f"ended with {statuses}")
+    expect(set(statuses.values()) == {0}, f"exit statuses are {statuses}")
     stopped = re.findall(r"stopped: .* weight version (\d+)", project.logs("learner"))
-    expect(bool(stopped) and int(stopped[-1]) > version, f"it stopped at {stopped}, and had version {version}")
+    expect(bool(stopped) and int(stopped[-1]) > version, f"it stopped at versions {stopped}, after version {version}")
     project.compose("start", timeout=400)
     line = rf"resumed from \S+: \d+ steps, version {stopped[-1]}\b"
     found = until("it goes on from there", 120, lambda: re.search(line, project.logs("learner")))
@@ -111,7 +111,7 @@ def status_of_success(project: Project) -> str:
 @STATUS.step("--exit-code-from learner is the learner's after a failure", 8)
 def status_of_failure(project: Project) -> str:
     project.remove()
-    project.environment["WARREN_OVERRIDES"] = "device=cuda"  # the learner's alone: an actor that ended would end all
+    project.environment["WARREN_OVERRIDES"] = "device=cuda"  # for the learner alone: an actor that ended would stop all
     status, said = project.run("up", "--no-build", "--exit-code-from", "learner", timeout=400)
     expect(status == 2, f"status {status}: {said[-1500:]}")
     wrong = re.search(r"device='cuda' is not there.*", said)
@@ -135,7 +135,7 @@ def league(project: Project) -> str:
 
 @KUHN.step("an actor may neither read segments nor change the league", 4)
 def own_logins(project: Project) -> str:
-    # (the role of its user, whether it reads the learner's queue, whether it changes the league)
+    # service -> (role of its user, may read the learner's queue, may change the league)
     allowed = {
         "actor": ("actor", False, False), "evaluator": ("evaluator", False, False),
         "learner-main": ("learner", True, False), "league": ("league", False, True),
@@ -163,6 +163,6 @@ def stopped_league(project: Project) -> str:
     took = time.monotonic() - began
     ended = {one["Name"]: one["State"]["ExitCode"] for one in project.containers()}
     wrong = {name: status for name, status in ended.items() if status and not re.search("rabbitmq|passwords", name)}
-    expect(not wrong, f"ended with {wrong}")
+    expect(not wrong, f"wrong exit statuses: {wrong}")
     project.compose("start", timeout=400)
     return f"stopped in {took:.0f} s; version {project.learns_on('learner-main', 300)}"
