@@ -41,7 +41,7 @@ def command(run_command):  # type: ignore[no-untyped-def]
     return partial(run_command, manage.main)
 
 
-def test_a_player_is_added_with_options_rules_and_what_a_reset_goes_back_to(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
+def test_add_sets_options_rules_and_the_initial_model(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
     added = ("add", "hunter", "main_exploiter", "reset_probability=0.5", "--rule", "lr=0.001", "--initial", "main@7")
     assert command(*added)[:2] == (0, "added hunter (main_exploiter)\n")
     hunter = store.player("hunter")
@@ -53,7 +53,7 @@ def test_a_player_is_added_with_options_rules_and_what_a_reset_goes_back_to(comm
     assert_replayed(store)
 
 
-def test_a_player_may_be_a_model_that_learns_nothing(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
+def test_a_player_may_be_a_frozen_model(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
     assert command("add", "old", "self_play", "--model", "main@7")[0] == 0
     old = store.player("old")
     assert old.frozen and old.model == ModelRef("main", 7) and pool.info(old.model).frozen  # type: ignore[union-attr]
@@ -61,7 +61,7 @@ def test_a_player_may_be_a_model_that_learns_nothing(command, store: Store, pool
     assert status == 2 and "main@6 is not in the pool" in error and "older" not in store.view().roster
 
 
-def test_players_are_paused_resumed_and_removed_however_often_it_is_said(command, store: Store) -> None:  # type: ignore[no-untyped-def]
+def test_pause_resume_and_remove_can_be_repeated(command, store: Store) -> None:  # type: ignore[no-untyped-def]
     counts = []
     for _ in range(2):
         assert command("pause", "main", "rival")[:2] == (0, "main is paused\nrival is paused\n")
@@ -79,7 +79,7 @@ def test_players_are_paused_resumed_and_removed_however_often_it_is_said(command
     assert_replayed(store)
 
 
-def test_freezing_takes_the_newest_model_and_ends_the_learning(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
+def test_freezing_takes_the_newest_model_and_ends_training(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
     period = Periods(store).open("main", "learner", 60.0)
     pool.put("main", 8, 800, WEIGHTS)
     status, out, _ = command("freeze", "main")
@@ -123,7 +123,7 @@ def test_a_new_rule_draws_its_value_and_others_keep_theirs(command, store: Store
         assert status == 2 and message in error
 
 
-def test_what_is_wrong_is_said_in_one_line_and_changes_nothing(command, store: Store) -> None:  # type: ignore[no-untyped-def]
+def test_a_wrong_command_prints_one_line_and_changes_nothing(command, store: Store) -> None:  # type: ignore[no-untyped-def]
     store.add_player("gone", "random")
     store.remove("gone")
     before = list(store.events())
@@ -175,20 +175,20 @@ def test_what_is_wrong_is_said_in_one_line_and_changes_nothing(command, store: S
     assert list(store.events()) == before
 
 
-def test_the_history_says_who_did_it(command, store: Store) -> None:  # type: ignore[no-untyped-def]
+def test_a_change_is_recorded_with_its_author(command, store: Store) -> None:  # type: ignore[no-untyped-def]
     command("--by", "ada", "pause", "main")
     command("resume", "main")
     assert [event["by"] for _, event in store.events() if event["event"] == "changed"] == ["ada", "manage"]
 
 
-def test_a_wrong_run_is_told_which_ones_there_are(
+def test_a_wrong_run_name_suggests_an_existing_one(
     store: Store, redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert manage.main(["--redis", redis_url, "--run", f"{run_name}x", "pause", "main"]) == 2
     assert f"'{run_name}x' does not exist; did you mean" in (error := capsys.readouterr().err) and run_name in error
 
 
-def test_all_kinds_are_listed_and_own_ones_are_imported(
+def test_all_kinds_are_listed_including_imported_ones(
     redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "nemesis_kind.py").write_text(
@@ -208,7 +208,7 @@ def test_all_kinds_are_listed_and_own_ones_are_imported(
     manage.KINDS._entries.pop("nemesis_of_a_test")
 
 
-def test_a_frozen_player_is_so_for_good_and_resuming_it_says_what_to_do_instead(
+def test_freezing_asks_first_and_a_frozen_player_cannot_be_resumed(
     command, store: Store, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)

@@ -54,7 +54,7 @@ def test_a_model_is_added_listed_replaced_and_removed(command, pool: Pool, file:
     assert pool.models() == []
 
 
-def test_what_is_exported_is_what_was_added(command, pool: Pool, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_an_exported_model_equals_the_added_file(command, pool: Pool, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     command("add", "main", file)
     assert command("freeze", "main@1")[1] == "main@1\n"
     assert command("export", "main@1", tmp_path / "out")[0] == 0
@@ -65,7 +65,7 @@ def test_what_is_exported_is_what_was_added(command, pool: Pool, file: Path, tmp
     assert pool.info(ModelRef("main", 1)).attributes == {"note": "best", "rate": 0.5}  # type: ignore[union-attr]
 
 
-def test_what_is_wrong_is_said_in_one_line(command, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_wrong_command_prints_an_error_without_a_traceback(command, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "text").write_text("no weights")
     for arguments, message in (
         (("add", "main", tmp_path / "text"), "is not a safetensors file"),
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said_in_one_line(command, file: Path, tmp_path: Path) 
     assert "versions only go up" in command("add", "main", file, "--version", 5)[2]
 
 
-def test_a_place_that_cannot_be_written_is_named_in_one_line(command, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_path_that_cannot_be_written_is_named_in_one_line(command, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     command("add", "main", file)
     for arguments in (("export", "main@1", tmp_path / "absent" / "out"), ("save", file / "league")):
         status, _, error = command(*arguments)

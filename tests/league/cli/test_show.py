@@ -67,7 +67,7 @@ def command(run_command):  # type: ignore[no-untyped-def]
     return partial(run_command, show.main)
 
 
-def test_why_a_player_is_paused_is_shown_until_it_is_resumed(played: Store, command) -> None:  # type: ignore[no-untyped-def]
+def test_the_reason_for_a_pause_is_shown_until_the_player_is_resumed(played: Store, command) -> None:  # type: ignore[no-untyped-def]
     played.pause("rival")
     PauseReasons(played).note("rival", "its learner died 5 times")
     assert "rival is paused: its learner died 5 times" in command()[1]
@@ -77,7 +77,7 @@ def test_why_a_player_is_paused_is_shown_until_it_is_resumed(played: Store, comm
     assert "died 5 times" not in command()[1]
 
 
-def test_the_json_holds_all_of_it(played: Store, pool: Pool, command) -> None:  # type: ignore[no-untyped-def]
+def test_the_json_output_holds_every_table(played: Store, pool: Pool, command) -> None:  # type: ignore[no-untyped-def]
     status, out, _ = command("--json")
     found = json.loads(out)
     assert status == 0
@@ -110,7 +110,7 @@ def test_the_json_holds_all_of_it(played: Store, pool: Pool, command) -> None:  
     }  # fmt: skip
 
 
-def test_the_payoff_is_limited_to_a_width_and_those_that_learn_come_first(played: Store) -> None:
+def test_the_payoff_is_cut_to_a_width_and_keeps_learning_players(played: Store) -> None:
     state = played.load()
     whole = payoff(state, 10)
     assert whole["players"][0] == "main" and whole["players"][-1] == "rival" and whole["left_out"] == 0
@@ -124,7 +124,7 @@ def test_the_payoff_is_limited_to_a_width_and_those_that_learn_come_first(played
     assert payoff(state, 0)["win_rates"] == []
 
 
-def test_a_spilled_model_that_somebody_waits_for_is_named(played: Store, pool: Pool) -> None:
+def test_a_spilled_model_that_a_reader_waits_for_is_named(played: Store, pool: Pool) -> None:
     assert pool.spill(ModelRef("main", 3))
     pool.redis.rpush(f"{pool.prefix}wanted", "", "main@3", "main@3")
     found = overview(played, pool, 10)
@@ -133,7 +133,7 @@ def test_a_spilled_model_that_somebody_waits_for_is_named(played: Store, pool: P
     assert "brings them back: main@3" in show.pool_text(found["pool"], found["wanted"]).plain
 
 
-def test_matches_that_are_missing_are_told_and_the_exit_status_says_so(played: Store, command) -> None:  # type: ignore[no-untyped-def]
+def test_missing_matches_are_printed_and_set_the_exit_status(played: Store, command) -> None:  # type: ignore[no-untyped-def]
     assert "issued 7 = counted 4 + expired 0 + aborted 1 + open 2  holds" in command()[1]
     played.redis.hincrby(f"{played.prefix}counters", "counted", -1)
     status, out, _ = command()
@@ -147,7 +147,7 @@ def rendered(store: Store, pool: Pool, width: int = 120, rows: int = 40) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-def test_a_person_sees_every_table_within_the_width(played: Store, pool: Pool) -> None:
+def test_every_table_is_printed_within_the_width(played: Store, pool: Pool) -> None:
     lines = rendered(played, pool).splitlines()
     text = "\n".join(lines)
     assert lines[0].startswith("league of run a-run: 5 players (2 learning, 1 paused, 1 frozen, 1 removed)")
@@ -167,7 +167,7 @@ def test_a_person_sees_every_table_within_the_width(played: Store, pool: Pool) -
     assert all(len(line) <= 120 for line in lines)
 
 
-def test_a_league_of_many_is_cut_to_what_was_asked_for(store: Store, pool: Pool) -> None:
+def test_a_large_league_is_cut_to_the_given_width_and_rows(store: Store, pool: Pool) -> None:
     for number in range(30):
         store.add_player(f"player-with-a-long-name-{number}", "random")
         store.issue("player-with-a-long-name-0", f"player-with-a-long-name-{number}", "actor", 60.0)
@@ -176,7 +176,7 @@ def test_a_league_of_many_is_cut_to_what_was_asked_for(store: Store, pool: Pool)
     assert "25 more players" in "\n".join(lines) and "25 more open matches" in "\n".join(lines)
 
 
-def test_open_matches_are_summed_by_who_holds_them_and_who_plays(store: Store, pool: Pool) -> None:
+def test_open_matches_are_counted_by_holder_and_players(store: Store, pool: Pool) -> None:
     for name in ("main", "rival"):
         store.add_player(name, "random")
     for holder, number in (("actor-1", 7), ("actor-2", 5)):
@@ -191,7 +191,7 @@ def test_open_matches_are_summed_by_who_holds_them_and_who_plays(store: Store, p
     ]
 
 
-def test_who_has_played_little_has_a_provisional_rating(store: Store, pool: Pool) -> None:
+def test_a_player_of_few_opponents_or_games_has_a_provisional_rating(store: Store, pool: Pool) -> None:
     for name in ("main", "old", "older", "new"):
         store.add_player(name, "random")
     for _ in range(5):
@@ -220,7 +220,7 @@ def test_long_names_fit_into_80_columns(store: Store, pool: Pool) -> None:
     assert all(text.count(name) >= 2 for name in names) and "state" in text and "Elo" in text
 
 
-def test_those_that_learn_are_shown_however_weak_they_are(store: Store, pool: Pool) -> None:
+def test_learning_players_are_shown_however_weak_they_are(store: Store, pool: Pool) -> None:
     for number in range(12):
         store.add_player(f"old-{number}", "random", frozen=True, model=ModelRef("main", 1))
     store.add_player("main", "random")
@@ -232,7 +232,7 @@ def test_those_that_learn_are_shown_however_weak_they_are(store: Store, pool: Po
         assert table.row_count == 5 and list(table.columns[0].cells)[-1] == "main"
 
 
-def test_watching_a_large_league_leaves_redis_to_others_nine_tenths_of_the_time(
+def test_watching_reads_a_large_league_at_most_a_tenth_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, slept = [0.0], []
@@ -250,13 +250,13 @@ def test_watching_a_large_league_leaves_redis_to_others_nine_tenths_of_the_time(
     assert slept == pytest.approx([2.0, 9.0])
 
 
-def test_the_period_of_a_player_that_was_frozen_meanwhile_is_nobodys(played: Store, pool: Pool) -> None:
+def test_a_player_frozen_in_its_period_has_no_open_period(played: Store, pool: Pool) -> None:
     played.freeze("main", ModelRef("main", 3))
     found = overview(played, pool, 10)
     assert found["periods"] == [] and not any(row["period_open"] for row in found["players"])
 
 
-def test_an_empty_league_is_shown_and_a_run_without_one_is_not(
+def test_an_empty_league_is_shown_and_a_run_without_a_league_is_refused(
     store: Store, pool: Pool, command, run_name: str
 ) -> None:  # type: ignore[no-untyped-def]
     status, out, _ = command()
@@ -278,7 +278,7 @@ def test_watching_prints_again_and_again_until_ctrl_c(played: Store, redis_url: 
     assert process.wait(30) == 0 and first["counters"]["counted"] == 4
 
 
-def test_watching_ends_when_its_reader_goes(played: Store, redis_url: str, run_name: str) -> None:
+def test_watching_ends_when_its_reader_closes_the_pipe(played: Store, redis_url: str, run_name: str) -> None:
     arguments = ["--redis", redis_url, "--run", run_name, "--watch", "--json", "--every", "0.05"]
     pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     process = subprocess.Popen([sys.executable, "-m", "league.show", *arguments], text=True, **pipes)
@@ -288,7 +288,7 @@ def test_watching_ends_when_its_reader_goes(played: Store, redis_url: str, run_n
     assert process.wait(30) == 0 and process.stderr.read() == ""
 
 
-def test_watching_in_a_terminal_fills_its_screen_and_gives_it_back(
+def test_watching_in_a_terminal_uses_the_alternate_screen_until_it_ends(
     played: Store, redis_url: str, run_name: str, tmp_path: Path
 ) -> None:
     ours, theirs = pty.openpty()
@@ -307,7 +307,7 @@ def test_watching_in_a_terminal_fills_its_screen_and_gives_it_back(
     assert b"\x1b[?1049h" in seen and b"main" in seen
 
 
-def test_a_redis_that_goes_away_is_one_message(played: Store, command, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_lost_redis_is_reported_in_one_line(played: Store, command, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     def gone(*_: object) -> None:
         raise show.existing.__globals__["redis"].ConnectionError("connection refused")
 

@@ -28,6 +28,6 @@ def test_a_table_in_a_pipe_has_every_column_and_whole_cells(capsys: pytest.Captu
     assert first.split() == ["main", "1,000", "x" * 200] and second.split() == ["hunter", "2", "y" * 90]
 
 
-def test_a_terminal_is_as_wide_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_is_as_wide_as_its_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert output().width == 40

@@ -31,14 +31,14 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("main", "words"), COMMANDS, ids=["show", "manage", "models"])
-def test_who_names_no_redis_is_told_what_gives_it(main, words, capsys):
+def test_a_missing_redis_url_error_says_how_to_give_one(main, words, capsys):
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: where Redis is was not given; give --redis URL or set WARREN_REDIS_URL: ")
     assert 'eval "$(python -m workers.servers env)"' in line and line.endswith(OF_AN_ENDED_RUN)
 
 
-def test_whose_run_has_ended_is_told_what_shows_what_it_left(capsys):
+def test_an_unreachable_redis_error_names_the_command_for_ended_runs(capsys):
     with socket.socket() as held:  # bound, and nothing listens
         held.bind(("127.0.0.1", 0))
         url = f"redis://127.0.0.1:{held.getsockname()[1]}/0"
@@ -48,13 +48,13 @@ def test_whose_run_has_ended_is_told_what_shows_what_it_left(capsys):
 
 
 @pytest.mark.parametrize(("main", "words"), [(servers, ["env"]), (replay.main, ["--file", "runs/PROJECT/TRIAL"])])
-def test_the_commands_that_are_named_exist(main, words, capsys):
+def test_commands_named_in_errors_exist(main, words, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*words, "--help"])
     assert ended.value.code == 0, capsys.readouterr().err
 
 
-def test_each_command_is_in_one_folder_behind_an_entry_that_only_calls_it():
+def test_each_command_is_in_cli_behind_an_entry_that_only_calls_it():
     league = Path(show.__file__).parents[1]
     commands = [path.stem for path in (league / "cli").glob("*.py") if "def main(" in path.read_text()]
     assert sorted(commands) == ["manage", "models", "replay", "show"]

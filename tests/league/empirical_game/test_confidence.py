@@ -32,7 +32,7 @@ def looks_at(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["even", "pots", "rare", "draws"])
-def test_looked_at_after_every_batch_it_misses_no_more_often_than_it_says(name: str) -> None:
+def test_intervals_checked_after_every_batch_miss_at_most_at_their_rate(name: str) -> None:
     returns, mean, bound = games_of(name, np.random.default_rng(7))
     lower, upper = confidence_sequence(*looks_at(returns), bound, ALPHA)
     missed = ((lower > mean) | (upper < mean)).any(axis=1).mean()
@@ -41,7 +41,7 @@ def test_looked_at_after_every_batch_it_misses_no_more_often_than_it_says(name: 
 
 
 @pytest.mark.parametrize("name", ["even", "pots", "rare"])
-def test_standard_errors_looked_at_as_often_miss_several_times_too_often(name: str) -> None:
+def test_intervals_of_standard_errors_checked_as_often_miss_far_more(name: str) -> None:
     returns, mean, _ = games_of(name, np.random.default_rng(7))
     games, total, squares = looks_at(returns)
     error = np.sqrt(np.maximum(squares - total**2 / games, 0.0) / (games - 1.0) / games)
@@ -49,21 +49,21 @@ def test_standard_errors_looked_at_as_often_miss_several_times_too_often(name: s
     assert missed > 4 * ALPHA
 
 
-def test_games_that_were_all_alike_do_not_make_a_point_of_it() -> None:
+def test_equal_games_do_not_shrink_the_interval_to_a_point() -> None:
     games = np.array([1.0, 64.0, 1000.0, 100_000.0])
     lower, upper = confidence_sequence(games, games, games, 1.0, ALPHA)
     assert (upper == 1.0).all() and (np.diff(lower) > 0).all()
     assert lower[1] < 0.9 and 0.95 < lower[2] < 0.997 and lower[3] > 0.999
 
 
-def test_its_width_is_a_small_multiple_of_the_standard_error() -> None:
+def test_the_width_is_a_small_multiple_of_the_standard_error() -> None:
     for games in (10**3, 10**5, 10**7):
         lower, upper = confidence_sequence(games, 0.0, games * 1.7, 2.0, ALPHA)
         assert lower == pytest.approx(-upper)
         assert 1.96 < upper / np.sqrt(1.7 / games) < 5.0
 
 
-def test_without_games_it_is_the_whole_range_and_the_mean_is_always_inside() -> None:
+def test_the_interval_is_the_whole_range_without_games_and_holds_the_mean() -> None:
     lower, upper = confidence_sequence(0.0, 0.0, 0.0, 13.0, ALPHA)
     assert (float(lower), float(upper)) == (-13.0, 13.0)
     values = np.random.default_rng(0).uniform(-2, 2, (200, 30))

@@ -15,7 +15,7 @@ from league.empirical_game.returns import Returns
 RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
 
 
-def test_a_loss_is_what_all_gain_at_best_from_a_mixture_of_the_others() -> None:
+def test_a_players_loss_is_that_of_the_best_mixture_without_its_snapshots() -> None:
     # Without scissors a third of paper is too much of it; without rock and paper scissors is all there is.
     rps = ["main", "main", "hunter"]
     assert losses(RPS, rps, rps) == pytest.approx({"main": 1.0, "hunter": 1 / 3})
@@ -31,7 +31,7 @@ def test_a_loss_is_what_all_gain_at_best_from_a_mixture_of_the_others() -> None:
     assert losses(ladder, ["main"] * 3, ["main"] * 3) == {"main": 1.0}
 
 
-def test_an_exploiter_brings_what_a_mixture_that_does_not_know_it_loses_to_it() -> None:
+def test_an_exploiters_loss_is_how_much_more_an_unaware_mixture_loses_to_it() -> None:
     # The main agent's rock, paper and scissors; the hunter's snapshot beats rock by 4, and gains nothing else.
     gains = np.vstack([RPS, [4.0, 0.0, 0.0]])
     found = losses(gains, ["main", "main", "main", "hunter"], ["main"] * 3)
@@ -47,7 +47,7 @@ def played(matrix: np.ndarray) -> Returns:
     return returns
 
 
-def test_learning_goes_to_who_brings_most_once_players_were_frozen() -> None:
+def test_shares_follow_the_losses_once_players_were_frozen() -> None:
     updates = {"main": 8.0, "hunter": 1.0, "other": 1.0}
     earned, returns, slots = Earned(updates, 0.5), played(RPS), np.arange(3)
     assert earned.shares == pytest.approx(updates)
@@ -59,7 +59,7 @@ def test_learning_goes_to_who_brings_most_once_players_were_frozen() -> None:
     assert earned.shares == shares, "nobody has joined since"
 
 
-def test_the_shares_of_one_that_always_brings_most_stay_within_bounds() -> None:
+def test_the_share_of_a_player_that_always_contributes_most_is_bounded() -> None:
     earned, returns = Earned({"main": 1.0, "hunter": 1.0}, 0.5), played(RPS)
     for joined in range(3, 60):
         # Scissors are the hunter's, rock and paper main's; more rocks join, which bring nothing.
@@ -70,7 +70,7 @@ def test_the_shares_of_one_that_always_brings_most_stay_within_bounds() -> None:
     assert shares["hunter"] > 0.5, "the part that is not earned stays"
 
 
-def test_one_that_beats_all_others_earns_though_it_is_the_whole_mixture() -> None:
+def test_a_player_that_is_the_whole_mixture_earns_too() -> None:
     ladder = np.sign(np.subtract.outer(np.arange(3), np.arange(3))).astype(float)
     earned = Earned({"main": 1.0, "hunter": 1.0}, 0.5)
     earned.follow(np.arange(3), ["hunter", "hunter", "main"], played(ladder))
@@ -87,7 +87,7 @@ def test_players_that_have_not_met_the_mixture_count_for_nothing() -> None:
     assert nobody.follow(np.arange(2), ["main", "main"], Returns()) and nobody.shares == {"main": 1.0}
 
 
-def test_where_best_responses_count_learning_goes_to_who_is_played() -> None:
+def test_shares_follow_the_mixture_where_best_responses_count() -> None:
     earned, returns, slots = Earned({"main": 4.0, "hunter": 1.0, "other": 1.0}, 0.5), Returns(), np.arange(4)
     returns.settings = replace(returns.settings, against=BEST_RESPONSES)
     parents = ["main", "hunter", "main", None]
@@ -103,7 +103,7 @@ def test_where_best_responses_count_learning_goes_to_who_is_played() -> None:
     assert earned.shares == {"main": 4.0, "hunter": 1.0, "other": 1.0}
 
 
-def test_where_nothing_is_earned_shares_are_those_of_the_updates_to_the_last_bit() -> None:
+def test_shares_equal_the_updates_if_no_part_is_earned() -> None:
     updates = {"main": 0.7, "hunter": 0.1}
     earned = Earned(updates, 0.0)
     earned.follow(np.arange(3), ["main", "main", "hunter"], played(RPS))

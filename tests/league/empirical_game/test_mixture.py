@@ -31,7 +31,7 @@ def nearly_equal(players: int) -> LeagueState:
     return state
 
 
-def test_psro_players_meet_in_each_seat_the_mixture_by_which_the_league_is_scored() -> None:
+def test_psro_players_meet_in_each_seat_the_mixture_of_the_score() -> None:
     state = nearly_equal(20)
     me, kind, slots = state.players["main"], kind_of("psro"), state.roster.historical
     scored = mixture_of(state.empirical_game, slots, state.empirical_game.settings).shares
@@ -53,7 +53,7 @@ def test_psro_players_meet_in_each_seat_the_mixture_by_which_the_league_is_score
     assert (np.abs(met[:, slots] - expected) <= 4.5 * np.sqrt(expected) + 1e-9).all()
 
 
-def test_before_any_game_the_newest_stands_for_all_and_all_are_undecided() -> None:
+def test_before_any_game_the_newest_is_the_mixture_and_all_are_undecided() -> None:
     found = mixture_of(Returns(), np.arange(3), MixtureSettings())
     np.testing.assert_array_equal(found.shares, [[0.0, 0.0, 1.0]] * 2)
     assert found.undecided.tolist() == [0, 1, 2] and found.wanted == [(2, 2)]
@@ -61,7 +61,7 @@ def test_before_any_game_the_newest_stands_for_all_and_all_are_undecided() -> No
     np.testing.assert_array_equal(without.shares, [[0.0, 1.0, 0.0]] * 2)
 
 
-def test_at_a_least_temperature_players_that_are_nearly_equal_are_averaged() -> None:
+def test_nearly_equal_players_are_averaged_at_a_least_temperature() -> None:
     returns, players = Returns(), np.arange(5)
     strength = np.array([0.0, 0.01, 0.02, 0.01, -3.0])  # the last one loses to all
     for one in players:
@@ -117,7 +117,7 @@ def test_a_mixture_plays_no_exploiter_but_withstands_it(temperature: float) -> N
     assert state.empirical_game.mixture(frozen, mine).shares[:, 3].min() > 0.1, "by default they are played"
 
 
-def test_an_exploiter_frozen_by_hand_is_an_exploiter_of_the_mixture_too() -> None:
+def test_an_exploiter_frozen_by_hand_counts_as_an_exploiter_too() -> None:
     state = league()
     for name, kind in (("main", "main_agent"), ("main@1", "main_agent"), ("hunter", "main_exploiter")):
         add(state, name, kind, frozen=name == "hunter")
@@ -125,11 +125,11 @@ def test_an_exploiter_frozen_by_hand_is_an_exploiter_of_the_mixture_too() -> Non
 
 
 @pytest.mark.parametrize(("branch", "seat"), [("meta_in_seat_0", 0), ("meta_in_seat_1", 1), ("meta", None)])
-def test_the_name_of_a_branch_tells_the_seat_that_opponents_take(branch: str, seat: int | None) -> None:
+def test_a_branchs_name_tells_the_opponents_seat(branch: str, seat: int | None) -> None:
     assert seat_of(branch) == seat
 
 
-def test_the_mixture_that_best_responses_exploit_least_is_taken_as_it_was_found() -> None:
+def test_the_least_exploitable_mixture_is_taken_as_found() -> None:
     returns, slots = Returns(), np.array([2, 5, 7, 9])
     settings = MixtureSettings(source="exact", against="best_responses")
     assert mixture_of(returns, slots, settings).shares[:, 3].tolist() == [1.0, 1.0], "not found yet: the newest"

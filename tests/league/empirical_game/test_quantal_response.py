@@ -25,7 +25,7 @@ def test_each_side_answers_the_other_by_the_quantal_rule(seed, rows, columns, te
     np.testing.assert_allclose(y, softmax(-(x @ payoff) / temperature), atol=1e-5)
 
 
-def test_matching_pennies_with_one_better_penny_is_solved_by_hand():
+def test_uneven_matching_pennies_satisfy_the_equations_derived_by_hand():
     # x = (p, 1 - p) and y = (q, 1 - q) with payoff [[2, -1], [-1, 1]]: p = s((5 q - 2) / t), q = s(-(5 p - 2) / t)
     x, y = quantal_response([[2, -1], [-1, 1]], 0.5)
     sigmoid = lambda z: 1 / (1 + np.exp(-z))  # noqa: E731
@@ -33,20 +33,20 @@ def test_matching_pennies_with_one_better_penny_is_solved_by_hand():
     assert y[0] == pytest.approx(sigmoid(-(5 * x[0] - 2) / 0.5), abs=1e-6)
 
 
-def test_hot_is_uniform_and_cold_is_nash():
+def test_a_high_temperature_is_uniform_and_a_low_one_is_nash():
     payoff = np.array([[0, -25, 50], [25, 0, -5], [-50, 5, 0]]) / 50  # its equilibrium is (1, 10, 5) / 16
     np.testing.assert_allclose(quantal_response(payoff, 1e4)[0], 1 / 3, atol=1e-3)
     np.testing.assert_allclose(quantal_response(payoff, 1e-5)[0], np.array([1, 10, 5]) / 16, atol=1e-3)
 
 
-def test_duplicates_share_what_they_are_worth_and_constants_are_played_alike():
+def test_duplicates_share_one_weight_and_equal_payoffs_are_played_uniformly():
     x, _ = quantal_response([[1, -1], [-1, 1], [-1, 1]], 0.01)
     assert x[1] == pytest.approx(x[2]) and x[1] + x[2] == pytest.approx(0.5, abs=0.01)
     assert quantal_response(np.zeros((2, 4)), 0.1)[1].tolist() == [0.25] * 4
 
 
 @pytest.mark.parametrize(("concentration", "error"), [(3, 0.03), (3, 0.1), (20, 0.03), (50, 0.1)])
-def test_at_a_quarter_of_the_error_it_is_exploited_less_than_nash_is(concentration, error):
+def test_a_temperature_of_a_quarter_of_the_error_is_exploited_less_than_nash(concentration, error):
     # 40 mixtures of rock, paper and scissors that met each other in a finite number of games.
     rps = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
     gains = []
@@ -68,6 +68,6 @@ def test_at_a_quarter_of_the_error_it_is_exploited_less_than_nash_is(concentrati
         (np.zeros((0, 0)), 1.0, r"shape \(0, 0\)"),
     ],
 )
-def test_what_makes_no_game_is_refused(payoff, temperature, message):
+def test_a_wrong_payoff_or_temperature_is_refused(payoff, temperature, message):
     with pytest.raises(LeagueError, match=message):
         quantal_response(payoff, temperature)

@@ -31,7 +31,7 @@ def gains(truth: np.ndarray, mixture: np.ndarray) -> float:
 
 @settings(deadline=None, max_examples=12)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.sampled_from(["any", "ladder", "cycle"]))
-def test_nobody_of_the_whole_league_gains_against_the_mixture_of_the_part(seed: int, n: int, shape: str) -> None:
+def test_no_player_of_the_league_gains_against_the_restricted_mixture(seed: int, n: int, shape: str) -> None:
     rng = np.random.default_rng(seed)
     strength = rng.permutation(n).astype(float)
     truth = {
@@ -45,7 +45,7 @@ def test_nobody_of_the_whole_league_gains_against_the_mixture_of_the_part(seed: 
 
 
 @pytest.mark.parametrize(("joining", "share"), [(None, 0.2), (5, 0.5)])
-def test_a_league_that_climbs_and_then_goes_round_costs_fewer_cells_than_all(joining: int | None, share: float) -> None:
+def test_a_spinning_top_needs_only_a_part_of_the_cells(joining: int | None, share: float) -> None:
     # A spinning top (Czarnecki et al. 2020): 40 players, newer ones beat older ones, the newest five go round.
     n, rng = 40, np.random.default_rng(0)
     truth = np.tanh(np.subtract.outer(np.arange(n), np.arange(n)) / 10) + 0.05 * rng.normal(size=(n, n))
@@ -56,19 +56,19 @@ def test_a_league_that_climbs_and_then_goes_round_costs_fewer_cells_than_all(joi
     assert played < share * n * n, played
 
 
-def test_a_cell_between_two_that_nobody_plays_is_not_wanted() -> None:
+def test_a_cell_between_two_unplayed_players_is_not_wanted() -> None:
     truth = np.array([[0.0, 0.0, -5.0], [0.0, 0.0, -5.0], [5.0, 5.0, 0.0]])
     _, known, _ = play_out(truth)
     assert not known[0, 1] and not known[1, 0]
 
 
-def test_who_may_still_gain_within_what_a_cell_may_be_off_is_not_left_out() -> None:
+def test_a_player_that_may_gain_within_the_slack_is_a_member() -> None:
     truth = np.array([[0.0, 0.1], [-0.1, 0.0]])
     assert restricted_game(truth, np.zeros((2, 2)), np.ones((2, 2), bool)).members.tolist() == [0]
     assert restricted_game(truth, np.full((2, 2), 0.2), np.ones((2, 2), bool)).members.tolist() == [0, 1]
 
 
-def test_one_of_those_that_join_faster_than_they_are_met_meets_all() -> None:
+def test_newcomers_enter_the_mixture_though_they_join_faster_than_they_meet() -> None:
     n = 12
     truth = np.sign(np.subtract.outer(np.arange(n), np.arange(n))).astype(float)  # the newer beats the older,
     truth[:3, :3] = [[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]]  # but for three that go round
@@ -83,20 +83,20 @@ def test_one_of_those_that_join_faster_than_they_are_met_meets_all() -> None:
     assert found.mixture[:, 3:].sum() == pytest.approx(2.0), "the mixture is still that of the first three"
 
 
-def test_who_was_left_out_comes_back_when_the_support_changes() -> None:
+def test_a_left_out_player_returns_when_the_support_changes() -> None:
     # Rock, then scissors (left out), then paper: now scissors are wanted again.
     truth = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
     mixture, known, _ = play_out(truth)
     assert known.all() and mixture == pytest.approx(np.full((2, 3), 1 / 3))
 
 
-def test_nobody_and_somebody_that_was_never_played() -> None:
+def test_an_empty_league_wants_no_cell_and_an_unplayed_one_that_of_its_newest() -> None:
     assert restricted_game(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0), bool)).wanted == []
     alone = restricted_game(np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2), bool))
     assert alone.wanted == [(1, 1)] and alone.undecided.tolist() == [0, 1]
 
 
-def test_it_is_the_equilibrium_of_all_means_where_all_are_known() -> None:
+def test_with_all_cells_known_it_is_the_equilibrium_of_all_means() -> None:
     truth = np.random.default_rng(3).normal(size=(20, 20))
     found = restricted_game(truth, np.zeros((20, 20)), np.ones((20, 20), bool))
     value = solve_zero_sum(truth)[1]
@@ -105,7 +105,7 @@ def test_it_is_the_equilibrium_of_all_means_where_all_are_known() -> None:
 
 @settings(deadline=None, max_examples=12)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 8))
-def test_a_mixture_of_some_withstands_all_and_none_of_the_others_meet(seed: int, n: int) -> None:
+def test_a_mixture_of_some_withstands_all_and_the_others_need_not_meet(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     truth, played = rng.normal(size=(n, n)), rng.random(n) < 0.5
     played[rng.integers(n)] = True

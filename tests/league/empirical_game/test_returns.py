@@ -4,7 +4,7 @@ import pytest
 from league.empirical_game.returns import Returns
 
 
-def test_means_and_errors_are_those_of_the_games_however_they_are_cut():
+def test_means_and_errors_do_not_depend_on_the_batches():
     games = np.random.default_rng(0).normal(0.3, 2.0, 1000)
     whole, parts = Returns(), Returns()
     whole.record(0, 1, games)
@@ -17,7 +17,7 @@ def test_means_and_errors_are_those_of_the_games_however_they_are_cut():
         assert returns.errors(slots)[0, 1] == pytest.approx(games.std(ddof=1) / np.sqrt(1000))
 
 
-def test_the_two_seatings_of_a_pair_are_cells_of_their_own():
+def test_each_seating_of_a_pair_has_its_own_cell():
     returns = Returns()
     returns.record(2, 5, [1.0, 1.0])
     returns.record(5, 2, [-3.0])
@@ -25,7 +25,7 @@ def test_the_two_seatings_of_a_pair_are_cells_of_their_own():
     assert returns.games(np.array([5, 2])).tolist() == [[0.0, 1.0], [2.0, 0.0]]
 
 
-def test_what_was_never_or_once_played_is_not_known_and_what_never_varies_is():
+def test_errors_are_infinite_below_two_games_and_zero_for_equal_returns():
     returns = Returns()
     returns.record(0, 1, [1.0])
     returns.record(1, 0, [1.0, 1.0])
@@ -34,7 +34,7 @@ def test_what_was_never_or_once_played_is_not_known_and_what_never_varies_is():
     assert returns.games(np.array([], dtype=np.intp)).shape == (0, 0)
 
 
-def test_win_rates_may_prefer_whom_returns_refute():
+def test_a_player_that_wins_most_games_can_have_a_negative_mean_return():
     # Nine small pots won and one large one lost: nine wins in ten games, and money lost.
     returns = Returns()
     returns.record(0, 1, [1.0] * 9 + [-13.0])

@@ -48,7 +48,7 @@ def test_skewed_rock_paper_scissors_has_its_known_equilibrium(solve: object, sta
 
 
 @pytest.mark.parametrize("solver", ["nash", "replicator", "alpha_rank"])
-def test_one_who_beats_everyone_is_played_alone(solver: str) -> None:
+def test_a_player_that_beats_all_others_is_played_alone(solver: str) -> None:
     ladder = np.sign(np.subtract.outer(np.arange(5), np.arange(5))).astype(float)
     assert META_SOLVERS[solver](ladder)[4] > 0.99
 
@@ -66,7 +66,7 @@ def plain_replicator(payoff: np.ndarray, steps: int, step_size: float) -> np.nda
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 13.0])
 @pytest.mark.parametrize("players", [2, 7, 80])
-def test_replicator_leaves_the_extinct_out_and_comes_to_the_same(players: int, scale: float) -> None:
+def test_replicator_without_extinct_players_finds_the_same_mixture(players: int, scale: float) -> None:
     rng = np.random.default_rng(players)
     strength = np.linspace(0.0, 2.0, players)
     game = np.tanh(np.subtract.outer(strength, strength)) + antisymmetric(rng.normal(size=(players, players)) * 0.2)
@@ -80,7 +80,7 @@ def test_replicator_leaves_the_extinct_out_and_comes_to_the_same(players: int, s
     assert exploitability(game, found) <= max(0.001, exploitability(game, plain_replicator(game, 3000, 0.02)) + 1e-8)
 
 
-def test_replicator_stops_where_nobody_gains_and_at_its_bound_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicator_stops_when_nobody_gains_or_at_its_work_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert replicator(RPS, steps=10**12) == pytest.approx([1 / 3] * 3)
     monkeypatch.setattr(solvers, "MOST_WORK", 9 * 500)
     game = skewed(0.2, 0.3, 0.9)
@@ -94,12 +94,12 @@ RECORDED = json.loads((Path(__file__).parent / "alpha_rank.json").read_text())
 
 
 @pytest.mark.parametrize("case", RECORDED, ids=lambda case: f"{len(case['payoff'])} players, alpha {case['alpha']}")
-def test_alpha_rank_comes_to_openspiels_recorded_figures(case: dict[str, Any]) -> None:
+def test_alpha_rank_equals_openspiels_recorded_figures(case: dict[str, Any]) -> None:
     found = alpha_rank(np.array(case["payoff"]), case["alpha"], case["population"])
     assert found == pytest.approx(case["ranked"], abs=1e-10)
 
 
-def test_a_copy_of_a_player_does_not_change_what_the_mixture_is_worth() -> None:
+def test_a_copy_of_a_player_shares_its_part_of_the_mixture() -> None:
     twice = RPS[np.ix_([0, 0, 1, 2], [0, 0, 1, 2])]
     mixture = nash(twice)
     assert mixture[0] + mixture[1] == pytest.approx(1 / 3) and exploitability(twice, mixture) < 1e-9
@@ -127,7 +127,7 @@ def test_alpha_rank_is_a_distribution_for_any_league(rates: np.ndarray) -> None:
     assert ranked.min() >= 0.0 and ranked.sum() == pytest.approx(1.0) and np.isfinite(ranked).all()
 
 
-def test_alpha_rank_follows_the_cycle_and_leaves_out_who_loses_to_all_of_it() -> None:
+def test_alpha_rank_is_uniform_over_a_cycle_and_zero_for_a_player_that_it_beats() -> None:
     game = np.zeros((4, 4))
     game[:3, :3] = RPS
     game[:3, 3], game[3, :3] = 1.0, -1.0
@@ -140,6 +140,6 @@ def test_weak_selection_leaves_alpha_rank_uniform() -> None:
     assert alpha_rank(ladder, alpha=1e-6) == pytest.approx([1 / 3] * 3, abs=1e-3)
 
 
-def test_a_payoff_with_holes_is_refused() -> None:
+def test_a_payoff_with_nan_is_refused() -> None:
     with pytest.raises(LeagueError, match="finite payoffs"):
         solve_zero_sum([[0.0, float("nan")], [0.0, 0.0]])

@@ -63,12 +63,12 @@ def test_the_monotonic_suffix_is_cut_as_published() -> None:
     assert remove_monotonic_suffix(np.array([]), players[:0]).tolist() == []
 
 
-def test_a_main_agent_tosses_one_coin_for_half_fifteen_and_thirty_five_percent(race: LeagueState) -> None:
+def test_a_main_agents_branches_have_the_published_probabilities(race: LeagueState) -> None:
     shares = {b.name: b.probability for b in kind_of("main_agent").branches(race, race.players["main"])}
     assert shares == pytest.approx({"pfsp": 0.5, "verification": 0.15, "self_play": 0.35})
 
 
-def test_with_several_main_agents_each_is_picked_alike(race: LeagueState) -> None:
+def test_several_main_agents_are_picked_with_equal_probabilities(race: LeagueState) -> None:
     add(race, "second", "main_agent")
     shares = [(b.name, b.probability) for b in kind_of("main_agent").branches(race, race.players["main"])]
     assert shares == [
@@ -86,7 +86,7 @@ def test_a_main_agent_plays_squared_pfsp_over_all_of_history(race: LeagueState) 
     )
 
 
-def test_verification_turns_first_to_exploiters_that_beat_it(race: LeagueState) -> None:
+def test_verification_first_plays_exploiters_that_beat_the_main_agent(race: LeagueState) -> None:
     add(race, "exploiter@2", "main_exploiter")
     rates(race, "main", main_at_0=0.1, main_at_1=0.2, exploiter_at_1=0.29, exploiter_at_2=0.8)
     p = pfsp([0.29, 0.8], "squared")
@@ -94,7 +94,7 @@ def test_verification_turns_first_to_exploiters_that_beat_it(race: LeagueState) 
     assert branch(race, "main", "verification") == pytest.approx(expected)
 
 
-def test_verification_then_turns_to_what_was_forgotten(race: LeagueState) -> None:
+def test_verification_then_plays_forgotten_snapshots(race: LeagueState) -> None:
     for version in (2, 3):
         add(race, f"main@{version}", "main_agent")
     rates(race, "main", exploiter_at_1=0.3, main_at_0=0.9, main_at_1=0.6, main_at_2=0.8, main_at_3=0.7)
@@ -122,12 +122,12 @@ def test_a_main_agent_that_is_too_strong_is_met_through_its_snapshots(race: Leag
     assert branch(race, "main", "self_play") == {"main": 1.0, "strong": 1.0}
 
 
-def test_a_main_exploiter_plays_the_main_agent_while_it_wins_at_all(race: LeagueState) -> None:
+def test_a_main_exploiter_plays_the_main_agent_while_it_wins_above_a_tenth(race: LeagueState) -> None:
     rates(race, "exploiter", main=0.11)
     assert play(race, "exploiter") == {"main": 1.0}
 
 
-def test_a_main_exploiter_that_never_wins_climbs_the_snapshots(race: LeagueState) -> None:
+def test_a_main_exploiter_that_wins_at_most_a_tenth_plays_snapshots(race: LeagueState) -> None:
     rates(race, "exploiter", main=0.1, main_at_0=0.5, main_at_1=0.2)
     p = pfsp([0.5, 0.2], "variance")
     assert play(race, "exploiter") == pytest.approx({"main@0": p[0], "main@1": p[1]})
@@ -155,7 +155,7 @@ def test_the_constants_are_those_of_the_paper(race: LeagueState, name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["main", "exploiter", "left"])
-def test_nobody_is_snapshotted_before_the_fewest_steps_nor_later_than_the_most(race: LeagueState, name: str) -> None:
+def test_snapshots_are_taken_between_the_fewest_and_the_most_steps(race: LeagueState, name: str) -> None:
     for other in race.players:
         if other != name:
             set_win_rate(race, name, other, 1.0)
@@ -169,14 +169,14 @@ def test_nobody_is_snapshotted_before_the_fewest_steps_nor_later_than_the_most(r
 
 
 @pytest.mark.parametrize("name", ["main", "left"])
-def test_one_bad_win_rate_against_history_keeps_a_player_from_its_snapshot(race: LeagueState, name: str) -> None:
+def test_one_low_win_rate_against_history_prevents_an_early_snapshot(race: LeagueState, name: str) -> None:
     rates(race, name, main_at_0=0.9, main_at_1=0.9, exploiter_at_1=0.9, left_at_1=0.7)
     assert decide(race, name, 3_000_000_000)[0] is False
     rates(race, name, left_at_1=0.71)
     assert decide(race, name, 3_000_000_000)[0] is True
 
 
-def test_a_main_exploiter_answers_for_the_main_agents_only(race: LeagueState) -> None:
+def test_a_main_exploiters_early_snapshot_depends_on_main_agents_only(race: LeagueState) -> None:
     rates(race, "exploiter", main=0.71, main_at_0=0.0, main_at_1=0.0, left_at_1=0.0)
     assert decide(race, "exploiter", 2_500_000_000)[0] is True
     add(race, "second", "main_agent")
@@ -250,7 +250,7 @@ def test_without_looks_of_enough_games_an_exploiter_is_frozen_at_its_most_steps(
     assert decide(race, "exploiter", 8999, **BY_RETURNS)[0] is False
 
 
-def test_a_snapshot_begins_the_looks_of_an_exploiter_anew(race: LeagueState) -> None:
+def test_looks_before_a_snapshot_or_a_reset_do_not_count(race: LeagueState) -> None:
     seen(race, "left", -0.5, 0.3, 0.2, 0.3)
     race.progress["left"].snapshot_steps = 2000
     assert decide(race, "left", 3000, **BY_RETURNS)[0] is False
@@ -259,7 +259,7 @@ def test_a_snapshot_begins_the_looks_of_an_exploiter_anew(race: LeagueState) -> 
     assert decide(race, "left", 4000, **BY_RETURNS)[0] is False
 
 
-def test_exploiters_aim_at_main_agents_and_at_the_mixture(race: LeagueState) -> None:
+def test_main_exploiters_aim_at_main_agents_and_league_exploiters_at_the_mixture(race: LeagueState) -> None:
     assert not kind_of("main_exploiter").wants_looks and not kind_of("main_agent").wants_looks
     hunter, left = kind_of("main_exploiter", BY_RETURNS), kind_of("league_exploiter", {**BY_RETURNS, "look_games": 64})
     assert hunter.wants_looks and left.wants_looks
@@ -278,7 +278,7 @@ def test_exploiters_aim_at_main_agents_and_at_the_mixture(race: LeagueState) -> 
     assert hunter.to_beat(league()) is None and left.to_beat(league()) is None
 
 
-def test_every_constant_is_configuration(race: LeagueState) -> None:
+def test_every_constant_can_be_configured(race: LeagueState) -> None:
     rates(race, "main", main_at_0=0.5, main_at_1=0.5, exploiter_at_1=0.5, left_at_1=0.5)
     assert play(race, "main", pfsp_share=0.0, verification_share=0.0) == {"main": 1.0}
     assert play(race, "main", pfsp_share=0.0, verification_share=1.0, exploited_win_rate=0.6) == {"exploiter@1": 1.0}
@@ -296,20 +296,20 @@ def test_every_constant_is_configuration(race: LeagueState) -> None:
 # Mistakes that others made.
 
 
-def test_a_main_exploiter_is_no_copy_of_a_main_agent(race: LeagueState) -> None:
+def test_a_main_exploiter_does_not_play_as_a_main_agent(race: LeagueState) -> None:
     rates(race, "main", main_at_0=0.4, main_at_1=0.4, exploiter_at_1=0.4, left_at_1=0.4)
     rates(race, "exploiter", main=0.4, main_at_0=0.4, main_at_1=0.4, exploiter_at_1=0.4, left_at_1=0.4)
     assert not issubclass(KINDS["main_exploiter"], KINDS["main_agent"])
     assert set(play(race, "main")) > set(play(race, "exploiter")) == {"main"}
 
 
-def test_a_main_agent_does_not_count_as_an_exploiter_of_forgotten_snapshots(race: LeagueState) -> None:
+def test_own_snapshots_that_beat_a_main_agent_do_not_count_as_exploiters(race: LeagueState) -> None:
     # Its own snapshot beats it, but it is no exploiter's: rising win rates have to bring it up, as something forgotten.
     rates(race, "main", exploiter_at_1=0.9, left_at_1=0.0, main_at_0=0.2, main_at_1=0.1)
     assert branch(race, "main", "verification") == {"main": 1.0}
 
 
-def test_league_exploiters_snapshots_and_frozen_players_are_no_main_exploiters(
+def test_verification_ignores_league_exploiters_and_players_frozen_by_hand(
     race: LeagueState,
 ) -> None:
     add(race, "reference", "main_exploiter", frozen=True)
@@ -317,18 +317,18 @@ def test_league_exploiters_snapshots_and_frozen_players_are_no_main_exploiters(
     assert branch(race, "main", "verification") == {"exploiter@1": 1.0}
 
 
-def test_the_truncation_of_what_was_forgotten_is_not_left_out(race: LeagueState) -> None:
+def test_forgotten_snapshots_exclude_the_monotonic_suffix(race: LeagueState) -> None:
     add(race, "main@2", "main_agent")
     rates(race, "main", exploiter_at_1=0.9, main_at_0=0.5, main_at_1=0.9, main_at_2=0.1)
     assert set(branch(race, "main", "verification")) == {"main@0", "main@1"}
 
 
-def test_a_league_exploiter_is_capped_and_not_squared(race: LeagueState) -> None:
+def test_a_league_exploiters_pfsp_is_capped_and_not_squared(race: LeagueState) -> None:
     rates(race, "left", main_at_0=0.0, main_at_1=0.4, exploiter_at_1=0.5, left_at_1=0.5)
     assert list(play(race, "left").values()) == pytest.approx([0.25] * 4)
 
 
-def test_a_league_exploiter_is_ready_by_its_own_steps_before_it_has_played_anyone(race: LeagueState) -> None:
+def test_a_league_exploiter_without_matches_is_snapshotted_after_its_most_steps(race: LeagueState) -> None:
     add(race, "fresh", "league_exploiter")
     assert decide(race, "fresh", 0) == (False, False)
     assert decide(race, "fresh", 4_000_000_001)[0] is True
@@ -355,6 +355,6 @@ def test_a_frozen_main_agent_is_history_and_no_longer_picked_as_a_main_agent(rac
 
 
 @pytest.mark.parametrize("kind", ["main_agent", "main_exploiter", "league_exploiter"])
-def test_how_often_to_snapshot_is_refused_where_it_would_not_be_heeded(kind: str) -> None:
+def test_snapshot_every_is_refused_by_kinds_that_ignore_it(kind: str) -> None:
     with pytest.raises(ConfigurationError, match=r"snapshot_every=1000 is not heeded .* set checkpoint_min_steps"):
         kind_of(kind, {"snapshot_every": 1000})

@@ -13,7 +13,7 @@ from league.state.league_state import LeagueState
 from warren.errors import ConfigurationError
 
 
-def test_against_exact_answers_the_average_mixture_becomes_hard_to_exploit() -> None:
+def test_against_best_responses_the_average_mixture_becomes_hard_to_exploit() -> None:
     payoff = np.array([[0.0, -1.0, 2.0], [1.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])  # its equilibrium is (1, 2, 1) / 4
     gains = np.zeros((0, 3))
     for _ in range(500):  # each round the members earn what the best answer to their newest mixture leaves them
@@ -36,7 +36,7 @@ def look(steps: int, *members: tuple[int, float | None, float | None], generatio
     return Look(generation, steps, 4096, 0.0, -1.0, 1.0, members)
 
 
-def test_each_seats_mixture_moves_by_what_its_members_earned_since_the_answer_began() -> None:
+def test_each_seats_mixture_moves_by_its_members_earnings_from_the_answer() -> None:
     state = begun()
     kind, me = kind_of("anytime_psro", {"rate": 0.5}), state.players["answer"]
     assert named(state, distribution(kind, state, me)) == {"answer@1": 0.5, "answer@2": 0.5}
@@ -66,7 +66,7 @@ def test_a_mixture_is_computed_anew_only_after_a_look(monkeypatch: pytest.Monkey
     assert (distribution(kind, state, me) != first[0]).any() and len(computed) == 4
 
 
-def test_an_answer_ends_with_its_budget_and_meets_the_strategy_that_learns_with_it() -> None:
+def test_an_answer_meets_its_strategy_and_ends_with_its_budget() -> None:
     state = begun()
     add(state, "strategy", "best_response")
     kind = kind_of("anytime_psro", {"budget": 500, "strategy": "strategy", "strategy_share": 0.25})

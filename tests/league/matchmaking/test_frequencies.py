@@ -206,7 +206,7 @@ SIMPLE: dict[str, tuple[dict[str, object], Callable[[Simulated, str], dict[str, 
 
 
 @pytest.mark.parametrize("kind", sorted(SIMPLE))
-def test_simple_players_meet_their_opponents_as_often_as_they_say(kind: str) -> None:
+def test_simple_players_meet_their_opponents_as_often_as_defined(kind: str) -> None:
     config, formula = SIMPLE[kind]
     sim = Simulated({"main": (kind, config, 1450.0)}, PAST)
     errors = observe(sim, "main", formula)
@@ -224,7 +224,7 @@ def test_psro_players_meet_a_cycle_as_often_as_its_equilibrium_says(kind: str) -
     assert len(errors) == 3 and max(errors.values()) <= 3.0, errors
 
 
-def test_anytime_players_meet_each_snapshot_as_often_as_its_earnings_weigh() -> None:
+def test_anytime_players_meet_each_snapshot_as_often_as_its_weight_says() -> None:
     config: dict[str, object] = {"rate": 0.5, "strategy": "second", "strategy_share": 0.2}
     learners = {"main": ("anytime_psro", config, 1450.0), "second": ("best_response", {}, 1450.0)}
     sim = Simulated(learners, {f"main@{version}": 1400.0 for version in range(3)})
@@ -246,7 +246,7 @@ def champion(sim: Simulated, me: str) -> dict[str, float]:
     return {seeds[0]: 1.0}
 
 
-def test_champions_players_meet_who_wins_the_knockout_of_that_moment() -> None:
+def test_champion_players_meet_the_winner_of_the_current_knockout() -> None:
     snapshots = {f"main@{version}": 1300.0 + 40.0 * version for version in range(4)}
     sim = Simulated({"main": ("champion", {}, 1450.0)}, snapshots)
     errors = observe(sim, "main", champion)

@@ -33,7 +33,7 @@ def play(state: LeagueState, kind: str, **config: object) -> dict[str, float]:
     return named(state, distribution(kind_of(kind, config), state, state.players["main"]))
 
 
-def test_self_play_is_against_oneself(small: LeagueState) -> None:
+def test_self_play_meets_only_the_player_itself(small: LeagueState) -> None:
     assert play(small, "self_play") == {"main": 1.0}
 
 
@@ -46,9 +46,7 @@ def test_random_is_uniform_over_the_history(small: LeagueState) -> None:
 
 @pytest.mark.parametrize("kind", ["random", "pfsp", "psro"])
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.9])
-def test_a_share_is_of_decisions_where_matches_against_itself_give_two_each(
-    small: LeagueState, kind: str, share: float
-) -> None:
+def test_shares_of_decisions_count_a_match_against_itself_twice(small: LeagueState, kind: str, share: float) -> None:
     found = play(small, kind, self_share=1.0 - share)
     of_others = sum(p for name, p in found.items() if name != "main")
     assert of_others == pytest.approx(2.0 * share / (1.0 + share))
@@ -68,14 +66,14 @@ def test_a_fixed_opponent_is_the_only_one(small: LeagueState) -> None:
         play(small, "fixed", opponent="main@7x1")
 
 
-def test_softmax_prefers_those_near_the_wanted_win_rate(small: LeagueState) -> None:
+def test_softmax_prefers_opponents_near_the_target_win_rate(small: LeagueState) -> None:
     weights = np.exp(-np.array([0.4, 0.0, 0.4]) / 0.2)
     expected = dict(zip(("main@1", "main@2", "main@3"), weights / weights.sum(), strict=True))
     assert play(small, "softmax", temperature=0.2) == pytest.approx(expected)
     assert play(small, "softmax", temperature=0.001, target=0.9)["main@3"] == pytest.approx(1.0)
 
 
-def test_the_champion_of_a_knockout_is_who_beats_the_others() -> None:
+def test_the_champion_is_the_player_that_beats_the_others() -> None:
     state = league()
     add(state, "main", "champion")
     for version, elo in ((1, 1500.0), (2, 1400.0), (3, 1300.0), (4, 1200.0), (5, 1100.0)):
@@ -86,7 +84,7 @@ def test_the_champion_of_a_knockout_is_who_beats_the_others() -> None:
     assert play(state, "champion") == {"main@4": 1.0}
 
 
-def test_a_champion_is_found_anew_by_what_changed_since_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_champion_is_found_anew_from_changed_returns_only(monkeypatch: pytest.MonkeyPatch) -> None:
     state, read = league(), []
     add(state, "main", "champion")
     for version, elo in ((1, 1500.0), (2, 1400.0), (3, 1300.0)):
@@ -173,7 +171,7 @@ def test_a_user_adds_a_kind_in_a_few_lines(small: LeagueState, monkeypatch: pyte
     assert play(small, "nemesis", floor=0.6) == pytest.approx({"main@1": 0.5, "main@2": 0.5})
 
 
-def test_a_wrong_name_lists_the_right_ones() -> None:
+def test_a_wrong_name_suggests_a_known_one() -> None:
     with pytest.raises(UnknownName, match="did you mean main_agent"):
         kind_of("main_agnet")
     with pytest.raises(ConfigurationError, match=r"option of pfsp 'weigthing' does not exist; did you mean weighting"):
@@ -217,7 +215,7 @@ def test_impossible_constants_are_refused(kind: str, config: dict[str, object], 
         kind_of(kind, config)
 
 
-def test_the_default_kind_is_snapshotted_every_period_or_after_so_many_steps(small: LeagueState) -> None:
+def test_the_default_kind_is_snapshotted_every_period_or_by_snapshot_every(small: LeagueState) -> None:
     me, rng = small.players["main"], np.random.default_rng(0)
     assert kind_of("pfsp").period_end(small, me, 1, rng).snapshot
     assert not kind_of("pfsp", {"snapshot_every": 100}).period_end(small, me, 99, rng).snapshot
@@ -225,7 +223,7 @@ def test_the_default_kind_is_snapshotted_every_period_or_after_so_many_steps(sma
     assert not kind_of("pfsp", {"snapshot_every": None}).period_end(small, me, 10**12, rng).snapshot
 
 
-def test_a_share_of_the_run_is_as_many_steps_as_the_player_makes_in_it(small: LeagueState) -> None:
+def test_a_share_of_the_run_is_reached_once_its_length_is_known(small: LeagueState) -> None:
     me, rng = small.players["main"], np.random.default_rng(0)
     for kind, option in (("pfsp", "snapshot_every"), ("best_response", "budget")):
         made = kind_of(kind, {option: "2%"})
@@ -235,13 +233,13 @@ def test_a_share_of_the_run_is_as_many_steps_as_the_player_makes_in_it(small: Le
         assert made.within(1e6).period_end(small, me, 20_000, rng).snapshot
 
 
-def test_whoever_plays_only_a_removed_player_is_told_so(small: LeagueState) -> None:
+def test_a_fixed_opponent_that_was_removed_is_named(small: LeagueState) -> None:
     small.apply({"event": "changed", "name": "main@1", "field": "removed", "value": "1", "by": "test"})
     with pytest.raises(MatchmakingError, match="'main@1', which was removed"):
         play(small, "fixed", opponent="main@1")
 
 
-def test_exploiters_alone_bring_no_frozen_model_of_their_beginning() -> None:
+def test_only_exploiters_and_best_responses_begin_without_a_frozen_model() -> None:
     late = {name for name in KINDS if not KINDS[name].begins_frozen}
     assert late == {"main_exploiter", "league_exploiter", "best_response", "anytime_psro"}
 

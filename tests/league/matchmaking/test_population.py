@@ -45,7 +45,7 @@ def test_psro_plays_the_nash_mixture_of_history(kind: str) -> None:
 
 
 @pytest.mark.parametrize("solver", ["nash", "alpha_rank", "replicator"])
-def test_psro_leaves_out_who_is_dominated(solver: str) -> None:
+def test_psro_leaves_out_dominated_players(solver: str) -> None:
     state = rock_paper_scissors("psro")
     add(state, "main@4", "psro")
     for version in (1, 2, 3):
@@ -57,9 +57,7 @@ def test_psro_leaves_out_who_is_dominated(solver: str) -> None:
     ("solver", "shares"),
     [("uniform", (1 / 3, 1 / 3, 1 / 3)), ("alpha_rank", (1 / 2, 1 / 2, 0.0)), ("replicator", (1 / 2, 1 / 2, 0.0))],
 )
-def test_other_solvers_are_of_all_who_met_and_not_of_nashs_support_alone(
-    solver: str, shares: tuple[float, ...]
-) -> None:
+def test_other_solvers_use_all_players_that_met_not_only_nashs_support(solver: str, shares: tuple[float, ...]) -> None:
     state = league()
     for name in ("main", "main@1", "main@2", "main@3"):
         add(state, name, "psro")
@@ -80,7 +78,7 @@ def test_other_solvers_give_a_player_that_has_not_met_the_rest_a_uniform_share(s
     assert found == {f"main@{version}": pytest.approx(1 / 4, abs=0.01) for version in (1, 2, 3, 4)}
 
 
-def test_psro_is_about_returns_and_not_about_who_wins_more_often() -> None:
+def test_psro_uses_mean_returns_and_not_win_rates() -> None:
     # main@1 wins nine small pots of ten from main@2, and loses more in the tenth.
     state = league()
     for name in ("main", "main@1", "main@2"):
@@ -90,7 +88,7 @@ def test_psro_is_about_returns_and_not_about_who_wins_more_often() -> None:
     assert play(state, "main", "psro") == frozen(0.0, 1.0)
 
 
-def test_matches_of_those_that_learn_do_not_change_what_psro_makes_of_history() -> None:
+def test_matches_of_learning_players_do_not_change_psros_mixture() -> None:
     state = rock_paper_scissors("psro")
     for version, rate in ((1, 0.9), (2, 0.1), (3, 0.5)):
         set_win_rate(state, "main", f"main@{version}", rate)
@@ -98,7 +96,7 @@ def test_matches_of_those_that_learn_do_not_change_what_psro_makes_of_history() 
 
 
 @pytest.mark.parametrize("solver", ["nash", "alpha_rank", "replicator", "uniform"])
-def test_before_any_game_of_the_evaluators_psro_plays_all_of_history_alike(solver: str) -> None:
+def test_psro_is_uniform_before_any_evaluation_game(solver: str) -> None:
     state = league()
     for name in ("main", "main@1", "main@2", "main@3"):
         add(state, name, "psro")
@@ -140,7 +138,7 @@ def test_psro_solves_again_once_the_evaluators_added_enough_or_someone_joined() 
 
 
 @pytest.mark.parametrize("solver", ["alpha_rank", "replicator"])
-def test_solvers_do_not_depend_on_what_a_point_is_worth(solver: str) -> None:
+def test_solvers_do_not_depend_on_the_scale_of_returns(solver: str) -> None:
     small, large = rock_paper_scissors("psro"), rock_paper_scissors("psro")
     set_return(small, "main@1", "main@2", -1.0)
     for one, other, edge in ((1, 2, -1.0), (1, 2, -2.0), (2, 3, -2.0), (3, 1, -2.0)):
@@ -149,7 +147,7 @@ def test_solvers_do_not_depend_on_what_a_point_is_worth(solver: str) -> None:
     assert found == pytest.approx(scaled, abs=0.01)
 
 
-def test_pbt_plays_those_of_its_own_elo(population: LeagueState) -> None:
+def test_pbt_prefers_opponents_of_similar_elo(population: LeagueState) -> None:
     expected = np.array([expected_score(1200.0, elo) for elo in (1210.0, 1500.0, 900.0)])
     density = np.exp(-np.square((expected - 0.5) * 6.0) / 2.0)
     found = play(population, "a", "pbt_elo")
@@ -173,7 +171,7 @@ def test_pbt_with_one_player_goes_on_alone(population: LeagueState) -> None:
     assert kind_of("pbt_elo").period_end(state, state.players["only"], 10, np.random.default_rng(0)).exploit is None
 
 
-def test_pbt_psro_copies_who_adds_most_to_the_league() -> None:
+def test_pbt_psro_copies_the_player_that_adds_most_to_the_league() -> None:
     state = league()
     for name in ("a", "b", "c"):
         add(state, name, "pbt_psro")

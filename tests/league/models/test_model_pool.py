@@ -35,7 +35,7 @@ def other(pool: Pool, run_name: str, **options: object) -> Pool:
     return Pool(pool.redis, f"{run_name}:", **options)  # type: ignore[arg-type]
 
 
-def test_what_was_put_comes_back_with_its_stamps(pool: Pool, run_name: str) -> None:
+def test_a_put_model_is_read_back_with_its_version_and_step(pool: Pool, run_name: str) -> None:
     assert pool.put("main", 3, 4800, weights(1))
     for found in (pool.get("main", 3), pool.newest("main"), other(pool, run_name).newest("main")):
         assert found is not None
@@ -43,7 +43,7 @@ def test_what_was_put_comes_back_with_its_stamps(pool: Pool, run_name: str) -> N
     assert pool.version("main") == 3 and pool.version("nobody") is None and pool.newest("nobody") is None
 
 
-def test_the_master_serves_weights_that_the_replica_lacks_or_has_otherwise(pool: Pool, run_name: str) -> None:
+def test_the_master_serves_weights_that_the_replica_lacks_or_has_wrong(pool: Pool, run_name: str) -> None:
     class Replica:
         def __init__(self, data: bytes | None) -> None:
             self.data = data
@@ -60,7 +60,7 @@ def test_the_master_serves_weights_that_the_replica_lacks_or_has_otherwise(pool:
     assert other(pool, run_name, replica=Replica(weights(1))).get("main", 1).data == weights(1)
 
 
-def test_only_newer_weights_are_answered(pool: Pool) -> None:
+def test_newest_returns_only_newer_weights(pool: Pool) -> None:
     pool.put("main", 3, 0, weights(1))
     assert pool.newest("main", newer_than=3) is None
     found = pool.newest("main", newer_than=2)
@@ -75,7 +75,7 @@ def test_a_late_writer_never_replaces_newer_weights(pool: Pool, client: redis.Re
     assert list(client.scan_iter(f"{pool.prefix}sent:*")) == []
 
 
-def test_of_unfrozen_versions_only_the_newest_are_kept(pool: Pool) -> None:
+def test_only_the_newest_unfrozen_versions_are_kept(pool: Pool) -> None:
     for version in range(1, 6):
         pool.put("main", version, 0, weights(version))
     assert [info.version for info in pool.models()] == [4, 5]
@@ -95,7 +95,7 @@ def test_a_frozen_version_stays_and_does_not_change(pool: Pool, run_name: str) -
         pool.remove(ModelRef("main", 1))
 
 
-def test_what_is_not_there_cannot_be_frozen(pool: Pool) -> None:
+def test_a_missing_model_cannot_be_frozen(pool: Pool) -> None:
     for version in (None, 4):
         with pytest.raises(PoolError, match="cannot be frozen; put it first"):
             pool.freeze("main", version)
@@ -133,14 +133,14 @@ def test_the_lineage_goes_back_to_the_first(pool: Pool) -> None:
     assert line == [ModelRef("hunter", 2), ModelRef("main", 8), ModelRef("main", 1)]
 
 
-def test_damaged_bytes_are_noticed(pool: Pool, client: redis.Redis) -> None:
+def test_damaged_weights_are_refused(pool: Pool, client: redis.Redis) -> None:
     pool.put("main", 1, 0, weights(1))
     client.setrange(f"{pool.prefix}data:main@1", 200, b"\xff\x00\xff")
     with pytest.raises(CheckpointError, match="main@1 are damaged"):
         pool.get("main", 1)
 
 
-def test_bytes_that_redis_evicted_are_explained(pool: Pool, client: redis.Redis) -> None:
+def test_an_error_explains_weights_that_redis_evicted(pool: Pool, client: redis.Redis) -> None:
     pool.put("main", 1, 0, weights(1))
     client.delete(f"{pool.prefix}data:main@1")
     with pytest.raises(PoolError, match="maxmemory-policy has to be noeviction"):
@@ -162,7 +162,7 @@ def test_a_removed_model_is_gone_and_the_one_before_is_the_newest(pool: Pool) ->
         pool.remove(ModelRef("main", 1))
 
 
-def test_what_this_process_has_seen_is_not_fetched_again(pool: Pool, client: redis.Redis, run_name: str) -> None:
+def test_cached_weights_are_not_fetched_again(pool: Pool, client: redis.Redis, run_name: str) -> None:
     pool.put("main", 1, 0, weights(1))
     pool.get("main", 1)
     client.delete(f"{pool.prefix}data:main@1")
@@ -223,7 +223,7 @@ def test_many_writers_and_readers_see_whole_versions_that_only_go_up(pool: Pool,
     assert errors == [] and pool.version("main") == 119
 
 
-def test_a_model_as_large_as_they_come_survives(pool: Pool, run_name: str) -> None:
+def test_a_model_of_20_mb_is_read_back(pool: Pool, run_name: str) -> None:
     data = weights(1, size=5_000_000)
     pool.put("main", 1, 0, data)
     assert other(pool, run_name).get("main", 1).data == data

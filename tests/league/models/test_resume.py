@@ -62,7 +62,7 @@ CONFIG = LeagueConfig(env="rps", players={"main": PlayerConfig("random"), "late"
 
 
 @pytest.mark.parametrize("step", ["_restore_models", "restore", "open_up"])
-def test_a_restore_that_dies_leaves_no_league_and_the_next_brings_back_all(
+def test_a_killed_restore_leaves_no_league_and_the_next_one_restores_all(
     step: str, store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path, monkeypatch: Any
 ) -> None:
     play(store, 50)
@@ -130,7 +130,7 @@ def test_a_league_that_lacks_what_is_on_disk_is_not_saved_over_it(
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == saved
 
 
-def test_events_that_a_crash_of_redis_took_back_are_moved_aside(store: Store, pool: Pool, tmp_path: Path) -> None:
+def test_saved_events_that_a_crash_of_redis_undid_are_moved_aside(store: Store, pool: Pool, tmp_path: Path) -> None:
     play(store, 5)
     snapshots = Snapshots(tmp_path, store, pool)
     returns = SharedReturns(store.redis, store.prefix)
@@ -167,7 +167,7 @@ def test_a_match_that_ended_twice_in_a_file_is_named(store: Store, pool: Pool, t
         Snapshots(tmp_path, store, pool).save()
 
 
-def test_a_checkpoint_stands_for_all_before_it(store: Store, pool: Pool) -> None:
+def test_a_checkpoint_stands_for_all_earlier_events(store: Store, pool: Pool) -> None:
     play(store, 30)
     store.snapshot("main", 1)
     store.request("main", "actor", 600.0)
@@ -230,7 +230,7 @@ def test_history_is_kept_as_long_as_asked_and_earlier_moments_are_refused(
         fold(before(store.events(), first))
 
 
-def test_a_cut_stream_restores_and_goes_on(
+def test_a_trimmed_stream_is_restored_and_continues(
     store: Store, rotated: tuple[Keeper, Path], run_name: str, own_redis: OwnRedis
 ) -> None:
     keeper, folder = rotated
@@ -248,7 +248,7 @@ def test_a_cut_stream_restores_and_goes_on(
     assert assert_replayed(theirs).differences(fold(read_folder(folder))) == []
 
 
-def test_a_rotation_that_a_crash_cut_short_is_made_again(
+def test_an_interrupted_rotation_is_completed_later(
     store: Store, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(store, 40)
@@ -267,7 +267,7 @@ def test_a_rotation_that_a_crash_cut_short_is_made_again(
     assert store.load().differences(fold(read_folder(folder))) == []
 
 
-def test_a_second_folder_can_be_saved_to_though_the_stream_is_trimmed_between(
+def test_a_second_folder_can_be_saved_though_the_stream_is_trimmed_between(
     store: Store, pool: Pool, rotated: tuple[Keeper, Path], tmp_path: Path
 ) -> None:
     keeper, _ = rotated
@@ -295,7 +295,7 @@ def test_a_save_by_hand_leaves_the_live_stream_to_the_runs_own_keeper(store: Sto
     assert len(list(read_folder(tmp_path / "kept"))) == 823
 
 
-def test_a_history_that_lacks_events_goes_on_from_the_checkpoint_behind_them(
+def test_a_history_that_lacks_events_continues_from_the_next_checkpoint(
     store: Store, pool: Pool, rotated: tuple[Keeper, Path], tmp_path: Path
 ) -> None:
     keeper, _ = rotated
@@ -308,7 +308,7 @@ def test_a_history_that_lacks_events_goes_on_from_the_checkpoint_behind_them(
     assert store.load().differences(fold(read_folder(folder))) == []
 
 
-def test_a_save_that_dies_behind_a_trimmed_stream_leaves_a_league_in_the_folder(
+def test_a_save_killed_after_a_trim_leaves_a_league_in_the_folder(
     store: Store, pool: Pool, rotated: tuple[Keeper, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper, _ = rotated
@@ -332,7 +332,7 @@ def test_a_save_that_dies_behind_a_trimmed_stream_leaves_a_league_in_the_folder(
     assert store.load().differences(fold(read_folder(tmp_path / "by-hand"))) == []
 
 
-def test_models_that_no_player_needs_any_more_are_removed(store: Store, pool: Pool, tmp_path: Path) -> None:
+def test_models_that_no_player_needs_are_removed(store: Store, pool: Pool, tmp_path: Path) -> None:
     for version in range(1, 6):
         pool.put("main", version, 0, weights(version))
         pool.freeze("main", version, *([LEAGUE] if version != 2 else []))
@@ -348,7 +348,7 @@ def test_models_that_no_player_needs_any_more_are_removed(store: Store, pool: Po
     assert [info.version for info in pool.models()] == [1, 2, 3]  # 2 was frozen by hand
 
 
-def test_what_is_ended_is_remembered_in_bounded_memory(store: Store) -> None:
+def test_ended_matches_are_kept_in_one_hash(store: Store) -> None:
     play(store, 20)
     assert not store.redis.keys(f"{store.prefix}ended:[0-9a-f]*[0-9]")
     assert store.redis.hlen(f"{store.prefix}ended:newer") == 20

@@ -113,7 +113,7 @@ def test_a_line_that_a_crash_cut_off_is_written_again(store: Store, pool: Pool, 
     assert stream.read_bytes() == whole
 
 
-def test_files_of_weights_that_were_newest_once_are_cleared_away(store: Store, pool: Pool, tmp_path: Path) -> None:
+def test_files_of_weights_that_are_no_longer_newest_are_removed(store: Store, pool: Pool, tmp_path: Path) -> None:
     store.add_player("main", "self_play")
     snapshots = Snapshots(tmp_path, store, pool)
     for version in range(1, 8):
@@ -122,7 +122,9 @@ def test_files_of_weights_that_were_newest_once_are_cleared_away(store: Store, p
     assert {path.name for path in (tmp_path / "models").iterdir()} == {"main@6.safetensors", "main@7.safetensors"}
 
 
-def test_a_league_is_not_restored_over_another_nor_from_nowhere(store: Store, pool: Pool, tmp_path: Path) -> None:
+def test_a_league_is_not_restored_over_another_nor_from_an_empty_folder(
+    store: Store, pool: Pool, tmp_path: Path
+) -> None:
     with pytest.raises(LeagueError, match=r"league\.jsonl is missing or empty"):
         Snapshots(tmp_path, store, pool).restore()
     play(store, pool)
@@ -158,7 +160,7 @@ def test_a_damaged_table_of_a_snapshot_is_named(
             there.restore()
 
 
-def test_a_killed_server_comes_back_with_everything_that_was_acknowledged(own_redis: OwnRedis, run_name: str) -> None:
+def test_a_killed_redis_comes_back_with_all_acknowledged_writes(own_redis: OwnRedis, run_name: str) -> None:
     store = Store(own_redis.client, f"{run_name}:league:", seed=0)
     store.create()
     pool = Pool(own_redis.client, f"{run_name}:", cache_bytes=0)
@@ -225,7 +227,7 @@ def test_models_take_at_most_half_of_the_bound_of_redis(own_redis: OwnRedis, run
     assert places(pool)[2] == "redis"
 
 
-def test_a_spilled_model_comes_back_when_it_is_asked_for(pool: Pool, keeper: Keeper, run_name: str) -> None:
+def test_a_spilled_model_comes_back_when_it_is_read(pool: Pool, keeper: Keeper, run_name: str) -> None:
     frozen(pool, range(1, 6))
     keeper.spill()
     # A process that does not see the folder asks the keeper.
@@ -248,7 +250,7 @@ def test_a_spilled_model_comes_back_when_it_is_asked_for(pool: Pool, keeper: Kee
     assert near.get("main", 2).data == weights(2) and places(pool)[2] == "redis"
 
 
-def test_without_a_keeper_a_reader_is_told_what_is_wrong(pool: Pool, keeper: Keeper, run_name: str) -> None:
+def test_without_a_keeper_reading_a_spilled_model_is_an_error(pool: Pool, keeper: Keeper, run_name: str) -> None:
     frozen(pool, range(1, 6))
     keeper.spill()
     with pytest.raises(PoolError, match="main@1 was spilled to disk and was not brought back"):

@@ -82,7 +82,7 @@ def test_the_next_run_begins_with_all_that_a_killed_one_left(killed: Run, run_na
 
 
 @pytest.mark.parametrize("step", ["save", "delete"])
-def test_whoever_is_killed_while_saving_it_leaves_it_to_the_next(
+def test_a_run_killed_while_saving_an_earlier_one_leaves_it_to_the_next(
     step: str, killed: Run, run_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = killed.store.load()
@@ -113,7 +113,7 @@ def test_a_redis_that_lost_its_last_events_takes_nothing_from_the_folder(
     assert not (tmp_path / "lost").exists()
 
 
-def test_another_league_than_the_folders_is_left_where_it_is(killed: Run, run_name: str, tmp_path: Path) -> None:
+def test_a_league_other_than_the_folders_is_left_in_redis(killed: Run, run_name: str, tmp_path: Path) -> None:
     other = Run(killed.client, f"{run_name}-other")
     other.store.create()
     other.store.add_player("else", "random")
@@ -128,7 +128,9 @@ def test_another_league_than_the_folders_is_left_where_it_is(killed: Run, run_na
     assert other.store.exists()
 
 
-def test_another_league_is_told_by_its_events_not_their_ids_alone(killed: Run, run_name: str, tmp_path: Path) -> None:
+def test_another_league_is_recognized_by_its_events_not_by_their_ids_alone(
+    killed: Run, run_name: str, tmp_path: Path
+) -> None:
     stream = Snapshots(tmp_path, killed.store, killed.pool).stream
     stream.follow(killed.store, killed.store.last_event())
     other = Run(killed.client, f"{run_name}-other")
@@ -141,7 +143,7 @@ def test_another_league_is_told_by_its_events_not_their_ids_alone(killed: Run, r
         stream.check(other.store)
 
 
-def test_what_a_killed_run_left_makes_no_older_events_be_dropped(killed: Run, run_name: str, tmp_path: Path) -> None:
+def test_saving_a_killed_run_drops_no_older_history(killed: Run, run_name: str, tmp_path: Path) -> None:
     (tmp_path / "history").mkdir()
     older = [tmp_path / "history" / f"{number}-0.{KEPT}.jsonl.gz" for number in range(1, 4)]
     for path in older:  # a run with `league.history: null` keeps them all
@@ -154,6 +156,6 @@ def test_what_a_killed_run_left_makes_no_older_events_be_dropped(killed: Run, ru
     assert sorted((tmp_path / "history").iterdir()) == older
 
 
-def test_once_all_is_saved_nothing_is_noted(killed: Run, tmp_path: Path) -> None:
+def test_clearing_the_note_leaves_no_prefixes(killed: Run, tmp_path: Path) -> None:
     Unsaved(tmp_path).clear()
     assert Unsaved(tmp_path).prefixes == []

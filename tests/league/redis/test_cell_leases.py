@@ -42,7 +42,7 @@ def test_two_evaluators_never_hold_the_same_cell(redis_url: str, run_name: str) 
     assert clashes == [] and set(taken) == set(CELLS)
 
 
-def test_who_asks_again_gives_back_what_it_held_unless_it_is_still_the_best(redis_url: str, run_name: str) -> None:
+def test_a_claim_frees_the_held_cell_unless_it_is_the_first_free_one(redis_url: str, run_name: str) -> None:
     client = redis.Redis.from_url(redis_url)
     one, other = CellLeases(client, run_name, "one"), CellLeases(client, run_name, "other")
     assert one.claim([(0, 1), (1, 0)]) == (0, 1)
@@ -57,7 +57,7 @@ def test_who_asks_again_gives_back_what_it_held_unless_it_is_still_the_best(redi
     assert client.keys(f"{run_name}cell:*") == []
 
 
-def test_the_cell_of_an_evaluator_that_died_is_taken_over_when_its_lease_is_over(redis_url: str, run_name: str) -> None:
+def test_a_dead_evaluators_cell_is_taken_over_after_its_lease(redis_url: str, run_name: str) -> None:
     client = redis.Redis.from_url(redis_url)
     dead, living = CellLeases(client, run_name, "dead", lease=0.2), CellLeases(client, run_name, "living", lease=60.0)
     assert dead.claim([(2, 5)]) == (2, 5)
@@ -67,6 +67,6 @@ def test_the_cell_of_an_evaluator_that_died_is_taken_over_when_its_lease_is_over
     assert 0 < client.pttl(f"{run_name}cell:2:5") <= 60_000
 
 
-def test_a_lease_that_is_over_at_once_is_refused(redis_url: str, run_name: str) -> None:
+def test_a_lease_of_zero_seconds_is_refused(redis_url: str, run_name: str) -> None:
     with pytest.raises(LeagueError, match="over at once"):
         CellLeases(redis.Redis.from_url(redis_url), run_name, "one", lease=0.0).claim([(0, 0)])

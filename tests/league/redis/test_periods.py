@@ -43,7 +43,7 @@ def test_a_first_period_starts_from_initial_weights_with_drawn_hyperparameters(p
     assert periods.open("hunter", "other", 60.0).model == ModelRef("main", 0)
 
 
-def test_the_next_period_goes_on_from_the_weights_of_the_last(periods: Periods, store: Store) -> None:
+def test_the_next_period_starts_from_the_weights_of_the_last(periods: Periods, store: Store) -> None:
     outcome = periods.close(periods.open("main", "learner", 60.0), 50, 7)
     assert (outcome.status, outcome.start) == ("closed", ModelRef("main", 7))
     assert "fewer than 100" in outcome.decision.reason
@@ -53,7 +53,7 @@ def test_the_next_period_goes_on_from_the_weights_of_the_last(periods: Periods, 
     assert_replayed(store)
 
 
-def test_a_learner_that_comes_back_takes_its_period_up_again(periods: Periods) -> None:
+def test_a_restarted_learner_resumes_its_period(periods: Periods) -> None:
     first = periods.open("main", "learner", 60.0)
     periods.progress(first, 30, 60.0)
     again = periods.open("main", "learner", 60.0)
@@ -125,7 +125,7 @@ def test_a_main_exploiter_is_snapshotted_first_and_then_reset(periods: Periods, 
     assert periods.open("hunter", "learner", 60.0).model == ModelRef("main", 0)
 
 
-def test_a_snapshot_carries_its_parents_rating_and_where_asked_its_record(redis_url: str, run_name: str) -> None:
+def test_a_snapshot_inherits_its_parents_rating_and_optionally_its_record(redis_url: str, run_name: str) -> None:
     for inherit in (False, True):
         store = store_on(redis_url, f"{run_name}-{inherit}", Settings(snapshots_inherit=inherit))
         for name in ("main", "other", "third"):
@@ -143,7 +143,7 @@ def test_a_snapshot_carries_its_parents_rating_and_where_asked_its_record(redis_
             assert cells[snapshot.slot].sum() == cells[:, snapshot.slot].sum() == 0.0
 
 
-def test_a_weak_player_takes_over_a_strong_one_with_mutated_hyperparameters(redis_url: str, run_name: str) -> None:
+def test_a_weak_player_copies_a_strong_one_and_mutates_its_hyperparameters(redis_url: str, run_name: str) -> None:
     store = store_on(redis_url, run_name)
     periods = Periods(store)
     for name in ("weak", "strong"):
@@ -163,7 +163,7 @@ def test_a_weak_player_takes_over_a_strong_one_with_mutated_hyperparameters(redi
     assert periods.open("weak", "learner", 60.0).model == ModelRef("strong", 77)
 
 
-def test_nothing_is_taken_over_from_a_player_without_any_weights_in_the_pool(redis_url: str, run_name: str) -> None:
+def test_a_player_without_weights_in_the_pool_is_not_copied(redis_url: str, run_name: str) -> None:
     store = store_on(redis_url, run_name)
     periods = Periods(store)
     for name in ("weak", "strong"):
@@ -173,7 +173,7 @@ def test_nothing_is_taken_over_from_a_player_without_any_weights_in_the_pool(red
     assert_replayed(store)
 
 
-def test_who_does_not_learn_gets_no_period_and_a_learner_is_told_to_stop(periods: Periods, store: Store) -> None:
+def test_frozen_and_paused_players_get_no_period_and_a_learner_is_stopped(periods: Periods, store: Store) -> None:
     period = periods.open("main", "learner", 60.0)
     store.freeze("main", ModelRef("main", 2), by="hand")
     assert periods.progress(period, 10, 60.0) == "frozen"
@@ -197,7 +197,7 @@ def test_a_frozen_player_cannot_be_snapshotted(store: Store) -> None:
     assert store.snapshot("main", 1) == store.player("main@1")
 
 
-def test_a_hundred_random_steps_replay_to_the_same_league(redis_url: str, run_name: str) -> None:
+def test_random_steps_replay_to_the_same_league(redis_url: str, run_name: str) -> None:
     rng = np.random.default_rng(6)
     store = store_on(redis_url, run_name, Settings(decay=0.97, snapshots_inherit=True, elo_k=24.0))
     periods = Periods(store)
@@ -219,7 +219,7 @@ def test_a_hundred_random_steps_replay_to_the_same_league(redis_url: str, run_na
     assert len(live.players) > 8 and len(live.matches) == 14
 
 
-def test_a_player_that_copies_another_never_trains_with_a_number_of_another_sense(store: Store) -> None:
+def test_a_copied_value_of_another_rule_is_replaced_by_the_initial_one(store: Store) -> None:
     rules = {
         "weak": {"rule": "perturb", "value": 0.001},
         "strong": {"rule": "schedule", "points": [[0.0, 0.003], [1.0, 0.0003]]},

@@ -43,7 +43,7 @@ def shares(store: Store) -> list[float]:
 
 
 @KINDS
-def test_who_is_met_follows_what_evaluators_add(redis_url: str, run_name: str, kind: str) -> None:
+def test_opponents_follow_the_returns_that_evaluators_add(redis_url: str, run_name: str, kind: str) -> None:
     store = league_on(redis_url, run_name, kind, {"refresh": 1})
     evaluator = SharedReturns(store.redis, store.prefix)
     assert shares(store) == pytest.approx([1 / 3] * 3)
@@ -55,7 +55,7 @@ def test_who_is_met_follows_what_evaluators_add(redis_url: str, run_name: str, k
     assert issued == {"main@2": 20}
 
 
-def test_a_league_worker_under_way_follows_an_evaluator_of_another_process(redis_url: str, run_name: str) -> None:
+def test_a_running_league_worker_follows_returns_added_elsewhere(redis_url: str, run_name: str) -> None:
     store = league_on(redis_url, run_name, "psro", {"refresh": 1})
     store = Store(store.redis, store.prefix, view_age=0.05)
     stopping, met = threading.Event(), Counter[str]()
@@ -84,9 +84,7 @@ def test_a_league_worker_under_way_follows_an_evaluator_of_another_process(redis
 
 
 @KINDS
-def test_a_request_is_two_round_trips_also_where_the_mixture_is_solved(
-    redis_url: str, run_name: str, kind: str
-) -> None:
+def test_a_request_takes_two_round_trips_with_a_solved_mixture(redis_url: str, run_name: str, kind: str) -> None:
     store = league_on(redis_url, run_name, kind)
     evaluator = SharedReturns(store.redis, store.prefix)
     evaluate(evaluator, {(1, 2): 0.5, (2, 3): 0.5, (3, 1): 0.5})
@@ -105,7 +103,7 @@ def test_a_request_is_two_round_trips_also_where_the_mixture_is_solved(
     assert sent == [*pipelines[0], *pipelines[1]]
 
 
-def test_a_crash_of_redis_that_forgot_returns_is_followed_too(redis_url: str, run_name: str) -> None:
+def test_returns_that_a_crash_of_redis_lost_no_longer_count(redis_url: str, run_name: str) -> None:
     store = league_on(redis_url, run_name, "psro", {"refresh": 1})
     evaluate(SharedReturns(store.redis, store.prefix), {(3, 1): 1.0, (3, 2): 1.0, (2, 1): 1.0})
     assert shares(store) == pytest.approx([0.0, 0.0, 1.0])

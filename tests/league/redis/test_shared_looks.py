@@ -8,7 +8,7 @@ from league.redis.shared_looks import SharedLooks
 from league.rules.plateau import Look
 
 
-def test_looks_are_read_as_they_were_left_and_those_of_earlier_weights_are_gone(redis_url: str, run_name: str) -> None:
+def test_looks_are_read_back_without_those_of_earlier_weights(redis_url: str, run_name: str) -> None:
     looks = SharedLooks(redis.Redis.from_url(redis_url), run_name)
     earlier, first = (
         Look(0, 10, 64, 0.1, -0.2, 0.3),
@@ -22,7 +22,7 @@ def test_looks_are_read_as_they_were_left_and_those_of_earlier_weights_are_gone(
     assert looks.of("answer") == [first, second]
 
 
-def test_looks_are_read_again_only_after_another_was_added(redis_url: str, run_name: str) -> None:
+def test_looks_are_read_again_only_after_one_was_added(redis_url: str, run_name: str) -> None:
     client = redis.Redis.from_url(redis_url)
     evaluator, reader = SharedLooks(client, run_name), SharedLooks(client, run_name)
     first, second = Look(0, 10, 64, 0.1, -0.2, 0.3), Look(0, 20, 64, 0.2, -0.1, 0.4)

@@ -47,7 +47,7 @@ refreshing = st.tuples(st.integers(0, 2))
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(adding, refreshing), max_size=25))
-def test_what_three_evaluators_add_is_what_one_would_have(client: redis.Redis, steps: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_returns_of_three_evaluators_equal_those_of_one(client: redis.Redis, steps: list[tuple]) -> None:  # type: ignore[type-arg]
     prefix = f"test-{secrets.token_hex(6)}:"
     evaluators, expected = [SharedReturns(client, prefix) for _ in range(3)], Returns()
     for who, *added in steps:
@@ -95,9 +95,7 @@ def test_an_addition_that_is_sent_again_counts_once(client: redis.Redis, run_nam
     assert returns.total_games == 3 and returns.matrix(np.arange(2))[0, 1] == 3.0
 
 
-def test_a_refresh_asks_for_two_values_while_nothing_changed_and_then_for_what_did(
-    client: redis.Redis, run_name: str
-) -> None:
+def test_a_refresh_reads_changed_cells_and_only_two_values_without_changes(client: redis.Redis, run_name: str) -> None:
     one, other = SharedReturns(client, run_name), SharedReturns(client, run_name)
     for first in range(4):
         one.record(first, 5, [1.0])
@@ -116,7 +114,7 @@ def test_a_refresh_asks_for_two_values_while_nothing_changed_and_then_for_what_d
     assert sent == [f"MGET {run_name}returns:version {run_name}returns:settings"]
 
 
-def test_pairs_are_of_both_cells_in_one_step_and_are_not_mixed_with_games(client: redis.Redis, run_name: str) -> None:
+def test_pairs_count_for_both_cells_and_are_not_mixed_with_games(client: redis.Redis, run_name: str) -> None:
     one, other, expected = SharedReturns(client, run_name), SharedReturns(client, run_name), Returns()
     for returns in (one, expected):
         returns.settings = MixtureSettings(source="pairs")
@@ -153,7 +151,7 @@ def test_exact_cells_that_two_evaluators_add_count_once_and_stay_exact(client: r
     assert restarted.total_games == 4
 
 
-def test_the_largest_return_is_kept_as_a_maximum_for_all_evaluators(client: redis.Redis, run_name: str) -> None:
+def test_the_largest_return_is_shared_by_all_evaluators(client: redis.Redis, run_name: str) -> None:
     one, other = SharedReturns(client, run_name), SharedReturns(client, run_name)
     one.record(0, 1, [10.0, -3.0])
     other.record(1, 0, [4.0])
@@ -176,7 +174,7 @@ def test_returns_that_are_not_finite_are_refused_and_nothing_is_added(
     assert not client.keys(f"{run_name}*")
 
 
-def test_settings_are_told_again_after_redis_came_back_without_them(client: redis.Redis, run_name: str) -> None:
+def test_settings_are_written_again_after_redis_lost_them(client: redis.Redis, run_name: str) -> None:
     evaluator, reader = SharedReturns(client, run_name), SharedReturns(client, run_name)
     evaluator.settings = MixtureSettings(least=1000, exploiters=False)
     evaluator.record(0, 1, [1.0])
@@ -186,7 +184,7 @@ def test_settings_are_told_again_after_redis_came_back_without_them(client: redi
     assert reader.settings == evaluator.settings
 
 
-def test_after_a_crash_that_forgot_something_it_is_forgotten_here_too(client: redis.Redis, run_name: str) -> None:
+def test_returns_that_redis_lost_are_dropped_here_too(client: redis.Redis, run_name: str) -> None:
     returns = SharedReturns(client, run_name)
     for _ in range(3):
         returns.record(0, 1, [1.0])
@@ -198,9 +196,7 @@ def test_after_a_crash_that_forgot_something_it_is_forgotten_here_too(client: re
     assert returns.cells() == [(3, 1, 1.0, 1.0, 1.0)]
 
 
-def test_the_least_exploitable_mixture_that_one_evaluator_finds_is_all_evaluators(
-    client: redis.Redis, run_name: str
-) -> None:
+def test_the_least_exploitable_mixture_of_one_evaluator_is_shared_by_all(client: redis.Redis, run_name: str) -> None:
     one, other = SharedReturns(client, run_name), SharedReturns(client, run_name)
     one.record(0, 1, [1.0])
     assert other.refresh() == 1 and other.least_exploitable is None
@@ -272,7 +268,7 @@ def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on
     assert restored.returns.cells() == returns.cells()
 
 
-def test_a_league_that_was_saved_before_there_were_returns_is_restored(
+def test_a_league_saved_without_returns_is_restored(
     redis_url: str, run_name: str, own_redis: OwnRedis, tmp_path: Path
 ) -> None:
     store = store_on(redis_url, run_name)

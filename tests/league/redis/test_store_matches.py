@@ -65,7 +65,7 @@ def test_payoff_and_elo_in_redis_are_those_of_the_formulas(store: Store) -> None
     assert view.elo(np.array([main, old])).tolist() == pytest.approx(list(expected), abs=1e-9)
 
 
-def test_several_games_of_one_match_count_in_their_order_as_one_by_one_would(store: Store) -> None:
+def test_games_of_one_match_count_as_matches_of_one_game_would(store: Store) -> None:
     store.report(store.issue("main", "main@1", "actor", 60.0).id, "wwdlwl")
     for outcome in "wwdlwl":
         store.report(store.issue("hunter", "main@2", "actor", 60.0).id, outcome)
@@ -89,7 +89,7 @@ def test_a_request_that_comes_twice_gets_the_same_match(store: Store) -> None:
         store.request("main", "actor", 60.0, match="request-7")
 
 
-def test_an_expired_lease_frees_the_match_and_its_result_then_comes_too_late(store: Store) -> None:
+def test_a_match_ends_with_its_lease_and_a_later_result_is_refused(store: Store) -> None:
     match = store.request("main", "actor", 0.02)
     until(lambda: store.expire() == 1)
     assert store.open_matches() == []
@@ -98,7 +98,7 @@ def test_an_expired_lease_frees_the_match_and_its_result_then_comes_too_late(sto
     assert_replayed(store)
 
 
-def test_every_request_frees_what_has_expired(store: Store) -> None:
+def test_a_request_ends_expired_matches(store: Store) -> None:
     store.request("main", "gone", 0.001)
 
     def asked_again() -> bool:
@@ -108,7 +108,7 @@ def test_every_request_frees_what_has_expired(store: Store) -> None:
     until(asked_again)
 
 
-def test_an_actor_that_needs_longer_extends_its_lease(store: Store) -> None:
+def test_an_actor_can_extend_its_lease(store: Store) -> None:
     match = store.request("main", "actor", 0.05)
     assert store.extend(match.id, 60.0)
     assert store.open_matches()[0].deadline > match.deadline + 50_000
@@ -126,7 +126,7 @@ def test_an_aborted_match_ends_once_with_its_reason(store: Store) -> None:
     assert_replayed(store)
 
 
-def test_a_result_that_nobody_asked_for_is_refused_and_counted(store: Store) -> None:
+def test_a_result_of_an_unknown_match_is_refused_and_counted(store: Store) -> None:
     assert store.report("never-issued", "w") == Report("refused", "unknown")
     assert assert_replayed(store).counters == {"refused:unknown": 1}
 
@@ -146,7 +146,7 @@ def reset(store: Store, player: str) -> None:
     assert periods.close(period, 5_000_000_000, 9).status == "reset"
 
 
-def test_a_result_of_a_player_that_was_reset_meanwhile_is_dropped_and_counted(store: Store) -> None:
+def test_a_result_of_a_player_reset_during_the_match_is_dropped_by_default(store: Store) -> None:
     match = store.issue("hunter", "main", "actor", 60.0)
     reset(store, "hunter")
     assert store.report(match.id, "w") == Report("aborted", "reset")
@@ -154,7 +154,7 @@ def test_a_result_of_a_player_that_was_reset_meanwhile_is_dropped_and_counted(st
     assert live.payoff.cells.sum() == 0.0 and live.counters["aborted:reset"] == 1
 
 
-def test_it_counts_when_the_league_was_created_so(redis_url: str, run_name: str) -> None:
+def test_a_result_of_a_player_reset_during_the_match_counts_by_on_reset_count(redis_url: str, run_name: str) -> None:
     store = store_on(redis_url, run_name, Settings(on_reset="count"))
     store.add_player("main", "main_agent")
     store.add_player("hunter", "main_exploiter")
@@ -165,7 +165,7 @@ def test_it_counts_when_the_league_was_created_so(redis_url: str, run_name: str)
 
 
 @pytest.mark.parametrize(("rule", "expected"), [("count", Report("counted")), ("drop", Report("aborted", "frozen"))])
-def test_a_result_of_a_player_that_was_frozen_meanwhile_follows_the_rule(
+def test_a_result_of_a_player_frozen_during_the_match_follows_on_frozen(
     redis_url: str, run_name: str, rule: str, expected: Report
 ) -> None:
     store = store_on(redis_url, run_name, Settings(on_frozen=rule))
@@ -186,7 +186,7 @@ def test_a_result_of_a_removed_player_is_dropped(store: Store) -> None:
     assert_replayed(store)
 
 
-def test_a_paused_player_asks_in_vain_and_is_still_played_against(store: Store) -> None:
+def test_a_paused_player_gets_no_match_and_is_still_an_opponent(store: Store) -> None:
     store.pause("main", by="hand")
     with pytest.raises(PlayerError, match="'main' is paused"):
         store.request("main", "actor", 60.0)
@@ -216,14 +216,14 @@ def test_many_matches_are_asked_for_and_reported_at_once(store: Store) -> None:
     assert assert_replayed(store).counters == {"issued": 16, "counted": 16, "games": 16, "refused:duplicate": 1}
 
 
-def test_many_requests_that_come_again_get_the_same_matches(store: Store) -> None:
+def test_repeated_requests_of_many_matches_get_the_same_ones(store: Store) -> None:
     first = store.request_many(["main", "hunter"], "actor", 60.0, ["one", "two"])
     assert store.request_many(["main", "hunter"], "actor", 60.0, ["one", "two"]) == first
     assert store.request("main", "actor", 60.0, match="one") == first[0]
     assert store.counters() == {"issued": 2}
 
 
-def test_a_worker_follows_a_league_that_was_set_back(store: Store) -> None:
+def test_a_worker_follows_a_league_that_was_created_anew(store: Store) -> None:
     store.request("main", "actor", 60.0)
     store.redis.delete(*store.redis.keys(f"{store.prefix}*"))
     store.create()
@@ -234,7 +234,7 @@ def test_a_worker_follows_a_league_that_was_set_back(store: Store) -> None:
 
 
 @pytest.mark.parametrize("later", ["nothing", "another player", "the same player", "two players"])
-def test_a_worker_forgets_a_change_that_a_crash_of_redis_took_back(store: Store, redis_url: str, later: str) -> None:
+def test_a_worker_forgets_a_change_that_a_crash_of_redis_undid(store: Store, redis_url: str, later: str) -> None:
     kept = {key: store.redis.dump(key) for key in store.redis.keys(f"{store.prefix}*")}
     store.change("hunter", config={"patience": 1})
     worker = Store(redis.Redis.from_url(redis_url), store.prefix, seed=1)
@@ -261,7 +261,7 @@ def test_many_matches_at_once_meet_no_opponent_that_was_removed_meanwhile(store:
     assert_replayed(store)
 
 
-def test_a_view_may_serve_several_requests_and_still_issues_nothing_impossible(store: Store, redis_url: str) -> None:
+def test_an_old_view_issues_no_impossible_match(store: Store, redis_url: str) -> None:
     lagging = Store(redis.Redis.from_url(redis_url), store.prefix, seed=1, view_age=3600.0)
     assert lagging.request("hunter", "actor", 60.0).away == "main"
     store.snapshot("main", 3)
@@ -290,7 +290,7 @@ def test_a_match_takes_as_many_round_trips_in_a_large_league_as_in_a_small_one(
     assert trips == [2, 1]
 
 
-def test_who_does_not_exist_is_named_with_near_names(store: Store) -> None:
+def test_an_unknown_player_is_named_with_similar_names(store: Store) -> None:
     with pytest.raises(PlayerError, match="'mian' does not exist; did you mean main"):
         store.request("mian", "actor", 60.0)
     with pytest.raises(PlayerError, match="'main' and 'nobody' cannot play"):
@@ -316,7 +316,7 @@ def test_wrong_players_are_refused_before_anything_is_stored(store: Store) -> No
     assert store.redis.xlen(f"{store.prefix}events") == before
 
 
-def test_a_league_is_joined_as_it_is_and_refuses_other_settings(store: Store) -> None:
+def test_create_joins_an_existing_league_and_refuses_other_settings(store: Store) -> None:
     assert store.create() == Settings()
     with pytest.raises(ConfigurationError) as caught:
         store.create(Settings(decay=0.9, elo_k=32.0))
@@ -362,7 +362,7 @@ def test_many_workers_and_actors_count_every_match_once(store: Store, redis_url:
     assert_replayed(store)
 
 
-def test_an_older_roster_version_than_the_cached_one_reads_no_player_again(store: Store) -> None:
+def test_an_older_roster_version_than_the_cached_one_reads_no_players(store: Store) -> None:
     older = store.view().roster.version
     store.pause("hunter")
     newer = store.view().roster

@@ -23,7 +23,7 @@ ALL = {
 }
 
 
-def test_new_players_draw_and_the_rest_is_as_given() -> None:
+def test_initial_values_are_drawn_or_as_configured() -> None:
     rules, rng = Hyperparameters(ALL), np.random.default_rng(0)
     drawn = [rules.initial(rng) for _ in range(200)]
     assert {(values["gamma"], values["clip"], values["entropy"]) for values in drawn} == {(0.99, 0.2, 0.01)}
@@ -33,7 +33,7 @@ def test_new_players_draw_and_the_rest_is_as_given() -> None:
 
 
 @given(st.integers(0, 2**32))
-def test_whatever_is_mutated_stays_within_its_bounds_and_is_json(seed: int) -> None:
+def test_mutated_values_stay_within_bounds_and_are_json(seed: int) -> None:
     rules, rng = Hyperparameters(ALL), np.random.default_rng(seed)
     values = rules.initial(rng)
     for _ in range(30):
@@ -82,7 +82,7 @@ def test_a_mutated_schedule_is_scaled_as_a_whole() -> None:
     assert rules.at({**rules.initial(rng), "temperature": scale}, 0, 0.5)["temperature"] == pytest.approx(0.2 * scale)
 
 
-def test_a_field_that_the_parent_lacked_begins_anew() -> None:
+def test_a_field_that_the_source_lacks_gets_its_initial_value() -> None:
     rules = Hyperparameters({"old": 1, "new": {"rule": "perturb", "value": 3.0}})
     assert rules.exploited(rules, {"old": 1}, np.random.default_rng(0)) == {"old": 1, "new": 3.0}
 
@@ -113,7 +113,7 @@ OPTIONS = {"rule": "choice", "options": RATES, "redraw": 0.0}
         (4e-3, PERTURB, 3e-3, 4e-3),
     ],
 )
-def test_a_value_is_copied_only_where_it_means_the_same_by_both_rules(
+def test_a_value_is_copied_only_if_it_means_the_same_in_both_rules(
     rule: object, source: object, value: object, expected: float
 ) -> None:
     by_rule, by_source = Hyperparameters({"lr": rule}), Hyperparameters({"lr": source})
@@ -121,7 +121,7 @@ def test_a_value_is_copied_only_where_it_means_the_same_by_both_rules(
     assert copied == {"lr": pytest.approx(expected)}
 
 
-def test_a_choice_begins_anew_where_the_value_is_none_of_its_options() -> None:
+def test_a_choice_is_drawn_anew_if_the_value_is_not_an_option() -> None:
     by_rule, by_source = Hyperparameters({"lr": OPTIONS}), Hyperparameters({"lr": PERTURB})
     assert by_rule.exploited(by_source, {"lr": 3e-3}, np.random.default_rng(0))["lr"] in RATES
 
@@ -172,7 +172,7 @@ def test_all_wrong_fields_are_reported_at_once() -> None:
         assert part in report
 
 
-def test_a_perturbed_whole_number_stays_one_and_keeps_moving_within_its_bounds() -> None:
+def test_a_perturbed_integer_stays_one_and_reaches_all_values_within_its_bounds() -> None:
     rng = np.random.default_rng(0)
     rules = Hyperparameters({"epochs": {"rule": "perturb", "value": 2, "low": 1, "high": 9.5}})
     values, seen = rules.initial(rng), set()

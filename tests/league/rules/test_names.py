@@ -17,7 +17,7 @@ OUTSIDE = ("..", ".", "../main", "a/b", "", "a b", "main\n", "x" * 101)
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_name_that_leads_out_of_its_folder_is_refused_wherever_a_player_is_named(name: str) -> None:
+def test_a_wrong_name_is_refused_wherever_a_player_is_named(name: str) -> None:
     assert not NAME.fullmatch(name)
     with pytest.raises(ConfigurationError, match=r"neither '\.' nor '\.\.'"):
         LeagueConfig.from_dict({"env": "matrix:rps", "players": {name: {"kind": "pfsp"}}})
@@ -29,5 +29,5 @@ def test_a_name_that_leads_out_of_its_folder_is_refused_wherever_a_player_is_nam
 
 
 @pytest.mark.parametrize("name", ["main", "main.2", "...", "-", "1e3", "x" * 100])
-def test_others_are_taken(name: str) -> None:
+def test_other_names_are_accepted(name: str) -> None:
     assert NAME.fullmatch(name)

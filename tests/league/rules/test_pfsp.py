@@ -28,11 +28,11 @@ def test_probabilities_are_those_of_the_paper(weighting: str, expected: list[flo
 
 
 @pytest.mark.parametrize("weighting", ["linear", "linear_capped", "squared", "variance"])
-def test_when_every_opponent_is_beaten_always_they_are_chosen_uniformly(weighting: str) -> None:
+def test_opponents_that_always_lose_are_chosen_uniformly(weighting: str) -> None:
     assert pfsp([1.0, 1.0, 1.0, 1.0], weighting).tolist() == [0.25] * 4
 
 
-def test_variance_is_uniform_too_when_every_opponent_is_lost_to_always() -> None:
+def test_variance_is_uniform_over_opponents_that_always_win() -> None:
     assert pfsp([0.0, 0.0], "variance").tolist() == [0.5, 0.5]
 
 
@@ -48,12 +48,12 @@ def test_probabilities_are_not_negative_and_sum_to_one(rates: list[float], weigh
 
 
 @given(RATES, st.sampled_from(["linear", "linear_capped", "squared"]))
-def test_no_one_is_chosen_less_often_than_an_easier_opponent(rates: list[float], weighting: str) -> None:
+def test_no_opponent_is_chosen_less_often_than_an_easier_one(rates: list[float], weighting: str) -> None:
     in_order = pfsp(sorted(rates), weighting)
     assert (np.diff(in_order) <= 1e-12).all()
 
 
-def test_without_candidates_or_with_an_impossible_win_rate_it_refuses() -> None:
+def test_no_candidates_and_impossible_win_rates_are_refused() -> None:
     with pytest.raises(MatchmakingError, match="at least one"):
         pfsp([])
     for impossible in (-0.1, 1.1, float("nan")):
@@ -61,6 +61,6 @@ def test_without_candidates_or_with_an_impossible_win_rate_it_refuses() -> None:
             pfsp([0.5, impossible])
 
 
-def test_an_unknown_weighting_lists_the_known_ones() -> None:
+def test_an_unknown_weighting_suggests_a_known_one() -> None:
     with pytest.raises(UnknownName, match="did you mean squared"):
         pfsp([0.5], "square")

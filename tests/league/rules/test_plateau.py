@@ -35,7 +35,7 @@ def stops_at(found: Sequence[Look], patience: int = 3) -> int | None:
         ([], 1, None),
     ],
 )
-def test_a_rise_ends_after_looks_in_a_row_none_above_all_before(
+def test_a_rise_ends_after_enough_looks_without_a_new_highest(
     means: list[float], patience: int, stop: int | None
 ) -> None:
     assert stops_at(looks(means), patience) == stop
@@ -55,7 +55,7 @@ def test_looks_at_a_stronger_target_are_compared_among_themselves() -> None:
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
-def test_looks_without_a_number_or_with_too_few_games_say_nothing(wrong: float) -> None:
+def test_looks_without_a_finite_mean_or_enough_games_are_ignored(wrong: float) -> None:
     rising, flat = looks([-0.5, 0.2]), looks([0.1] * 9)
     nothing = [*looks([wrong] * 9), *looks([0.1] * 9, games=2047)]
     assert not has_stopped_rising([*rising, *nothing], 3, 2048)

@@ -26,7 +26,7 @@ def test_a_win_among_equals_moves_half_of_k() -> None:
 
 
 @given(RATING, RATING, st.text("wdl", max_size=20))
-def test_points_only_change_hands(home: float, away: float, outcomes: str) -> None:
+def test_elo_updates_conserve_the_sum_of_points(home: float, away: float, outcomes: str) -> None:
     after = elo_update(home, away, outcomes)
     assert sum(after) == pytest.approx(home + away, abs=1e-6)
     assert elo_update(away, home, mirrored(outcomes))[::-1] == pytest.approx(after, abs=1e-6)
@@ -37,7 +37,7 @@ def test_the_expected_scores_of_both_sum_to_one(home: float, away: float) -> Non
     assert expected_score(home, away) + expected_score(away, home) == pytest.approx(1.0)
 
 
-def test_elo_finds_the_distance_that_the_games_have() -> None:
+def test_elo_converges_to_the_true_difference() -> None:
     rng, home, away = np.random.default_rng(3), 1200.0, 1200.0
     truth = expected_score(1300.0, 1100.0)
     tail = []
@@ -48,7 +48,7 @@ def test_elo_finds_the_distance_that_the_games_have() -> None:
     assert np.mean(tail) == pytest.approx(200.0, abs=10.0)
 
 
-def test_skills_begin_where_trueskill_does_and_one_win_moves_both() -> None:
+def test_skills_begin_as_trueskills_and_one_win_moves_both() -> None:
     skills = Skills()
     assert (skills["anyone"].mu, skills["anyone"].sigma, skills["anyone"].ordinal) == (25.0, 25.0 / 3.0, 0.0)
     skills.record("a", "b", "w")
@@ -61,7 +61,9 @@ MU, SIGMA = st.floats(-100.0, 100.0), st.floats(0.05, 50.0)
 
 
 @given(MU, SIGMA, MU, SIGMA, st.text("wdl", min_size=1, max_size=8))
-def test_skills_are_openskills(mu: float, sigma: float, other_mu: float, other_sigma: float, outcomes: str) -> None:
+def test_skills_equal_those_of_openskill(
+    mu: float, sigma: float, other_mu: float, other_sigma: float, outcomes: str
+) -> None:
     skills = Skills({"home": Skill(mu, sigma), "away": Skill(other_mu, other_sigma)})
     skills.record("home", "away", outcomes)
     model = PlackettLuce()
@@ -77,7 +79,7 @@ PLACED = st.lists(st.tuples(MU, SIGMA, st.integers(0, 3)), min_size=3, max_size=
 
 
 @given(PLACED)
-def test_skills_by_placements_are_openskills(players: list[tuple[float, float, int]]) -> None:
+def test_skills_by_placements_equal_those_of_openskill(players: list[tuple[float, float, int]]) -> None:
     places = sorted({place for _, _, place in players})
     names = [f"player {number}" for number in range(len(players))]
     skills = Skills({name: Skill(mu, sigma) for name, (mu, sigma, _) in zip(names, players, strict=True)})
@@ -91,7 +93,7 @@ def test_skills_by_placements_are_openskills(players: list[tuple[float, float, i
         assert skills[name].sigma == pytest.approx(theirs.sigma, rel=1e-6)
 
 
-def test_who_is_in_a_game_twice_is_rated_by_its_first_place() -> None:
+def test_a_player_that_is_in_a_game_twice_is_rated_by_its_first_seat() -> None:
     twice, once = Skills(), Skills()
     twice.record_placements(["a", "a", "b"], "021" + "012")
     once.record("a", "b", "ww")
@@ -114,7 +116,7 @@ def test_skills_order_players_by_their_strength_and_grow_certain() -> None:
     assert max(skills[name].sigma for name in names) < 3.0
 
 
-def test_a_player_learns_nothing_about_itself_from_itself() -> None:
+def test_a_player_against_itself_keeps_its_skill() -> None:
     skills = Skills()
     skills.record("a", "a", "wwww")
     assert skills["a"] == Skill()
@@ -126,7 +128,7 @@ def test_a_draw_pulls_unequal_players_together() -> None:
     assert skills["high"].mu < 30.0 and skills["low"].mu > 20.0
 
 
-def test_a_rating_lies_within_its_interval_as_often_as_it_says() -> None:
+def test_true_ratings_lie_within_their_intervals_at_the_stated_rate() -> None:
     rng, inside, widths = np.random.default_rng(5), 0, []
     for _ in range(400):
         truth = 1200.0 + 400.0 * rng.normal()
@@ -140,7 +142,7 @@ def test_a_rating_lies_within_its_interval_as_often_as_it_says() -> None:
     assert max(widths) < rating_by([], [])[2] - rating_by([], [])[1] == pytest.approx(2 * 1.96 * 400.0, rel=0.01)
 
 
-def test_a_rating_by_scores_is_higher_the_more_was_won_and_the_stronger_the_others() -> None:
+def test_a_rating_by_scores_rises_with_wins_and_with_opponents_ratings() -> None:
     means = [
         rating_by([other] * 4, scores)[0]
         for other, scores in ((1200, "lddl"), (1200, "wddl"), (1500, "wddl"))

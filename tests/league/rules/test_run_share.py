@@ -18,11 +18,11 @@ def test_a_share_is_written_as_a_percentage_and_a_number_is_steps() -> None:
 @pytest.mark.parametrize(
     "value", ["2", "0%", "101%", "-2%", "2 percent", 0.02, math.nan, math.inf, True, [2], -5, None]
 )
-def test_anything_else_is_no_threshold(value: object) -> None:
+def test_other_values_are_not_thresholds(value: object) -> None:
     assert parse_steps(value) is None
 
 
-def test_a_share_is_reached_once_it_is_known_how_long_the_run_is() -> None:
+def test_a_share_is_reached_only_once_the_runs_length_is_known() -> None:
     assert not reached(10**12, RunShare(0.1))
     assert RunShare(2.0).steps(1_000_000) == 20_000
     assert RunShare(10.0).steps(11_520 / 1.0000000000000002) == 1152

@@ -42,7 +42,7 @@ def test_the_other_side_sees_the_same_games_mirrored() -> None:
     assert rate == pytest.approx(1.0 - 0.474895, abs=5e-7)
 
 
-def test_a_pair_that_never_met_stands_at_one_half() -> None:
+def test_a_pair_that_never_met_has_a_win_rate_of_one_half() -> None:
     assert cell(payoff(), 2, 3) == (0.0, 0.5)
 
 

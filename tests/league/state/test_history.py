@@ -58,7 +58,7 @@ def test_ratings_are_those_of_each_moment_and_jump_at_a_reset() -> None:
     assert set(history.ratings) == {"main", "hunter"}
 
 
-def test_who_copied_whom_is_known() -> None:
+def test_a_copy_is_recorded_with_its_source() -> None:
     recorded = Recorded()
     for name in ("weak", "strong"):
         recorded.league.add_player(name, "pbt_elo", {"exploit_below": 0.5})
@@ -72,7 +72,7 @@ def test_who_copied_whom_is_known() -> None:
     assert values[-1] == recorded.history.ratings["strong"].points()[1][-1] > values[-3] and np.isnan(values[-2])
 
 
-def test_a_history_that_follows_is_one_that_read_all_at_once(redis_url: str, run_name: str) -> None:
+def test_a_following_history_equals_one_read_at_once(redis_url: str, run_name: str) -> None:
     store, rng = store_on(redis_url, run_name), np.random.default_rng(0)
     following = History()
     following.follow(store)
@@ -105,7 +105,7 @@ def test_a_history_that_follows_is_one_that_read_all_at_once(redis_url: str, run
     assert whole.ratings["rival"].points()[1][-1] == learned
 
 
-def test_what_a_crash_of_redis_took_back_is_taken_back_here_too(redis_url: str, run_name: str) -> None:
+def test_events_that_a_crash_of_redis_undid_are_undone_here_too(redis_url: str, run_name: str) -> None:
     store, history = store_on(redis_url, run_name), History()
     for name in ("main", "rival"):
         store.add_player(name, "self_play")
@@ -118,7 +118,7 @@ def test_what_a_crash_of_redis_took_back_is_taken_back_here_too(redis_url: str, 
     assert len(history.ratings["main"].points()[0]) == 3
 
 
-def test_a_long_series_stays_short_even_and_right() -> None:
+def test_a_long_series_is_thinned_evenly_and_stays_correct() -> None:
     series, gaps = Series(), 0
     for second in range(100_000):
         series.add(float(second // 3), float(second))

@@ -18,7 +18,7 @@ def league(**settings):
     return made, events
 
 
-def test_what_happened_folds_into_the_same_league():
+def test_recorded_events_fold_into_the_same_league():
     league_, events = league()
     league_.add_player("main", "main_agent", NOW, rules={"learning_rate": {"rule": "perturb", "value": 0.1}})
     league_.snapshot("main", 0)
@@ -53,7 +53,7 @@ def test_a_snapshot_is_taken_before_the_reset_and_the_payoff_begins_anew():
 
 
 @pytest.mark.parametrize(("rule", "ended"), [("drop", "aborted"), ("count", "counted")])
-def test_results_of_a_player_that_was_reset_meanwhile_are_handled_by_rule(rule, ended):
+def test_results_of_a_player_reset_during_the_match_follow_on_reset(rule, ended):
     league_, _ = league(on_reset=rule)
     league_.add_player("main", "main_agent")
     league_.add_player("exploiter", "main_exploiter", NOW)
@@ -64,7 +64,7 @@ def test_results_of_a_player_that_was_reset_meanwhile_are_handled_by_rule(rule, 
     assert league_.state.counters[ended] == 1 and not league_.state.matches
 
 
-def test_results_of_a_player_frozen_meanwhile_are_dropped_by_on_frozen_drop():
+def test_results_of_a_player_frozen_during_the_match_are_dropped_by_on_frozen():
     league_, _ = league(on_frozen="drop")
     league_.add_player("main", "self_play")
     match = league_.request("main")
@@ -91,7 +91,7 @@ def test_elo_moves_with_results_but_not_against_oneself():
     assert league_.state.ratings == [1192.0, 1208.0]
 
 
-def test_an_exploit_takes_over_mutated_hyperparameters_and_the_model_to_start_from():
+def test_an_exploit_copies_mutated_hyperparameters_and_the_start_model():
     league_, _ = league()
     rules = {"learning_rate": {"rule": "perturb", "value": 1.0, "factors": [2.0]}}
     for name, threshold in (("weak", 0.9), ("strong", 0.1)):

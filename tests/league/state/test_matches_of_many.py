@@ -15,7 +15,7 @@ from league.state.replay import fold
 from warren.errors import ConfigurationError, MatchmakingError
 
 
-def test_places_are_how_many_gained_more_and_equals_share_one() -> None:
+def test_a_place_is_the_number_of_players_that_gained_more() -> None:
     returns = np.array([[2, 1, -3], [0, 0, 0], [-1, 2, -1], [-2, 1, 1]], np.float32)
     assert placements_of(returns) == "012000101200"
     assert placements_of(returns, series=2) == "012201"  # (2, 1, -3), (-3, 3, 0)
@@ -52,7 +52,7 @@ def test_a_match_of_three_counts_for_each_pair_and_is_rated_by_placements() -> N
         assert skills[better].interval()[0] > skills[worse].interval()[1]
 
 
-def test_outcomes_of_another_number_of_players_abort_the_match() -> None:
+def test_outcomes_for_a_wrong_number_of_players_abort_the_match() -> None:
     league = MemoryLeague()
     for name in ("a", "b", "c"):
         league.add_player(name, "random")
@@ -82,14 +82,14 @@ def test_players_of_a_side_meet_only_those_of_the_other() -> None:
     assert met["breaker"] == {("defender", "1")}, "it exploits the main agent of the other side"
 
 
-def test_of_three_roles_each_place_is_taken_by_its_own() -> None:
+def test_each_of_three_sides_is_played_by_its_own_player() -> None:
     league = of_roles(("first", "random", 0), ("second", "pfsp", 1), ("third", "random", 2))
     assert league.request("second", opponents=2).names == ("second", "third", "first")
     assert league.request("third", opponents=2).names == ("third", "first", "second")
     assert league.request("third", opponents=2).branch == "random_in_seat_0"
 
 
-def test_a_side_without_players_is_named() -> None:
+def test_a_player_without_opponents_on_another_side_is_refused() -> None:
     league = of_roles(("attacker", "random", 0))
     with pytest.raises(MatchmakingError, match="'attacker' has no opponent on another side"):
         league.request("attacker")

@@ -41,7 +41,9 @@ def played(redis_url: str, run_name: str) -> tuple[Store, list[tuple[str, League
     return store, moments
 
 
-def test_the_league_of_any_moment_equals_what_it_was_live(played: tuple[Store, list[tuple[str, LeagueState]]]) -> None:
+def test_a_replay_to_any_moment_equals_the_live_league_of_then(
+    played: tuple[Store, list[tuple[str, LeagueState]]],
+) -> None:
     store, moments = played
     for last, live in moments:
         then = replay.fold(replay.before(store.events(), last))
@@ -72,7 +74,7 @@ def test_a_checkpoint_of_an_older_version_whose_payoff_is_in_base_85_is_read(
         assert live.differences(replay.fold([("1-0", {"event": "checkpoint", "league": given})])) == []
 
 
-def test_through_the_matchmaker_that_made_it_a_history_is_as_likely_as_it_was(
+def test_a_history_is_likelier_under_its_own_matchmaker_than_under_another(
     played: tuple[Store, list[tuple[str, LeagueState]]],
 ) -> None:
     store, _ = played
@@ -84,7 +86,7 @@ def test_through_the_matchmaker_that_made_it_a_history_is_as_likely_as_it_was(
     assert other.expected == {"main": pytest.approx(40.0)} and other.likelihood == 0.0 < same.likelihood
 
 
-def test_the_other_matchmaker_sees_each_moment_as_it_was(
+def test_the_other_matchmaker_sees_the_league_of_each_moment(
     played: tuple[Store, list[tuple[str, LeagueState]]],
 ) -> None:
     store, _ = played
@@ -107,7 +109,7 @@ def test_moments_are_ids_milliseconds_or_dates() -> None:
         replay.until_id("soon")
 
 
-def test_an_event_of_a_later_version_is_not_skipped_in_silence() -> None:
+def test_an_event_of_a_later_version_is_refused() -> None:
     with pytest.raises(LeagueError, match="'teleported' that this version does not know"):
         replay.fold([("1-0", {"event": "teleported"})])
 
@@ -192,7 +194,7 @@ def test_a_damaged_saved_league_is_named_in_one_line(
     assert line.startswith(f"error: {segment}") and "restore the file from a backup" in line
 
 
-def test_the_command_says_how_far_it_is_where_that_takes_long(
+def test_the_command_prints_progress_if_it_takes_long(
     played: tuple[Store, list[tuple[str, LeagueState]]],
     redis_url: str,
     run_name: str,
@@ -227,7 +229,7 @@ def test_the_command_compares_with_another_kind_and_explains_a_wrong_one(
     assert "Redis does not answer" in capsys.readouterr().err
 
 
-def test_skills_are_folded_along(played: tuple[Store, list[tuple[str, LeagueState]]]) -> None:
+def test_folding_computes_skills_too(played: tuple[Store, list[tuple[str, LeagueState]]]) -> None:
     store, _ = played
     skills = Skills()
     state = replay.fold(store.events(), skills)
@@ -236,6 +238,6 @@ def test_skills_are_folded_along(played: tuple[Store, list[tuple[str, LeagueStat
 
 
 @pytest.mark.parametrize("kind", ["psro", "pbt_psro", "champion"])
-def test_what_a_kind_would_have_done_that_needs_returns_is_not_made_up(kind: str) -> None:
+def test_kinds_that_need_returns_are_not_replayed(kind: str) -> None:
     with pytest.raises(LeagueError, match="returns, which are not part of the stream"):
         replay.through([], kind_of(kind))
