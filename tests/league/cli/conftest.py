@@ -1,4 +1,4 @@
-"""Fixtures that the tests of the league's command lines share."""
+"""Fixtures shared by the tests of the league's commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run_command(store: Store, redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command's `main` on the league of `store`; (exit status, what it printed, what it complained of)."""
+    """Return a function that runs a command's `main` on the league of `store`; it returns (status, stdout, stderr)."""
 
     def run(main: Callable[[list[str]], int], *arguments: object) -> tuple[int, str, str]:
         status = main(["--redis", redis_url, "--run", run_name, *map(str, arguments)])

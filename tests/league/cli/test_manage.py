@@ -1,4 +1,4 @@
-"""python -m league.manage: players by hand, in a league that runs."""
+"""`python -m league.manage`: changes players of a running league by hand."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_new_rule_draws_its_value_and_others_keep_theirs(command, store: Store
     assert first.keys() == {"gamma", "lr", "entropy"} and 1e-5 <= first["lr"] <= 1e-3
     assert command("set", "main", "rules.entropy=0.2", "hyperparameters.lr=0.0007")[0] == 0
     assert store.player("main").hyperparameters == {"gamma": 0.99, "lr": 0.0007, "entropy": 0.2}
-    # A learner that opens its next period trains with all of it.
+    # The learner's next period uses all of them.
     assert Periods(store).open("main", "learner", 60.0).at(0.5) == {"gamma": 0.99, "lr": 0.0007, "entropy": 0.2}
     for given, message in (
         ("hyperparameters.gama=1", "'gama' does not exist; did you mean gamma? give it a rule first"),

@@ -1,4 +1,4 @@
-"""python -m league.models: the pool by hand."""
+"""`python -m league.models`: changes the pool by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pool(redis_url: str, run_name: str) -> Pool:
 
 @pytest.fixture
 def command(pool: Pool, redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
-    """Runs a command; (exit status, what it printed, what it complained of)."""
+    """Return a function that runs a command; it returns (exit status, stdout, stderr)."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         status = models.main(["--redis", redis_url, "--run", run_name, "--json", *map(str, arguments)])

@@ -1,4 +1,4 @@
-"""python -m league.show: what is shown is what the league holds."""
+"""`python -m league.show`: prints what the league holds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pool(store: Store, run_name: str) -> Pool:
 
 @pytest.fixture
 def played(store: Store, pool: Pool) -> Store:
-    """main has beaten its rival, and is being trained and played; others are frozen, paused and removed."""
+    """Return a league: main has beaten rival and is in training and matches; others are frozen, paused or removed."""
     for name in ("main", "rival", "idle", "gone"):
         store.add_player(name, "self_play")
     pool.put("main", 3, 300, WEIGHTS)

@@ -1,4 +1,4 @@
-"""Tables in a file or a pipe are whole; a terminal's width cuts them only on that terminal."""
+"""Tables: whole in a file or a pipe, cut to the width of a terminal."""
 
 from __future__ import annotations
 

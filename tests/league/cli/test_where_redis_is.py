@@ -1,4 +1,4 @@
-"""The errors of the league's command lines where Redis is not named, or where the run has ended."""
+"""Errors of the league's commands if Redis is not named, or if the run has ended."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_missing_redis_url_error_says_how_to_give_one(main, words, capsys):
 
 
 def test_an_unreachable_redis_error_names_the_command_for_ended_runs(capsys):
-    with socket.socket() as held:  # bound, and nothing listens
+    with socket.socket() as held:  # bound, but nothing listens
         held.bind(("127.0.0.1", 0))
         url = f"redis://127.0.0.1:{held.getsockname()[1]}/0"
         assert show.main(["--redis", url, "--run", "kuhn"]) == 2

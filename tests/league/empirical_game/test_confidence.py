@@ -1,4 +1,4 @@
-"""league.empirical_game.confidence: intervals that may be looked at after every batch."""
+"""league.empirical_game.confidence: intervals that stay valid if they are checked after every batch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ STREAMS, LOOKS, BATCH = 2000, 100, 100
 
 
 def games_of(name: str, rng: np.random.Generator) -> tuple[np.ndarray, float, float]:
-    """(returns [streams, games], their mean, their bound)."""
+    """Return (returns [streams, games], their true mean, their bound)."""
     shape = (STREAMS, LOOKS * BATCH)
-    if name == "pots":  # poker's: many small, few large
+    if name == "pots":  # as in poker: many small, few large
         values, chances = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([0.15, 0.4, 0.3, 0.15])
         return values[np.searchsorted(chances.cumsum(), rng.random(shape))], float(values @ chances), 2.0
     if name == "rare":  # one game in 500 is lost
         return np.where(rng.random(shape) < 0.002, -1.0, 1.0), 0.996, 1.0
-    if name == "draws":  # hardly anything happens
+    if name == "draws":  # 99 of 100 games are drawn
         return np.where(rng.random(shape) < 0.01, np.sign(rng.random(shape) - 0.5), 0.0), 0.0, 1.0
     return rng.choice([-1.0, 1.0], shape), 0.0, 1.0
 
 
 def looks_at(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(games, sums, sums of squares) at each check, [streams, checks] each."""
+    """Return (games, sums, sums of squares) at each check, each [streams, checks]."""
     cut = returns.reshape(STREAMS, LOOKS, BATCH)
     games = np.broadcast_to(np.arange(1, LOOKS + 1) * BATCH, (STREAMS, LOOKS)).astype(float)
     return games, cut.sum(axis=2).cumsum(axis=1), np.square(cut).sum(axis=2).cumsum(axis=1)
@@ -37,7 +37,7 @@ def test_intervals_checked_after_every_batch_miss_at_most_at_their_rate(name: st
     lower, upper = confidence_sequence(*looks_at(returns), bound, ALPHA)
     missed = ((lower > mean) | (upper < mean)).any(axis=1).mean()
     assert missed <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / STREAMS)
-    assert (upper - lower)[:, -1].mean() < 0.15 * bound  # and says something
+    assert (upper - lower)[:, -1].mean() < 0.15 * bound  # it is narrow enough to be of use
 
 
 @pytest.mark.parametrize("name", ["even", "pots", "rare"])

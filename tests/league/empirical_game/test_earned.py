@@ -1,4 +1,4 @@
-"""league.empirical_game.earned: what a mixture loses without a player's snapshots, and the learning that it earns."""
+"""league.empirical_game.earned: a mixture's loss without a player's snapshots, and the learning that it earns."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
 
 
 def test_a_players_loss_is_that_of_the_best_mixture_without_its_snapshots() -> None:
-    # Without scissors a third of paper is too much of it; without rock and paper scissors is all there is.
+    # Without scissors, 1/3 rock and 2/3 paper lose 1/3; without rock and paper, scissors alone lose 1.
     rps = ["main", "main", "hunter"]
     assert losses(RPS, rps, rps) == pytest.approx({"main": 1.0, "hunter": 1 / 3})
     twice = RPS[np.ix_([0, 1, 2, 2], [0, 1, 2, 2])]
     copied = ["main", "main", "main", "copy"]
     assert losses(twice, copied, copied) == pytest.approx({"main": 1.0, "copy": 0.0})
     by_hand = ["main", "main", None]
-    assert losses(RPS, by_hand, by_hand) == pytest.approx({"main": 1.0}), "one put in by hand earns nothing"
-    assert losses(RPS[[1]], ["main"], rps) == {"main": 0.0, "hunter": 0.0}, "paper alone is beaten"
+    assert losses(RPS, by_hand, by_hand) == pytest.approx({"main": 1.0}), "a player added by hand earns nothing"
+    assert losses(RPS[[1]], ["main"], rps) == {"main": 0.0, "hunter": 0.0}, "paper alone gains nothing"
     ladder = np.sign(np.subtract.outer(np.arange(3), np.arange(3))).astype(float)
     between = ["main", "hunter", "main"]
     assert losses(ladder, between, between) == {"main": 1.0, "hunter": 0.0}
@@ -32,15 +32,15 @@ def test_a_players_loss_is_that_of_the_best_mixture_without_its_snapshots() -> N
 
 
 def test_an_exploiters_loss_is_how_much_more_an_unaware_mixture_loses_to_it() -> None:
-    # The main agent's rock, paper and scissors; the hunter's snapshot beats rock by 4, and gains nothing else.
+    # Main has rock, paper and scissors; hunter's snapshot gains 4 from rock, and nothing from the others.
     gains = np.vstack([RPS, [4.0, 0.0, 0.0]])
     found = losses(gains, ["main", "main", "main", "hunter"], ["main"] * 3)
-    # Without it thirds of each lose 4/3 to it; with it 1/15 rock, 1/3 paper and 3/5 scissors lose 4/15.
+    # A mixture unaware of it plays thirds and loses 4/3 to it; an aware one plays (1/15, 1/3, 3/5) and loses 4/15.
     assert found == pytest.approx({"main": 4.0, "hunter": 4 / 3 - 4 / 15})
 
 
 def played(matrix: np.ndarray) -> Returns:
-    """Return 100 games of each pair in either seat, whose means are `matrix`."""
+    """Return 100 games of each cell, with `matrix` as their means."""
     returns = Returns()
     for (first, second), mean in np.ndenumerate(matrix):
         returns.add(first, second, 100, 100.0 * mean, 100.0)
@@ -56,13 +56,13 @@ def test_shares_follow_the_losses_once_players_were_frozen() -> None:
     assert sum(shares.values()) == pytest.approx(10.0)
     assert shares["main"] > 8.0 and shares["hunter"] / shares["other"] > 1.0 and shares["other"] < 1.0
     assert not earned.follow(slots, ["main", "main", "hunter"], returns)
-    assert earned.shares == shares, "nobody has joined since"
+    assert earned.shares == shares, "no player was frozen since"
 
 
 def test_the_share_of_a_player_that_always_contributes_most_is_bounded() -> None:
     earned, returns = Earned({"main": 1.0, "hunter": 1.0}, 0.5), played(RPS)
     for joined in range(3, 60):
-        # Scissors are the hunter's, rock and paper main's; more rocks join, which bring nothing.
+        # Hunter has scissors, main rock and paper; the rocks that join contribute nothing.
         slots = np.array([0, 1, 2] + [0] * (joined - 3))
         assert earned.follow(slots, ["main", "main", "hunter"] + ["main"] * (joined - 3), returns)
     shares = earned.shares
@@ -91,7 +91,7 @@ def test_shares_follow_the_mixture_where_best_responses_count() -> None:
     earned, returns, slots = Earned({"main": 4.0, "hunter": 1.0, "other": 1.0}, 0.5), Returns(), np.arange(4)
     returns.settings = replace(returns.settings, against=BEST_RESPONSES)
     parents = ["main", "hunter", "main", None]
-    assert not earned.follow(slots, parents, returns), "no mixture has been found"
+    assert not earned.follow(slots, parents, returns), "no mixture was found yet"
     returns.found(LeastExploitable(slots, np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.5, 0.0, 0.2]]), 1.0))
     assert earned.follow(slots, parents, returns)
     assert earned.shares == pytest.approx(
@@ -99,7 +99,7 @@ def test_shares_follow_the_mixture_where_best_responses_count() -> None:
     )
     assert not earned.follow(slots, parents, returns)
     returns.found(LeastExploitable(slots, np.array([[0.0, 0.0, 0.0, 1.0]] * 2), 1.0))
-    assert earned.follow(slots, parents, returns), "one put in by hand is all there is"
+    assert earned.follow(slots, parents, returns), "the mixture plays only a player added by hand"
     assert earned.shares == {"main": 4.0, "hunter": 1.0, "other": 1.0}
 
 

@@ -18,7 +18,7 @@ GAMES = 4096
 
 
 def nearly_equal(players: int) -> LeagueState:
-    """A league whose frozen players are alike but for .1, known to .03, with an edge of .2 in seat 0."""
+    """Return a league of frozen players with mean returns of 0.2 +- 0.1 in seat 0, measured with an error of 0.016."""
     rng = np.random.default_rng(3)
     state = league()
     for name in ("main", *(f"main@{version}" for version in range(players))):
@@ -42,7 +42,7 @@ def test_psro_players_meet_in_each_seat_the_mixture_of_the_score() -> None:
             assert seat is not None and branch.probability == 0.5
             by_seat[seat, candidates.slots] += candidates.probabilities
     np.testing.assert_array_equal(by_seat[:, slots], scored)
-    assert np.abs(scored[0] - scored[1]).sum() / 2.0 > 0.1, "what is good in one seat is not in the other"
+    assert np.abs(scored[0] - scored[1]).sum() / 2.0 > 0.1, "the mixtures of the two seats differ"
     np.testing.assert_allclose(distribution(kind, state, me)[slots], scored.mean(axis=0))
 
     rng, met = np.random.default_rng(1), np.zeros((2, state.roster.slots))
@@ -91,12 +91,12 @@ def test_players_of_the_newest_quarter_have_a_share_before_they_are_known(known:
     found = mixture_of(returns, players, MixtureSettings(least_temperature=0.02))
     np.testing.assert_allclose(found.shares, [shares] * 2, atol=1e-6)
     newest = 11 if known == 0 else None
-    assert not mixture_of(returns, players, MixtureSettings()).shares[:, known:newest].any(), "it is by Nash's alone"
+    assert not mixture_of(returns, players, MixtureSettings()).shares[:, known:newest].any(), "Nash leaves them out"
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.02])
 def test_a_mixture_plays_no_exploiter_but_withstands_it(temperature: float) -> None:
-    # Rock, paper and scissors of the main agent, and an exploiter that beats rock by 4.
+    # The main agent has rock, paper and scissors; an exploiter gains 4 from rock.
     state = league()
     add(state, "main", "main_agent"), add(state, "hunter", "main_exploiter")
     slots = [add(state, f"main@{version}", "main_agent").slot for version in (1, 2, 3)]
@@ -112,9 +112,9 @@ def test_a_mixture_plays_no_exploiter_but_withstands_it(temperature: float) -> N
     state.empirical_game.settings = MixtureSettings(least_temperature=temperature, exploiters=False)
     shares = state.empirical_game.mixture(frozen, mine).shares
     np.testing.assert_allclose(shares, [[1 / 15, 1 / 3, 3 / 5, 0.0]] * 2, atol=1e-9 if temperature == 0.0 else 0.03)
-    assert played(state.roster, frozen[3:]).tolist() == [True], "alone, exploiters are all that there is"
+    assert played(state.roster, frozen[3:]).tolist() == [True], "exploiters are played if there are no others"
     state.empirical_game.settings = MixtureSettings(least_temperature=temperature)
-    assert state.empirical_game.mixture(frozen, mine).shares[:, 3].min() > 0.1, "by default they are played"
+    assert state.empirical_game.mixture(frozen, mine).shares[:, 3].min() > 0.1, "by default exploiters are played"
 
 
 def test_an_exploiter_frozen_by_hand_counts_as_an_exploiter_too() -> None:
@@ -132,13 +132,13 @@ def test_a_branchs_name_tells_the_opponents_seat(branch: str, seat: int | None) 
 def test_the_least_exploitable_mixture_is_taken_as_found() -> None:
     returns, slots = Returns(), np.array([2, 5, 7, 9])
     settings = MixtureSettings(source="exact", against="best_responses")
-    assert mixture_of(returns, slots, settings).shares[:, 3].tolist() == [1.0, 1.0], "not found yet: the newest"
+    assert mixture_of(returns, slots, settings).shares[:, 3].tolist() == [1.0, 1.0], "until found, the newest"
     shares = np.array([[0.25, 0.75, 0.0], [0.5, 0.0, 0.5]])
     returns.found(LeastExploitable(np.array([7, 2, 5]), shares, 0.1))
     found = mixture_of(returns, slots, settings)
     np.testing.assert_array_equal(found.shares, [[0.75, 0.0, 0.25, 0.0], [0.0, 0.5, 0.5, 0.0]])
     assert (found.members.tolist(), found.undecided.tolist(), found.wanted) == ([0, 1, 2], [3], [])
-    assert mixture_of(returns, slots, MixtureSettings(source="exact")).shares[0, 3] == 1.0, "by other settings"
+    assert mixture_of(returns, slots, MixtureSettings(source="exact")).shares[0, 3] == 1.0, "not with other settings"
     without = mixture_of(returns, slots, replace(settings, exploiters=False), np.array([True, False, True, True]))
     np.testing.assert_array_equal(without.shares, [[0.75, 0.0, 0.25, 0.0], [0.0, 0.0, 1.0, 0.0]])
     assert returns.version == 1

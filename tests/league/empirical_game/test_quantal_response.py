@@ -47,7 +47,7 @@ def test_duplicates_share_one_weight_and_equal_payoffs_are_played_uniformly():
 
 @pytest.mark.parametrize(("concentration", "error"), [(3, 0.03), (3, 0.1), (20, 0.03), (50, 0.1)])
 def test_a_temperature_of_a_quarter_of_the_error_is_exploited_less_than_nash(concentration, error):
-    # 40 mixtures of rock, paper and scissors that met each other in a finite number of games.
+    # 40 mixtures of rock, paper and scissors, with the error of a finite number of games.
     rps = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
     gains = []
     for seed in range(10):

@@ -12,7 +12,7 @@ from league.empirical_game.solvers import solve_zero_sum
 
 
 def play_out(truth: np.ndarray, together: int = 4, joining: int | None = None) -> tuple[np.ndarray, np.ndarray, int]:
-    """(mixture, known cells, how many): play what is wanted until nothing is; `joining` players come at a time."""
+    """Play wanted cells until none is left, `joining` players joining at a time; return (mixture, known, count)."""
     n = len(truth)
     known, mean = np.zeros((n, n), bool), np.zeros((n, n))
     for m in range(joining or n, n + 1, joining or n):
@@ -46,7 +46,7 @@ def test_no_player_of_the_league_gains_against_the_restricted_mixture(seed: int,
 
 @pytest.mark.parametrize(("joining", "share"), [(None, 0.2), (5, 0.5)])
 def test_a_spinning_top_needs_only_a_part_of_the_cells(joining: int | None, share: float) -> None:
-    # A spinning top (Czarnecki et al. 2020): 40 players, newer ones beat older ones, the newest five go round.
+    # A spinning top (Czarnecki et al. 2020): of 40 players newer ones beat older ones, the newest five form a cycle.
     n, rng = 40, np.random.default_rng(0)
     truth = np.tanh(np.subtract.outer(np.arange(n), np.arange(n)) / 10) + 0.05 * rng.normal(size=(n, n))
     top = np.arange(n - 5, n)
@@ -70,21 +70,21 @@ def test_a_player_that_may_gain_within_the_slack_is_a_member() -> None:
 
 def test_newcomers_enter_the_mixture_though_they_join_faster_than_they_meet() -> None:
     n = 12
-    truth = np.sign(np.subtract.outer(np.arange(n), np.arange(n))).astype(float)  # the newer beats the older,
-    truth[:3, :3] = [[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]]  # but for three that go round
+    truth = np.sign(np.subtract.outer(np.arange(n), np.arange(n))).astype(float)  # newer players beat older ones,
+    truth[:3, :3] = [[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]]  # but the first three form a cycle
     known = np.zeros((n, n), bool)
     known[:3, :3] = True
-    for count in range(4, n + 1):  # a player joins for every two cells; to meet the three takes six, and one of its own
+    for count in range(4, n + 1):  # one joins per two cells, but needs six to meet the three, and its own
         for _ in range(2):
             part = slice(0, count)
             found = restricted_game(truth[part, part], np.zeros((count, count)), known[part, part])
             known[found.wanted[0]] = True
     found = restricted_game(truth, np.zeros((n, n)), known)
-    assert found.mixture[:, 3:].sum() == pytest.approx(2.0), "the mixture is still that of the first three"
+    assert found.mixture[:, 3:].sum() == pytest.approx(2.0), "newcomers do not have the whole mixture"
 
 
 def test_a_left_out_player_returns_when_the_support_changes() -> None:
-    # Rock, then scissors (left out), then paper: now scissors are wanted again.
+    # Rock, then scissors (left out), then paper: then scissors are wanted again.
     truth = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
     mixture, known, _ = play_out(truth)
     assert known.all() and mixture == pytest.approx(np.full((2, 3), 1 / 3))

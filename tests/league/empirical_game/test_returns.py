@@ -35,7 +35,7 @@ def test_errors_are_infinite_below_two_games_and_zero_for_equal_returns():
 
 
 def test_a_player_that_wins_most_games_can_have_a_negative_mean_return():
-    # Nine small pots won and one large one lost: nine wins in ten games, and money lost.
+    # Nine small pots won and a large one lost: nine wins in ten games, and a loss in all.
     returns = Returns()
     returns.record(0, 1, [1.0] * 9 + [-13.0])
     assert returns.matrix(np.arange(2))[0, 1] < 0

@@ -1,4 +1,4 @@
-"""league.empirical_game.solvers: every solver on games whose solution is known."""
+"""league.empirical_game.solvers: every solver on games with known solutions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
 
 
 def skewed(a: float, b: float, c: float) -> np.ndarray:
-    """Rock beats scissors by a, paper beats rock by b, scissors beat paper by c: Nash is (c, a, b) / (a + b + c)."""
+    """Return gains: rock a from scissors, paper b from rock, scissors c from paper; Nash is (c, a, b) / (a + b + c)."""
     return np.array([[0.0, -b, a], [b, 0.0, -c], [-a, c, 0.0]])
 
 
@@ -42,7 +42,7 @@ def test_rock_paper_scissors_is_played_uniformly(solver: str) -> None:
 def test_skewed_rock_paper_scissors_has_its_known_equilibrium(solve: object, stakes: tuple[float, ...]) -> None:
     a, b, c = stakes
     expected = np.array([c, a, b]) / sum(stakes)
-    # A step in proportion to the stakes keeps the dynamics' own error down.
+    # Stakes of at most 1 keep the error of the replicator's steps small.
     game = skewed(*stakes) / max(stakes)
     assert solve(game) == pytest.approx(expected, abs=0.02 if solve is replicator else 1e-9)  # type: ignore[operator]
 
@@ -54,7 +54,7 @@ def test_a_player_that_beats_all_others_is_played_alone(solver: str) -> None:
 
 
 def plain_replicator(payoff: np.ndarray, steps: int, step_size: float) -> np.ndarray:
-    """Return the time average of the dynamics with every player in every step."""
+    """Return the time average of replicator dynamics with every player in every step."""
     logits, total = np.zeros(len(payoff)), np.zeros(len(payoff))
     for _ in range(steps):
         mixture = np.exp(logits - logits.max())
@@ -72,7 +72,7 @@ def test_replicator_without_extinct_players_finds_the_same_mixture(players: int,
     game = np.tanh(np.subtract.outer(strength, strength)) + antisymmetric(rng.normal(size=(players, players)) * 0.2)
     game *= scale
     found = replicator(game, 3000, 0.02)
-    for steps in range(100, 3001, 100):  # it may stop sooner, at the end of a hundred
+    for steps in range(100, 3001, 100):  # it may stop early, after a multiple of 100 steps
         if exploitability(game, plain_replicator(game, steps, 0.02)) <= 0.001:
             break
     if scale <= 1.0:
@@ -89,7 +89,7 @@ def test_replicator_stops_when_nobody_gains_or_at_its_work_limit(monkeypatch: py
     )
 
 
-# By OpenSpiel 2.0.2, open_spiel.python.egt.alpharank.compute([payoff], m=population, alpha=alpha): its pi.
+# `pi` of OpenSpiel 2.0.2, open_spiel.python.egt.alpharank.compute([payoff], m=population, alpha=alpha).
 RECORDED = json.loads((Path(__file__).parent / "alpha_rank.json").read_text())
 
 

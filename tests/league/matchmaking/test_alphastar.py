@@ -1,4 +1,4 @@
-"""league.matchmaking.alphastar: every rule of AlphaStar's three kinds, and the mistakes that others made."""
+"""league.matchmaking.alphastar: every rule of AlphaStar's three kinds, and mistakes of other implementations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONSTANTS = {"checkpoint_min_steps": 2_000_000_000, "checkpoint_max_steps": 4_00
 
 @pytest.fixture
 def race() -> LeagueState:
-    """One main agent, one main exploiter, two league exploiters, and a history of each."""
+    """Return a league of a main agent, a main exploiter, two league exploiters, and snapshots of all but one."""
     state = league()
     add(state, "main", "main_agent")
     add(state, "main@0", "main_agent")
@@ -45,7 +45,7 @@ def rates(state: LeagueState, home: str, **away: float) -> None:
 
 
 def branch(state: LeagueState, name: str, wanted: str) -> dict[str, float]:
-    """Return the probabilities of opponents in one branch of a player's kind, given that it is taken."""
+    """Return the probabilities of opponents given that a branch is taken, added up over all branches of its name."""
     player, total = state.players[name], np.zeros(state.roster.slots)
     for found in kind_of(player.kind).branches(state, player):
         if found.name == wanted:
@@ -139,7 +139,7 @@ def test_a_league_exploiter_plays_capped_linear_pfsp_over_all_of_history(race: L
     assert play(race, "left") == pytest.approx(dict(zip(("main@0", "main@1", "exploiter@1", "left@1"), p, strict=True)))
 
 
-# When a player is snapshotted and reset.
+# Snapshots and resets.
 
 
 def decide(state: LeagueState, name: str, steps: int, **config: Any) -> tuple[bool, bool]:
@@ -214,13 +214,13 @@ def test_thresholds_may_be_shares_of_the_run(race: LeagueState) -> None:
     )
 
 
-# Frozen once the return against the target stops rising.
+# Exploiters frozen once the return against their target stops rising.
 
 BY_RETURNS = {"freeze": "returns", "checkpoint_min_steps": 3000, "checkpoint_max_steps": 9000, "patience": 2}
 
 
 def seen(state: LeagueState, name: str, *means: float, games: int = 2048) -> None:
-    """Let evaluators have looked at a player after each 1000 steps."""
+    """Set the looks at a player: one per 1000 steps, with these mean returns."""
     given = [Look(0, 1000 * number, games, mean, mean - 0.1, mean + 0.1) for number, mean in enumerate(means, start=1)]
     state.looked[name] = given
 
@@ -229,7 +229,7 @@ def seen(state: LeagueState, name: str, *means: float, games: int = 2048) -> Non
 def test_an_exploiter_is_frozen_when_its_return_stops_rising(race: LeagueState, name: str) -> None:
     for other in race.players:
         if other != name:
-            set_win_rate(race, name, other, 1.0)  # win rates say nothing here
+            set_win_rate(race, name, other, 1.0)  # win rates do not count here
     seen(race, name, -0.5, -0.2, 0.1, 0.3)
     assert decide(race, name, 4000, **BY_RETURNS)[0] is False
     seen(race, name, -0.5, 0.3, 0.2, 0.3)
@@ -293,7 +293,7 @@ def test_every_constant_can_be_configured(race: LeagueState) -> None:
     assert decide(race, "main", 5_000_000_000, reset_probability=1.0) == (True, True)
 
 
-# Mistakes that others made.
+# Mistakes of other implementations.
 
 
 def test_a_main_exploiter_does_not_play_as_a_main_agent(race: LeagueState) -> None:
@@ -304,7 +304,7 @@ def test_a_main_exploiter_does_not_play_as_a_main_agent(race: LeagueState) -> No
 
 
 def test_own_snapshots_that_beat_a_main_agent_do_not_count_as_exploiters(race: LeagueState) -> None:
-    # Its own snapshot beats it, but it is no exploiter's: rising win rates have to bring it up, as something forgotten.
+    # Its own snapshots beat it, but are no exploiters; nor are they forgotten, as its win rates do not rise.
     rates(race, "main", exploiter_at_1=0.9, left_at_1=0.0, main_at_0=0.2, main_at_1=0.1)
     assert branch(race, "main", "verification") == {"main": 1.0}
 

@@ -1,4 +1,4 @@
-"""league.matchmaking.anytime: mixtures of frozen players that learn against the answer that trains against them."""
+"""league.matchmaking.anytime: a mixture of frozen players that learns against the answer that trains against it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warren.errors import ConfigurationError
 def test_against_best_responses_the_average_mixture_becomes_hard_to_exploit() -> None:
     payoff = np.array([[0.0, -1.0, 2.0], [1.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])  # its equilibrium is (1, 2, 1) / 4
     gains = np.zeros((0, 3))
-    for _ in range(500):  # each round the members earn what the best answer to their newest mixture leaves them
+    for _ in range(500):  # each round the members earn their payoff against the best response to the newest mixture
         newest = multiplicative_weights(gains, 0.1)[-1]
         gains = np.vstack([gains, payoff[:, (newest @ payoff).argmin()]])
     average = multiplicative_weights(gains, 0.1).mean(axis=0)
@@ -41,7 +41,7 @@ def test_each_seats_mixture_moves_by_its_members_earnings_from_the_answer() -> N
     kind, me = kind_of("anytime_psro", {"rate": 0.5}), state.players["answer"]
     assert named(state, distribution(kind, state, me)) == {"answer@1": 0.5, "answer@2": 0.5}
     state.looked["answer"] = [
-        look(10, (1, -9.0, -9.0), (2, 9.0, 9.0), generation=1),  # its weights are gone
+        look(10, (1, -9.0, -9.0), (2, 9.0, 9.0), generation=1),  # of weights of another generation
         look(10, (1, 1.0, 0.0), (2, 0.0, None)),
         look(20, (1, 1.0, 2.0), (2, -1.0, 0.0)),
     ]
@@ -51,7 +51,7 @@ def test_each_seats_mixture_moves_by_its_members_earnings_from_the_answer() -> N
         np.testing.assert_allclose(found[seat].probabilities, weights / weights.sum())
     add(state, "answer@3", "anytime_psro")
     newest = named(state, distribution(kind, state, me))
-    assert newest["answer@3"] > newest["answer@1"], "who came later was not measured yet, and lost nothing"
+    assert newest["answer@3"] > newest["answer@1"], "no look has measured the newcomer, so it has lost nothing"
 
 
 def test_a_mixture_is_computed_anew_only_after_a_look(monkeypatch: pytest.MonkeyPatch) -> None:

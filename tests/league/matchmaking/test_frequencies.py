@@ -1,7 +1,7 @@
-"""Each rule observed: in simulated leagues of 2,000 matches a player, opponents come as often as the formulas say.
+"""Each kind over 2,000 matches of a simulated league: opponents come as often as the formulas say.
 
-The formulas are written out here once more, plainly, from the paper. Payoffs move with every result, so the expected
-number of games against an opponent is the sum of its probabilities match by match, and its variance the sum of p (1-p).
+The formulas are written again here, plainly, from the papers. Payoffs change with every result, so the expected number
+of games against an opponent is the sum of its probabilities p over the matches, and the variance the sum of p (1 - p).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEIGHTS: dict[str, Callable[[float], float]] = {
 
 
 class Simulated:
-    """A league whose players have true strengths; who plays is drawn in turn among the learning ones."""
+    """A league whose players have true strengths, in points of Elo, that decide their matches."""
 
     def __init__(self, learners: dict[str, tuple[str, dict[str, object], float]], snapshots: dict[str, float]) -> None:
         self.state: LeagueState = league()
@@ -127,7 +127,7 @@ def softmax(sim: Simulated, me: str) -> dict[str, float]:
 
 
 def observe(sim: Simulated, me: str, formula: Callable[[Simulated, str], dict[str, float]]) -> dict[str, float]:
-    """Distance of each count from its expectation, in standard errors, over 2,000 matches of `me`."""
+    """Return how far opponents' counts over 2,000 matches of `me` are from the expected ones, in standard errors."""
     learners = [name for name in sim.strength if "@" not in name]
     player = sim.state.players[me]
     kind = kind_of(player.kind, player.config)
@@ -136,7 +136,7 @@ def observe(sim: Simulated, me: str, formula: Callable[[Simulated, str], dict[st
     variance: dict[str, float] = defaultdict(float)
     for match in range(MATCHES):
         shares = formula(sim, me)
-        if kind.shares == "decisions":  # a match against itself has twice as many
+        if kind.shares == "decisions":  # a match against itself has twice as many decisions
             weights = {name: p / 2 if name == me else p for name, p in shares.items()}
             shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
         for name, p in shares.items():
@@ -145,7 +145,7 @@ def observe(sim: Simulated, me: str, formula: Callable[[Simulated, str], dict[st
         opponent = choose(kind, sim.state, player, sim.rng).opponent.name
         counts[opponent] += 1
         sim.play(me, opponent)
-        # The others play too, so that the payoff moves where `me` does not look.
+        # The others play too, so that cells without `me` change as well.
         other = learners[match % len(learners)]
         sim.play(other, list(sim.strength)[int(sim.rng.integers(len(sim.strength)))])
     assert sum(expected.values()) == pytest.approx(MATCHES)
@@ -218,7 +218,7 @@ def test_psro_players_meet_a_cycle_as_often_as_its_equilibrium_says(kind: str) -
     sim = Simulated({"main": (kind, {"refresh": 10**9}, 1450.0)}, {f"main@{v}": 1400.0 for v in range(3)})
     for one, other, edge in ((0, 1, 0.8), (1, 2, 0.6), (2, 0, 0.4)):
         set_return(sim.state, f"main@{one}", f"main@{other}", edge)
-    # The mixture is in proportion to the stake opposite to each.
+    # The share of each is proportional to the stake between the other two.
     equilibrium = {"main@0": 0.6 / 1.8, "main@1": 0.4 / 1.8, "main@2": 0.8 / 1.8}
     errors = observe(sim, "main", lambda sim, me: equilibrium)
     assert len(errors) == 3 and max(errors.values()) <= 3.0, errors
@@ -228,7 +228,11 @@ def test_anytime_players_meet_each_snapshot_as_often_as_its_weight_says() -> Non
     config: dict[str, object] = {"rate": 0.5, "strategy": "second", "strategy_share": 0.2}
     learners = {"main": ("anytime_psro", config, 1450.0), "second": ("best_response", {}, 1450.0)}
     sim = Simulated(learners, {f"main@{version}": 1400.0 for version in range(3)})
-    lost = {"main@0": (1.0, -1.0), "main@1": (0.0, 2.0), "main@2": (-1.0, 0.5)}  # by the snapshots, in either seat
+    lost = {
+        "main@0": (1.0, -1.0),
+        "main@1": (0.0, 2.0),
+        "main@2": (-1.0, 0.5),
+    }  # points that each snapshot lost per game, in seat 0 and in seat 1
     members = tuple((sim.slot(name), *means) for name, means in lost.items())
     sim.state.looked["main"] = [Look(0, 10, 4096, 0.0, -1.0, 1.0, members)]
     weights = [{name: np.exp(-0.5 * means[seat]) for name, means in lost.items()} for seat in (0, 1)]
@@ -239,7 +243,7 @@ def test_anytime_players_meet_each_snapshot_as_often_as_its_weight_says() -> Non
 
 def champion(sim: Simulated, me: str) -> dict[str, float]:
     seeds = sorted(sim.snapshots(), key=lambda name: -sim.state.ratings[sim.slot(name)])
-    while len(seeds) > 1:  # four in the field: first against last, second against third
+    while len(seeds) > 1:  # of four: first against last, second against third
         pairs = list(zip(seeds, seeds[::-1], strict=True))[: len(seeds) // 2]
         won = [one if sim.rate(one, other) >= 0.5 else other for one, other in pairs]
         seeds = [name for name in seeds if name in won]

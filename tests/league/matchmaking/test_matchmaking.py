@@ -1,4 +1,4 @@
-"""league.matchmaking: every simple kind of player chooses whom it says, as often as it says."""
+"""league.matchmaking: every simple kind of player chooses its opponents as often as defined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warren.errors import ConfigurationError, MatchmakingError, PlayerError, Unk
 
 @pytest.fixture
 def small() -> LeagueState:
-    """A learner and three snapshots that it beats in .1, .5 and .9 of all games."""
+    """Return a league of a learner and three snapshots; its win rates against them are .1, .5 and .9."""
     state = league()
     add(state, "main", "pfsp")
     for version, rate in ((1, 0.1), (2, 0.5), (3, 0.9)):
@@ -100,7 +100,7 @@ def test_a_champion_is_found_anew_from_changed_returns_only(monkeypatch: pytest.
     assert play(state, "champion") == {"main@3": 1.0}
     assert read == ["payoff", "returns", "returns"], "frozen players have no new win rates"
     state.ratings[1:4] = [1200.0, 1500.0, 1100.0]
-    assert play(state, "champion") == {"main@3": 1.0} and len(read) == 3, "seeds are by the ratings of the moment"
+    assert play(state, "champion") == {"main@3": 1.0} and len(read) == 3, "seeds follow the ratings"
 
 
 def test_a_knockout_without_results_goes_to_the_first_seed() -> None:
@@ -227,7 +227,7 @@ def test_a_share_of_the_run_is_reached_once_its_length_is_known(small: LeagueSta
     me, rng = small.players["main"], np.random.default_rng(0)
     for kind, option in (("pfsp", "snapshot_every"), ("best_response", "budget")):
         made = kind_of(kind, {option: "2%"})
-        assert not made.period_end(small, me, 10**12, rng).snapshot, "before anybody knows how long the run is"
+        assert not made.period_end(small, me, 10**12, rng).snapshot, "the length of the run is not known yet"
         assert not made.within(None).period_end(small, me, 10**12, rng).snapshot
         assert not made.within(1e6).period_end(small, me, 19_999, rng).snapshot
         assert made.within(1e6).period_end(small, me, 20_000, rng).snapshot

@@ -12,7 +12,7 @@ from league.state.league_state import LeagueState
 
 
 def rock_paper_scissors(kind: str) -> LeagueState:
-    """Three snapshots that beat each other in turn, as an evaluator found out; they never had a match."""
+    """Return a league of three snapshots that form a cycle by evaluators' games; they have had no matches."""
     state = league()
     add(state, "main", kind)
     for version in (1, 2, 3):
@@ -61,7 +61,7 @@ def test_other_solvers_use_all_players_that_met_not_only_nashs_support(solver: s
     state = league()
     for name in ("main", "main@1", "main@2", "main@3"):
         add(state, name, "psro")
-    set_return(state, "main@1", "main@2", 0.0)  # equals, of whom Nash's mixture needs one
+    set_return(state, "main@1", "main@2", 0.0)  # equal players, of which Nash's mixture needs one
     for version in (1, 2):
         set_return(state, f"main@{version}", "main@3", 1.0)
     assert play(state, "main", "psro") == frozen(1.0)
@@ -182,8 +182,8 @@ def test_pbt_psro_copies_the_player_that_adds_most_to_the_league() -> None:
     set_win_rate(state, "c", "b", 0.6)
     kind, rng = kind_of("pbt_psro"), np.random.default_rng(0)
     decisions = {name: kind.period_end(state, state.players[name], 10, rng) for name in "abc"}
-    # Among a and b, a gains .8 from b and neither from c; among b and c, c gains .8 from a and .2 from b; among a and
-    # c, a gains .8 from b, c .2 from b and .8 from a. The gain of a from a@1 says nothing: the others have not met it.
+    # Between a and b, a gains .8 from b, and neither gains from c. Between b and c, c gains .8 from a and .2 from b.
+    # Between a and c, a gains .8 from b, c .8 from a and .2 from b. a@1 does not count: only a has met it.
     assert {name: decision.exploit for name, decision in decisions.items()} == {"a": None, "b": "c", "c": None}
     assert decisions["b"].snapshot and "adds 0.000" in decisions["b"].reason
 

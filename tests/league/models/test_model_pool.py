@@ -1,4 +1,4 @@
-"""league.pool on a real Redis: versions, freezing, listing, lineage, damage, and what happens between two steps."""
+"""league.models.pool on a real Redis: versions, freezing, listing, lineage, damage and concurrent use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pool(client: redis.Redis, run_name: str) -> Pool:
 
 
 def other(pool: Pool, run_name: str, **options: object) -> Pool:
-    """The pool as another process sees it: with a cache of its own."""
+    """Return the pool as another process sees it, with a cache of its own."""
     return Pool(pool.redis, f"{run_name}:", **options)  # type: ignore[arg-type]
 
 
@@ -71,7 +71,7 @@ def test_a_late_writer_never_replaces_newer_weights(pool: Pool, client: redis.Re
     assert pool.put("main", 5, 0, weights(5))
     assert not pool.put("main", 5, 0, weights(6)) and not pool.put("main", 4, 0, weights(4))
     assert pool.get("main", 5).data == weights(5)
-    # The weights that it sent are removed.
+    # Weights sent in vain are removed.
     assert list(client.scan_iter(f"{pool.prefix}sent:*")) == []
 
 

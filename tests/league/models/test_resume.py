@@ -1,4 +1,4 @@
-"""A league that is resumed is whole or not there, and what is on disk is never replaced by less."""
+"""Resuming a league restores it whole or not at all, and files on disk are never replaced by less."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_saved_events_that_a_crash_of_redis_undid_are_moved_aside(store: Store, 
     returns.add(0, 1, 100, 1.0, 2.0)
     match = store.request("main", "actor", 600.0).id
     kept = {key: store.redis.dump(key) for key in store.redis.keys(f"{store.prefix}*")}
-    store.report(match, "w")  # saved, and then forgotten by a server that had not synced it
+    store.report(match, "w")  # saved, then lost by a server that had not synced it
     returns.add(0, 1, 10, 1.0, 2.0)
     snapshots.save()
     store.redis.delete(*store.redis.keys(f"{store.prefix}*"))
@@ -145,7 +145,7 @@ def test_saved_events_that_a_crash_of_redis_undid_are_moved_aside(store: Store, 
         store.redis.restore(key, 0, value)
     store.report(match, "l")
     play(store, 2)
-    for each in (snapshots, Snapshots(tmp_path, store, pool)):  # the keeper that saved it, and one that comes after
+    for each in (snapshots, Snapshots(tmp_path, store, pool)):  # the keeper that saved it, and a later one
         each.save()
         assert store.load().differences(fold(read_file(tmp_path / "league.jsonl"))) == []
     (lost,) = (tmp_path / "lost").iterdir()
@@ -187,7 +187,7 @@ def test_a_checkpoint_stands_for_all_earlier_events(store: Store, pool: Pool) ->
 
 @pytest.fixture
 def rotated(store: Store, pool: Pool, tmp_path: Path) -> tuple[Keeper, Path]:
-    """A league of a few hundred events whose keeper closes a file every 60."""
+    """Return a keeper that has closed files of 60 events or more in a league of a few hundred, and its folder."""
     keeper = Keeper(store, pool, tmp_path / "kept", every=3600.0, segment=SEGMENT)
     for _ in range(8):
         play(store, 40)
@@ -200,7 +200,7 @@ def test_a_long_stream_is_cut_in_redis_and_on_disk_and_replays_from_both(
 ) -> None:
     keeper, folder = rotated
     live = assert_replayed(store)
-    assert store.stream_length() < SEGMENT + 200  # XTRIM leaves what shares a node of the stream
+    assert store.stream_length() < SEGMENT + 200  # XTRIM removes only whole nodes of the stream
     assert len(list(read_file(folder / "league.jsonl"))) <= 81
     assert live.differences(fold(read_file(folder / "league.jsonl"))) == []
     events = list(read_folder(folder))
@@ -301,7 +301,7 @@ def test_a_history_that_lacks_events_continues_from_the_next_checkpoint(
     keeper, _ = rotated
     folder = tmp_path / "by-hand"
     Snapshots(folder, store, pool).save()
-    for _ in range(4):  # the stream is trimmed behind the end of the folder's
+    for _ in range(4):  # the stream is trimmed past the folder's last event
         play(store, 100)
         keeper.step()
     Snapshots(folder, store, pool).save()
@@ -341,7 +341,7 @@ def test_models_that_no_player_needs_are_removed(store: Store, pool: Pool, tmp_p
     keeper = Keeper(store, pool, tmp_path, every=3600.0)
     keeper.step()
     state = keeper.snapshots.stream.read().state
-    assert keeper.prune(state, pool.models()) == []  # just frozen: a period's end may be about to name them
+    assert keeper.prune(state, pool.models()) == []  # just frozen: the end of a period may name them soon
     for info in pool.models():
         pool.redis.hset(f"{pool.prefix}model:{info.ref}", "frozen_at", time.time() - 3600.0)
     assert [ref.version for ref in keeper.prune(state, pool.models())] == [4, 5]

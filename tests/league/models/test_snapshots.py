@@ -1,4 +1,4 @@
-"""league.models: a league saved, wiped and restored elsewhere; models spilled and brought back."""
+"""league.models: a league saved and restored elsewhere; models spilled and brought back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pool(store: Store, run_name: str) -> Pool:
 
 
 def play(store: Store, pool: Pool, seed: int = 0, games: int = 60) -> None:
-    """A league with a history, open matches and an open period."""
+    """Give a league a history, open matches and an open period."""
     rng, periods = np.random.default_rng(seed), Periods(store)
     few = {"checkpoint_min_steps": 10, "checkpoint_max_steps": 50}
     store.add_player("main", "main_agent", few, rules={"lr": {"rule": "log_uniform", "low": 1e-5, "high": 1e-3}})
@@ -79,7 +79,7 @@ def test_a_league_restored_on_another_server_is_equal_bit_by_bit_and_continues(
     for info in wanted:
         assert their_pool.get(*info.ref).data == pool.get(*info.ref).data
 
-    # Open matches can be reported, an open period goes on, and new matches are made.
+    # Open matches can be reported, an open period continues, and new matches are issued.
     assert len(live.matches) > 3
     for match in live.matches:
         assert there.report(match, "w") == Report("counted")
@@ -98,7 +98,7 @@ def test_saving_again_adds_what_is_new(store: Store, pool: Pool, tmp_path: Path)
     snapshots.save()
     after = (tmp_path / "league.jsonl").read_text()
     assert after.startswith(before) and len(after.splitlines()) == len(before.splitlines()) + 2
-    # Another process that takes over goes on where the file ends.
+    # Another process that takes over continues at the end of the file.
     Snapshots(tmp_path, store, pool).save()
     assert (tmp_path / "league.jsonl").read_text() == after
 
@@ -237,14 +237,14 @@ def test_a_spilled_model_comes_back_when_it_is_read(pool: Pool, keeper: Keeper, 
     try:
         assert pool.get("main", 1).data == weights(1)
         assert places(pool)[1] == "redis"
-        # It counts as used: the next to go is another.
+        # It counts as used, so another is spilled next.
         frozen(pool, range(6, 7))
         until(lambda: places(pool)[3] == "disk")
         assert places(pool)[1] == "redis"
     finally:
         stopping.set()
         thread.join()
-    # One that sees the folder reads it by itself.
+    # A process that sees the folder reads the model itself.
     assert places(pool)[2] == "disk"
     near = Pool(pool.redis, f"{run_name}:", folder=keeper.files.folder)
     assert near.get("main", 2).data == weights(2) and places(pool)[2] == "redis"
@@ -268,7 +268,7 @@ def test_a_keeper_that_died_with_a_request_is_asked_again(
     reader.start()
     wanted = f"{pool.prefix}wanted"
     until(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
-    pool.redis.delete(wanted)  # taken by a keeper that was killed then
+    pool.redis.delete(wanted)  # as if taken by a keeper that was then killed
     until(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
     until(lambda: keeper.step() or not reader.is_alive())
     reader.join()
@@ -294,7 +294,7 @@ def test_a_snapshot_of_a_league_with_spilled_models_is_whole(
 
 
 def test_freezing_works_with_and_without_an_append_only_file(own_redis: OwnRedis) -> None:
-    """Freezing waits until the model is on disk if the server can tell that, and else goes on."""
+    """Freezing waits until Redis has the model on disk, and does not wait if Redis cannot tell."""
     pool = Pool(own_redis.client, "durable:")
     for setting in ("yes", "no"):
         own_redis.client.config_set("appendonly", setting)

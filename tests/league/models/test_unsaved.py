@@ -49,7 +49,7 @@ def client(redis_url: str) -> redis.Redis:
 
 @pytest.fixture
 def killed(client: redis.Redis, run_name: str, tmp_path: Path) -> Run:
-    """A run that was killed when its folder lacked five matches, a frozen model and returns."""
+    """Return a run that was killed when its folder lacked five matches, a frozen model and returns."""
     run = Run(client, f"{run_name}-killed")
     run.begin(tmp_path)
     run.store.create()
@@ -146,7 +146,7 @@ def test_another_league_is_recognized_by_its_events_not_by_their_ids_alone(
 def test_saving_a_killed_run_drops_no_older_history(killed: Run, run_name: str, tmp_path: Path) -> None:
     (tmp_path / "history").mkdir()
     older = [tmp_path / "history" / f"{number}-0.{KEPT}.jsonl.gz" for number in range(1, 4)]
-    for path in older:  # a run with `league.history: null` keeps them all
+    for path in older:  # as a run with `league.history: null` keeps them
         path.write_bytes(gzip.compress(b""))
     with killed.client.pipeline(transaction=False) as pipeline:
         for _ in range(SEGMENT):

@@ -1,4 +1,4 @@
-"""league.redis.cell_leases: several evaluators share the cells, and what a dead one held comes back."""
+"""league.redis.cell_leases: evaluators share the cells, and the cell of a dead one is freed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_two_evaluators_never_hold_the_same_cell(redis_url: str, run_name: str) 
         order = random.Random(name)
         both.wait()
         for _ in range(200):
-            with lock:  # it may give back what it holds from here on
+            with lock:  # from here on `claim` may free the held cell
                 holding.pop(name, None)
             cell = own.claim(order.sample(CELLS, 5))
             if cell is not None:
@@ -47,8 +47,8 @@ def test_a_claim_frees_the_held_cell_unless_it_is_the_first_free_one(redis_url: 
     one, other = CellLeases(client, run_name, "one"), CellLeases(client, run_name, "other")
     assert one.claim([(0, 1), (1, 0)]) == (0, 1)
     assert other.claim([(0, 1), (1, 0)]) == (1, 0)
-    assert one.claim([(1, 0), (0, 1)]) == (0, 1)  # the other's is not taken away, one's own stays
-    assert other.claim([(0, 1)]) is None  # and nothing is held by it now
+    assert one.claim([(1, 0), (0, 1)]) == (0, 1)  # held by the other; its own stays
+    assert other.claim([(0, 1)]) is None  # it holds nothing now
     assert one.claim([(1, 0)]) == (1, 0)
     assert other.claim([(0, 1)]) == (0, 1)
     other.release()
@@ -62,7 +62,7 @@ def test_a_dead_evaluators_cell_is_taken_over_after_its_lease(redis_url: str, ru
     dead, living = CellLeases(client, run_name, "dead", lease=0.2), CellLeases(client, run_name, "living", lease=60.0)
     assert dead.claim([(2, 5)]) == (2, 5)
     until(lambda: living.claim([(2, 5)]) == (2, 5))
-    dead.release()  # it was only slow: what another one holds by now is not given back
+    dead.release()  # it was only slow, and the cell is another's by now
     assert CellLeases(client, run_name, "third").claim([(2, 5)]) is None
     assert 0 < client.pttl(f"{run_name}cell:2:5") <= 60_000
 

@@ -1,4 +1,4 @@
-"""league.state.periods on a real Redis: what a learner is given, and what becomes of a player afterwards."""
+"""league.state.periods on a real Redis: opening, renewing and closing a player's learning period."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_main_exploiter_is_snapshotted_first_and_then_reset(periods: Periods, 
     assert order[-3:] == ["period_closed", "added", "reset"]
     live = assert_replayed(store)
     assert live.players["hunter@40"].frozen and live.players["hunter"].generation == 1
-    # Its own record begins anew; nobody else's does.
+    # Only its own record and rating begin anew.
     hunter = live.players["hunter"].slot
     assert live.payoff.cells[hunter].sum() == 0.0 and live.payoff.cells[:, hunter].sum() == 0.0
     assert live.ratings[hunter] == 1200.0 and live.ratings[0] < 1200.0

@@ -1,4 +1,4 @@
-"""Psro players of a live store: whom they meet follows what evaluators add, at two round trips a request."""
+"""PSRO players on Redis: their opponents follow the returns that evaluators add, at two round trips per request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = pytest.mark.parametrize("kind", ["psro", "pbt_psro"])
 
 
 def league_on(redis_url: str, run_name: str, kind: str, config: dict[str, object] | None = None) -> Store:
-    """One player that learns, and three snapshots of it."""
+    """Return a league of a learning player and three snapshots of it."""
     store = store_on(redis_url, run_name)
     store.add_player("main", kind, config)
     for version in range(3):
@@ -28,7 +28,7 @@ def league_on(redis_url: str, run_name: str, kind: str, config: dict[str, object
 
 
 def evaluate(returns: SharedReturns, edges: dict[tuple[int, int], float]) -> None:
-    """Games of an evaluator: who gains what from whom over both seats, and nobody from itself."""
+    """Add an evaluator's games: (one, other) -> what `one` gains from `other` in either seat; nothing from itself."""
     for (one, other), edge in edges.items():
         for first, second, mean in ((one, other, edge), (other, one, -edge), (one, one, 0.0), (other, other, 0.0)):
             returns.record(first, second, [mean - 1.0, mean + 1.0])

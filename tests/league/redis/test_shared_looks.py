@@ -1,4 +1,4 @@
-"""league.redis.shared_looks: looks are read as they were left, also those that say whom the player met."""
+"""league.redis.shared_looks: looks are read back as they were added, including their members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""league.redis.shared_returns: equal to Returns bit by bit, whoever adds, however often it is sent."""
+"""league.redis.shared_returns: equal to Returns bit by bit, with several evaluators and repeated calls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_returns_of_three_evaluators_equal_those_of_one(client: redis.Redis, ste
             first, second, returns = added
             evaluators[who].record(first, second, returns)
             expected.record(first, second, returns)
-            # One's own games are there at once, with what others added to that cell.
+            # An evaluator sees its own games at once, with those of others in the same cell.
             cell = np.array([first, second])
             assert evaluators[who].games(cell)[0, 1] == expected.games(cell)[0, 1]
     for evaluator in [*evaluators, SharedReturns(client, prefix)]:  # the last one has just been started
@@ -88,7 +88,7 @@ def test_additions_at_the_same_time_are_all_counted(redis_url: str, run_name: st
 def test_an_addition_that_is_sent_again_counts_once(client: redis.Redis, run_name: str) -> None:
     returns = SharedReturns(client, run_name)
     returns.record(0, 1, [1.0, 2.0])
-    returns._calls -= 1  # the connection sends the same call again when an answer is lost
+    returns._calls -= 1  # as if the connection resent the call after a lost answer
     returns.record(0, 1, [1.0, 2.0])
     assert returns.total_games == 2 and returns.matrix(np.arange(2))[0, 1] == 1.5
     returns.record(0, 1, [6.0])
@@ -135,7 +135,7 @@ def test_exact_cells_that_two_evaluators_add_count_once_and_stay_exact(client: r
     one, other, alone = SharedReturns(client, run_name), SharedReturns(client, run_name), Returns()
     for returns in (one, other, alone):
         returns.settings = MixtureSettings(source="exact")
-    for returns in (one, other, alone, alone):  # both found the same cells missing
+    for returns in (one, other, alone, alone):  # both evaluators found the same cells missing
         returns.add_cells([(0, 1, 1.0, 0.5, 0.25), (1, 0, 1.0, -0.5, 0.25)])
     other.add_cells([(0, 1, 1.0, 0.5, 0.25), (2, 1, 1.0, 1.0, 1.0)])
     alone.add_cells([(2, 1, 1.0, 1.0, 1.0)])
@@ -143,7 +143,7 @@ def test_exact_cells_that_two_evaluators_add_count_once_and_stay_exact(client: r
         returns.refresh()
         assert_equal(returns, alone)
     assert alone.total_games == 3
-    # Nothing is guessed from counts: two games in a cell do not make them "games".
+    # The source is not guessed from counts: two games in a cell do not make it "games".
     client.hset(f"{run_name}returns", "0:1", struct.pack("<ddd", 2.0, 1.0, 0.5))
     restarted = SharedReturns(client, run_name)
     restarted.settings = MixtureSettings(source="exact")
@@ -256,7 +256,7 @@ def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on
     restored.returns.refresh()
     assert_equal(restored.returns, expected)
 
-    # The source and the largest return are taken from the cells of a folder that an older release saved.
+    # In a folder of an older release, the source and the largest return are derived from the cells.
     (tmp_path / "saved" / "mixture.json").unlink()
     older = returns_in(tmp_path / "saved")
     assert older.cells() == returns.cells() and older.settings == MixtureSettings(source="games")

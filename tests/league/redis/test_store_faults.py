@@ -1,4 +1,4 @@
-"""The league under kills: no match is lost or counted twice, and nothing that was acknowledged is forgotten."""
+"""The league under kills: no match is lost or counted twice, and no acknowledged result is forgotten."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ def test_every_match_ends_once_though_actors_workers_and_redis_are_killed(
     assert set(ends) == issued and set(ends.values()) == {1} and len(as_counted) == counters["counted"]
     acknowledged = [line for path in tmp_path.glob("acknowledged-*") for line in path.read_text().splitlines()]
     assert set(acknowledged) <= as_counted
-    # A repeated request may find its first answer acknowledged already, so nothing is acknowledged twice.
+    # A repeated report is refused as a duplicate, so no match is acknowledged twice.
     assert len(acknowledged) == len(set(acknowledged))

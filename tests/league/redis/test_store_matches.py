@@ -1,4 +1,4 @@
-"""league.store on a real Redis: each match ends once, whatever comes twice, late, or for a player that changed."""
+"""league.redis.store on a real Redis: each match ends once, though results come twice, late or for a changed player."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from warren.errors import ConfigurationError, LeagueError, MatchmakingError, Pla
 
 @pytest.fixture
 def store(redis_url: str, run_name: str) -> Store:
-    """A main agent with two snapshots, an exploiter, and a fixed pair."""
+    """Return a league of a main agent with two snapshots and a main exploiter."""
     made = store_on(redis_url, run_name)
     made.add_player("main", "main_agent")
     made.add_player("hunter", "main_exploiter")
@@ -140,7 +140,7 @@ def test_an_impossible_outcome_leaves_the_match_open(store: Store) -> None:
 
 
 def reset(store: Store, player: str) -> None:
-    """Close a period so that its kind resets the player."""
+    """Close a period at whose end the player is reset."""
     periods = Periods(store)
     period = periods.open(player, "learner", 60.0)
     assert periods.close(period, 5_000_000_000, 9).status == "reset"
@@ -175,7 +175,7 @@ def test_a_result_of_a_player_frozen_during_the_match_follows_on_frozen(
     store.freeze("other", ModelRef("other", 3))
     assert store.report(match.id, "w") == expected
     assert_replayed(store)
-    # The rule does not concern a player that was frozen before its match began.
+    # The setting does not concern a player that was frozen before the match began.
     assert store.report(store.issue("main", "other", "actor", 60.0).id, "w") == Report("counted")
 
 
@@ -324,7 +324,7 @@ def test_create_joins_an_existing_league_and_refuses_other_settings(store: Store
 
 
 def test_many_workers_and_actors_count_every_match_once(store: Store, redis_url: str) -> None:
-    """Four league workers, results sent up to three times, some never, some late, players removed meanwhile."""
+    """Four league workers; results come up to three times, never, or after an abort, and a snapshot joins meanwhile."""
     stores = [Store(redis.Redis.from_url(redis_url), store.prefix, seed=worker) for worker in range(4)]
     answers: list[Report] = []
     errors: list[BaseException] = []
@@ -381,7 +381,7 @@ def test_an_older_roster_version_than_the_cached_one_reads_no_players(store: Sto
 def test_a_trim_leaves_only_events_that_share_a_node_with_the_last(store: Store) -> None:
     events = f"{store.prefix}events"
     with store.redis.pipeline(transaction=False) as pipeline:
-        for _ in range(30_000):  # Redis by itself stops at 10,000 a call
+        for _ in range(30_000):  # Redis trims at most 10,000 per call by default
             pipeline.xadd(events, {"event": "x"})
         last = pipeline.execute()[-1]
     store.trim(last.decode(), {})

@@ -1,4 +1,4 @@
-"""league.rules.hyperparameters: each rule of population-based training, and what is wrong with a configuration."""
+"""league.rules.hyperparameters: each rule of population-based training, and wrong configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of players' names: a name is also that of a folder and a file, and part of keys."""
+"""Names of players: each is also the name of a folder and of files, and a part of keys."""
 
 from __future__ import annotations
 

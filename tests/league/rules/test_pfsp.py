@@ -1,4 +1,4 @@
-"""league.rules.pfsp: the weightings of the paper to the sixth digit, and what holds for any win rates."""
+"""league.rules.pfsp: the weightings of the paper to six digits, and properties for any win rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""league.rules.plateau: when a player's return against its target has stopped rising."""
+"""league.rules.plateau: a player's return against its target, and the end of its rise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def looks(means: Sequence[float], error: float = 0.1, games: int = 2048) -> list
 
 
 def stops_at(found: Sequence[Look], patience: int = 3) -> int | None:
-    """Return after how many looks the rise has ended, None where it has not."""
+    """Return the number of looks after which the rise has ended, None if it has not."""
     ends = (count for count in range(len(found) + 1) if has_stopped_rising(found[:count], patience, 2048))
     return next(ends, None)
 
@@ -28,7 +28,7 @@ def stops_at(found: Sequence[Look], patience: int = 3) -> int | None:
     [
         ([-0.8, -0.5, -0.3, -0.1, 0.0, 0.1], 3, None),
         ([-0.8, 0.2, 0.2, 0.1, 0.15], 3, 5),
-        ([-0.8, 0.2, 0.1, 0.3, 0.2, 0.3], 3, None),  # the fourth rises: two are left since
+        ([-0.8, 0.2, 0.1, 0.3, 0.2, 0.3], 3, None),  # the fourth is a new highest, with two after it
         ([-0.8, 0.2, 0.1, 0.3, 0.2, 0.3, 0.25], 3, 7),
         ([0.2, 0.1], 1, 2),
         ([0.2, 0.1], 3, None),
@@ -51,7 +51,7 @@ def test_looks_at_a_stronger_target_are_compared_among_themselves() -> None:
     weak, strong = [-0.2, 0.5, 0.9], [-0.5, -0.3, -0.1, 0.1]
     assert stops_at(looks([*weak, *strong])) is None
     assert stops_at(looks([*weak, *strong, 0.0, 0.05, 0.1])) == 10
-    assert stops_at(looks([*weak, 0.8, 0.75, 0.8])) == 6, "the interval does not rule out that nothing changed"
+    assert stops_at(looks([*weak, 0.8, 0.75, 0.8])) == 6, "overlapping intervals do not show a stronger target"
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])

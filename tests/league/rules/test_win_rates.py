@@ -21,7 +21,7 @@ def payoff(slots: int = 4, decay: float = 0.99) -> Payoff:
 
 
 def cell(made: Payoff, home: int, away: int) -> tuple[float, float]:
-    """(games, win rate)"""
+    """Return (games, win rate) of a cell."""
     where = np.array([away])
     return float(made.games(home, where)[0]), float(made.win_rates(home, where)[0])
 

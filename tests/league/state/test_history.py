@@ -1,4 +1,4 @@
-"""league.state.history: what a league's stream tells of its past."""
+"""league.state.history: a league's past, folded from its stream."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_following_history_equals_one_read_at_once(redis_url: str, run_name: s
         for mine, theirs in zip(series.points(), following.ratings[name].points(), strict=True):
             assert np.array_equal(mine, theirs, equal_nan=True)
     assert set(whole.ended) == {"rival", "other"} and len(whole.restarts) == 3 == len(whole.snapshots)
-    # A player that learns no more keeps the rating that it had.
+    # A frozen player keeps its rating.
     learned = whole.ratings["rival"].points()[1][-1]
     store.report(store.issue("main", "rival", "actor", 60.0).id, "w")
     whole.follow(store)

@@ -1,4 +1,4 @@
-"""Matches of more than two players, and players of one side, in a league in memory; on Redis see test_one_rule.py."""
+"""Matches of more than two players, and players of one side, in memory; test_one_rule.py has them on Redis."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_a_match_of_three_counts_for_each_pair_and_is_rated_by_placements() -> N
         order = [place[name] for name in match.names]
         placed = "".join(str(sum(other < mine for other in order)) for mine in order)
         assert league.report(match, placed * 2) == "counted"
-    assert met == {("a", one, other) for one in "bc" for other in "bc"}, "each is drawn by itself"
+    assert met == {("a", one, other) for one in "bc" for other in "bc"}, "opponents are drawn independently"
     state = league.state
     assert state.counters["games"] == 80
     slots = np.arange(3)
     assert state.win_rates(0, slots).tolist() == [0.5, 1.0, 1.0]
-    assert state.win_rates(1, slots).tolist() == [0.0, 0.5, 1.0], "b and c met where both were opponents of a"
+    assert state.win_rates(1, slots).tolist() == [0.0, 0.5, 1.0], "b and c met as opponents of a"
     assert state.ratings[0] > state.ratings[1] > state.ratings[2] and sum(state.ratings) == pytest.approx(3600.0)
     skills = Skills()
     assert fold([(f"{place}-0", event) for place, event in enumerate(events)], skills) == state

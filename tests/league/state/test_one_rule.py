@@ -24,8 +24,8 @@ from league.state.ended_matches import EndedMatches
 from league.state.fields import to_json
 from league.state.league_state import LeagueState
 
-EXAMPLES = int(os.environ.get("WARREN_EXAMPLES", "200"))  # sequences; 2,000 take some minutes
-LENGTH = 30  # commands of each
+EXAMPLES = int(os.environ.get("WARREN_EXAMPLES", "200"))  # sequences of commands; 2,000 take some minutes
+LENGTH = 30  # commands per sequence
 KEPT_ENDED = 3
 BEGAN = 1_700_000_000_000  # ms
 
@@ -46,7 +46,7 @@ FIELDS = st.one_of(
 )
 CHANGES = st.lists(FIELDS, max_size=2).map(lambda pairs: tuple(item for pair in pairs for item in pair))
 
-# Most of what is asked is possible: a league in which nothing happens tells nothing.
+# Most commands are valid: a league in which nothing happens tests nothing.
 MATCH_COMMANDS = (
     st.builds(commands.Issue, MATCHES, LEARNERS, PLAYERS, st.just("pfsp"), WORKERS, LEASES, OTHERS),
     st.builds(commands.Count, MATCHES, OUTCOMES, WORKERS),
@@ -85,7 +85,7 @@ SETTINGS = st.builds(
 
 @pytest.fixture(scope="module")
 def set_clock(servers: Any) -> Iterator[redis.Redis]:
-    """Redis, with scripts whose clock is the key PREFIXclock and which soon forget what ended."""
+    """Yield a Redis whose scripts read their clock from the key PREFIXclock, and remember only three ended matches."""
     real = scripts.source.__wrapped__
 
     def source(name: str, library: str) -> str:

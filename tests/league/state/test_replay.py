@@ -1,4 +1,4 @@
-"""league.state.replay: the league of any moment from its stream alone, and a history through another matchmaker."""
+"""league.state.replay: a league at any moment from its stream alone, and a history through another matchmaker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from warren.errors import LeagueError
 
 @pytest.fixture
 def played(redis_url: str, run_name: str) -> tuple[Store, list[tuple[str, LeagueState]]]:
-    """A league that was played in, and what it was live at some moments, with the last event of each."""
+    """Return (a played league, (id of the last event, live state) at some moments)."""
     store = store_on(redis_url, f"warren.{run_name}")
     store.add_player("main", "pfsp", {"weighting": "variance"})
     store.add_player("rival", "random")
@@ -161,7 +161,7 @@ def test_the_command_reads_a_folder_with_its_history(
     with gzip.open(folder / "history" / f"{json.loads(lines[0])['id']}.{len(older)}.jsonl.gz", "wt") as file:
         file.writelines(older)
 
-    # A kept moment before the newest file, of both ways to name the folder.
+    # A kept moment before the newest file, with both ways to name the folder.
     then = sum(player.frozen for player in moments[0][1].players.values())
     for path in (folder, tmp_path):
         assert replay_command.main(["--file", str(path), "--until", moments[0][0], "--json"]) == 0
@@ -170,7 +170,7 @@ def test_the_command_reads_a_folder_with_its_history(
     # Every match, not only those of the newest file.
     assert replay_command.main(["--file", str(folder), "--through", "pfsp", "--player", "main", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["matches"] == 40
-    # The file by its own name is the file alone.
+    # If the file is named, it alone is read.
     assert replay_command.main(["--file", str(folder / "league.jsonl"), "--until", moments[0][0]]) == 2
     assert "the history that is kept begins with" in capsys.readouterr().err
 
