@@ -20,7 +20,7 @@ CONSTANTS = {"checkpoint_min_steps": 2_000_000_000, "checkpoint_max_steps": 4_00
 
 @pytest.fixture
 def race() -> LeagueState:
-    """Return a league of a main agent, a main exploiter, two league exploiters, and snapshots of all but one."""
+    """Return a league of a main agent, a main exploiter, two league exploiters, and snapshots of all but "right"."""
     state = league()
     add(state, "main", "main_agent")
     add(state, "main@0", "main_agent")

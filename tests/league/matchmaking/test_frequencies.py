@@ -228,11 +228,7 @@ def test_anytime_players_meet_each_snapshot_as_often_as_its_weight_says() -> Non
     config: dict[str, object] = {"rate": 0.5, "strategy": "second", "strategy_share": 0.2}
     learners = {"main": ("anytime_psro", config, 1450.0), "second": ("best_response", {}, 1450.0)}
     sim = Simulated(learners, {f"main@{version}": 1400.0 for version in range(3)})
-    lost = {
-        "main@0": (1.0, -1.0),
-        "main@1": (0.0, 2.0),
-        "main@2": (-1.0, 0.5),
-    }  # points that each snapshot lost per game, in seat 0 and in seat 1
+    lost = {"main@0": (1.0, -1.0), "main@1": (0.0, 2.0), "main@2": (-1.0, 0.5)}  # per game, by snapshot and its seat
     members = tuple((sim.slot(name), *means) for name, means in lost.items())
     sim.state.looked["main"] = [Look(0, 10, 4096, 0.0, -1.0, 1.0, members)]
     weights = [{name: np.exp(-0.5 * means[seat]) for name, means in lost.items()} for seat in (0, 1)]

@@ -71,7 +71,7 @@ def test_a_late_writer_never_replaces_newer_weights(pool: Pool, client: redis.Re
     assert pool.put("main", 5, 0, weights(5))
     assert not pool.put("main", 5, 0, weights(6)) and not pool.put("main", 4, 0, weights(4))
     assert pool.get("main", 5).data == weights(5)
-    # Weights sent in vain are removed.
+    # The weights of refused writes are removed.
     assert list(client.scan_iter(f"{pool.prefix}sent:*")) == []
 
 

@@ -268,7 +268,7 @@ def test_a_keeper_that_died_with_a_request_is_asked_again(
     reader.start()
     wanted = f"{pool.prefix}wanted"
     until(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
-    pool.redis.delete(wanted)  # as if taken by a keeper that was then killed
+    pool.redis.delete(wanted)  # as a keeper does that is then killed
     until(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
     until(lambda: keeper.step() or not reader.is_alive())
     reader.join()

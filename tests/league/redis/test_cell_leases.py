@@ -47,7 +47,7 @@ def test_a_claim_frees_the_held_cell_unless_it_is_the_first_free_one(redis_url: 
     one, other = CellLeases(client, run_name, "one"), CellLeases(client, run_name, "other")
     assert one.claim([(0, 1), (1, 0)]) == (0, 1)
     assert other.claim([(0, 1), (1, 0)]) == (1, 0)
-    assert one.claim([(1, 0), (0, 1)]) == (0, 1)  # held by the other; its own stays
+    assert one.claim([(1, 0), (0, 1)]) == (0, 1)  # (1, 0) is the other's, so it keeps its own
     assert other.claim([(0, 1)]) is None  # it holds nothing now
     assert one.claim([(1, 0)]) == (1, 0)
     assert other.claim([(0, 1)]) == (0, 1)
