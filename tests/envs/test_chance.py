@@ -13,7 +13,8 @@ def test_draws_are_uniform_and_independent_between_games_and_draws():
     assert drawn.min() > 0 and drawn.max() < 1
     counts = np.histogram(drawn, 100, (0, 1))[0]
     assert ((counts - 1000) ** 2 / 1000).sum() < 180  # chi-square with 99 degrees of freedom: p = 1e-6
-    assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < 0.1 > abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1] / 8)
+    assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < 0.1
+    assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 0.7  # 50 draws: p = 1e-8
     assert len(np.unique(chance.seeds)) == 2000
 
 

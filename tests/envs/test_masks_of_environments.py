@@ -182,9 +182,7 @@ def test_masks_are_ignored_if_action_masks_is_false() -> None:
 )
 def test_every_form_of_a_mask_becomes_one_row(space: str, given: Any, row: list[int]) -> None:
     masks = Masks(ACTIONS[space])
-    assert masks.row(given).tolist() == [bool(one) for one in row] or space == "dict"
-    if space == "dict":  # gymnasium sorts the keys: aim, move, use
-        assert masks.row(given).tolist() == [bool(one) for one in row]
+    assert masks.row(given).tolist() == [bool(one) for one in row]  # gymnasium sorts keys: aim, move, use
     assert (masks.row(part_forms(masks, masks.row(given))) == masks.row(given)).all()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,21 @@ class InThreads:
         self._rank = threading.local()
 
     def run(self, work: Callable[[int], object]) -> None:
+        """Run `work` for each rank at once. Raises what one of them raises."""
+
         def begin(rank: int) -> None:
             self._rank.value = rank
-            work(rank)
+            try:
+                work(rank)
+            except BaseException:
+                self._barrier.abort()  # otherwise the others would wait for this one
+                raise
 
-        threads = [threading.Thread(target=begin, args=(rank,)) for rank in range(self.size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        with ThreadPoolExecutor(self.size) as pool:
+            ranks = [pool.submit(begin, rank) for rank in range(self.size)]
+        errors = [error for rank in ranks if (error := rank.exception()) is not None]
+        for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+            raise error
 
     def _all(self, own: Any) -> list[Any]:
         self._given[self._rank.value] = own
