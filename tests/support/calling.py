@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from support import launched
-from support.waiting import until
+from support.waiting import PATIENCE, until
 from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
 from tasks.events import EventDispatcher
@@ -37,7 +37,8 @@ class Calling:
         self.broker_url, self.redis_url, self.folder = broker_url, redis_url, folder
         self.topology = Topology(run)
         self.app = create_app(self.topology, broker_url, redis_url)
-        self.solver = Solver(self.app, self.topology, deadline=30.0, **options)
+        # A worker that is started while calls wait for it may take a minute.
+        self.solver = Solver(self.app, self.topology, **{"deadline": PATIENCE, "patience": PATIENCE, **options})
         self._offered = offered
         self.processes: list[launched.Process] = []
 
