@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.calling import ROOT, Calling
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks import codec
 from tasks.admin.dead_letters import DeadLetters
@@ -72,7 +72,7 @@ def fail(run: Calling, *messages: str) -> None:
     before = waiting(run)
     for message in messages:
         run.solver.send("actor.push_badly", message)
-    run.solver.flush()
+    assert run.solver.flush(PATIENCE) == 0
     until(lambda: waiting(run) == before + len(messages))
 
 
@@ -112,7 +112,7 @@ def test_a_letter_that_is_sent_again_runs_and_fails_again_as_a_new_letter(callin
 def test_a_call_that_must_not_run_twice_runs_when_a_person_sends_it_again(calling):
     calling.start(2, may_end=True)
     calling.solver.send("actor.push_deadly_once", "deadly")
-    calling.solver.flush()
+    assert calling.solver.flush(PATIENCE) == 0
     until(lambda: waiting(calling) == 1)
     (letter,) = listed(calling)
     assert "was delivered once" in letter["reason"] and time.time() - letter["died_at"] < 3600
@@ -211,7 +211,7 @@ def test_none_of_many_is_lost_by_kills_at_any_moment(calling):
                 codec.encode(([key], {}, {})), exchange=dead.exchange.name, routing_key=service, declare=[dead],
                 content_type=codec.CONTENT_TYPE, content_encoding="binary", headers={"task": service, "id": key},
             )  # fmt: skip
-    assert waiting(calling) == len(keys)
+    until(lambda: waiting(calling) == len(keys))
     chance = random.Random(1)
     for _ in range(3):
         before = waiting(calling)

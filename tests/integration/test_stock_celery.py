@@ -305,10 +305,10 @@ def test_a_call_that_is_revoked_before_it_runs_does_not(run, stock, busy, on_rab
         until(lambda: "actor.ran" in {one["name"] for one in inspected(stock, "reserved")})
     assert "flagged as revoked" in str(stock.do("revoke", late))
     assert stock.state(late) == "PENDING"
-    busy()
-    fails(stock, late, "TaskRevokedError", "revoked")
     stamped = stock.call("actor.ran", key, countdown=1, stamped_headers=["job"], job=key)
     assert "flagged as revoked" in str(stock.do("revoke_stamped", job=key))
+    busy()
+    fails(stock, late, "TaskRevokedError", "revoked")
     fails(stock, stamped, "TaskRevokedError", "revoked")
     assert run.ran(key) == 0
 
@@ -348,7 +348,8 @@ def test_workers_answer_a_ping(stock):
 
 def inspected(stock: StockProgram, what: str) -> Any:
     """Return what the one worker answers to `celery inspect`."""
-    (answer,) = json.loads(stock.do("celery", "inspect", "-j", "-t", "2", what)).values()
+    ((worker,),) = stock.do("ping")
+    (answer,) = json.loads(stock.do("celery", "inspect", "-j", "-t", "120", "-d", worker, what)).values()
     return answer
 
 

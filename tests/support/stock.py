@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from support.calling import Calling
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 PROGRAM = Path(__file__).with_name("stock_program.py")
 
@@ -97,7 +97,7 @@ class StockProgram:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE)
 
 
 def service(name: str, *args: Any, **options: Any) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def send(key: str, name: str, args: Any) -> None:
 
 def get(key: str, **how: Any) -> dict[str, Any]:
     try:
-        found = results[key].get(**{"timeout": 60, **how})
+        found = results[key].get(**{"timeout": 120, **how})
     except CeleryTimeout as error:
         return {**told(error), "state": look(key).get("state", "")}  # SUCCESS: it came, and this process missed it
     except Exception as error:
@@ -136,16 +136,20 @@ def forget(key: str) -> None:
     results[key].forget()
 
 
+# The one worker of services replies; the limit ends the wait for it.
+REPLY: dict[str, Any] = {"reply": True, "timeout": 120.0, "limit": 1}
+
+
 def revoke(key: str, **how: Any) -> Any:
-    return app.control.revoke(results[key].id, reply=True, timeout=2.0, **how)
+    return app.control.revoke(results[key].id, **REPLY, **how)
 
 
 def revoke_stamped(**stamps: Any) -> Any:
-    return app.control.revoke_by_stamped_headers(stamps, reply=True, timeout=2.0)
+    return app.control.revoke_by_stamped_headers(stamps, **REPLY)
 
 
 def ping() -> Any:
-    return app.control.ping(timeout=2.0)
+    return app.control.ping(timeout=REPLY["timeout"], limit=REPLY["limit"])
 
 
 def celery(*words: str) -> str:
