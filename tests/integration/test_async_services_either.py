@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from celery.exceptions import TaskRevokedError
 from support.calling import Calling
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.events import EventDispatcher
 from warren.errors import CallError, DeadlinePassed, RemoteFailure
@@ -39,9 +39,15 @@ def test_batches_and_failures_are_those_of_plain_services(calling_either):
 
 def test_a_call_that_is_cancelled_or_late_is_cancelled_in_the_loop(calling_either):
     solver = calling_either.solver
-    with pytest.raises(DeadlinePassed):
-        solver.call("actor.ahold", "late", deadline=1.0)
-    until(lambda: calling_either.ran("late cancelled") == 1)
+
+    def late() -> int:
+        """Return how many calls began: on a busy machine, one may be too late even for that, and is dropped."""
+        with pytest.raises(DeadlinePassed):
+            solver.call("actor.ahold", "late", deadline=1.0)
+        return calling_either.ran("late")
+
+    begun = until(late)
+    until(lambda: calling_either.ran("late cancelled") == begun)
     unwanted = solver.send("actor.ahold", "unwanted")
     until(lambda: calling_either.ran("unwanted") == 1)
     assert unwanted.cancel()
@@ -53,7 +59,7 @@ def test_a_call_of_celerys_that_is_revoked_is_cancelled_and_ends_as_such(calling
     until(lambda: calling_either.ran("stock") == 1)
     calling_either.app.control.revoke(call.id)
     with pytest.raises(TaskRevokedError):
-        call.get(timeout=60)
+        call.get(timeout=PATIENCE)
     until(lambda: calling_either.ran("stock cancelled") == 1)
 
 
@@ -65,7 +71,7 @@ def test_a_worker_that_is_stopped_finishes_what_ends_and_hands_back_the_rest(cal
     first.send_signal(signal.SIGTERM)
     calling_either.release("ends")
     assert ends.result() == first.pid
-    assert first.wait(30.0) == 0
+    assert first.wait(PATIENCE) == 0
     assert calling_either.ran("goes on cancelled") == 1
     (second,) = calling_either.start()
     until(lambda: calling_either.ran("goes on") == 2)
@@ -130,4 +136,4 @@ def test_descriptors_stay_flat_over_many_calls(calling: Calling):
     assert len(set(calling.solver.map("actor.ahold", ["flat"] * 200, in_flight=50))) == 1
     after = descriptors()
     assert len(set(calling.solver.map("actor.ahold", ["flat"] * 500, in_flight=50))) == 1
-    assert descriptors() <= after
+    until(lambda: descriptors() <= after)

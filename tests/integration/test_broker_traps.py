@@ -12,7 +12,7 @@ import pytest
 from support import brokers
 from support.calling import Calling
 from support.obedient import ObedientWorker, close_connections
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import EventDispatcher
@@ -48,7 +48,7 @@ def test_a_task_that_is_held_too_long_costs_its_worker_the_channel_and_not_its_l
         until(lambda: "delivery acknowledgement" in log.read_text(), "the broker's complaint")
         worker.let_go()
         worker.noted("ended", "held", times=2)  # it could not be acknowledged, so it came again
-        assert worker.do("return", "after").get(timeout=60) == "after"
+        assert worker.do("return", "after").get(timeout=PATIENCE) == "after"
         assert worker.process.poll() is None
 
 
@@ -59,7 +59,7 @@ def test_a_service_that_takes_too_long_answers_and_its_worker_goes_on(
     try:
         (process,) = calling.start(1)
         assert calling.solver.call("actor.sleep", 3.0) == process.pid
-        assert calling.solver.call("actor.add", 1, deadline=60.0) == 2
+        assert calling.solver.call("actor.add", 1, deadline=PATIENCE) == 2
         assert process.poll() is None
     finally:
         calling.close()
@@ -75,7 +75,7 @@ def test_calls_to_a_deleted_exchange_fail_with_an_error(calling: Calling) -> Non
     solver = Solver(calling.app, calling.topology, patience=2.0, deadline=30.0)
     assert solver.call("actor.add", 1) == 2
     solver.call("actor.push", "before")
-    assert solver.flush() == 0
+    assert solver.flush(PATIENCE) == 0
     delete_exchange(calling, calling.topology.service.name)
     with pytest.raises((CallError, BrokerError)):
         solver.call("actor.add", 1, deadline=3.0)
@@ -86,7 +86,7 @@ def test_calls_to_a_deleted_exchange_fail_with_an_error(calling: Calling) -> Non
         lost = solver.flush(20.0)
     except BrokerError:
         lost = solver.failed
-    assert lost == 1 or calling.ran("after") == 1
+    until(lambda: lost == 1 or calling.ran("after") == 1)
     solver.close()
 
 
@@ -118,12 +118,12 @@ def test_a_redis_worker_serves_again_after_its_idle_connections_broke(
 ) -> None:
     with ObedientWorker(run_name, embedded.broker_url, embedded.redis_url, tmp_path / "log") as worker:
         for turn in range(3):
-            assert worker.do("return", turn).get(timeout=60) == turn
+            assert worker.do("return", turn).get(timeout=PATIENCE) == turn
             close_connections(embedded)
         with worker.app.connection_for_write() as connection:
             until(
                 lambda: worker.app.control.ping(
-                    timeout=1.0, destination=[f"obedient@{run_name}"], connection=connection
+                    timeout=5.0, destination=[f"obedient@{run_name}"], connection=connection
                 )
             )
-        assert worker.do("return", "last").get(timeout=60) == "last"
+        assert worker.do("return", "last").get(timeout=PATIENCE) == "last"

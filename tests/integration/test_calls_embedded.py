@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from support.calling import Calling, events_received_while_busy
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.solver import Solver
 from warren.errors import DeadlinePassed, NoSuchService, RemoteFailure
@@ -66,9 +66,11 @@ def test_calls_without_an_answer_run(served):
 
 
 def test_deadlines_and_unknown_names_are_errors(served):
-    busy = served.solver.send("actor.sleep", 1.0)
+    busy = served.solver.send("actor.hold", "busy")  # else the call may be answered within its deadline
+    until(lambda: served.ran("busy") == 1)
     with pytest.raises(DeadlinePassed):
         served.solver.call("actor.ran", "late", deadline=0.2)
+    served.release("busy")
     busy.result()
     with pytest.raises(NoSuchService, match=r"actor\.policy_eval"):
         Solver(served.app, served.topology, patience=0.3).call("actor.policy_evil")
@@ -76,7 +78,7 @@ def test_deadlines_and_unknown_names_are_errors(served):
 
 def test_chords_join(served):
     result = served.solver.gather([("actor.add", n) for n in range(20)], then="actor.total")
-    assert result.get(timeout=60) == sum(range(1, 21))
+    assert result.get(timeout=PATIENCE) == sum(range(1, 21))
 
 
 def test_during_a_call_handlers_get_all_events_or_skip_to_the_newest(served):

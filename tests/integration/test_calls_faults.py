@@ -11,7 +11,7 @@ from typing import Any
 
 from support import brokers
 from support.calling import Calling
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.client.call_table import CallTable
 from tasks.solver import Solver
@@ -72,11 +72,12 @@ def test_with_no_worker_left_every_call_fails_and_none_hangs(calling):
 def test_a_worker_that_is_told_to_stop_loses_no_call_and_costs_none_a_retry(calling):
     first, _ = calling.start(2)
     handles = [calling.solver.send("actor.once", 0.02) for _ in range(200)]
-    handles[5].result()
+    # The first has to have run one: until then, results come in order, and its own hold up those after it.
+    assert any(handle.result() == first.pid for handle in handles)
     first.send_signal(signal.SIGTERM)
     pids = {handle.result() for handle in handles}
     assert len(pids) == 2
-    assert first.wait(timeout=15) == 0
+    assert first.wait(timeout=PATIENCE) == 0
 
 
 def test_a_started_worker_serves_soon_after_it_is_ready(calling):
@@ -92,7 +93,7 @@ def test_calls_without_an_answer_outlive_the_kill_of_their_worker(calling):
         calling.solver.call("actor.push", "kept")
         if number == 250:
             worker.send_signal(signal.SIGKILL)
-    assert calling.solver.flush() == 0
+    assert calling.solver.flush(PATIENCE) == 0
     calling.start(1)
     until(lambda: calling.ran("kept") >= 500)
 
@@ -131,7 +132,7 @@ def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error(own_servers, 
         until(lambda: all(now > then + 50 for now, then in zip(answered, before, strict=True)))
         stop.set()
         for thread in threads:
-            thread.join(timeout=30)
+            thread.join(timeout=PATIENCE)
         assert not any(thread.is_alive() for thread in threads)
         assert calling.processes[0].poll() is None
     finally:
@@ -148,13 +149,14 @@ def test_callers_are_told_of_the_brokers_memory_alarm_and_go_on_after_it(own_ser
         try:
             # The broker tells a connection of the alarm when it publishes; what it sent just before may pass.
             errors: list[Exception] = []
-            until(lambda: errors or not errors.extend(failures(solver)))
-            assert "low on memory" in str(errors[0]), errors
+            # Then it is answered, or not: its worker may be told before it has sent the answer.
+            until(lambda: any("low on memory" in str(error) for error in errors) or errors.extend(failures(solver)))
             (error,) = failures(solver)
             assert isinstance(error, BrokerError) and "taken no messages for" in str(error)
         finally:
             brokers.control(own_servers, "set_vm_memory_high_watermark", "0.6")
-        until(lambda: solver.call("actor.add", 2, deadline=30.0) == 3)
+        until(lambda: not failures(solver))
+        assert solver.call("actor.add", 2) == 3
         solver.close()
     finally:
         calling.close()

@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 from support.calling import Calling
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 CALLERS = 8
 SECONDS = 0.005  # one call's time in its worker
@@ -72,7 +72,7 @@ def test_a_worker_started_under_load_takes_its_share_and_stops_without_loss(call
         print(f"first answer {1e3 * waited:.0f} ms after it was ready, {share:.0%} of the calls sent from then on")
 
         calling.processes[0].send_signal(signal.SIGTERM)
-        assert calling.processes[0].wait(30) == 0
+        assert calling.processes[0].wait(PATIENCE) == 0
         stopped = time.monotonic()
         until(lambda: len(load.sent_after(stopped)) > 100)
     assert not load.errors

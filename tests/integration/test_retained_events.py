@@ -53,7 +53,7 @@ def test_only_the_newest_of_what_services_subscribe_to_is_kept(servers, run_name
     assert retained.names() == ["wanted_by_nobody", "weights_of_mine"]  # so that both exchanges can be removed
 
 
-@pytest.mark.timeout(60)  # it does not wait for Redis
+@pytest.mark.timeout(60, func_only=True)  # it does not wait for Redis
 def test_a_redis_that_is_away_keeps_nobody_from_firing(servers, run_name: str, caplog: pytest.LogCaptureFixture):
     topology = Topology(run_name)
     app = create_app(topology, servers.broker_url, f"redis://127.0.0.1:{free_port()}/0")

@@ -17,6 +17,7 @@ from tasks.app import create_app
 from tasks.retrying import RetryOn
 from tasks.service import Worker, event_handler, service
 from tasks.topology import Topology
+from tasks.worker import celery_async, consumer_loop
 from tasks.worker.server import Serving
 
 WEIGHTS = np.arange(256, dtype=np.float32).reshape(4, 64) % 7
@@ -283,6 +284,8 @@ class Actor(Worker):
 def main() -> int:
     broker_url, redis_url, run, name = sys.argv[1:5]
     logging.basicConfig(level="WARNING", stream=sys.stderr)
+    # A call that may end does so in time, though a busy machine stops the test or this process for seconds.
+    celery_async.FINISH_WITHIN = consumer_loop.FINISH_WITHIN = 8.0
     topology = Topology(run)
     app = create_app(topology, broker_url, redis_url)
     worker = Actor(redis.Redis.from_url(redis_url), topology.key_prefix)

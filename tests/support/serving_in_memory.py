@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from celery.worker import state as worker_state
 
-from support.waiting import until
+from support.waiting import PATIENCE, until
 from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery
@@ -110,7 +110,7 @@ class InMemoryServing:
 
     def start(self) -> None:
         self.loop.start("worker@memory")
-        assert self.loop.ready.wait(20.0)
+        assert self.loop.ready.wait(PATIENCE)
 
     def declare(self) -> None:
         """Declare the queues before anybody consumes them: what is sent then arrives all at once."""
