@@ -21,9 +21,9 @@ import pytest
 from kombu.exceptions import OperationalError
 from support import launched
 from support.calling import ROOT, Calling
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
-from tasks.admin.discovery import discover
+from tasks.admin.discovery import Served, discover
 from workers.ui.services import QueryResult, watch
 
 
@@ -48,31 +48,45 @@ def listed(calling: Calling, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_workers_tell_what_they_serve_and_how_much_they_did_also_while_one_computes(calling):
     calling.start(2)
-    busy = calling.solver.send("actor.sleep", 2.5)
-    for number in range(20):
-        calling.solver.call("actor.add", number)
-    found = [one for one in discover(calling.app, within=1.5) if one.service == "actor.add"]
+    busy = calling.solver.send("actor.hold", "busy")
+    until(lambda: calling.ran("busy") == 1)
+    # Some of these come to the worker that is busy, and wait there.
+    handles = [calling.solver.send("actor.add", number) for number in range(20)]
+
+    def told() -> list[Served]:
+        """Return what each of the two tells of the service; a busy machine may make one late."""
+        found = [one for one in discover(calling.app, within=1.5) if one.service == "actor.add"]
+        return found if len(found) == 2 else []
+
+    found = until(told)
     assert {one.pid for one in found} == {process.pid for process in calling.processes}
-    assert sum(one.calls for one in found) == 20
+    assert not busy.done(), "told while one computes"
+    calling.release("busy")
     busy.result()
+    assert [handle.result() for handle in handles] == list(range(1, 21))
+    until(lambda: sum(one.calls for one in told()) == 20)
 
 
 def test_the_command_lists_services_as_json_and_as_a_table(calling):
     calling.start(1)
     calling.solver.call("actor.add", 1)
-    done = listed(calling, "--json")
-    found = json.loads(done.stdout)
-    assert done.returncode == 0 and found["unserved"] == []
+
+    def served(*options: str) -> subprocess.CompletedProcess[str] | None:
+        """Return what the command printed; None where a worker on a busy machine answered too late for it."""
+        done = listed(calling, *options)
+        return done if done.returncode == 0 else None
+
+    found = json.loads(until(lambda: served("--json")).stdout)
+    assert found["unserved"] == []
     (add,) = [one for one in found["served"] if one["service"] == "actor.add"]
     assert add["calls"] == 1 and add["pid"] == calling.processes[0].pid
-    shown = listed(calling)
-    assert shown.returncode == 0 and "actor.policy_eval" in shown.stdout
+    assert "actor.policy_eval" in until(served).stdout
 
 
 def test_a_service_whose_workers_are_gone_is_listed_as_served_by_nobody(calling):
     (worker,) = calling.start(1)
     worker.terminate()
-    worker.wait(15)
+    worker.wait(PATIENCE)
     done = listed(calling, "--json")
     assert done.returncode == 1
     assert "actor.add" in json.loads(done.stdout)["unserved"]
@@ -92,14 +106,17 @@ def test_a_sample_of_the_calls_is_told_to_flower(calling):
     with calling.app.connection_for_read() as connection:
         receiver = calling.app.events.Receiver(connection, handlers={"*": seen.append})
         watcher = threading.Thread(target=receiver.capture, kwargs={"limit": None, "wakeup": False}, daemon=True)
+        listening = threading.Event()
+        receiver.on_consume_ready = lambda *_, **__: listening.set()
         watcher.start()
+        assert listening.wait(PATIENCE)
         calling.start(1, WARREN_EVENT_RATE="0.1")
         until(lambda: told("worker-online"))
         for number in range(100):
             calling.solver.call("actor.add", number)
         until(lambda: told("task-succeeded") == 10)
         receiver.should_stop = True
-        watcher.join(timeout=20)  # the next heartbeat of the worker wakes it
+        watcher.join(PATIENCE)  # the next heartbeat of the worker wakes it
     assert told("task-received") == told("task-started") == 10
     assert {event["name"] for event in seen if event["type"] == "task-received"} == {"actor.add"}
 
@@ -130,8 +147,8 @@ class Terminal:
     def press_ctrl_c(self) -> int:
         """The exit status after it."""
         os.write(self._keys, b"\x03")
-        status = self.process.wait(timeout=20)
-        self._reader.join(timeout=20)
+        status = self.process.wait(timeout=PATIENCE)
+        self._reader.join(PATIENCE)
         return status
 
     def _read(self) -> None:
@@ -169,10 +186,18 @@ def test_watching_in_json_is_a_line_a_look_until_the_reader_goes(calling):
     command = [sys.executable, "-m", "workers.services", "--watch", "0.2", "--json", "--timeout", "0.3"]
     environment, pipes = os.environ | environment_of(calling), dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     watching = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
-    reports = [json.loads(watching.stdout.readline()) for _ in range(3)]
-    assert all({one["service"] for one in report["served"]} >= {"actor.add", "actor.infer"} for report in reports[1:])
+
+    def report_has_the_services() -> bool:
+        """Return whether the next line has them: a worker on a busy machine may answer too late for one."""
+        return {one["service"] for one in json.loads(watching.stdout.readline())["served"]} >= {
+            "actor.add",
+            "actor.infer",
+        }
+
+    for _ in range(2):
+        until(report_has_the_services)
     watching.stdout.close()
-    assert watching.wait(timeout=20) == 0
+    assert watching.wait(timeout=PATIENCE) == 0
     assert watching.stderr.read() == ""
 
 

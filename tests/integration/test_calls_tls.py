@@ -13,6 +13,7 @@ import pytest
 import redis
 from support import brokers
 from support.calling import Calling
+from support.waiting import PATIENCE
 
 from tasks.app import create_app
 from tasks.topology import Topology
@@ -105,7 +106,7 @@ def test_calls_of_many_threads_are_answered_over_one_tls_connection(calling: Cal
     for thread in (*threads, *readers):
         thread.start()
     for thread in (*threads, *readers):
-        thread.join(60)
+        thread.join(PATIENCE)
     assert not wrong and not any(thread.is_alive() for thread in (*threads, *readers))
     assert [handle.result() for handle in handles] == [long + str(number) for number in range(8)]
 
@@ -149,7 +150,7 @@ def test_results_pass_over_tls(redis_tls_url: str, folder: Path, private_servers
     url = redis_tls_url + trusting(folder, client=True)
     app = create_app(Topology("tls"), private_servers.broker_url, url)
     app.backend.store_result("1", 5, "SUCCESS")
-    assert app.AsyncResult("1").get(timeout=30) == 5
+    assert app.AsyncResult("1").get(timeout=PATIENCE) == 5
     for wrong in ("&ssl_check_hostname=false", ""):
         away = create_app(Topology("tls"), private_servers.broker_url, url.replace(LOOPBACK, "localhost") + wrong)
         assert away.backend.connparams.get("ssl_check_hostname", True) is (not wrong)

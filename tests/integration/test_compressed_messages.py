@@ -63,7 +63,7 @@ def works(run: Calling, number: int) -> None:
     until(lambda: run.ran("alive") == number and run.ran("segment") == number)
     EventDispatcher(run.app, run.topology).fire("counted", number)
     until(lambda: run.solver.call("actor.events_received")[0][-1:] == [number])
-    assert len(run.app.control.ping(timeout=5.0)) == 2
+    until(lambda: len(run.app.control.ping(timeout=30.0, limit=2)) == 2)
 
 
 def refusals(run: Calling) -> tuple[int, bool]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.calling import Calling
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.app.dead_letters import REASON
 from tasks.solver import Solver
@@ -48,8 +48,8 @@ def test_a_call_without_an_answer_kills_three_workers_and_no_more(calling):
     (first,) = calling.start(1)
     calling.solver.call("actor.push_deadly", "deadly")
     calling.solver.call("actor.push", "after")
-    assert calling.solver.flush() == 0
-    first.wait(30)
+    assert calling.solver.flush(PATIENCE) == 0
+    first.wait(PATIENCE)
     killed = 1 + start_until_one_survives(calling, lambda: calling.ran("after") and lies(calling, "actor"))
     assert calling.ran("deadly") == killed == 3
     (letter,) = letters(calling, "actor")
@@ -61,14 +61,14 @@ def test_a_call_without_an_answer_kills_three_workers_and_no_more(calling):
 
 def test_calls_beside_one_that_kills_its_workers_are_answered_and_it_kills_three(calling):
     (first,) = calling.start(1)
-    solver = Solver(calling.app, calling.topology, deadline=200.0, patience=100.0)
+    solver = Solver(calling.app, calling.topology, deadline=280.0, patience=PATIENCE)
     solver.send("actor.hold", "gate")
     until(lambda: calling.ran("gate") == 1)
     handles = [solver.send("actor.live_or_die", key) for key in ("deadly", *map(str, range(30)))]
     for handle in handles:
         handle.add_done_callback(lambda _: None)  # so that somebody reads for it
     calling.release("gate")
-    first.wait(30)
+    first.wait(PATIENCE)
     killed = 1 + start_until_one_survives(calling, lambda: all(handle.ended for handle in handles))
     assert calling.ran("deadly") == killed == 3
     assert [handle.exception() for handle in handles[1:]] == [None] * 30
@@ -78,7 +78,7 @@ def test_calls_beside_one_that_kills_its_workers_are_answered_and_it_kills_three
 
 def test_calls_of_retries_0_beside_one_that_kills_its_worker_are_answered(calling):
     (first,) = calling.start(1)
-    solver = Solver(calling.app, calling.topology, deadline=200.0, patience=100.0)
+    solver = Solver(calling.app, calling.topology, deadline=280.0, patience=PATIENCE)
     solver.send("actor.hold", "gate")
     until(lambda: calling.ran("gate") == 1)
     keys = ("deadly", *map(str, range(20)))
@@ -86,7 +86,7 @@ def test_calls_of_retries_0_beside_one_that_kills_its_worker_are_answered(callin
     for handle in handles:
         handle.add_done_callback(lambda _: None)  # so that somebody reads for it
     calling.release("gate")
-    first.wait(30)
+    first.wait(PATIENCE)
     assert start_until_one_survives(calling, lambda: all(handle.ended for handle in handles)) == 0
     died = handles.pop(0)
     assert isinstance(died.exception(), WorkerLost) and "the worker that ran it died" in str(died.exception())
@@ -98,8 +98,8 @@ def test_of_a_batch_that_kills_only_the_call_at_fault_is_given_up(calling):
     (first,) = calling.start(1)
     for key in ("one", "deadly", "two", "three"):
         calling.solver.call("actor.push_some", key)
-    assert calling.solver.flush() == 0
-    first.wait(30)
+    assert calling.solver.flush(PATIENCE) == 0
+    first.wait(PATIENCE)
     killed = 1 + start_until_one_survives(calling, lambda: lies(calling, "actor"))
     assert killed <= 3
     assert [letter.decode()[0] for letter in letters(calling, "actor")] == [("deadly",)]
@@ -109,8 +109,8 @@ def test_of_a_batch_that_kills_only_the_call_at_fault_is_given_up(calling):
 def test_a_call_that_must_not_run_twice_kills_one_worker(calling):
     (first,) = calling.start(1)
     calling.solver.call("actor.push_deadly_once", "deadly")
-    assert calling.solver.flush() == 0
-    first.wait(30)
+    assert calling.solver.flush(PATIENCE) == 0
+    first.wait(PATIENCE)
     assert start_until_one_survives(calling, lambda: lies(calling, "actor")) == 0
     assert calling.ran("deadly") == 1
     (letter,) = letters(calling, "actor")
@@ -123,8 +123,8 @@ def test_a_call_that_a_killed_worker_only_held_is_not_counted(calling):
         calling.solver.call("actor.push_deadly", f"deadly-{number}")
     for _ in range(40):
         calling.solver.call("actor.push", "held")
-    assert calling.solver.flush() == 0
-    calling.processes[0].wait(30)
+    assert calling.solver.flush(PATIENCE) == 0
+    calling.processes[0].wait(PATIENCE)
     # Each of the two kills as many as it may.
     start_until_one_survives(calling, lambda: calling.ran("held") >= 40 and lies(calling, "actor", 2), most=12)
     # The first worker may have begun the second of them, which then counts as its first delivery.

@@ -14,7 +14,7 @@ from celery import Celery
 from support.calling import Calling
 from support.hooked import traceparent
 from support.own_run import HOSTLESS, OwnRun, write
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks import codec
 from tasks.solver import Solver
@@ -66,11 +66,11 @@ def test_hooks_of_the_worker_run_around_every_form_of_call_with_the_callers_head
     assert [mine.call("back.add", 1), mine.send("back.add", 2).result()] == [2, 3]
     assert [*mine.map("back.add", [1, 2])] == [2, 3] and asyncio.run(by_loop(mine)) == [4, 5, 6, 7]
     mine.call("back.push", 1)
-    assert mine.gather([("back.add", 1), ("back.add", 2)], then="back.total").get(timeout=60) == 5
+    assert mine.gather([("back.add", 1), ("back.add", 2)], then="back.total").get(timeout=PATIENCE) == 5
     if not on_redis(hooked):  # a client of Redis has to be told the queue's name as well
         address = {"exchange": hooked.topology.service.name, "routing_key": "back.add"}
         result = stock_client(hooked).send_task("back.add", (9,), headers={"number": 7}, **address)
-        assert result.get(timeout=60) == 10
+        assert result.get(timeout=PATIENCE) == 10
     until(lambda: any(line.startswith("after back.push 7") for line in noted(hooked)))
     lines = noted(hooked)
     of_add = 10 + (not on_redis(hooked))
@@ -78,7 +78,7 @@ def test_hooks_of_the_worker_run_around_every_form_of_call_with_the_callers_head
     assert len([line for line in lines if line.startswith("after back.add 7")]) == of_add
     assert lines.count("before back.total 7") == 1 and "after back.total 7 5" in lines
     hooked.processes[0].send_signal(signal.SIGTERM)
-    hooked.processes[0].wait(30)
+    hooked.processes[0].wait(PATIENCE)
     assert noted(hooked)[-1] == "shutdown"
 
 
