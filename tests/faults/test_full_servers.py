@@ -84,7 +84,7 @@ def check(run: TrainingRun, fill: Callable[[], None], empty: Callable[[], None],
 
 @pytest.mark.slow
 @pytest.mark.servers
-@pytest.mark.timeout(240 + 2 * SECONDS)
+@pytest.mark.timeout(480 + 2 * SECONDS)
 @pytest.mark.parametrize("kind", ["gathered", "streaming", "league"])
 def test_a_full_disk_ends_no_process(kind: str, small_disk: Path, servers: Servers) -> None:
     with run_of(kind, small_disk, servers) as (run, _):
@@ -100,7 +100,7 @@ def test_a_full_disk_ends_no_process(kind: str, small_disk: Path, servers: Serve
 
 @pytest.mark.slow
 @pytest.mark.servers
-@pytest.mark.timeout(240 + 2 * SECONDS)
+@pytest.mark.timeout(480 + 2 * SECONDS)
 @pytest.mark.parametrize("kind", ["gathered", "streaming", "league"])
 def test_a_redis_that_refuses_writes_ends_no_process(kind: str, tmp_path: Path, servers: Servers) -> None:
     with run_of(kind, tmp_path, servers) as (run, client):

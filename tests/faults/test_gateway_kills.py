@@ -12,8 +12,9 @@ import uuid
 from pathlib import Path
 
 import pytest
+from support.own_redis import until_it_answers
 from support.training_run import TrainingRun
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from workers.servers import Servers
 from workers.servers.process import free_port
@@ -38,7 +39,7 @@ class Games:
 
     def _play(self) -> None:
         while not self._over.wait(0.01):
-            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)
             try:
                 self._game(connection)
                 self.played += 1
@@ -69,6 +70,7 @@ def test_training_by_games_goes_on_when_a_gateway_and_redis_are_killed(tmp_path:
     assert binary is not None
     command = [binary, "--port", str(redis_port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
     redis = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+    until_it_answers(redis_port)
     settings = ("experiment=cartpole_gamecore", f"gateway.port={port}", "actors=2", "env.num_envs=4", "env.goal=null")
     settings += ("unroll_length=32", "total_steps=1000000000")
     urls = {"broker_url": servers.broker_url, "redis_url": f"redis://127.0.0.1:{redis_port}/0"}
@@ -90,7 +92,7 @@ def test_training_by_games_goes_on_when_a_gateway_and_redis_are_killed(tmp_path:
             played = games.played
             until(lambda: games.played > played + 2, "a game after Redis came back")
             run.process.send_signal(signal.SIGINT)
-            assert run.wait(60) == 130
+            assert run.wait() == 130
         assert run.output.count("ended with status") == 1, f"another died than the one that was killed:\n{run.output}"
     finally:
         games.end()
@@ -103,7 +105,7 @@ def test_a_gateway_that_is_told_to_stop_lets_its_games_end(tmp_path: Path, serve
     port = free_port()
     settings = ("experiment=cartpole_gamecore", f"gateway.port={port}", "actors=1", "env.goal=null")
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
-    game, other = (http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(2))
+    game, other = (http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE) for _ in range(2))
 
     def begun() -> bool:
         try:
@@ -127,4 +129,4 @@ def test_a_gateway_that_is_told_to_stop_lets_its_games_end(tmp_path: Path, serve
         assert asked(game, "a", "tick") == asked(game, "a", "stop") == 200
         until(lambda: not gateway.is_running())
         run.process.send_signal(signal.SIGINT)
-        assert run.wait(60) == 130
+        assert run.wait() == 130

@@ -10,6 +10,7 @@ from workers.servers import Servers
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
 def test_training_solves_through_kills_of_actor_and_learner(tmp_path: Path, servers: Servers, sampling: str) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
@@ -21,7 +22,7 @@ def test_training_solves_through_kills_of_actor_and_learner(tmp_path: Path, serv
         versions = [update["version"] for update in run.metrics()]
         run.role("learner").kill()
         run.until(lambda: len(run.metrics()) > made + 5)
-        assert run.wait() == 0, run.output
+        assert run.wait(600.0) == 0, run.output
     assert "actor-0 ended with status 137" in run.output
     assert "learner ended with status 137" in run.output
     assert run.output.strip().splitlines()[-1].startswith("solved")

@@ -18,8 +18,10 @@ import pytest
 import redis
 from support import launched
 from support.league_run import LeagueOfRun, check_books
+from support.own_redis import until_it_answers
 from support.own_run import HOSTLESS, OwnRun, write
 from support.training_run import TrainingRun
+from support.waiting import until
 
 from tasks.app import create_app
 from tasks.events import STATUS, EventDispatcher
@@ -45,7 +47,7 @@ def command(servers: Servers, module: str, *arguments: str) -> subprocess.Comple
 
 def stop(run: TrainingRun) -> None:
     run.process.send_signal(signal.SIGINT)
-    assert run.wait(90) == 130, run.output
+    assert run.wait() == 130, run.output
     assert f"stopped; go on with: python -m workers.train resume={run.folder}" in run.output
     assert json.loads((run.folder / "outcome.json").read_text())["state"] == "stopped"
 
@@ -111,10 +113,8 @@ def test_private_servers_that_are_killed_come_back_and_the_run_goes_on(tmp_path:
 @pytest.mark.slow
 def test_a_league_loses_nothing_when_its_private_redis_is_killed(tmp_path: Path) -> None:
     with LeagueOfRun(tmp_path, "broker=private") as run:
-        url = (
-            run.until(lambda: (run.folder / "servers" / "servers.json").exists()) and record.read(run.folder).redis_url
-        )
-        store = run.store(url)
+        run.until(lambda: "; Redis: " in run.output)  # said when the record has been written
+        store = run.store(record.read(run.folder).redis_url)
         run.until(lambda: "main@0" in store.view().roster and store.counters().get("counted", 0) > 0)
         for _ in range(2):
             before = check_books(store)
@@ -150,6 +150,7 @@ def test_an_actor_that_is_paused_is_named(tmp_path: Path, servers: Servers) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_long_absence_of_redis_does_not_exhaust_restarts(tmp_path: Path, servers: Servers) -> None:
     port, binary = free_port(), shutil.which("redis-server")
     assert binary is not None
@@ -159,6 +160,7 @@ def test_a_long_absence_of_redis_does_not_exhaust_restarts(tmp_path: Path, serve
         return subprocess.Popen([*line, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
 
     server = start()
+    until_it_answers(port)
     try:
         given = {"broker_url": servers.broker_url, "redis_url": f"redis://127.0.0.1:{port}/0"}
         with TrainingRun(tmp_path, *ENDLESS, "actors=1", "restarts=1", "round_timeout=10", **given) as run:
@@ -167,7 +169,7 @@ def test_a_long_absence_of_redis_does_not_exhaust_restarts(tmp_path: Path, serve
             server.wait()
             # The outage: twice as long as a process waits for Redis, which would be its death and that of its restart.
             learner = run.folder / "logs" / "learner.log"
-            run.until(lambda: learner.read_text().count("the pool cannot be looked after") >= 2)
+            run.until(lambda: learner.read_text().count("the pool cannot be looked after") >= 2, 240.0)
             assert run.process.poll() is None and "Redis is away for" in run.output, run.output
             server = start()
             run.after_updates(5)
@@ -226,7 +228,7 @@ def test_a_leader_whose_stop_outlasts_its_lease_keeps_it(tmp_path: Path, servers
         assert run.process.poll() is None
         assert "stop it first" in command(servers, "workers.runs", "purge", run.name, "--yes").stderr
         actor.resume()
-        assert run.wait(150) == 130, run.output
+        assert run.wait() == 130, run.output
         assert list(client.scan_iter(f"warren.{run.name}:*")) == []
 
 
@@ -243,11 +245,9 @@ def test_what_a_killed_launcher_left_is_listed_and_purged(
         assert "stop it first" in command(servers, "workers.runs", "purge", name, "--yes").stderr
         os.kill(run.process.pid, signal.SIGKILL)
         run.process.wait()
-    deadline = time.monotonic() + 60
-    while client.exists(f"warren.{name}:leader"):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    assert f"{name}: training whose launcher is gone; it left " in command(servers, "workers.runs").stdout
+    until(lambda: not client.exists(f"warren.{name}:leader"), "the end of the lease")
+    gone = f"{name}: training whose launcher is gone; it left "
+    until(lambda: gone in command(servers, "workers.runs").stdout, gone)  # its guards have ended its processes
     assert "did you mean" in command(servers, "workers.runs", "purge", f"{name}x").stderr
     refused = command(servers, "workers.runs", "stop", name)
     assert refused.returncode == 2 and "its launcher is gone" in refused.stderr
@@ -265,11 +265,11 @@ def test_a_run_is_stopped_by_its_name_and_keeps_the_count_it_was_scaled_to(tmp_p
         run.after_updates(2)
         assert "actors=2" in command(servers, "workers.scale", "--run", run.name, "actors=+1").stdout
         assert "told the run to stop" in command(servers, "workers.runs", "stop", run.name).stdout
-        assert run.wait(90) == 130, run.output
+        assert run.wait() == 130, run.output
     with TrainingRun(tmp_path, f"resume={run.folder}", trial="again", **urls(servers)) as again:
         again.role("actor-1")
         again.process.send_signal(signal.SIGINT)
-        assert again.wait(90) == 130
+        assert again.wait() == 130
 
 
 @pytest.mark.slow
@@ -296,7 +296,7 @@ def test_actors_and_a_learner_run_on_another_host_that_joins_and_leaves(
 
             processes = box.until(lambda: len(found := there()) == 2 and found)
             stop(run)
-            assert box.wait(60) == 130, box.output
+            assert box.wait() == 130, box.output
     assert not any(process.is_running() for process in processes)
     assert list(redis.Redis.from_url(servers.redis_url).scan_iter(f"warren.{run_name}:*")) == []
 

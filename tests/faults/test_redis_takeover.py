@@ -10,8 +10,9 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 from support.brokers import lacking
 from support.store_fixtures import assert_replayed
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
+from benchmarks.apparatus import redis_sentinels
 from benchmarks.apparatus.redis_sentinels import SERVICE, Sentinels
 from league.models.pool import Pool
 from league.redis.store import Report, Store
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.servers
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Sentinels]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sentinels]:
+    # A master that a busy machine has stopped for some seconds is not taken for a dead one.
+    monkeypatch.setattr(redis_sentinels, "DOWN_AFTER", 6000)
     binary = Machine().redis()
     if binary is None:
         lacking("no redis-server")
@@ -42,7 +45,7 @@ def test_league_models_claims_and_results_go_on_with_the_replica_that_took_over(
         check_redis(place.url.replace(f"/{SERVICE}/", "/other/"))
     topology = Topology(run_name)
     app = create_app(topology, "memory://", place.url, claim_threshold=100)
-    client = redis_client.connect(place.url, retry=Retry(ConstantBackoff(0.2), 150))
+    client = redis_client.connect(place.url, retry=Retry(ConstantBackoff(0.2), 600))
     replica = redis_client.connect_to_replica(place.url)
     assert replica is not None and redis_client.host_of(client) == "127.0.0.1"
     pool = Pool(client, topology.key_prefix, replica=replica)
@@ -57,7 +60,7 @@ def test_league_models_claims_and_results_go_on_with_the_replica_that_took_over(
     heard: list[object] = []
     waited_for = app.AsyncResult("after")
     waited_for.then(lambda ready: heard.append(ready.result))
-    assert client.wait(1, 30_000) == 1  # replication is asynchronous: only what has arrived outlives the master
+    assert client.wait(1, 120_000) == 1  # replication is asynchronous: only what has arrived outlives the master
 
     held = client.connection_pool.get_connection()  # amid a command when the master is killed
 
@@ -74,7 +77,7 @@ def test_league_models_claims_and_results_go_on_with_the_replica_that_took_over(
     fresh = Pool(client, topology.key_prefix, replica=replica)
     assert (fresh.get("main", 1).data, fresh.get("main", 2).data) == (b"one" * 1000, b"two" * 1000)
     assert app.warren_claims.redeem(claim) == b"x" * 1000
-    assert app.AsyncResult("before").get(timeout=30) == "kept"
+    assert app.AsyncResult("before").get(timeout=PATIENCE) == "kept"
     app.backend.store_result("after", "heard", "SUCCESS")
     until(lambda: heard or app.backend.result_consumer.drain_events(timeout=0.1), "the result")
     assert heard == ["heard"]

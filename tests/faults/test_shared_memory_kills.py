@@ -37,7 +37,7 @@ def test_kills_of_either_side_leave_and_lose_nothing_in_shared_memory(
             run.role("learner").kill()
             run.after_updates(1)
             run.process.send_signal(signal.SIGINT)
-            assert run.wait(60) == 130
+            assert run.wait() == 130
         assert list(place.iterdir()) == []
     segments = json.loads((run.folder / "segments.json").read_text())
     assert (segments["lost"], segments["refused"]) == (0, 0)

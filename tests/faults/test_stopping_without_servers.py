@@ -25,7 +25,7 @@ def test_a_learner_and_an_actor_whose_servers_are_gone_stop_with_a_checkpoint(
     metrics = folder / "metrics.jsonl"
 
     def start(role: str) -> Launched:
-        words = (*settings, "checkpoint_every=100000", "actors=1")
+        words = (*settings, "total_steps=1000000000", "checkpoint_every=100000", "actors=1")
         return Launched(tmp_path / f"{role}.log", f"workers.{role}", *words, given=environment)
 
     roles = [start("learner"), start("actor")]

@@ -30,7 +30,8 @@ def test_a_streaming_league_learns_through_kills_and_loses_nothing_confirmed(tmp
         run.until(lambda: "main@0" in store.view().roster)
         run.until(lambda: len(store.view().roster.snapshots_of("main")) >= 2)
         run.until(lambda: store.view().roster["main_exploiter"].generation >= 1)
-        assert check_books(store)["counted"] > 20
+        run.until(lambda: store.load().counters["counted"] > 20)  # snapshots and periods may come sooner
+        check_books(store)
 
         # A paused player gets nothing more than what was under way for it.
         log = run.folder / "logs" / "learner-league_exploiter_0.log"
@@ -49,7 +50,7 @@ def test_a_streaming_league_learns_through_kills_and_loses_nothing_confirmed(tmp
         goes_on(*learning)
         check_books(store)
         run.process.send_signal(signal.SIGINT)
-        assert run.wait(60) == 130
+        assert run.wait() == 130
     segments = run.account()
     assert segments["learned"] > 20 and segments["refused"] == 0
     assert "Traceback" not in run.output

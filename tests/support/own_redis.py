@@ -39,15 +39,22 @@ class OwnRedis:
             ["redis-server", "--bind", "127.0.0.1", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
-        def answers() -> bool:
-            try:
-                return bool(self.client.ping())
-            except (redis.ConnectionError, redis.BusyLoadingError):
-                return False
-
-        until(answers)
+        until_it_answers(self.port)
 
     def kill(self) -> None:
         """Kill it, as a crash does."""
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+def until_it_answers(port: int) -> None:
+    """Wait until the Redis on `port` answers: on a busy machine, seconds after it was started."""
+
+    def answers() -> bool:
+        with redis.Redis(port=port) as client:
+            try:
+                return bool(client.ping())
+            except (redis.ConnectionError, redis.BusyLoadingError):
+                return False
+
+    until(answers, f"an answer of the Redis on port {port}")
