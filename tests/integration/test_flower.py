@@ -20,7 +20,7 @@ from workers.servers.process import free_port, listens
 
 def ask(port: int, path: str) -> Any:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return json.load(answer)
     except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
         return None
@@ -34,7 +34,7 @@ def test_flower_shows_the_workers_and_tasks_of_a_run_and_ends_with_it(
     monkeypatch.setenv("FLOWER_UNAUTHENTICATED_API", "true")
     port = free_port()
     with TrainingRun(
-        *(tmp_path, "env.goal=null", f"flower_port={port}"),
+        *(tmp_path, "env.goal=null", "total_steps=1000000000", f"flower_port={port}"),
         broker_url=servers.broker_url,
         redis_url=servers.redis_url,
     ) as run:
@@ -54,7 +54,7 @@ def test_flower_shows_the_workers_and_tasks_of_a_run_and_ends_with_it(
         bound = {c.laddr.ip for c in flower.net_connections("inet") if c.status == psutil.CONN_LISTEN}
         assert bound == {"127.0.0.1"}
         run.process.send_signal(signal.SIGINT)
-        assert run.wait(40) == 130
+        assert run.wait() == 130
     assert not flower.is_running()
     assert not listens(port)
     password = urlsplit(servers.broker_url).password

@@ -32,6 +32,7 @@ from workers.config.validation import verify
 from workers.servers import Servers
 
 ROOT = pages.ROOT
+pytestmark = pytest.mark.timeout(900)  # with the time of the runs that all use, on a busy machine
 COMMANDS = list(pages.commands())
 RUN = [one for one in COMMANDS if isinstance(pages.TABLE.get(one), pages.Run)]
 # Commands that resume are left out: the same is run in another form.
@@ -167,7 +168,7 @@ def place(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             for name, settings in MADE.items()
         }
         for name, run in started.items():
-            assert run.wait() == 0, f"{name}:\n{run.output}"
+            assert run.wait(500.0) == 0, f"{name}:\n{run.output}"
     # A gateway's run leaves the same files, but for the game's name.
     shutil.copytree(folder / "runs/cartpole", folder / "runs/cartpole-gamecore")
     config = folder / "runs/cartpole-gamecore/TRIAL/config.yaml"

@@ -66,7 +66,9 @@ def test_gathered_rounds_follow_the_number_of_actors_and_none_is_lost(gathered: 
     assert "has left with status" not in gathered.output
     assert "did not come back" not in (gathered.folder / "logs" / "learner.log").read_text()
     # A learner that is started anew asks for as many rollouts as the one before it.
-    gathered.role("learner").kill()
+    learner = gathered.role("learner")
+    learner.kill()
+    learner.wait()  # it makes no more updates
     made = len(gathered.metrics())
     gathered.until(lambda: len(gathered.metrics()) > made + 3)
     assert last_rounds(gathered) == [STEPS] * 3

@@ -21,6 +21,7 @@ def env_runner(run: TrainingRun, number: int) -> psutil.Process:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_served_cartpole_learns_through_kills_of_an_env_runner_and_an_actor(tmp_path: Path, servers: Servers) -> None:
     settings = ("sampling=served", "env_runners=2", "actors=2", "env.num_envs=16", "env.goal=100", "unroll_length=32")
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
@@ -32,7 +33,7 @@ def test_served_cartpole_learns_through_kills_of_an_env_runner_and_an_actor(tmp_
         run.role("actor-0").kill()
         run.until(lambda: "actor-0 ended with status 137" in run.output)
         run.after_updates(3)
-        assert run.wait() == 0, run.output
+        assert run.wait(600.0) == 0, run.output
     assert run.output.strip().splitlines()[-1].startswith("solved"), run.output
     account = json.loads((run.folder / "segments.json").read_text())
     assert account["lost"] == 0 and account["learned"] > 0

@@ -15,7 +15,7 @@ import pytest
 import redis
 from support import brokers
 from support.league_run import LeagueOfRun
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.admin.cleanup import exchanges
 from tasks.app import create_app
@@ -208,7 +208,7 @@ def test_a_worker_waits_for_exchanges_that_a_restart_of_rabbitmq_has_removed(
         until(lambda: f"to declare {removed[0].name}" in caplog.text)
         assert listening.is_alive()
         learner.listen()
-        listening.join(60)
+        listening.join(PATIENCE)
         assert not listening.is_alive()
 
 

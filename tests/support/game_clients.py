@@ -13,7 +13,7 @@ class Http:
     """An HTTP connection; `ask` returns (status, body, headers)."""
 
     def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
     def ask(self, body: bytes = b"", method: str = "POST", **headers: str) -> tuple[int, bytes, dict[str, str]]:
         self.connection.request(method, "/", body, headers)
@@ -33,7 +33,7 @@ class Tcp:
     """A connection of the raw form; `ask` returns (head, body)."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
 
     def ask(self, body: bytes = b"", **fields: str) -> tuple[dict[str, str], bytes]:
         head = "".join(f"{name}: {value}\n" for name, value in fields.items()).encode()

@@ -39,7 +39,7 @@ class Launched:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(30)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -72,7 +72,7 @@ class Launched:
                 found.append(process)
         return found
 
-    def wait(self, timeout: float = 180.0) -> int:
+    def wait(self, timeout: float = 280.0) -> int:
         """Wait for its end; return the exit status. Raises AssertionError after `timeout` s."""
         try:
             return self.process.wait(timeout)

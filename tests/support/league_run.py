@@ -39,7 +39,9 @@ class LeagueOfRun(TrainingRun):
 
     def __init__(self, folder: Any, *overrides: str, **given: Any) -> None:
         resumes = any(override.startswith("resume=") for override in overrides)
-        super().__init__(folder, *(() if resumes else SMALL), *overrides, **given)
+        limited = resumes or any(override.startswith("total_steps=") for override in overrides)
+        endless = () if limited else ("total_steps=1000000000",)  # a test on a busy machine outlasts four million
+        super().__init__(folder, *(() if resumes else SMALL), *endless, *overrides, **given)
 
     def store(self, redis_url: str) -> Store:
         """Return the store of the league's state."""

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from workers.servers.process_title import set_title
 
-PATIENCE = 100  # s for a command; a bound against hanging, not an expectation
+PATIENCE = 240  # s for a command; a bound against hanging, not an expectation
 HIGHEST = 1 << 20  # above any file descriptor
 # Imports of launchers, of the processes that they fork, and of most commands.
 COMMON = (

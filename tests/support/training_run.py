@@ -30,6 +30,8 @@ class TrainingRun(Launched):
         urls = {"WARREN_BROKER_URL": broker_url, "WARREN_REDIS_URL": redis_url or broker_url} if broker_url else {}
         resumes = any(override.startswith("resume=") for override in overrides)
         place = () if resumes else (f"folder={folder}", "project=project", f"trial={trial}")
+        if not resumes and not any(override.startswith("grace=") for override in overrides):
+            place += ("grace=60",)  # a process that a busy machine stops for seconds still ends by itself
         super().__init__(
             folder / f"{trial}.log",
             "workers.train",
