@@ -7,8 +7,9 @@ import secrets
 from pathlib import Path
 
 from workers.servers.machine import RabbitMQBinaries
+from workers.servers.ports import LOOPBACK, free_port
 from workers.servers.private_rabbitmq import CONFIGURATION, GRACE, Node, _answers, _plugins, _write_files
-from workers.servers.process import LOOPBACK, Child, free_port, private_folder
+from workers.servers.process import Child, private_folder
 
 # A node also keeps in memory what its quorum queues wrote, until its log has so many bytes: 512 MiB by default.
 LOG = "raft.wal_max_size_bytes = 16777216"

@@ -10,7 +10,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from warren import redis_client
-from workers.servers.process import LOOPBACK, Child, free_port
+from workers.servers.ports import LOOPBACK, free_port
+from workers.servers.process import Child
 
 SERVICE = "main"
 DOWN_AFTER = 1000  # ms; a busy machine does not keep a Redis from answering for so long

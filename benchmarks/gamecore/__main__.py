@@ -29,7 +29,7 @@ from benchmarks.apparatus.report import finish
 from workers.gateway.fakes.gamecore import figures
 from workers.gateway.fakes.games import Play, play
 from workers.gateway.limits import TOKEN
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 CLIENTS = (1, 100, 1000)
 TICK = {"mlp": np.zeros(4, np.float32).tobytes(), "cnn": bytes(4 * 84 * 84)}

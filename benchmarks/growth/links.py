@@ -24,7 +24,7 @@ from benchmarks.apparatus.paced_algorithm import VARIABLE
 from benchmarks.apparatus.points import Points, TimeLeft
 from workers import servers
 from workers.learning.metrics import read_metrics
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 APPARATUS = Path(__file__).resolve().parents[1] / "apparatus"
 DELAY = 0.05  # s one way

@@ -17,7 +17,7 @@ from support.training_run import TrainingRun
 from support.waiting import PATIENCE, until
 
 from workers.servers import Servers
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 TICKS = 20  # each game's
 

@@ -13,7 +13,7 @@ from support.nim_run import NimRun
 from league.redis.store import Store
 from league.state.replay import fold, read_file
 from workers.servers import Servers
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 
 def matches_of_a_killed_gateway(run: NimRun, store: Store, rabbitmqctl: Callable[..., list[str]]) -> set[str]:

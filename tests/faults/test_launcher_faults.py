@@ -28,7 +28,7 @@ from tasks.events import STATUS, EventDispatcher
 from tasks.topology import Topology
 from workers.launch.processes import failure_log
 from workers.servers import Servers, record
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 ENDLESS = ("env.goal=null", "total_steps=100000000", "unroll_length=32", "algorithm.minibatch_size=64")
 BAD = (

@@ -21,7 +21,7 @@ from support.own_redis import until_it_answers
 
 from league.redis.store import Store
 from workers.servers import Servers
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 SECONDS = float(os.environ.get("WARREN_KILL_SECONDS", "10"))
 ROLES = ("actor", "learner", "league", "evaluator")

@@ -15,7 +15,7 @@ from support.own_redis import until_it_answers
 from support.training_run import TrainingRun
 
 from workers.servers import Servers
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 
 def logs(run: TrainingRun) -> str:

@@ -21,7 +21,7 @@ from warren import redis_client
 from warren.errors import BrokerError, ConfigurationError
 from workers.servers import Servers, certificates, check_broker, check_redis
 from workers.servers.__main__ import main
-from workers.servers.process import LOOPBACK, free_port
+from workers.servers.ports import LOOPBACK, free_port
 
 # Does what listeners.ssl and ssl_options of the configuration do, but at run time: no new RabbitMQ has to start for it.
 LISTEN = """

@@ -15,7 +15,7 @@ import pytest
 from support.training_run import TrainingRun
 
 from workers.servers import Servers
-from workers.servers.process import free_port, listens
+from workers.servers.ports import free_port, listens
 
 
 def ask(port: int, path: str) -> Any:

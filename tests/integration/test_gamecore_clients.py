@@ -19,7 +19,7 @@ from support.waiting import until
 
 from envs.one_agent import gamecore_actors
 from workers.servers import Servers
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "gamecore"
 GOAL = 100  # mean return of the last 100 games; by chance 22

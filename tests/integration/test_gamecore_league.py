@@ -11,7 +11,7 @@ from support.nim_run import NimRun, against_first
 
 from league.state.replay import fold, read_file
 from workers.servers import Servers
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 
 @pytest.mark.slow

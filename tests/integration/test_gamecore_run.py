@@ -11,7 +11,7 @@ import pytest
 from support.training_run import TrainingRun
 
 from workers.servers import Servers
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gamecore" / "game.py"
 

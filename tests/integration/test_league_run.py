@@ -18,7 +18,7 @@ from support.waiting import until
 
 from league.state.replay import fold, read_file
 from workers.servers import Servers
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 
 @pytest.fixture

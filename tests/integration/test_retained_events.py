@@ -13,7 +13,7 @@ from tasks.codec.decoder import unpack
 from tasks.events import EventDispatcher
 from tasks.events.retained import Retained
 from tasks.topology import Topology
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 
 @pytest.fixture(params=["servers", "embedded"])

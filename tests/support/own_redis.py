@@ -10,7 +10,7 @@ from pathlib import Path
 import redis
 
 from support.waiting import until
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 
 class OwnRedis:

@@ -10,7 +10,7 @@ import pytest
 from workers.config import plain_checks
 from workers.config.flower_login import missing_login
 from workers.config.schema import Config
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 LOGIN = {"FLOWER_BASIC_AUTH": "me:secret"}
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from warren.errors import ConfigurationError
-from workers.servers.process import LOOPBACK
+from workers.servers.ports import LOOPBACK
 
 PASSWORD_VARIABLE = "WARREN_PASSWORD"
 USER = "warren"

@@ -21,7 +21,8 @@ from warren.errors import BrokerError
 from workers.servers.checks import check_broker
 from workers.servers.exposure import USER, OpenAddress
 from workers.servers.machine import RabbitMQBinaries
-from workers.servers.process import LOOPBACK, Child, Starting, free_port, private_folder, write_secret
+from workers.servers.ports import LOOPBACK, free_port
+from workers.servers.process import Child, Starting, private_folder, write_secret
 
 READY_TIMEOUT = 90.0  # seconds; about 6 on two idle cores, several times that on busy ones
 GRACE = 0.1  # seconds between SIGTERM and SIGKILL; it would take one or two to close tables that are removed anyway

@@ -14,7 +14,8 @@ from warren import redis_client
 from warren.errors import BrokerError
 from workers.servers.checks import CHECK_TIMEOUT, check_redis
 from workers.servers.exposure import OpenAddress
-from workers.servers.process import LOOPBACK, Child, Starting, listens, private_folder, write_secret
+from workers.servers.ports import LOOPBACK, listens
+from workers.servers.process import Child, Starting, private_folder, write_secret
 
 READY_TIMEOUT = 30.0  # seconds until it answers; it takes a tenth of one
 LOADING_TIMEOUT = 900.0  # seconds until it has read its append-only file; about 10 per GB

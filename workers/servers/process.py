@@ -7,30 +7,27 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import psutil
 
-from warren.errors import BrokerError, ConfigurationError
+from warren.errors import BrokerError
 from warren.separate_process import python
 from workers.servers.forks import ForkedGuard, Forks
+from workers.servers.ports import free_port, require_free
 
 GUARD = Path(__file__).with_name("guard.py")
-LOOPBACK = "127.0.0.1"
 READ = 256 << 10  # bytes read at the end of a log
 LONGEST_LOG = 64 << 20  # bytes; what is older is in a second file, NAME.log.1
 TAIL_LINES = 12  # lines of a dead server's output in its error
 PORT_ATTEMPTS = 5
 PORT_TAKEN = re.compile(r"eaddrinuse|address already in use|port \d+ in use", re.IGNORECASE)
 POLL = 0.05  # seconds between two checks whether a server is ready
-_given: deque[int] = deque(maxlen=100)  # the last free ports
 
 
 class ExecutedGuard(subprocess.Popen[bytes]):
@@ -213,26 +210,6 @@ def _kill_tree(pid: int) -> None:
                 process.kill()
 
 
-def free_port() -> int:
-    """Return a TCP port that is free on loopback, and none of the last 100; another process may still take it first."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind((LOOPBACK, 0))
-            port = int(probe.getsockname()[1])
-        if port not in _given:  # nothing listens there yet, so the kernel may name it twice
-            _given.append(port)
-            return port
-
-
-def listens(port: int) -> bool:
-    """Return whether anything accepts connections at `port` on loopback."""
-    try:
-        socket.create_connection((LOOPBACK, port), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
-
-
 class Server(Protocol):
     """A server whose processes were started."""
 
@@ -278,28 +255,6 @@ class Starting(Generic[S]):
     def stop(self) -> None:
         """Stop the server that boots."""
         self._server.stop()
-
-
-def require_free(port: int, server: str) -> None:
-    """Raise ConfigurationError, naming the holder if it can be seen, if `port` on loopback is taken."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections in TIME_WAIT do not count
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError as error:
-            raise ConfigurationError(
-                f"port {port}, asked for {server}, cannot be used{_holder(port)} ({error.strerror}); "
-                "use another port, or none for any free one"
-            ) from None
-
-
-def _holder(port: int) -> str:
-    """Return ": it is held by PROGRAM (process PID)" if this user may see that, else ""."""
-    with contextlib.suppress(psutil.Error, OSError):
-        for connection in psutil.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN and port in connection.laddr and connection.pid:
-                return f": it is held by {psutil.Process(connection.pid).name()} (process {connection.pid})"
-    return ""
 
 
 def private_folder(path: Path) -> Path:

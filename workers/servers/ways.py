@@ -11,9 +11,10 @@ from pathlib import Path
 from workers.servers import debian
 from workers.servers.checks import check_broker, check_redis, redact
 from workers.servers.choice import Finish, FoundServer, Unavailable
+from workers.servers.ports import LOOPBACK, listens
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
 from workers.servers.private_redis import PrivateRedis, forget
-from workers.servers.process import LOOPBACK, Starting, listens
+from workers.servers.process import Starting
 from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE, Say
 from workers.servers.startup import Startup
 

@@ -15,7 +15,7 @@ from workers.config import verifying
 from workers.config.command_line import guarded
 from workers.config.overrides import arranged, compose, set_aside, sweep
 from workers.config.schema import CONF, Config, EnvConfig
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 
 def refused(*overrides: str, role: str = "train") -> list[str]:

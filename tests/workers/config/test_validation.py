@@ -21,7 +21,7 @@ from workers.config.schema import CONF, Config, from_hydra
 from workers.config.validation import verify
 from workers.leagues.service import saved_league
 from workers.runtime.league_paths import league_folder
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 Problems = Callable[..., list[str]]
 

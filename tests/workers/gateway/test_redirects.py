@@ -13,7 +13,7 @@ from warren.errors import ConfigurationError
 from workers.config.schema import GatewayConfig
 from workers.gateway.front import own_address, own_port, warn_of_redirects
 from workers.gateway.server import Server
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from support.waiting import until
 from test_allreduce import SCRIPT, Processes
 
 from workers.learning.allreduce import horovod_ring
-from workers.servers.process import free_port
+from workers.servers.ports import free_port
 
 
 class TwoHosts(Processes):

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support import brokers
 
 from warren.errors import BrokerError, ConfigurationError, WarrenError
-from workers.servers import Servers, check, check_broker, check_redis, kind_of, process, redact
-from workers.servers.process import free_port
+from workers.servers import Servers, check, check_broker, check_redis, kind_of, redact
+from workers.servers.ports import free_port
 
 SECRET = "hunter2-very-secret"
 
@@ -169,15 +165,3 @@ def with_password(url: str, password: str) -> str:
     """Return `url` with another password."""
     user, _, rest = url.partition("://")[2].partition(":")
     return f"{url.partition('://')[0]}://{user}:{password}@{rest.partition('@')[2]}"
-
-
-def test_a_free_port_is_not_named_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    named = iter([50_001, 50_001, 50_002, 50_001, 50_003])
-
-    class Probe(contextlib.nullcontext[None]):
-        def __enter__(self) -> Any:
-            return SimpleNamespace(bind=lambda _: None, getsockname=lambda: ("127.0.0.1", next(named)))
-
-    monkeypatch.setattr(process, "_given", deque[int](maxlen=100))
-    monkeypatch.setattr(process.socket, "socket", Probe)
-    assert [free_port() for _ in range(3)] == [50_001, 50_002, 50_003]

@@ -23,9 +23,9 @@ from support.waiting import until
 from warren.errors import BrokerError, ConfigurationError
 from workers.servers import Machine, Servers, acquire, check_broker, check_redis, private_redis
 from workers.servers import process as children
+from workers.servers.ports import free_port
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
 from workers.servers.private_redis import PrivateRedis
-from workers.servers.process import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -21,8 +21,9 @@ import redis
 from warren.errors import BrokerError, ConfigurationError, UnknownName
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, Machine, Servers, acquire, modes, record
 from workers.servers.modes import given_urls
+from workers.servers.ports import free_port
 from workers.servers.private_rabbitmq import Node
-from workers.servers.process import Child, free_port
+from workers.servers.process import Child
 
 REAL = Machine()
 NEEDED_BY_SCRIPTS = "sh rm chmod ln env dirname readlink basename date sed cat uname expr"
