@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 
-def write_whole(path: Path, data: bytes | str) -> None:
+def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
     """Write beside `path`, then rename, so that a full disk or a power cut leaves the old file. Raises OSError.
 
-    A process that is killed meanwhile leaves a hidden file whose name ends with ".tmp".
+    `mode`: the file's permissions, before the umask. A process that is killed meanwhile leaves a hidden file whose name
+    ends with ".tmp".
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("wb") as file:
+        with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data.encode() if isinstance(data, str) else data)
             file.flush()
             os.fsync(file.fileno())

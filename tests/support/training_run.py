@@ -29,7 +29,7 @@ class TrainingRun(Launched):
         self.folder = folder / "project" / trial
         urls = {"WARREN_BROKER_URL": broker_url, "WARREN_REDIS_URL": redis_url or broker_url} if broker_url else {}
         resumes = any(override.startswith("resume=") for override in overrides)
-        place = () if resumes else (f"folder={folder}", "project=project", f"trial={trial}")
+        place: tuple[str, ...] = () if resumes else (f"folder={folder}", "project=project", f"trial={trial}")
         if not resumes and not any(override.startswith("grace=") for override in overrides):
             place += ("grace=60",)  # a process that a busy machine stops for seconds still ends by itself
         super().__init__(

@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 import psutil
 
 from warren.errors import BrokerError
+from warren.files import write_whole
 from warren.separate_process import python
 from workers.servers.forks import ForkedGuard, Forks
 from workers.servers.ports import free_port, require_free
@@ -266,7 +267,4 @@ def private_folder(path: Path) -> Path:
 
 def write_secret(path: Path, text: str) -> None:
     """Write a file that only this user can ever read."""
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
+    write_whole(path, text, mode=0o600)
