@@ -16,10 +16,11 @@ from support.waiting import until
 
 from tasks import codec
 from tasks.amqp import frames
+from tasks.app.protocol import seconds_until
 from tasks.events.chunks import WINDOW
 from tasks.middleware import Call, Middleware, current_call
 from tasks.service import Worker, event_handler, service
-from tasks.worker import consumer_loop
+from tasks.worker import async_services, consumer_loop
 from warren.errors import CodecError, ConfigurationError
 
 
@@ -162,6 +163,14 @@ def serving(monkeypatch: pytest.MonkeyPatch, waiter: Waiter) -> Iterator[InMemor
     found.loop.stop()
 
 
+LONG = 600.0  # s that a call may take to begin, on a machine however busy
+
+
+def expire_in(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let calls that are sent for LONG s expire as if only so many seconds were left when they begin."""
+    monkeypatch.setattr(async_services, "seconds_until", lambda moment: seconds_until(moment) - (LONG - seconds))
+
+
 def test_concurrency_calls_run_at_once_and_each_is_answered_when_it_ends(serving, waiter):
     serving.start()
     calls = {key: serving.send("waiter.hold", key) for key in range(5)}
@@ -238,19 +247,21 @@ def test_system_exit_ends_the_worker_and_the_call_is_not_acknowledged(serving, w
     assert [message.redelivered for message in serving.waiting(name)] == [True]
 
 
-def test_a_call_past_its_deadline_is_cancelled_and_dropped(serving, waiter):
+def test_a_call_past_its_deadline_is_cancelled_and_dropped(serving, waiter, monkeypatch):
+    expire_in(monkeypatch, 0.05)
     serving.start()
-    serving.send("waiter.hold", "late", seconds=0.05)
+    serving.send("waiter.hold", "late", seconds=LONG)
     until(lambda: waiter.cancelled == ["late"])
     until(lambda: serving.count("waiter.hold", "dropped") == 1)
     until(lambda: not serving.loop._outbox.held)
     assert serving.count("waiter.hold", "running") == 0 and serving.count("waiter.hold", "calls") == 0
 
 
-def test_a_batch_goes_on_until_nobody_waits_for_any_of_its_calls(serving, waiter):
+def test_a_batch_goes_on_until_nobody_waits_for_any_of_its_calls(serving, waiter, monkeypatch):
+    expire_in(monkeypatch, 1.0)
     serving.declare()
-    serving.send("waiter.hold_some", "soon", seconds=1.0)
-    later = serving.send("waiter.hold_some", "later", seconds=60.0)
+    serving.send("waiter.hold_some", "soon", seconds=LONG)
+    later = serving.send("waiter.hold_some", "later", seconds=2 * LONG)
     serving.start()
     until(lambda: waiter.batches == [["soon", "later"]])
     first_is_late = time.monotonic() + 1.0
@@ -286,7 +297,8 @@ def test_plain_and_async_services_share_state_without_locks(serving, waiter):
     assert waiter.total == 600
 
 
-def test_a_stopping_worker_finishes_what_it_holds(serving, waiter):
+def test_a_stopping_worker_finishes_what_it_holds(serving, waiter, monkeypatch):
+    monkeypatch.setattr(consumer_loop, "FINISH_WITHIN", LONG)
     serving.start()
     calls = [serving.send("waiter.hold", key) for key in range(5)]
     until(lambda: len(waiter.began) == 3)
@@ -306,7 +318,7 @@ def test_a_stopping_worker_hands_back_running_calls_but_those_that_may_run_once(
     serving.send("waiter.push_once", "pushed once", direct=False)
     until(lambda: len(waiter.began) == 4)
     serving.loop.stop()
-    assert sorted(waiter.cancelled) == ["again", "once", "pushed", "pushed once"]
+    until(lambda: sorted(waiter.cancelled) == ["again", "once", "pushed", "pushed once"])
     assert serving.answer(once)[0] == "lost"
     waiter.released |= {"again", "pushed"}
     assert len(serving.waiting("waiter.hold")) == 1
@@ -421,12 +433,13 @@ class Noted(Middleware):
 
 
 def test_the_users_hooks_run_around_each_call_and_it_knows_itself_among_others(monkeypatch, waiter):
+    expire_in(monkeypatch, 0.05)
     noted = Noted()
     serving = InMemoryServing(monkeypatch, waiter, middleware=[noted])
     try:
         serving.start()
         calls = [serving.send("waiter.who", key) for key in "ab"]
-        late = serving.send("waiter.who", "late", seconds=0.05)
+        late = serving.send("waiter.who", "late", seconds=LONG)
         until(lambda: len(waiter.began) == 3)
         until(lambda: waiter.cancelled == ["late"])
         waiter.released |= {"a", "b"}

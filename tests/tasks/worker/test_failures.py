@@ -42,6 +42,12 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Any:
     serving.loop.stop(10.0)
 
 
+@pytest.fixture(autouse=True)
+def told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no second line be due, however slowly a test runs, unless it says otherwise."""
+    monkeypatch.setattr(module, "LOG_EVERY", 3600.0)
+
+
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == module.__name__]
 

@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.serving_in_memory import InMemoryServing
+from support.waiting import PATIENCE
 
 from tasks.amqp.messages import FAILED
 from tasks.retrying import RetryOn
@@ -32,7 +34,12 @@ def spin(until: threading.Event | None = None) -> None:
 class Shop(Worker):
     def __init__(self) -> None:
         super().__init__()
-        self.ran = 0
+        self.ran, self.now = 0, 0.0
+
+    def spin_on(self) -> None:
+        """Run for ever; on the clock of `own_clock`, which stands still otherwise, a second passes."""
+        self.now += 1.0
+        spin()
 
     @service(time_limit=0.05)
     def spin(self) -> None:
@@ -52,21 +59,21 @@ class Shop(Worker):
     async def wait(self) -> None:
         await asyncio.sleep(600.0)
 
-    @service(time_limit=0.05)
+    @service(time_limit=60.0)
     async def timed_out(self) -> None:
         raise TimeoutError("its own")
 
     @service(time_limit=0.05, batch=2, gather="exactly")
     def spin_at(self, numbers: list[int]) -> list[int]:
         if 1 in numbers:
-            spin()
+            self.spin_on()
         return numbers
 
     @service(time_limit=0.05, retry_on=RetryOn(TimeLimitExceeded, backoff=0.01))
     def spin_once(self) -> int:
         self.ran += 1
         if self.ran == 1:
-            spin()
+            self.spin_on()
         return self.ran
 
     @service(time_limit=60.0)
@@ -75,8 +82,20 @@ class Shop(Worker):
 
 
 @pytest.fixture
-def serving(monkeypatch):
-    found = InMemoryServing(monkeypatch, Shop())
+def shop():
+    return Shop()
+
+
+@pytest.fixture
+def own_clock(monkeypatch, shop):
+    """Measure limits by the shop's clock: calls that do not spin take no time, on a machine however busy."""
+    monkeypatch.setattr(time_limits, "_watch", time_limits.Watch())
+    monkeypatch.setattr(time_limits, "time", SimpleNamespace(monotonic=lambda: shop.now, sleep=time.sleep))
+
+
+@pytest.fixture
+def serving(monkeypatch, shop):
+    found = InMemoryServing(monkeypatch, shop)
     found.start()
     yield found
     found.loop.stop(20.0)
@@ -99,12 +118,12 @@ def test_a_timeout_of_the_services_own_is_its_own(serving):
     assert (kind, error, message) == (FAILED, "TimeoutError", "its own")
 
 
-def test_of_a_batch_that_takes_too_long_each_call_runs_alone_with_the_limit(serving):
+def test_of_a_batch_that_takes_too_long_each_call_runs_alone_with_the_limit(own_clock, serving):
     slow, quick = serving.send("shop.spin_at", 1), serving.send("shop.spin_at", 2)
     assert serving.answer(slow)[0] == FAILED and serving.answer(quick) == ("", 2)
 
 
-def test_a_call_that_took_too_long_may_be_tried_again(serving):
+def test_a_call_that_took_too_long_may_be_tried_again(own_clock, serving):
     assert serving.answer(serving.send("shop.spin_once")) == ("", 2)
 
 
@@ -152,7 +171,7 @@ def test_limits_of_several_threads_ring_in_their_own(monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60.0)
+        thread.join(PATIENCE)
     assert told == {s: f"actor.s{s} ran for longer than its time limit of {s:g} s" for s in (0.05, 0.1, 0.2)}
 
 
