@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 from support.python_source import nodes
+from support.waiting import PATIENCE
 
 import warren
 from warren.errors import ConfigurationError
@@ -492,11 +493,11 @@ def test_the_proof_on_an_engine_kills_each_service() -> None:
 def test_docker_compose_reads_the_file_as_these_tests_do(experiment: str) -> None:
     if shutil.which("docker") is None:
         pytest.skip("docker is not installed")
-    if subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=60, check=False).returncode:
+    if subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=PATIENCE, check=False).returncode:
         pytest.skip("this docker has no docker compose")
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "EXPERIMENT": experiment}
     command = ["docker", "compose", "--file", COMPOSE, "config", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     theirs = json.loads(done.stdout)["services"]
     ours = services(EXPERIMENT=experiment)

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE
 
 SCRIPT = Path(__file__).resolve().parent.parent / "docker" / "python3.13.sh"
 NEEDED = ("sh", "dirname", "printenv")
@@ -29,7 +30,7 @@ def stand_in(programs: Path, name: str) -> None:
 def run(programs: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [SCRIPT, *arguments]
     environment |= {"PATH": str(programs)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
 
 
 def test_python_of_this_machine_comes_first(programs: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import hydra
 import pytest
 import yaml
+from support.waiting import PATIENCE
 from test_compose import DOCKER, ROOT, dockerfile, made, services, substituted
 
 from workers.config import staying
@@ -31,7 +32,7 @@ def test_docker_reads_it() -> None:
     if shutil.which("docker") is None:
         pytest.skip("docker is not installed")
     command = ["docker", "stack", "config", "--compose-file", FILE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if "is not a docker command" in done.stderr:
         pytest.skip("this docker has no docker stack config")
     assert (done.returncode, done.stderr) == (0, "")

@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE
 
 from league.rules.settings import Settings
 from warren import user_code
@@ -57,7 +58,7 @@ def test_code_elsewhere_is_the_users(folder: str) -> None:
 def loaded(folder: Path, script: str) -> str:
     """Run `script` where `load` is imported, so that this process keeps its modules; return its output."""
     line = [sys.executable, "-c", f"from warren.user_code import find, load\n{script}"]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -69,7 +69,7 @@ def slow(fault: str = "", copies: int = 5, workers: int = 2) -> WorkersVectorEnv
 
 
 def wait_until(condition: Any) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import amqp
 import redis
 from kombu.message import Message
 
@@ -24,9 +25,11 @@ from workers.servers import Servers
 def close_connections(servers: Servers) -> None:
     """Close every connection to the broker, from its side."""
     if servers.kind == "redis":
-        client = redis.Redis.from_url(servers.broker_url)
-        for kind in ("pubsub", "normal"):
-            client.client_kill_filter(_type=kind, skipme=True)
+        # In one step: who subscribes anew in between would lose that connection as well.
+        with redis.Redis.from_url(servers.broker_url).pipeline(transaction=True) as pipe:
+            for kind in ("pubsub", "normal"):
+                pipe.client_kill_filter(_type=kind, skipme=True)
+            pipe.execute()
         return
     brokers.control(servers, "close_all_connections", "for a test")
 
@@ -116,6 +119,13 @@ def serve(run: str, broker_url: str, redis_url: str, heartbeat: int) -> int:
         note("acknowledged")
 
     Message.ack = noting_ack
+    beat = amqp.Connection.send_heartbeat
+
+    def noting_beat(connection: Any) -> None:
+        beat(connection)
+        note("heartbeat")
+
+    amqp.Connection.send_heartbeat = noting_beat
     with app.connection_for_write() as connection, connection.channel() as channel:
         for queue in topology.declared():
             queue(channel).declare()

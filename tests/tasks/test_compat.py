@@ -30,7 +30,7 @@ from kombu import Connection
 from kombu.message import Message
 from kombu.pidbox import Mailbox, Node
 from support.python_source import nodes
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks import compat
 from tasks.app import create_app
@@ -252,7 +252,7 @@ class Late:
 def test_celery_a_result_between_the_look_and_a_late_subscription_is_heard(waiting):
     compat.give_up_result(waiting.backend, waiting.results[0])
     Late(waiting)
-    assert waiting.app.AsyncResult("first").get(timeout=10) == "done"
+    assert waiting.app.AsyncResult("first").get(timeout=PATIENCE) == "done"
 
 
 def test_celery_a_redis_backend_forgets_results_by_on_result_fulfilled():
@@ -306,11 +306,11 @@ def test_python_tells_what_a_thread_runs():
     thread = threading.Thread(target=held.wait)
     thread.start()
     try:
-        assert "in wait" in compat.stack_of(thread.ident)
+        until(lambda: "in wait" in compat.stack_of(thread.ident), "the thread's wait")
     finally:
         held.set()
         thread.join()
-    assert compat.stack_of(thread.ident) == ""
+    until(lambda: compat.stack_of(thread.ident) == "", "the end of the thread's stack")
 
 
 HOOKS = [

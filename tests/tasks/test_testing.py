@@ -117,8 +117,11 @@ def test_nothing_is_left_behind_even_by_a_service_that_ends_its_worker():
             run.solver.send("actor.leave")
             until(lambda: state.should_stop == 1)
         assert state.should_stop is None
-    left = {thread.name for thread in threading.enumerate()} - before
-    assert not left & {"services", "async-services"}, left
+
+    def left() -> set[str]:
+        return ({thread.name for thread in threading.enumerate()} - before) & {"services", "async-services"}
+
+    until(lambda: not left(), "the end of all threads")
 
 
 def test_what_is_no_worker_is_refused():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support import brokers
 from support.obedient import ObedientWorker
 from support.python_source import parsed
+from support.waiting import PATIENCE
 
 from tasks import topology as table
 from tasks.app import create_app
@@ -180,10 +181,10 @@ def test_one_permission_pattern_fits_one_run(servers: Servers, run_name: str, tm
     try:
         url = f"amqp://{run_name}:secret@{servers.broker_url.partition('@')[2]}"
         with ObedientWorker(run_name, url, servers.redis_url, tmp_path / "log") as worker:
-            assert worker.do("return", 5).get(timeout=30) == 5
-            assert worker.app.control.ping(timeout=5, limit=1) == [{f"obedient@{run_name}": {"ok": "pong"}}]
+            assert worker.do("return", 5).get(timeout=PATIENCE) == 5
+            assert worker.app.control.ping(timeout=PATIENCE, limit=1) == [{f"obedient@{run_name}": {"ok": "pong"}}]
             worker.do("raise", "for good", ignore_result=True)
-            assert worker.do("return", 6).get(timeout=30) == 6
+            assert worker.do("return", 6).get(timeout=PATIENCE) == 6
             assert "ACCESS_REFUSED" not in worker.log.read_text()
         stranger = create_app(Topology(f"{run_name}-2"), url, servers.redis_url)
         with stranger.connection_for_write() as connection, pytest.raises(connection.channel_errors, match="refused"):

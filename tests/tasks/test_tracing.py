@@ -86,7 +86,7 @@ def test_an_actors_request_and_the_leagues_answer_are_one_trace() -> None:
     traced = Traced()
     with serving(League(), middleware=[traced.tracing]) as run:
         client = LeagueClient.__new__(LeagueClient)
-        client.holder, client._stopping, client._patience = "actor-0", SimpleNamespace(wait=bool), 10.0  # type: ignore[assignment]
+        client.holder, client._stopping, client._patience = "actor-0", SimpleNamespace(wait=bool), 60.0  # type: ignore[assignment]
         client._solver = run.solver
         assert client.learning() == ["main"]
         spans = traced.spans(2)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from support.experience import random_trajectory
+from support.waiting import PATIENCE
 from torch import Tensor
 
 from agents import build_algorithm, build_policy
@@ -51,9 +52,9 @@ class InThreads:
 
     def _all(self, own: Any) -> list[Any]:
         self._given[self._rank.value] = own
-        self._barrier.wait(30)
+        self._barrier.wait(PATIENCE)
         found = [self._given[rank] for rank in range(self.size)]
-        self._barrier.wait(30)
+        self._barrier.wait(PATIENCE)
         return found
 
     def total(self, numbers: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import save
 from support.store_fixtures import store_on
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from league.cli import show
 from league.cli.overview import balance, overview, payoff
@@ -48,14 +48,14 @@ def played(store: Store, pool: Pool) -> Store:
         store.add_player(name, "self_play")
     pool.put("main", 3, 300, WEIGHTS)
     pool.freeze("main", 3)
-    period = Periods(store).open("main", "learner-0", 60.0)
-    Periods(store).progress(period, 12_345, 60.0)
+    period = Periods(store).open("main", "learner-0", 3600.0)
+    Periods(store).progress(period, 12_345, 3600.0)
     store.snapshot("main", 3)
     for outcome in "wwwl":
         store.report(store.issue("main", "rival", "actor-1", 60.0).id, outcome)
     store.report("nobody's", "w")
     store.abort(store.issue("main", "rival", "actor-1", 60.0).id)
-    store.issue("rival", "main@3", "actor-2", 600.0, match="long")
+    store.issue("rival", "main@3", "actor-2", 7200.0, match="long")
     store.issue("rival", "main", "actor-2", 0.001, match="over")
     store.pause("idle")
     store.remove("gone")
@@ -97,10 +97,10 @@ def test_the_json_output_holds_every_table(played: Store, pool: Pool, command) -
         ("over", "actor-2", "rival", "main"),
         ("long", "actor-2", "rival", "main@3"),
     ]
-    assert found["matches"][0]["lease_left"] < 0 < 590 < found["matches"][1]["lease_left"] <= 600
+    assert found["matches"][0]["lease_left"] < 0 < 7000 < found["matches"][1]["lease_left"] <= 7200
     (period,) = found["periods"]
     assert (period["player"], period["learner"], period["period"]) == ("main", "learner-0", 1)
-    assert 50 < period["lease_left"] <= 60
+    assert 3400 < period["lease_left"] <= 3600
     counters = found["counters"]
     assert counters["issued"] == 7 and counters["missing"] == 0
     assert [counters[name] for name in ("counted", "expired", "aborted", "open")] == [4, 0, 1, 2]
@@ -275,7 +275,7 @@ def test_watching_prints_again_and_again_until_ctrl_c(played: Store, redis_url: 
     until(lambda: json.loads(process.stdout.readline())["counters"]["counted"] == 5)  # type: ignore[union-attr]
     process.send_signal(signal.SIGINT)
     process.stdout.close()
-    assert process.wait(30) == 0 and first["counters"]["counted"] == 4
+    assert process.wait(PATIENCE) == 0 and first["counters"]["counted"] == 4
 
 
 def test_watching_ends_when_its_reader_closes_the_pipe(played: Store, redis_url: str, run_name: str) -> None:
@@ -285,7 +285,7 @@ def test_watching_ends_when_its_reader_closes_the_pipe(played: Store, redis_url:
     assert process.stdout is not None and process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(30) == 0 and process.stderr.read() == ""
+    assert process.wait(PATIENCE) == 0 and process.stderr.read() == ""
 
 
 def test_watching_in_a_terminal_uses_the_alternate_screen_until_it_ends(
@@ -302,7 +302,7 @@ def test_watching_in_a_terminal_uses_the_alternate_screen_until_it_ends(
     process.send_signal(signal.SIGINT)
     while b"\x1b[?1049l" not in seen:  # back from the alternate screen
         seen += os.read(ours, 65536)
-    assert process.wait(10) == 0
+    assert process.wait(PATIENCE) == 0
     os.close(ours)
     assert b"\x1b[?1049h" in seen and b"main" in seen
 

@@ -207,7 +207,7 @@ def test_random_steps_replay_to_the_same_league(redis_url: str, run_name: str) -
     store.snapshot("main", 0)
     for step in range(1, 100):
         name = str(rng.choice(list(learners)))
-        match = store.request(name, "actor", 60.0)
+        match = store.request(name, "actor", 3600.0)  # none ends meanwhile, on a machine however busy
         if step % 7:
             store.report(match.id, "".join(rng.choice(list("wdl"), size=int(rng.integers(1, 5)))))
         if step % 5 == 0:

@@ -90,7 +90,9 @@ def test_no_bytes_at_all_are_read_as_properties_with_any_other_error(raw):
 def test_a_call_is_a_celery_message_that_pyamqp_can_read(size):
     envelope = Envelope(7, FRAME_MAX, "warren.r.service", "actor.add", reply_to="back", time_to_live=1.5, retries=2)
     call_id, body = Ids().new(), bytes(range(256)) * (size // 256 + 1)
+    before = datetime.datetime.now(datetime.UTC)
     data = envelope.write(call_id, expires_at(1.5), body[:size])
+    after = datetime.datetime.now(datetime.UTC)
     method, *content = split(data)
     assert {channel for _, channel, _ in split(data)} == {7}
     assert len(content) == 1 + -(-size // (FRAME_MAX - 8)), "an empty body has no body frame"
@@ -102,8 +104,8 @@ def test_a_call_is_a_celery_message_that_pyamqp_can_read(size):
     headers = message.properties["application_headers"]
     assert headers["task"] == "actor.add" and headers["retries"] == 2 and headers["lang"] == "py"
     assert headers["id"] == headers["root_id"] == message.properties["correlation_id"] == call_id
-    left = datetime.datetime.fromisoformat(headers["expires"]) - datetime.datetime.now(datetime.UTC)
-    assert 0 < left.total_seconds() <= 1.5
+    sent, rounding = datetime.datetime.fromisoformat(headers["expires"]) - datetime.timedelta(seconds=1.5), 1e-5
+    assert (sent - before).total_seconds() > -rounding and (sent - after).total_seconds() < rounding
     assert message.properties["expiration"] == "1500" and message.properties["reply_to"] == "back"
 
 

@@ -7,7 +7,6 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,9 +197,8 @@ def test_a_read_ends_as_soon_as_its_waker_is_readable(pair):
     found, (reader, writer) = stream(near), socket.socketpair()
     found.waker = reader.fileno()
     threading.Timer(0.05, writer.send, (b"x",)).start()
-    before = time.monotonic()
-    assert found.read(60.0) is None and found.read_into(memoryview(bytearray(8)), 60.0) is None
-    assert time.monotonic() - before < 30.0
+    longer = 3600.0  # s; than this test may take
+    assert found.read(longer) is None and found.read_into(memoryview(bytearray(8)), longer) is None
     far.sendall(b"abcdefgh")
     assert found.read(60.0) == b"abcdefgh"
     for end in (near, far, reader, writer):

@@ -13,7 +13,7 @@ import pytest
 import redis
 from celery._state import _set_task_join_will_block
 from celery.worker import state as worker_state
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks import codec
 from tasks.app import create_app
@@ -54,7 +54,7 @@ class Running:
 
     def total(self, value: Any) -> None:
         self.seen.append(np.asarray(value).sum())
-        self.go_on.wait(60)
+        self.go_on.wait(PATIENCE)
 
     def batch(self, calls: list[Any]) -> list[None]:
         return [None for _ in calls]
@@ -80,7 +80,7 @@ def running(servers: Servers) -> Iterator[Running]:
     found = Running(f"test-{secrets.token_hex(6)}", servers.broker_url, servers.redis_url)
     yield found
     worker_state.should_stop = 0
-    found.thread.join(20)
+    found.thread.join(PATIENCE)
     # A worker leaves these behind in its process, and later tests must not find them.
     worker_state.should_stop = None
     _set_task_join_will_block(False)
@@ -233,7 +233,7 @@ def test_what_is_no_command_of_remote_control_is_refused_and_commands_go_on(runn
         producer.publish("{}", exchange=exchange, content_type="application/x-unknown", content_encoding="utf-8")
         clock = {"clock": "late"}
         producer.publish('{"method": "ping"}', exchange=exchange, content_type="application/json", headers=clock)
-    until(lambda: running.app.control.ping(timeout=0.5))
+    until(lambda: running.app.control.ping(timeout=20.0, limit=1))
     assert running.thread.is_alive()
 
 

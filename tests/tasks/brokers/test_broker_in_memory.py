@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -160,8 +159,7 @@ def test_a_drain_ends_as_soon_as_its_waker_is_readable(broker):
     worker.consume(queue.name, "actor.add")
     worker.wake_by(reader.fileno())
     threading.Timer(0.05, writer.send, (b"x",)).start()
-    before = time.monotonic()
-    assert worker.drain(60.0) == [] and time.monotonic() - before < 30.0
+    assert worker.drain(3600.0) == []  # longer than this test may take
     caller.send(call(caller, "actor.add"))
     assert len(worker.drain(60.0)) == 1
     reader.close()

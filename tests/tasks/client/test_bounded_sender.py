@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.admin.cleanup import Depths
 from tasks.app import create_app
@@ -68,18 +68,22 @@ def sending(request: pytest.FixtureRequest, run_name: str) -> Iterator[Sending]:
 def test_a_sender_to_a_full_queue_waits_until_there_is_room(sending: Sending) -> None:
     assert sending.send(0)
     assert sending.send(1)
+    looked = sending.sender.looked
     thread, results = sending.in_background(2)
-    time.sleep(0.4)
+    until(lambda: sending.sender.looked > looked + 1, "a look that found no room")
+    began = time.monotonic()
+    until(lambda: sending.sender.looked > looked + 4, "some more looks")
+    waited = time.monotonic() - began
     assert not results, "the queue is full, and yet the message was sent"
     assert sending.waiting() == BOUND
     assert sending.take() == 0
-    thread.join(timeout=10)
+    thread.join(PATIENCE)
     assert results == [True]
     assert sending.waiting() == BOUND
     assert [sending.take(), sending.take()] == [1, 2]
     assert sending.waiting() == 0
     assert sending.sender.confirmed == 3
-    assert sending.sender.waited > 0.3
+    assert sending.sender.waited > waited > 0.0
 
 
 def test_a_sender_that_waits_follows_a_bound_that_changes(sending: Sending) -> None:
@@ -89,7 +93,7 @@ def test_a_sender_that_waits_follows_a_bound_that_changes(sending: Sending) -> N
     until(lambda: sending.sender.looked > 3, "some looks at the queue")
     assert not results and sending.waiting() == 1
     sending.bound = 2  # one actor more
-    thread.join(timeout=10)
+    thread.join(PATIENCE)
     assert results == [True] and sending.waiting() == 2
 
 
@@ -104,7 +108,7 @@ def test_nothing_is_lost_or_duplicated_under_back_pressure(sending: Sending) -> 
     for _ in range(60):
         deepest = max(deepest, sending.waiting())
         taken.append(sending.take())
-    thread.join(timeout=10)
+    thread.join(PATIENCE)
     assert taken == list(range(60))
     assert sending.waiting() == 0
     assert deepest <= BOUND
@@ -113,10 +117,11 @@ def test_nothing_is_lost_or_duplicated_under_back_pressure(sending: Sending) -> 
 def test_stopping_ends_the_wait_and_the_message_was_not_sent(sending: Sending) -> None:
     for number in range(BOUND):
         sending.send(number)
+    looked = sending.sender.looked
     thread, results = sending.in_background(9)
-    time.sleep(0.2)
+    until(lambda: sending.sender.looked > looked + 1, "a look that found no room")
     sending.stopping.set()
-    thread.join(timeout=5)
+    thread.join(PATIENCE)
     assert results == [False]
     assert [sending.take() for _ in range(BOUND)] == list(range(BOUND))
     assert sending.waiting() == 0

@@ -200,7 +200,8 @@ def test_a_call_that_cannot_be_written_is_not_taken_in(table):
     assert len(table) == 0
 
 
-def test_lost_one_way_calls_are_counted_and_not_kept(table, caplog):
+def test_lost_one_way_calls_are_counted_and_not_kept(table, caplog, monkeypatch):
+    monkeypatch.setattr("tasks.client.failures.LOG_EVERY", 3600.0)
     calls = [call(str(number), PUSH) for number in range(1000)]
     table.send(calls, NOW)
     error = BrokerError("away")

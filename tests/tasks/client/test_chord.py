@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 from support.obedient import ObedientWorker
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.client.chord import gather
 from workers.servers import Servers
@@ -25,7 +25,7 @@ def worker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def calls(worker: ObedientWorker, *orders: tuple[str, Any]) -> list[Any]:
     return [
-        worker.app.signature("actor.rollout", args=order, options={"ignore_result": True, "expires": 60})
+        worker.app.signature("actor.rollout", args=order, options={"ignore_result": True, "expires": 600})
         for order in orders
     ]
 
@@ -39,7 +39,7 @@ def ends(worker: ObedientWorker, word: str) -> dict[str, Any]:
 
 def keys_without_an_end(worker: ObedientWorker) -> list[bytes]:
     client = redis.Redis.from_url(worker.app.conf.result_backend)
-    return [key for key in client.scan_iter(match=f"{worker.topology.key_prefix}*") if client.ttl(key) < 0]
+    return [key for key in client.scan_iter(match=f"{worker.topology.key_prefix}*") if client.ttl(key) == -1]
 
 
 def test_the_results_of_all_calls_join_in_order_in_one_call(worker: ObedientWorker) -> None:
@@ -54,7 +54,7 @@ def test_a_call_that_fails_calls_on_error_and_never_the_body(worker: ObedientWor
     joined = len(worker.notes("joined"))
     gather(worker.app, calls(worker, ("return", "well"), ("raise", "badly")), **ends(worker, "the round failed"))
     worker.noted("failed", "the round failed")
-    assert worker.do("return", "a later task").get(timeout=20) == "a later task"
+    assert worker.do("return", "a later task").get(timeout=PATIENCE) == "a later task"
     assert len(worker.notes("joined")) == joined
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ import redis
 from kombu import serialization
 from support.claims import uninstall_claims
 from support.shared_place import shared_place
+from support.waiting import PATIENCE
 from support.wire_values import same
 
 from tasks import codec
@@ -72,10 +74,12 @@ def test_a_long_value_travels_as_a_stub_and_comes_back_whole(store: ClaimStore, 
 def test_a_claim_can_be_redeemed_by_every_subscriber_and_expires_on_its_own(
     store: ClaimStore, client: redis.Redis
 ) -> None:
+    began = time.monotonic()
     body = encode(LONG, store)
     assert all(same(LONG, decode(body)) for _ in range(5))
     (key,) = claim_keys(client, store)
-    assert 50_000 < client.pttl(key) <= 60_000
+    left = client.pttl(key)
+    assert 60_000 - 1000 * (time.monotonic() - began) - 1 <= left <= 60_000
 
 
 def test_another_process_redeems_it(store: ClaimStore, redis_url: str) -> None:
@@ -83,8 +87,8 @@ def test_another_process_redeems_it(store: ClaimStore, redis_url: str) -> None:
     answers = spawn.Queue()
     process = spawn.Process(target=decode_elsewhere, args=(redis_url, store.prefix, encode(LONG, store), answers))
     process.start()
-    assert answers.get(timeout=60) == float(LONG["obs"].sum())
-    process.join(timeout=60)
+    assert answers.get(timeout=PATIENCE) == float(LONG["obs"].sum())
+    process.join(timeout=PATIENCE)
 
 
 def test_bodies_up_to_the_threshold_stay_in_the_message(client: redis.Redis, run_name: str) -> None:
@@ -212,10 +216,10 @@ def test_a_claim_goes_when_its_message_has_been_dealt_with(store: claim_check.Cl
 
 @pytest.mark.servers
 def test_a_claim_made_while_lasting_goes_sooner(store: claim_check.ClaimStore) -> None:
-    with claim_check.time_to_live(5.0):
+    with claim_check.time_to_live(30.0):
         store.check_in(b"x" * 3_000_000)
     (key,) = store.client.keys(f"{store.prefix}*")
-    assert 0 < store.client.pttl(key) <= 5_000
+    assert 0 < store.client.pttl(key) <= 30_000
 
 
 def test_a_claim_whose_message_was_dealt_with_is_known_and_one_that_expired_is_not(store, client):

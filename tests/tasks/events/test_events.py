@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import redis
 from support.obedient import close_connections
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks import codec, context
 from tasks.app import create_app
@@ -62,7 +62,7 @@ class Run:
     def subscribe(self, handlers: Any, subscriber: str = "me", app: Any = None, **options: Any) -> Subscription:
         subscription = Subscription(app or self.app, self.topology, handlers, subscriber, **options)
         self._subscriptions.append(subscription)
-        return subscription.start()
+        return subscription.start(PATIENCE)
 
     def close(self) -> None:
         for subscription in self._subscriptions:
@@ -112,7 +112,7 @@ def test_whatever_is_fired_after_the_start_arrives(run: Run) -> None:
         received: list[int] = []
         subscription = run.subscribe({"weights": received.append}, f"subscriber-{turn}")
         run.dispatcher.fire("weights", turn)
-        until(lambda received=received: received, f"event {turn}", timeout=10)
+        until(lambda received=received: received, f"event {turn}")
         subscription.stop()
 
 
@@ -157,12 +157,12 @@ class Busy:
     def __call__(self, number: int) -> None:
         self.received.append(number)
         self._begun.set()
-        assert self._go_on.wait(30)
+        assert self._go_on.wait(PATIENCE)
 
     def is_fired_at(self, run: Run, name: str, last: int) -> None:
         """Fire 0, and 1 to `last` while it is busy with that; return once it has received `last`."""
         run.dispatcher.fire(name, 0)
-        assert self._begun.wait(30)
+        assert self._begun.wait(PATIENCE)
         for number in range(1, last + 1):
             run.dispatcher.fire(name, number)
         self._go_on.set()
@@ -246,7 +246,7 @@ def test_a_dispatcher_goes_on_after_its_connection_or_exchange_was_deleted(
 def test_events_without_a_pause_are_handed_on_all_the_same(run: Run) -> None:
     received: list[int] = []
     run.subscribe({"weights": received.append})
-    number, deadline = 0, time.monotonic() + 30
+    number, deadline = 0, time.monotonic() + PATIENCE
     while not received and time.monotonic() < deadline:
         run.dispatcher.fire("weights", number)
         number += 1
@@ -344,7 +344,7 @@ def test_a_subscriber_comes_back_although_the_broker_still_holds_its_old_connect
         connected: list[int] = []
         on_rabbitmq.subscribe({"weights": received.append}, app=app, on_connected=lambda: connected.append(1))
         wire.lose()
-        until(lambda: len(connected) == 2, "a new subscription", timeout=15)
+        until(lambda: len(connected) == 2, "a new subscription")
         on_rabbitmq.dispatcher.fire("weights", "after the loss")
         until(lambda: received == ["after the loss"], "the event")
     finally:

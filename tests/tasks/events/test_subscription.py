@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.events import EventDispatcher, Subscription, dispatcher, event_handler, over_amqp
 from tasks.events.retained import FIRED, SUBSCRIBED, Retained
@@ -154,7 +154,8 @@ def test_bodies_that_are_no_events_are_told_once_and_then_counted(app, make, cap
 
 def test_the_end_of_a_process_waits_for_a_handler():
     """The process ends while a handler runs: to unwind it in torch's C++ would abort the process."""
-    ended = subprocess.run([sys.executable, "-c", ENDS_IN_A_HANDLER], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", ENDS_IN_A_HANDLER]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (ended.stdout, ended.returncode) == ("handled\n", 0), ended.stderr
 
 

@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from celery.worker import state as worker_state
 from support.obedient import ObedientWorker, close_connections
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.worker.pool import ENDED_BY_A_TASK, OneThreadPool, stop_worker
 from workers.servers import Servers
@@ -41,15 +42,15 @@ def test_a_warm_stop_finishes_and_acknowledges_the_running_task(worker: Obedient
     result = worker.do("sleep", 1.5)
     worker.noted("began", 1.5)
     worker.process.send_signal(signal.SIGTERM)
-    assert worker.process.wait(30) == 0, worker.log.read_text()
+    assert worker.process.wait(PATIENCE) == 0, worker.log.read_text()
     assert [kind for kind, *_ in worker.notes("ended", "acknowledged")] == ["ended", "acknowledged"]
-    assert result.get(timeout=5) == 1.5
+    assert result.get(timeout=PATIENCE) == 1.5
 
 
 def test_a_worker_that_has_nothing_to_do_stops_when_told(servers: Servers, tmp_path: Path, run_name: str) -> None:
     with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log") as worker:
         worker.process.send_signal(signal.SIGTERM)
-        assert worker.process.wait(60) == 0
+        assert worker.process.wait(PATIENCE) == 0
 
 
 def test_pool_passes_signals_on_to_what_listened_before() -> None:
@@ -77,7 +78,7 @@ def test_a_busy_worker_answers_remote_control(worker: ObedientWorker) -> None:
     worker.noted("began", "busy")
     node = [f"obedient@{worker.topology.run}"]
     with worker.app.connection_for_write() as connection:  # another test may have cut the pool's connection
-        asked = {"timeout": 20.0, "destination": node, "connection": connection}
+        asked = {"timeout": PATIENCE, "destination": node, "connection": connection}
         assert worker.app.control.ping(**asked) == [{node[0]: {"ok": "pong"}}]
         active = worker.app.control.inspect(**asked).active()
     worker.let_go()
@@ -85,10 +86,13 @@ def test_a_busy_worker_answers_remote_control(worker: ObedientWorker) -> None:
 
 
 def test_a_busy_worker_keeps_sending_heartbeats(servers: Servers, tmp_path: Path, run_name: str) -> None:
-    # At a heartbeat of one second RabbitMQ drops a silent peer within three.
-    with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log", heartbeat=1) as worker:
-        result = worker.do("sleep", 5.0)
-        assert result.get(timeout=30) == 5.0
+    # RabbitMQ drops a peer that was silent for two heartbeats; a busy machine may stop one for some seconds.
+    with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log", heartbeat=6) as worker:
+        result = worker.do("wait", "busy")
+        worker.noted("began", "busy")
+        worker.noted("heartbeat", times=len(worker.notes("heartbeat")) + 2)
+        worker.let_go()
+        assert result.get(timeout=PATIENCE) == "busy"
         worker.noted("acknowledged")
         assert len(worker.notes("began")) == 1
         assert "Connection to broker lost" not in worker.log.read_text()
@@ -102,7 +106,7 @@ def test_a_cold_stop_gives_back_what_was_not_acknowledged(
             worker.do("sleep", value, ignore_result=True)
         worker.noted("began", 600)
         worker.process.send_signal(signal.SIGQUIT)
-        worker.process.wait(60)  # it does not wait for the task
+        worker.process.wait(PATIENCE)  # it does not wait for the task
         name = worker.topology.actor_queue().name
 
         def ready() -> bool:
@@ -122,7 +126,7 @@ def test_a_worker_goes_on_after_its_connection_was_lost_in_mid_task(
         worker.let_go()
         # The task cannot be acknowledged any more, so it is delivered again: late acks promise at least once.
         worker.noted("ended", "held", times=2)
-        assert worker.do("return", "after").get(timeout=30) == "after"
+        assert worker.do("return", "after").get(timeout=PATIENCE) == "after"
         worker.noted("acknowledged", times=2)
 
 
@@ -135,7 +139,7 @@ def test_a_signal_and_a_stop_wake_the_event_loop_at_once(monkeypatch: pytest.Mon
     try:
         for wake in (lambda: signal.raise_signal(signal.SIGUSR1), stop_worker):
             wake()
-            assert select.select([pool._reader], [], [], 60.0)[0]
+            assert select.select([pool._reader], [], [], PATIENCE)[0]
             pool._drain()
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -178,7 +182,7 @@ def test_a_pool_that_another_thread_stops_keeps_open_what_signals_are_written_to
     pool.start()
     stopping = threading.Thread(target=pool.stop)
     stopping.start()
-    stopping.join(60)
+    stopping.join(PATIENCE)
     listening = signal.set_wakeup_fd(-1)
     os.fstat(listening)  # raises OSError if it is closed
     pool.stop()
@@ -196,28 +200,31 @@ def test_a_warm_stop_waits_for_what_a_job_of_the_event_loop_waits_for() -> None:
     stopping.join(0.2)
     assert stopping.is_alive()
     done.set_result(None)
-    stopping.join(60)
+    stopping.join(PATIENCE)
     assert seen == ["acknowledged"]
 
 
-def test_a_warm_stop_begins_nothing_that_waits_behind_the_running_task() -> None:
+def test_a_warm_stop_begins_nothing_that_waits_behind_the_running_task(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = started_elsewhere()
     seen: list[str] = []
-    running, go = threading.Event(), threading.Event()
+    running, told, go = threading.Event(), threading.Event(), threading.Event()
 
     def task(name: str) -> str:
         running.set()
-        assert go.wait(60)
+        assert go.wait(PATIENCE)
         return name
 
     for name in ("running", "waiting", "waiting too"):
         pool.on_apply(task, (name,), callback=seen.append)
-    assert running.wait(60)
+    assert running.wait(PATIENCE)
+    jobs = pool._jobs
+    put = lambda job: (jobs.put(job), told.set())  # noqa: E731
+    monkeypatch.setattr(pool, "_jobs", SimpleNamespace(put=put, get=jobs.get, get_nowait=jobs.get_nowait))
     stopping = threading.Thread(target=pool.stop)
     stopping.start()
-    until(lambda: pool._jobs.qsize() == 1)  # the job that ends the thread
+    assert told.wait(PATIENCE)  # of the end, once all that waited has been taken out
     go.set()
-    stopping.join(60)
+    stopping.join(PATIENCE)
     assert seen == ["running"]
 
 
@@ -228,7 +235,7 @@ def test_sys_exit_in_a_task_ends_its_worker_and_nothing_of_it_is_acknowledged(mo
     ended: list[str] = []
     pool.apply_async(sys.exit, (3,), callback=lambda _: ended.append("callback"), error_callback=ended.append)
     pool.apply_async(ended.append, ("the next task",))
-    pool._thread.join(20)
+    pool._thread.join(PATIENCE)
     assert not pool._thread.is_alive() and worker_state.should_stop == ENDED_BY_A_TASK
     pool.stop()
     assert ended == []
