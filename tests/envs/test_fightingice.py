@@ -165,7 +165,7 @@ def test_a_game_process_starts_and_ends_with_its_environment(folder: Path) -> No
     env.step(FORWARD)
     env.reset()  # during a game: by a new process
     until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes))
-    assert not place.exists()
+    until(lambda: not place.exists(), "the end of the game's folder")
     env.step(FORWARD)
     env.close()
     assert not [one for one in psutil.Process().children() if "Main" in " ".join(one.cmdline())]

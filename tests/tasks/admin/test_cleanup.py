@@ -8,7 +8,7 @@ from typing import Any
 import kombu.pools
 import pytest
 import redis
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.admin.cleanup import Depths, remove_run
 from tasks.admin.registry import Directory
@@ -41,7 +41,7 @@ def lived_in(servers: Servers, run: str) -> tuple[Any, Topology]:
         receiver.queue(channel).declare()
         topology.service_queue("policy.act")(channel).declare()
     Directory(app, topology).enter([Spec("policy.act")])
-    subscription = Subscription(app, topology, {WEIGHTS: print, STATUS: print}, "me").start()
+    subscription = Subscription(app, topology, {WEIGHTS: print, STATUS: print}, "me").start(PATIENCE)
     dispatcher = EventDispatcher(app, topology)
     dispatcher.fire(WEIGHTS, {"version": 1})
     dispatcher.fire(STATUS, {"state": "training"})
@@ -114,7 +114,7 @@ def test_more_keys_than_one_command_takes_are_removed(servers: Servers, run_name
     assert keys(servers, topology) == set()
 
 
-@pytest.mark.timeout(60)  # it does not try again and again
+@pytest.mark.timeout(240)  # it does not try again and again
 def test_servers_that_are_away_are_named_and_the_other_is_cleaned(servers: Servers, run_name: str) -> None:
     topology, client = Topology(run_name), redis.Redis.from_url(servers.redis_url)
     client.set(f"{topology.key_prefix}pool:main", b"weights")
@@ -154,7 +154,7 @@ def test_depths_leave_out_a_queue_that_has_expired(servers: Servers, run_name: s
     remove_run(app, redis.Redis.from_url(servers.redis_url), topology)
 
 
-@pytest.mark.timeout(60)  # it does not try again and again
+@pytest.mark.timeout(240)  # it does not try again and again
 @pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
 def test_depths_of_a_broker_that_is_away_are_unknown(url: str, run_name: str) -> None:
     topology = Topology(run_name)

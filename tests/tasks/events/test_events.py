@@ -38,7 +38,7 @@ Link.__init__.__defaults__ = (0.0,)  # no heartbeats: on a busy machine it may b
 run, broker_url, redis_url = sys.argv[1:]
 topology, client = Topology(run), redis.Redis.from_url(redis_url)
 def note(payload): client.rpush("received:" + run, payload["number"])
-Subscription(create_app(topology, broker_url, redis_url), topology, {"weights": note}, "listener").start()
+Subscription(create_app(topology, broker_url, redis_url), topology, {"weights": note}, "listener").start(600.0)
 client.rpush("received:" + run, -1)
 time.sleep(600)
 """
@@ -209,7 +209,7 @@ def test_a_handler_of_all_events_loses_the_oldest_beyond_its_bound_and_logs_it(
 def test_without_arguments_both_ends_belong_to_the_run_of_the_process(run: Run, monkeypatch: Any) -> None:
     monkeypatch.setattr(context, "_run", context.Run(run.app, run.topology))
     received: list[str] = []
-    subscription = Subscription(None, None, {"weights": received.append}, "me").start()
+    subscription = Subscription(None, None, {"weights": received.append}, "me").start(PATIENCE)
     dispatcher = EventDispatcher()
     dispatcher.fire("weights", "here")
     until(lambda: received == ["here"], "the event")
@@ -363,7 +363,7 @@ def test_a_subscription_leaves_nothing_behind(on_rabbitmq: Run, rabbitmqctl: Cal
     until(lambda: not queues(), "the end of both queues")
 
 
-@pytest.mark.timeout(60)  # it does not try for ever
+@pytest.mark.timeout(240)  # it does not try for ever
 @pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
 def test_an_event_that_finds_no_broker_is_an_error(url: str, run_name: str) -> None:
     topology = Topology(run_name)
