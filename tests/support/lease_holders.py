@@ -18,6 +18,14 @@ def held_elsewhere(client: Any, prefix: str, work: str, **facts: Any) -> Lease:
     return lease
 
 
+def taken_elsewhere(client: Any, prefix: str, work: str) -> Lease:
+    """Return the lease that a process on another machine has taken from its holder, which cannot renew it between."""
+    lease = Lease(client, prefix, work, seconds=600.0)
+    lease._me = json.dumps({"host": "gpu-3", "pid": 77, "space": "another", "token": "x"})
+    assert lease._hold(replaced=client.get(lease._key) or b"") is None
+    return lease
+
+
 def held_by_the_dead(client: Any, prefix: str, work: str) -> Lease:
     """Return the lease of a process that ran on this machine and was killed."""
     process = subprocess.Popen([sys.executable, "-c", ""])

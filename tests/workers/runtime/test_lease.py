@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import redis
-from support.lease_holders import held_by_the_dead, held_elsewhere
-from support.waiting import until
+from support.lease_holders import held_by_the_dead, held_elsewhere, taken_elsewhere
+from support.waiting import PATIENCE, until
 
 from warren.errors import ConfigurationError
 from workers.runtime import lease as module
@@ -18,10 +18,11 @@ from workers.runtime.lease import Lease, held, living
 
 def test_a_second_holder_is_refused_and_told_who_holds_it(redis_url: str, run_name: str) -> None:
     client = redis.Redis.from_url(redis_url)
-    first, second = (Lease(client, f"{run_name}:", "learner of player main", seconds=2.0) for _ in range(2))
+    hasty = Lease(client, f"{run_name}:", "learner of player main", seconds=0.5)
+    first, second = (Lease(client, f"{run_name}:", "learner of player main", seconds=600.0) for _ in range(2))
     elsewhere = held_elsewhere(client, f"{run_name}:", "learner of player main")
     with pytest.raises(ConfigurationError, match="learner of player main: already held by process 77 on gpu-3; one"):
-        second.take(threading.Event(), "one is enough")
+        hasty.take(threading.Event(), "one is enough")
     elsewhere.release()
     assert first.take(threading.Event())
     assert first.renew()
@@ -54,9 +55,8 @@ def test_a_lease_that_is_held_is_renewed_and_its_loss_is_told(redis_url: str, ru
     lease.take(ended)
     lease.hold(ended, lambda why: lost.set())
     assert not lost.wait(3.0), "three times as long as it lasts"
-    lease.release()
-    held_elsewhere(client, f"{run_name}:", "keeper")
-    assert lost.wait(30.0)
+    taken_elsewhere(client, f"{run_name}:", "keeper")
+    assert lost.wait(PATIENCE)
     ended.set()
 
 
@@ -113,14 +113,16 @@ def test_who_lives_is_found_without_looking_through_redis(redis_url: str, run_na
 
 
 def test_the_index_of_leases_forgets_those_that_ran_out_and_goes_with_the_last(redis_url: str, run_name: str) -> None:
-    client, prefix = redis.Redis.from_url(redis_url), f"{run_name}:"
-    short, long = Lease(client, prefix, "short", seconds=0.3), Lease(client, prefix, "long", seconds=1.0)
+    client, prefix, last = redis.Redis.from_url(redis_url), f"{run_name}:", f"{run_name}-2:"
+    short, long = Lease(client, prefix, "short", seconds=0.3), Lease(client, prefix, "long", seconds=600.0)
     assert short.renew() and long.renew()
     until(lambda: not client.exists(f"{prefix}lease:short"))
     assert [holder.work for holder in living(client, prefix)] == ["long"]
     assert long.renew()
     assert client.zrange(f"{prefix}leases", 0, -1) == [b"long"]
-    until(lambda: not client.exists(f"{prefix}leases"))
+    assert Lease(client, last, "short", seconds=0.3).renew() and Lease(client, last, "long", seconds=1.0).renew()
+    until(lambda: not client.exists(f"{last}leases"))
+    assert not client.exists(f"{last}lease:long")
 
 
 def test_a_lease_is_waited_for_while_redis_is_away(run_name: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 import redis
 from celery.app.trace import log_policy_reject
 from celery.exceptions import Reject
+from support.waiting import PATIENCE
 
 from agents.trajectories import ON_REQUEST
 from tasks.worker.celery_worker import without_traceback_of_reject
@@ -50,7 +51,7 @@ def test_a_role_ends_when_it_stops_itself_or_cannot_begin(
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * PATIENCE,
         check=False,
     )
     assert "ready" in done.stdout

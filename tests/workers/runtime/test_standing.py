@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from support.lease_holders import held_by_the_dead, held_elsewhere
+from support.lease_holders import held_by_the_dead, held_elsewhere, taken_elsewhere
 from support.waiting import until
 
 from warren.errors import ConfigurationError, WarrenError
@@ -92,8 +92,7 @@ def test_a_process_whose_number_another_has_got_is_told_to_stop(
     try:
         ends = pytest.raises(WarrenError, match="process 77 on gpu-3 has become actor-0, since this process was silent")
         with ends, standing(session, roles.ACTOR):
-            session.redis.delete(f"{session.topology.key_prefix}lease:actor-0")
-            held_elsewhere(session.redis, session.topology.key_prefix, "actor-0")
+            taken_elsewhere(session.redis, session.topology.key_prefix, "actor-0")
             until(told.is_set)
     finally:
         signal.signal(signal.SIGTERM, before)
