@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 import redis
+from support.waiting import PATIENCE
 
 from league.matchmaking.view import Player
 from warren.errors import WarrenError
 from workers.config.roles import Done, Restart
 from workers.launch.kinds import added_learners as module
 from workers.launch.kinds.added_learners import AddedLearners
+from workers.launch.processes import deaths
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
 
@@ -62,7 +64,7 @@ class League:
         self.added = AddedLearners(config, context, store)
 
     def look_until(self, condition: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             assert not self.supervisor.poll(), "the run is over"
             self.added.look([self.store.hunter])
@@ -75,6 +77,7 @@ class League:
 
 @pytest.fixture
 def league(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[League]:
+    monkeypatch.setattr(deaths, "SOON", 3600.0)  # on a busy machine a start alone takes long
     made = League(tmp_path, monkeypatch)
     yield made
     made.supervisor.stop()

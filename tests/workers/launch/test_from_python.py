@@ -135,11 +135,12 @@ def test_points_of_a_resumed_run_begin_where_it_was_resumed(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_example_trains_until_an_evaluation_is_good_enough(tmp_path: Path, servers: Any):
     from support.launched import start
 
     urls = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
     example, log = Path(__file__).resolve().parents[3] / "examples/training/train.py", tmp_path / "log"
     process = start(str(example), f"folder={tmp_path}", log=log, given=without_warren() | urls, executed=True)
-    assert process.wait(180) == 0, log.read_text()
+    assert process.wait(600) == 0, log.read_text()
     assert log.read_text().splitlines()[-1].startswith(("stopped after ", "solved after "))

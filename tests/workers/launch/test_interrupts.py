@@ -11,7 +11,7 @@ import termios
 import threading
 from pathlib import Path
 
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from workers.launch.processes.interrupts import Interrupts
 from workers.servers.process import Child
@@ -73,7 +73,7 @@ def test_a_launcher_whose_terminal_is_closed_ends_in_order(tmp_path: Path) -> No
     os.close(terminal)
     until((tmp_path / "installed").exists)
     os.close(controller)
-    assert child.wait(60) == 0
+    assert child.wait(PATIENCE) == 0
     assert (tmp_path / "ended").read_text() == "in order"
 
 
@@ -87,7 +87,7 @@ def test_a_second_signal_kills_at_once_what_a_poll_is_looking_at(tmp_path: Path)
         with guard._waitpid_lock:  # type: ignore[union-attr]  # a poll that the signal interrupted holds it
             done = threading.Thread(target=child.kill_at_once, daemon=True)
             done.start()
-            done.join(60)
+            done.join(PATIENCE)
             assert not done.is_alive()
         until(lambda: not child.alive)
         until(lambda: not sleeper.is_running())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 from support.lease_holders import held_elsewhere
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.app import create_app
 from tasks.events import STATUS, Subscription
@@ -20,9 +20,10 @@ from tasks.topology import Topology
 from workers.config.roles import Done
 from workers.launch.folder import RunFolder
 from workers.launch.host_run import Outcome
+from workers.launch.hosts import places
 from workers.launch.kinds.services_monitor import ShareMonitor
 from workers.launch.launcher import Launcher
-from workers.launch.processes import failure_log
+from workers.launch.processes import deaths, failure_log
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.runtime.lease import living
 from workers.servers import Servers
@@ -112,7 +113,10 @@ def test_a_failing_account_keeps_nothing_from_being_removed(tmp_path: Path, embe
     assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
 
 
-def test_the_account_is_made_once_no_process_of_the_run_lives(tmp_path: Path, embedded: Servers, run_name: str) -> None:
+def test_the_account_is_made_once_no_process_of_the_run_lives(
+    tmp_path: Path, embedded: Servers, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "END_WITHIN", PATIENCE)
     client, topology = redis.Redis.from_url(embedded.redis_url), Topology(run_name)
     role = held_elsewhere(client, topology.key_prefix, "actor-1000")
     app = create_app(topology, embedded.broker_url, embedded.redis_url)
@@ -129,8 +133,9 @@ def test_the_account_is_made_once_no_process_of_the_run_lives(tmp_path: Path, em
 
 
 def test_a_critical_process_that_cannot_go_on_ends_the_run_with_its_last_lines(
-    tmp_path: Path, embedded: Servers, run_name: str
+    tmp_path: Path, embedded: Servers, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(deaths, "SOON", 3600.0)  # on a busy machine a start alone takes long
     failing = ProcessSpec("actor", range(1), ("-c", "raise ValueError('no such move')"), done=Done.run)
     outcome, _ = launch(tmp_path, embedded, run_name, ShareMonitor, failing)
     assert outcome.state == "failed"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 from support.lease_holders import held_elsewhere
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
@@ -28,6 +28,12 @@ from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.runtime.lease import Lease
 from workers.runtime.run_status import CLOSED
 from workers.servers import Servers
+
+
+@pytest.fixture(autouse=True)
+def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no lease run out by itself, however long this process is stopped: tests that want one to end delete it."""
+    monkeypatch.setattr(membership, "LEASE", 600.0)
 
 
 @pytest.fixture
@@ -135,9 +141,7 @@ def test_a_place_is_held_by_a_thread_for_longer_than_its_lease(
     client.pexpire(key, 600)  # only the thread lengthens it from here on
     until(lambda: client.pttl(key) > 1000)
     client.delete(key)  # the lease ran out, and no launcher has taken the place
-    until(lambda: client.exists(key))
-    led = first.leader()
-    assert led is not None and led.status == 3, "the thread has forgotten what was said last"
+    assert until(first.leader).status == 3, "the thread has forgotten what was said last"
     first.leave(True, "alone")
     assert first._thread is None
     assert not client.exists(key)
@@ -153,7 +157,7 @@ def test_a_thread_leaves_a_place_to_its_successor(
     client.set(key, successor)
     first.hold()
     assert first._thread is not None
-    first._thread.join(60.0)
+    first._thread.join(PATIENCE)
     assert not first._thread.is_alive()
     assert client.get(key) == successor
     with pytest.raises(Superseded, match="process 4 on m has taken"):
@@ -171,6 +175,8 @@ def test_a_launcher_that_stops_for_long_keeps_its_place(
     for _ in range(2):  # a supervisor that stops processes does not renew the lease meanwhile
         client.pexpire(key, 600)
         until(lambda: client.pttl(key) > 1000)
+    monkeypatch.setattr(membership, "LEASE", 600.0)
+    until(lambda: client.pttl(key) > 10_000)  # from here on it cannot run out while this process is stopped
     with pytest.raises(ConfigurationError, match="is led already"):
         _sweeping(embedded, run_name).begin()
     leading.remove(leading.topology)
@@ -182,7 +188,7 @@ def test_a_sweep_of_a_live_run_is_refused(
 ) -> None:
     monkeypatch.setattr(hosts, "DEAD_WITHIN", 0.5)
     client.set(f"warren.{run_name}:pool", "weights")
-    learner = Lease(client, f"warren.{run_name}:", "learner of player main")
+    learner = Lease(client, f"warren.{run_name}:", "learner of player main", seconds=600.0)
     learner.take(threading.Event())
     leading, said = _sweeping(embedded, run_name), []
     leading.say = said.append
@@ -290,6 +296,7 @@ def test_roles_started_by_hand_hear_that_a_run_is_closed_before_its_account(
 ) -> None:
     leading = _sweeping(embedded, run_name)
     leading.begin()
+    monkeypatch.setattr(hosts, "END_WITHIN", PATIENCE)
     role = held_elsewhere(client, f"warren.{run_name}:", "actor-1000")
 
     def heard(figures: dict[str, Any]) -> None:

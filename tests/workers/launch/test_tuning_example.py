@@ -45,11 +45,12 @@ def test_a_run_that_falls_behind_is_ended_and_its_trial_pruned(tune: Any, monkey
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_the_example_trains_and_goes_on_with_its_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ("1", "broker=embedded", "total_steps=6000", "actors=1")
     for count in (1, 2):
         log = tmp_path / f"log{count}"
         process = start(str(EXAMPLE), *words, log=log, given=without_warren(), executed=True)
-        assert process.wait(240) == 0, log.read_text()
+        assert process.wait(540) == 0, log.read_text()
         assert f"best of {count}: " in log.read_text().splitlines()[-1]
