@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from celery import Celery
 from support.stand_ins import Chords
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, NotFinite, PoolError
 from workers.config.schema import Config, EnvConfig, Sampling, from_yaml
 from workers.learning import learner_role as learner_module
-from workers.learning import sync_rounds as rounds_module
 from workers.learning.learner import leave_configuration
 from workers.learning.learner_role import LearnerRole
 
@@ -124,9 +123,8 @@ def test_a_learner_behind_its_actors_publishes_a_higher_version(
 
 
 def test_a_broker_that_is_away_when_the_next_round_is_dispatched_undoes_no_update(
-    chords: Chords, role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
+    chords: Chords, role: Callable[..., LearnerRole]
 ) -> None:
-    monkeypatch.setattr(rounds_module, "STRAGGLER", 0.5)
     learner: Any = role()
     learner.rounds.start(0)
     chords.away = True
@@ -214,10 +212,10 @@ def test_the_thread_that_keeps_the_weights_survives_any_error(
     monkeypatch.setattr(learner, "keep", fail)
     thread = threading.Thread(target=learner._keep, daemon=True)
     thread.start()
-    assert polls.acquire(timeout=20)
-    assert polls.acquire(timeout=20), "the thread died of the first error"
+    assert polls.acquire(timeout=PATIENCE)
+    assert polls.acquire(timeout=PATIENCE), "the thread died of the first error"
     learner.ended.set()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

@@ -37,6 +37,7 @@ def alone(folder: Path) -> tuple[Any, list[dict[str, float]]]:
     return trainer, seen
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("one_thread")
 def test_learners_with_unequal_shares_anneal_as_one_learner_when_one_leaves(
     redis_url: str, run_name: str, tmp_path: Path
@@ -57,7 +58,7 @@ def test_learners_with_unequal_shares_anneal_as_one_learner_when_one_leaves(
             until(
                 lambda made=made: at_all("seen", range(len(SHARES)), made), f"update {made} of three learners", STARTED
             )
-        client.set(f"{run_name}:leave", "", ex=60)
+        client.set(f"{run_name}:leave", "", ex=600)
         for made in range(LEFT_AFTER + 1, UPDATES + 1):
             until(lambda made=made: at_all("seen", LEFT, made), f"update {made} of two learners")
         until(lambda: at_all("weights", LEFT, 1), "the weights of both")

@@ -12,7 +12,7 @@ import pytest
 import redis
 import torch
 from support.learner_run import Run
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from agents import Trajectory, Update
 from agents.checkpoints import weights_from_bytes
@@ -37,7 +37,7 @@ class Pool:
 
     def put(self, player: str, version: int, step: int, data: bytes) -> bool:
         self.asked.set()
-        assert self.open.wait(30)
+        assert self.open.wait(PATIENCE)
         if self.away:
             raise redis.ConnectionError("Redis is away")
         _, stamp = weights_from_bytes(data)
@@ -76,7 +76,7 @@ def test_weights_that_newer_ones_replace_while_others_go_out_are_never_sent(
     publisher.start(every=0.0)
     pool.open.clear()
     publisher.offer(*weights(1))
-    assert pool.asked.wait(30)
+    assert pool.asked.wait(PATIENCE)
     for version in (2, 3, 4):
         publisher.offer(*weights(version))
     pool.open.set()
@@ -119,7 +119,7 @@ def test_recorded_actions_run_in_order_and_all_before_the_end() -> None:
     recorder.do("count", lambda: done.append(0))
     assert done == [0], "at once, without a thread"
     recorder.start()
-    recorder.do("wait", lambda: go.wait(30))
+    recorder.do("wait", lambda: go.wait(PATIENCE))
     for number in (1, 2, 3):
         recorder.do("count", lambda number=number: done.append(number))  # type: ignore[misc]
     assert done == [0]
@@ -194,7 +194,7 @@ def test_a_trainer_with_threads_leaves_the_same_files_as_one_without(tmp_path: P
 def test_a_slow_ledger_delays_acknowledgements_and_weights_but_no_update(tmp_path: Path, one_thread: None) -> None:
     run, told = Run(tmp_path), threading.Event()
     noted = run.session.ledger.settle
-    run.session.ledger.settle = lambda settled: (told.wait(30), noted(settled))
+    run.session.ledger.settle = lambda settled: (told.wait(PATIENCE), noted(settled))
     trainer = run.trainer()
     trainer.outlets.settlement.start()
     trainer.outlets.publisher.start(0.0, trainer.outlets.settlement.wait)
@@ -204,7 +204,7 @@ def test_a_slow_ledger_delays_acknowledgements_and_weights_but_no_update(tmp_pat
     assert acknowledged is not None and not acknowledged.done() and recording() is None
     assert not run.pool.models
     told.set()
-    acknowledged.result(30)
+    acknowledged.result(PATIENCE)
     until(lambda: 2 in run.pool.models)
     trainer.close()
     assert [one for told in run.settled for one in told["learned"]] == [(1, 32), (2, 32)]

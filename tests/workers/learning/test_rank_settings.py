@@ -10,13 +10,15 @@ import pytest
 import redis
 
 from warren.errors import ConfigurationError
+from workers.learning.allreduce import membership as module
 from workers.learning.allreduce.membership import Generation, Membership
 
 Make = Callable[..., Membership]
 
 
 @pytest.fixture
-def make(redis_url: str, run_name: str) -> Iterator[Make]:
+def make(redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.setattr(module, "SILENT", 600.0)  # no rank is dead for the others because this process was stopped
     made: list[Membership] = []
 
     def rank(learner: int, compression: str = "none", allreduce: str = "auto") -> Membership:
