@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.waiting import until
 
 from warren.errors import BrokerError
 from workers.config.schema import Config, EnvConfig
@@ -125,6 +126,7 @@ def test_only_one_segment_looks_for_room() -> None:
     assert sending.give({}) and sending.give({})
     third = threading.Thread(target=sending.give, args=({},))
     third.start()
+    until(lambda: looking[0])
     third.join(0.3)
     assert third.is_alive() and looking[0] == 1
     found.set()

@@ -39,10 +39,10 @@ with Forks.begin() as forks:
             given = {**os.environ, **asked.get("environment", {})}
             command = [sys.executable, "-m", asked["module"], "a", "b c"]
             forked_by = forks if asked["fork"] else None
-            children[name] = Child(name, command, Path(f"{name}.log"), given, asked.get("grace", 30.0), forked_by)
+            children[name] = Child(name, command, Path(f"{name}.log"), given, asked.get("grace", 120.0), forked_by)
             told = {"guard": children[name]._guard.pid}
         elif asked.get("wait"):
-            told = {"status": children[name]._guard.wait(30)}
+            told = {"status": children[name]._guard.wait(120)}
         elif asked.get("stop"):
             children[name].stop()
             told = {"status": children[name].status}

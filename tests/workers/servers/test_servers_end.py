@@ -16,7 +16,7 @@ import psutil
 import pytest
 import redis
 from support.own_processes import descendants, living, servers_of
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from warren.errors import BrokerError
 from workers.servers import Machine, acquire, private_redis, running
@@ -144,7 +144,7 @@ def test_a_grace_that_is_named_when_stopping_goes_before_the_one_of_the_start(tm
     script = "trap 'sleep 2; echo written; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
     child = Child("slow", ["sh", "-c", script], tmp_path / "log", grace=0.2)
     until(lambda: "ready" in child.output())
-    child.ask_to_stop(30.0)
+    child.ask_to_stop(PATIENCE)
     child.stop()
     assert "written" in child.output() and child.status == 0
 
@@ -177,7 +177,7 @@ STUBBORN = "trap '' TERM INT HUP; (trap '' TERM; sleep 600) & echo ready; while 
 def stubborn(tmp_path: Path) -> tuple[Child, list[psutil.Process]]:
     """Start a server and a child of it that both ignore SIGTERM; return the server and all processes."""
     child = Child("stubborn", ["sh", "-c", STUBBORN], tmp_path / "log", grace=0.5)
-    child.wait_until(lambda: "ready" in child.output() and len(descendants(child._guard.pid)) >= 3, 10)
+    child.wait_until(lambda: "ready" in child.output() and len(descendants(child._guard.pid)) >= 3, PATIENCE)
     return child, [psutil.Process(child._guard.pid), *descendants(child._guard.pid)]
 
 

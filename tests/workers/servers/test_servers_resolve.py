@@ -17,6 +17,7 @@ import kombu
 import psutil
 import pytest
 import redis
+from support.waiting import PATIENCE
 
 from warren.errors import BrokerError, ConfigurationError, UnknownName
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, Machine, Servers, acquire, modes, record
@@ -67,7 +68,7 @@ def open_redis(tmp_path: Path) -> Iterator[int]:
     child = Child(
         "open Redis", [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", ""], tmp_path / "open.log"
     )
-    child.wait_until(lambda: _accepts(port), 20)
+    child.wait_until(lambda: _accepts(port), PATIENCE)
     yield port
     child.stop()
 
@@ -262,7 +263,7 @@ def test_with_nothing_at_all_the_embedded_server_is_everything(get: Callable[...
     with kombu.Connection(found.broker_url) as connection:
         queue = connection.SimpleQueue("a-queue")
         queue.put({"move": 3})
-        assert queue.get(timeout=5).payload == {"move": 3}
+        assert queue.get(timeout=PATIENCE).payload == {"move": 3}
         queue.close()
     with redis.Redis.from_url(found.redis_url) as client:
         client.set("a-key", "kept apart")
@@ -409,8 +410,9 @@ def test_redis_cli_takes_the_url_of_a_private_redis(private_servers: Servers) ->
     if shutil.which("redis-cli") is None:
         pytest.skip("redis-cli: redis-server is not installed")
     told = subprocess.run(
-        ["redis-cli", "-u", private_servers.redis_url, "ping"], capture_output=True, text=True, timeout=60, check=False
-    )
+        ["redis-cli", "-u", private_servers.redis_url, "ping"],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
     assert told.stdout.strip() == "PONG", told.stdout + told.stderr
 
 

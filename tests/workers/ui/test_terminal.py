@@ -10,6 +10,8 @@ import sys
 import termios
 import time
 
+from support.waiting import PATIENCE
+
 SCRIPT = """
 import signal, sys, time
 from workers.ui.training_view import View
@@ -39,7 +41,7 @@ def test_ctrl_c_is_not_echoed_into_the_panel_and_echo_comes_back() -> None:
         [sys.executable, "-c", SCRIPT], stdin=terminal, stdout=terminal, stderr=terminal, env=environment,
         preexec_fn=own_terminal,
     )  # fmt: skip
-    shown, asked, deadline = b"", False, time.monotonic() + 60
+    shown, asked, deadline = b"", False, time.monotonic() + PATIENCE
     while b"over" not in shown and time.monotonic() < deadline:
         ready, _, _ = select.select([controller], [], [], 0.2)
         if ready:
@@ -47,7 +49,7 @@ def test_ctrl_c_is_not_echoed_into_the_panel_and_echo_comes_back() -> None:
         if not asked and b"does not answer" in shown:
             asked = True
             os.write(controller, b"\x03")
-    assert child.wait(30) == 0
+    assert child.wait(PATIENCE) == 0
     assert b"over" in shown and b"^C" not in shown, shown[-2000:]
     assert termios.tcgetattr(terminal)[3] == before[3]
     os.close(controller)
@@ -85,12 +87,12 @@ def test_a_launcher_in_the_background_of_a_terminal_is_not_stopped() -> None:
         [sys.executable, "-c", BACKGROUND], stdin=terminal, stdout=terminal, stderr=terminal,
         env={**os.environ, "TERM": "xterm"}, preexec_fn=own_terminal,
     )  # fmt: skip
-    shown, deadline = b"", time.monotonic() + 60
+    shown, deadline = b"", time.monotonic() + PATIENCE
     while b"ran" not in shown and b"stopped" not in shown and time.monotonic() < deadline:
         ready, _, _ = select.select([controller], [], [], 0.2)
         if ready:
             shown += os.read(controller, 65536)
-    child.wait(30)
+    child.wait(PATIENCE)
     assert b"ran" in shown and b"begun" in shown, shown
     os.close(controller)
     os.close(terminal)
