@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE
 
 from benchmarks.apparatus import points
 from benchmarks.apparatus.hosts_on_a_switch import joined, lacking
@@ -114,7 +115,7 @@ def test_packets_between_hosts_on_a_switch_come_as_late_as_they_are_to() -> None
                 with connection:
                     began = time.monotonic()
                     connection.sendall(b"x")
-                    assert client.wait(60) == 0
+                    assert client.wait(PATIENCE) == 0
                     assert time.monotonic() - began >= delay
     except subprocess.CalledProcessError as error:
         pytest.skip(f"this machine lets nobody make network namespaces: {error}")

@@ -14,7 +14,7 @@ import pytest
 import redis
 from support import launched
 from support.deployed import run_folder, save
-from support.waiting import until
+from support.waiting import PATIENCE, until
 from test_frozen_players import league_folder
 
 from agents.checkpoints import encode_weights, weights_from_bytes, weights_to_bytes
@@ -59,14 +59,14 @@ def model_of(folder: Path, servers: Servers, run_name: str) -> Iterator[tuple[So
     log.write_bytes(b"")
     given = {**os.environ, **urls, "OMP_NUM_THREADS": "1"}
     process = launched.start("workers.serve", *arguments, log=log, given=given)
-    solver = Solver(app, topology, deadline=60.0)
+    solver = Solver(app, topology, deadline=PATIENCE)
     try:
         until(lambda: "serves model." in log.read_text() or process.poll() is not None)
         yield solver, app, topology
     finally:
         solver.close()
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE)
         remove_run(app, redis.Redis.from_url(servers.redis_url), topology)
     assert process.returncode == 0, log.read_text()
 

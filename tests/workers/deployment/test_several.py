@@ -81,8 +81,12 @@ def deployed(folder: Path, processes: int, *settings: str) -> Iterator[tuple[lau
 
 
 def serving(process: launched.Process) -> list[psutil.Process]:
-    children = psutil.Process(process.pid).children()
-    return [one for one in children if "workers.deployment.several" in one.cmdline()]
+    found = []
+    for one in psutil.Process(process.pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed, and may be a zombie yet
+            if "workers.deployment.several" in one.cmdline():
+                found.append(one)
+    return found
 
 
 @pytest.mark.slow
@@ -104,8 +108,9 @@ def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) 
         assert ask(here, "a", "tick", TICK)[1]["action"] in (0, 1)
         assert ask(here, "a", "stop")[0] == 200 == ask(there, "a", "start")[0]
 
-        assert counted(shared) == counted(here) == counted(there)
-        assert sorted(counted(shared).values()) == [(1, 0, 3), (1, 1, 3)]  # `here` and `there`
+        # A process that is stopped for a while when it is asked for its part is told as down.
+        until(lambda: counted(shared) == counted(here) == counted(there))
+        until(lambda: sorted(counted(shared).values()) == [(1, 0, 3), (1, 1, 3)])  # `here` and `there`
 
         children = psutil.Process(process.pid).children(recursive=True)
         next(one for one in children if one.name() in ("redis-server", "valkey-server")).kill()
@@ -121,7 +126,7 @@ def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) 
         parts[0].kill()
         seen.clear()
         until(lambda: both() and seen != {here, there})
-        assert sorted(up for up, _, _ in counted(shared).values()) == [1, 1]
+        until(lambda: sorted(up for up, _, _ in counted(shared).values()) == [1, 1])
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT) == 0
         assert not any(one.is_running() for one in parts)

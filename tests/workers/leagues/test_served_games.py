@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.waiting import PATIENCE
 
 import envs
 from agents.policies import Policy
@@ -164,7 +165,7 @@ def stepping(actor: ServedLeagueRole, groups: list[MatchGroup]) -> Iterator[thre
             ended.set()
             if not asking.done():
                 actor.stopping.set()
-            asking.result(30)
+            asking.result(PATIENCE)
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -319,7 +320,7 @@ def test_no_more_trajectories_are_made_than_are_taken(actor: ServedLeagueRole, l
         matches: Any = home.matches
         limit = module.AHEAD * 24
         with actor._changed:
-            assert actor._changed.wait_for(lambda: matches.ready >= limit, timeout=30) or not actor._may_play()
+            assert actor._changed.wait_for(lambda: matches.ready >= limit, timeout=PATIENCE) or not actor._may_play()
             assert matches.ready < limit + 4 * GAMES
 
 
