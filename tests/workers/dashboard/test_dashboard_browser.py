@@ -18,6 +18,7 @@ import pytest
 from support.played import NETWORK, play_match
 from support.recorded_leagues import BEGAN, RecordedLeague, small_league, write
 from support.saved_league import ROCK_PAPER_SCISSORS, save_league
+from support.waiting import PATIENCE
 
 from workers.config.schema import Config, to_yaml
 from workers.replays.folder import FOLDER, ReplayWriter
@@ -72,7 +73,7 @@ def served(folder: Path) -> Iterator[str]:
     assert process.stdout is not None
     yield process.stdout.readline().partition("/?")[0]
     process.terminate()
-    process.wait(30)
+    process.wait(PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def page(browser: Any, served: str) -> Iterator[Any]:
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on("console", lambda said: troubles.append(said.text) if said.type in ("error", "warning") else None)
     page.forgive = lambda part: troubles.remove(next(one for one in troubles if part in one))
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(1000 * PATIENCE)
     yield page
     context.close()
     assert troubles == []

@@ -57,7 +57,7 @@ def page(tmp_path: Path, league: LeagueOfRun) -> Iterator[Any]:
             browser.close()
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE / 1000)
 
 
 def matches(page: Any) -> int:

@@ -12,6 +12,7 @@ from support.lease_holders import held_by_the_dead
 
 from warren.errors import ConfigurationError
 from workers import runs as command
+from workers.launch.hosts import membership as module
 from workers.launch.hosts.membership import Membership, Presence
 from workers.launch.hosts.scale_request import launched
 from workers.launch.traces import runs
@@ -62,7 +63,10 @@ def test_a_run_is_found_by_what_it_has_in_redis_and_removed_with_its_players(emb
         runs.find(run_name, [servers])
 
 
-def test_a_run_that_is_led_is_not_purged_and_one_that_is_not_is_not_stopped(embedded: Servers, run_name: str) -> None:
+def test_a_run_that_is_led_is_not_purged_and_one_that_is_not_is_not_stopped(
+    embedded: Servers, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEASE", 600.0)  # nothing renews it here
     servers = runs.Servers(embedded.broker_url, embedded.redis_url)
     client = redis.Redis.from_url(embedded.redis_url)
     membership = Membership(embedded.redis_url, runs.Topology(run_name))
@@ -84,7 +88,7 @@ def test_a_run_of_live_roles_without_a_launcher_is_listed_and_not_purged(
     named = ["--broker-url", embedded.broker_url, "--redis-url", embedded.redis_url]
     client, prefix = redis.Redis.from_url(embedded.redis_url), f"warren.{run_name}:"
     client.set(f"{prefix}pool", "weights")
-    learner = Lease(client, prefix, "learner of player main")
+    learner = Lease(client, prefix, "learner of player main", seconds=600.0)
     learner.take(threading.Event())
     assert command.main(named) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -109,7 +113,7 @@ def test_a_role_that_begins_before_the_purge_refuses_it(embedded: Servers, run_n
     client.set(f"{prefix}pool", "weights")
     found = runs.find(run_name, [runs.Servers(embedded.broker_url, embedded.redis_url)])
     assert found.gone
-    keeper = Lease(client, prefix, "the league's keeper")
+    keeper = Lease(client, prefix, "the league's keeper", seconds=600.0)
     keeper.take(threading.Event())
     with pytest.raises(ConfigurationError, match="is running: the league's keeper"):
         runs.purge(found)

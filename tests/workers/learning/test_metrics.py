@@ -115,14 +115,14 @@ def point(steps: int, mean: float | None) -> dict[str, Any]:
 
 
 def test_the_metrics_log_writes_lines_and_tensorboard_scalars(tmp_path: Path) -> None:
-    log = MetricsLog(tmp_path)
+    began, log = time.time(), MetricsLog(tmp_path)
     log.write(point(10, None), {"policy": 0.5})
     log.write(point(20, 3.25), {"policy": 0.25})
     assert [p["steps"] for p in read_metrics(tmp_path)] == [10, 20], "each line is there once it was written"
     log.close()
     points = read_metrics(tmp_path)
     assert points[1]["losses"] == {"policy": 0.25}
-    assert points[1]["time"] == pytest.approx(time.time(), abs=60)
+    assert began <= points[0]["time"] <= points[1]["time"] <= time.time()
     board = EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
     assert [(e.step, e.value) for e in board.Scalars("run/mean_return")] == [(20, 3.25)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
@@ -19,6 +19,7 @@ from workers.config.watching import MetricsConfig, problems
 from workers.launch.health_check import HealthCheck
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
+from workers.launch.watching import host_metrics
 from workers.launch.watching.host_metrics import HostMetrics
 from workers.learning.metrics import Progress
 from workers.runtime import metrics_endpoint
@@ -85,7 +86,11 @@ def test_a_service_of_a_file_is_read_by_its_launcher_alone(tmp_path: Path, monke
     assert found["warren_service_failures_total"] == {"league.request": 1} and "warren_open_files" in found
 
 
-def test_a_launcher_gives_its_own_metrics_and_those_of_its_processes(tmp_path: Path) -> None:
+def test_a_launcher_gives_its_own_metrics_and_those_of_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANSWERS_WITHIN", "COUNTED_WITHIN"):
+        monkeypatch.setattr(host_metrics, name, PATIENCE)
     (tmp_path / "logs").mkdir()
     app: Any = SimpleNamespace(warren_broker=None)
     metrics = HostMetrics(tmp_path, app, Topology("some-run"))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support import brokers
+from support.waiting import PATIENCE
 
 from warren.errors import BrokerError, ConfigurationError, WarrenError
 from workers.servers import Servers, check, check_broker, check_redis, kind_of, redact
@@ -118,8 +119,9 @@ def web_server() -> Iterator[int]:
 
 
 def test_another_kind_of_server_is_recognised_as_such(web_server: int) -> None:
-    fails(lambda: check_broker(f"amqp://u:{SECRET}@127.0.0.1:{web_server}//"), BrokerError, "does not speak like")
-    fails(lambda: check_redis(f"redis://:{SECRET}@127.0.0.1:{web_server}/0"), BrokerError, "does not speak like")
+    broker, redis = f"amqp://u:{SECRET}@127.0.0.1:{web_server}//", f"redis://:{SECRET}@127.0.0.1:{web_server}/0"
+    fails(lambda: check_broker(broker, timeout=PATIENCE), BrokerError, "does not speak like")
+    fails(lambda: check_redis(redis, timeout=PATIENCE), BrokerError, "does not speak like")
 
 
 def test_a_refused_broker_password_is_said_and_not_shown(servers: Servers) -> None:
