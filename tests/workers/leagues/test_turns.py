@@ -24,6 +24,12 @@ from workers.learning.trainer import Trainer
 ROUND = 512  # decisions
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep learners in their places: none is taken for silent because this process was stopped."""
+    monkeypatch.setattr(turns_module, "AWAY", 3600.0)
+
+
 def league(shares: dict[str, float], **settings: float) -> LeagueConfig:
     players = {name: {"kind": "random", "updates": share} for name, share in shares.items()}
     return LeagueConfig.from_dict(
@@ -182,7 +188,7 @@ def test_learning_goes_to_the_players_that_a_mixture_against_best_responses_play
     local = LocalLeague(LeagueConfig.from_dict(given))
     for _ in range(20):
         local.round()
-    local.evaluate(60.0)  # until nothing is left to do
+    local.evaluate(600.0)  # until nothing is left to do
     slots, mixture = local.mixture()
     of_hunter = [local.league.state.roster.by_slot[slot].parent == "hunter" for slot in slots.tolist()]
     part = float(mixture[:, of_hunter].sum()) / 2.0
