@@ -270,7 +270,7 @@ def test_an_old_view_issues_no_impossible_match(store: Store, redis_url: str) ->
         lagging.request("hunter", "actor", 60.0)
     store.pause("hunter")
     with pytest.raises(PlayerError, match="'hunter' is paused"):
-        store.issue("hunter", "main@1", "actor", 60.0)
+        lagging.issue("hunter", "main@1", "actor", 60.0)
 
 
 @pytest.mark.parametrize("players", [3, 60])
