@@ -81,7 +81,7 @@ class Meter:
             "steps": sum(trainee.steps for trainee in league.trainees.values()),
             "main_steps": league.trainees["main"].steps,
             "evaluation_games": int(league.returns.total_games),
-            **(self.other_rule() if last and self.exact else {}),
+            **(self.other_rule() if last and self._form is not None else {}),  # of large games it takes minutes
         }
 
     def other_rule(self) -> dict[str, float | None]:
