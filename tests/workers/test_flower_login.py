@@ -1,4 +1,4 @@
-"""Flower shows a run and can end its workers: whom others reach asks for a login."""
+"""Flower can end a run's workers: where others can reach it, it needs a login."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
         ("0.0.0.0", {"WARREN_FLOWER_PUBLISHED": "127.0.0.1"}),  # in a container whose port is published on loopback
     ],
 )
-def test_it_is_served_on_loopback_or_with_a_login(
+def test_flower_is_served_on_loopback_or_with_a_login(
     monkeypatch: pytest.MonkeyPatch, address: str, given: dict[str, str]
 ) -> None:
     for name, value in given.items():
@@ -50,7 +50,7 @@ def test_it_is_served_on_loopback_or_with_a_login(
         ("127.0.0.1", {"WARREN_FLOWER_PUBLISHED": "0.0.0.0"}),
     ],
 )
-def test_elsewhere_it_is_refused_with_what_to_set(
+def test_flower_without_a_login_is_refused_elsewhere_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, address: str, given: dict[str, str]
 ) -> None:
     for name, value in given.items():
@@ -60,14 +60,14 @@ def test_elsewhere_it_is_refused_with_what_to_set(
     assert given.get("WARREN_FLOWER_PUBLISHED", address) in refused
 
 
-def test_a_launcher_refuses_it_before_anything_starts() -> None:
+def test_a_launcher_refuses_flower_without_a_login() -> None:
     config = Config(flower_port=free_port(), flower_address="0.0.0.0")
     assert any("FLOWER_BASIC_AUTH" in problem for problem in plain_checks.problems(config, "train"))
 
 
-def test_its_port_is_tried_at_its_own_address() -> None:
+def test_flowers_port_is_checked_at_its_own_address() -> None:
     with ExitStack() as held:
-        while True:  # until one that nobody has at the other address, where other tests' servers listen
+        while True:  # until a port is free at the other address, too, where servers of other tests listen
             port = held.enter_context(socket.create_server(("127.0.0.2", 0))).getsockname()[1]
             with suppress(OSError), socket.create_server(("127.0.0.1", port)):
                 break

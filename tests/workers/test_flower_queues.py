@@ -22,7 +22,7 @@ def topology(run_name: str) -> Topology:
 
 @pytest.fixture
 def app(topology: Topology, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
-    monkeypatch.setattr(broker, "RabbitMQ", broker.RabbitMQ)  # taken back after the test
+    monkeypatch.setattr(broker, "RabbitMQ", broker.RabbitMQ)  # so that monkeypatch restores it
     made = create_app(topology, servers.broker_url, servers.redis_url)
     ask_by_amqp(made)
     yield made
@@ -30,7 +30,7 @@ def app(topology: Topology, servers: Servers, monkeypatch: pytest.MonkeyPatch) -
         topology.actor_queue().bind(connection.default_channel).delete()
 
 
-def test_flower_is_told_the_lengths_of_queues_over_amqp(app: Celery, topology: Topology, servers: Servers) -> None:
+def test_flower_gets_the_lengths_of_queues_over_amqp(app: Celery, topology: Topology, servers: Servers) -> None:
     queue = topology.actor_queue()
     with app.connection_for_write() as connection:
         queue.bind(connection.default_channel).declare()
@@ -42,9 +42,7 @@ def test_flower_is_told_the_lengths_of_queues_over_amqp(app: Celery, topology: T
     assert found == [{"name": queue.name, "messages": 3, "messages_ready": 3, "consumers": 0}]
 
 
-def test_a_plugin_that_is_named_is_asked_itself(
-    app: Celery, servers: Servers, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_named_management_plugin_is_asked(app: Celery, servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
     asked = broker.Broker(servers.broker_url, http_api="http://127.0.0.1:1/api/")
     assert asyncio.run(asked.queues(["any"])) == []
     assert "RabbitMQ management API call failed" in caplog.text

@@ -44,8 +44,8 @@ def problems(*overrides: str, role: str = "train") -> list[str]:
     return list(applicable.problems(with_choices(config, choice, given), role, given))
 
 
-# The settings that every run reads. A new one stands here or in the table, and of a table of settings that is read by
-# some runs alone, such as `env`, the table itself does.
+# Settings that every run reads. A new setting belongs here or in a rule; of a table that only some runs read, such as
+# `env`, the rules name the table itself.
 ALWAYS = {
     "project", "trial", "folder", "resume", "run", "seed", "sampling", "actors", "total_steps", "seconds", "learners",
     "learner_threads", "device", "precision", "compile", "perceptrons", "restarts", "fork", "grace", "round_timeout",
@@ -55,15 +55,15 @@ ALWAYS = {
 }  # fmt: skip
 
 
-RULES = [rule for rule in applicable.RULES if rule.settings != applicable.NOT_READ]  # those of runs
+RULES = [rule for rule in applicable.RULES if rule.settings != applicable.NOT_READ]  # without the rule of imitation
 
 
-def test_every_setting_is_read_always_or_stands_in_the_table_of_those_that_are_not() -> None:
+def test_every_setting_is_always_read_or_stands_in_the_rules() -> None:
     listed = {pattern for rule in RULES for pattern in rule.settings}
     assert {one.name for one in fields(Config)} - ALWAYS == {one for one in listed if "." not in one}
 
 
-def test_the_table_names_no_setting_that_does_not_exist() -> None:
+def test_rules_name_only_settings_that_exist() -> None:
     tables = {"env": EnvConfig, "evaluation": EvaluationConfig, "gateway": GatewayConfig, "replay": ReplayConfig}
     tables["league"] = groups.league()
     tables["imitation"] = ImitationConfig
@@ -80,7 +80,7 @@ MODES = [*((one,) for one in SAMPLINGS), *((one, "league=kuhn") for one in SAMPL
 
 
 @pytest.mark.parametrize("mode", MODES, ids=" ".join)
-def test_a_setting_that_a_mode_does_not_read_is_refused_in_one_line_that_names_it(mode: tuple[str, ...]) -> None:
+def test_a_setting_that_a_mode_does_not_read_is_refused_in_one_line(mode: tuple[str, ...]) -> None:
     config, given = composed(*mode)
     for rule in applicable.RULES:
         for name in (name for name in rule.settings if "*" not in name and not rule.reads(config, "train")):
@@ -167,18 +167,18 @@ def test_setting_of_the_chosen_kind_of_run_is_taken(overrides: list[str]) -> Non
     ("role", "taken", "refused"),
     [("actor", "actor_id", "learner_id"), ("gateway", "actor_id", "env_runner_id"), ("learner", "player", "actor_id")],
 )
-def test_a_role_takes_the_number_of_its_own_processes_alone(role: str, taken: str, refused: str) -> None:
+def test_a_role_takes_only_its_own_id(role: str, taken: str, refused: str) -> None:
     assert problems(f"{taken}=1", role=role) == []
     assert [one.partition(":")[0] for one in problems(f"{taken}=1", f"{refused}=1", role=role)] == [refused]
 
 
-def test_what_a_file_promises_and_the_run_does_not_keep_is_refused() -> None:
+def test_settings_of_a_file_that_gathered_sampling_ignores_are_refused() -> None:
     config, _ = composed("publish_every=0.5", "batch_segments=3")
     found = list(applicable.problems(config, "train", ["experiment=mine"]))
     assert [one.partition(" is")[0] for one in found] == ["publish_every: 0.5", "batch_segments: 3"]
 
 
-def test_file_of_settings_may_hold_those_of_other_kinds() -> None:
+def test_file_of_settings_may_hold_settings_of_other_kinds_of_run() -> None:
     config, _ = composed("env_runners=4", "restore=x")
     assert list(applicable.problems(config, "train", ["experiment=mine"])) == []
 
@@ -193,7 +193,7 @@ def test_file_of_settings_may_hold_those_of_other_kinds() -> None:
         (["network=mlp", "network.hidden_sizes=[8]"], {"name": "mlp", "hidden_sizes": [8]}),
     ],
 )
-def test_league_takes_over_the_network_of_the_command_line(overrides: list[str], network: dict[str, object]) -> None:
+def test_league_uses_the_network_of_the_command_line(overrides: list[str], network: dict[str, object]) -> None:
     config, given = composed("league=kuhn", *overrides)
     made = with_choices(config, "ppo", given).league
     assert made is not None

@@ -44,7 +44,7 @@ def test_a_sweep_is_checked_run_by_run() -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_is_one_run_after_the_other_each_in_its_own_folder(tmp_path: Path) -> None:
+def test_runs_of_a_sweep_follow_each_other_in_folders_of_their_own(tmp_path: Path) -> None:
     done = command(
         "train", "--multirun", "seed=1,2", "broker=embedded", f"folder={tmp_path}", "total_steps=1024", "actors=1"
     )
@@ -57,7 +57,7 @@ def test_a_sweep_is_one_run_after_the_other_each_in_its_own_folder(tmp_path: Pat
     assert sorted(seeds) == ["seed: 1", "seed: 2"]
 
 
-def test_every_wrong_override_is_reported_and_with_them_what_else_is_wrong() -> None:
+def test_all_wrong_overrides_and_values_are_reported_together() -> None:
     found = refused("actrs=3", "env=cartpol", "seed=one", "sampling=both", "actors=0")
     assert len(found) == 5
     assert "setting 'actrs' does not exist; did you mean actors" in found[0]
@@ -103,7 +103,7 @@ def test_a_mistyped_url_is_shown_without_its_password(override: str) -> None:
     assert "pw" not in found
 
 
-def test_a_file_of_settings_that_sets_what_there_is_not_is_named_with_the_setting(tmp_path: Path) -> None:
+def test_an_unknown_setting_in_a_file_is_named_with_the_file(tmp_path: Path) -> None:
     shutil.copytree(CONF, tmp_path / "conf")
     (tmp_path / "conf/experiment/mine.yaml").write_text("# @package _global_\nbatch_segment: 3\n")
     problems = refused("--config-dir", str(tmp_path / "conf"), "experiment=mine", "seed=x")
@@ -131,13 +131,13 @@ def test_settings_of_open_tables_need_no_plus() -> None:
     assert compose("train", overrides) is not None
 
 
-def test_a_resumed_runs_algorithm_and_league_are_set_in_its_own_file() -> None:
+def test_algorithm_and_league_settings_of_a_resume_are_set_aside() -> None:
     given = ["resume=x", "algorithm.rho_bar=0.9", "++league.goal=1", "seed=2"]
     assert set_aside(given) == (["resume=x", "seed=2"], ["algorithm.rho_bar=0.9", "++league.goal=1"])
     assert set_aside(given[1:]) == (given[1:], [])
 
 
-def test_setting_without_effect_ends_the_command_with_all_others_that_are_wrong(tmp_path: Path) -> None:
+def test_settings_without_effect_are_reported_with_all_other_problems(tmp_path: Path) -> None:
     found = command("train", f"folder={tmp_path}", "restore=/nope", "env_runners=3", "actors=0", "league.goal=3")
     assert (found.returncode, "Traceback" in found.stderr) == (2, False)
     found = command("train", f"folder={tmp_path}", "restore=/nope", "env_runners=3", "actors=0")
@@ -150,7 +150,7 @@ def test_setting_without_effect_ends_the_command_with_all_others_that_are_wrong(
     assert list(tmp_path.rglob("config.yaml")) == []
 
 
-def test_an_error_of_the_users_is_one_message_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_error_is_one_message_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     def run() -> int:
         raise BrokerError("the broker is down; start it")
 
@@ -166,14 +166,14 @@ def test_several_problems_are_counted(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == "error: one\nerror: two\n2 settings are wrong; no run was started\n"
 
 
-def test_ctrl_c_ahead_of_the_run_has_the_shells_status() -> None:
+def test_ctrl_c_before_the_run_has_status_130() -> None:
     def run() -> int:
         raise KeyboardInterrupt
 
     assert guarded(run) == 130
 
 
-def test_a_bug_is_not_disguised() -> None:
+def test_a_bug_is_not_caught() -> None:
     def run() -> int:
         raise ZeroDivisionError
 
@@ -229,7 +229,7 @@ def test_an_actor_by_hand_without_urls_says_what_to_set() -> None:
     assert "WARREN_BROKER_URL and WARREN_REDIS_URL" in done.stderr
 
 
-def test_resuming_what_cannot_be_resumed_says_what_can(tmp_path: Path) -> None:
+def test_a_wrong_resume_names_run_folders_and_fixed_settings(tmp_path: Path) -> None:
     folder = tmp_path / "project" / "t"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("project: project\n")
@@ -249,7 +249,7 @@ def test_resuming_what_cannot_be_resumed_says_what_can(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags_first", [True, False])
-def test_a_leagues_settings_and_a_flag_go_together(flags_first: bool) -> None:
+def test_a_leagues_settings_and_flags_may_come_in_either_order(flags_first: bool) -> None:
     flags, overrides = ("--cfg", "job"), ("league=kuhn", "seed=3", "league.goal=null", "league.period_steps=77")
     done = command("train", *(flags + overrides if flags_first else overrides + flags))
     assert done.returncode == 0, done.stderr
@@ -283,7 +283,7 @@ def test_an_environment_whose_constructor_hangs_is_named(tmp_path: Path, monkeyp
     game = f"{tmp_path}/game.py:Game"
     for config in (
         Config(folder=str(tmp_path), env=EnvConfig(id=game)),
-        Config(folder=str(tmp_path), env=EnvConfig(id=game), device="cuda"),  # nothing of this can be forked
+        Config(folder=str(tmp_path), env=EnvConfig(id=game), device="cuda"),  # CUDA cannot be used after a fork
         Config(folder=str(tmp_path), league={"env": game}),
     ):
         setting = "env.id" if config.league is None else "league.env"
@@ -292,7 +292,7 @@ def test_an_environment_whose_constructor_hangs_is_named(tmp_path: Path, monkeyp
             verifying.problems_of_building(config, None)
 
 
-def test_a_number_in_the_place_of_true_or_false_is_refused() -> None:
+def test_a_number_other_than_0_or_1_is_no_boolean() -> None:
     assert refused("compile=5", "fork=2") == [
         "compile: 5 is neither true nor false; use one of them", "fork: 2 is neither true nor false; use one of them"
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The structured configs of the groups: the settings of the real dataclasses, checked when a run is composed."""
+"""Structured configs of the groups: they have the settings of the dataclasses, and composing a run checks them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def no_hydra_is_left() -> Iterator[None]:
 
 
 def defaults(*kinds: type) -> dict[str, Any]:
-    """Return the defaults of dataclasses as YAML has them; None for required fields, {} for required tables."""
+    """Return the defaults of dataclasses as YAML has them; None for required fields."""
     found = {}
     for one in (one for kind in kinds for one in fields(kind)):
         required = one.default is MISSING and one.default_factory is MISSING
@@ -72,7 +72,7 @@ def test_config_of_an_algorithm_has_the_fields_and_defaults_of_its_class(name: s
 
 
 @pytest.mark.parametrize("name", OF_NETWORKS)
-def test_config_of_a_network_also_has_the_settings_of_any_network(name: str) -> None:
+def test_config_of_a_network_has_its_own_and_the_common_settings(name: str) -> None:
     kinds = (OF_NETWORKS[name], NormalizationConfig, PrivilegedConfig, ValueConfig, DistributionConfig)
     tables = {"box_actions": defaults(BoxActionsConfig), "discrete_actions": defaults(DiscreteActionsConfig)}
     own = {"name": name, **defaults(*kinds), **tables}
@@ -94,7 +94,7 @@ def test_every_registered_algorithm_and_network_has_a_config_and_a_file() -> Non
 def test_every_file_of_a_group_begins_from_its_config(group: str) -> None:
     for path in CONF.glob(f"{group}/*.yaml"):
         schema = group if group == "league" else f"{group}/{path.stem}"
-        place = "algorithm" if "# @package _global_" in path.read_text() else "_here_"  # it sets up a network too
+        place = "algorithm" if "# @package _global_" in path.read_text() else "_here_"  # the file sets a network, too
         assert path.stem == "own" or f"defaults: [/schema/{schema}@{place}, _self_]" in path.read_text().splitlines()
 
 
@@ -124,7 +124,7 @@ def test_value_of_a_wrong_type_is_refused_when_the_run_is_composed(overrides: li
 def test_value_of_a_wrong_type_in_a_file_is_refused_with_file_and_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(OwnFolders, "config_dir", None)  # composing sets it, for this process
+    monkeypatch.setattr(OwnFolders, "config_dir", None)  # composing sets it for the whole process
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment/wrong_type.yaml").write_text("# @package _global_\nnetwork: {shared: maybe}\n")
     with pytest.raises(ConfigurationError) as error:
@@ -148,18 +148,18 @@ def test_value_of_a_wrong_type_in_a_file_is_refused_with_file_and_setting(
         ),
     ],
 )
-def test_settings_with_defaults_are_set_with_and_without_a_plus(override: str, table: str, value: Any) -> None:
+def test_settings_can_be_set_with_and_without_a_plus(override: str, table: str, value: Any) -> None:
     found = getattr(composed(override), table)
     assert {name: found[name] for name in value} == value
 
 
-def test_an_algorithm_and_a_network_of_ones_own_keep_their_own_settings() -> None:
+def test_users_algorithm_and_network_keep_their_own_settings() -> None:
     config = composed("algorithm=own", "+algorithm.alpha=1", "network=own", "network.depth=3")
     assert config.algorithm == {"name": "path/to/file.py:build", "alpha": 1}
     assert config.network == {"name": "path/to/file.py:build", "depth": 3}
 
 
-def test_a_file_of_ones_own_may_begin_from_one_of_warrens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_file_may_build_on_a_bundled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "conf/algorithm").mkdir(parents=True)
     (tmp_path / "conf/algorithm/slow.yaml").write_text("defaults: [ppo, _self_]\nlearning_rate: 1e-5\n")
     monkeypatch.chdir(tmp_path)
@@ -167,7 +167,7 @@ def test_a_file_of_ones_own_may_begin_from_one_of_warrens(tmp_path: Path, monkey
     assert (algorithm["name"], algorithm["learning_rate"], algorithm["epochs"]) == ("ppo", 1e-5, 6)
 
 
-def test_a_league_takes_a_player_more_and_one_less() -> None:
+def test_players_of_a_league_can_be_added_and_removed() -> None:
     players = composed("league=kuhn", "league.players.new={kind: self_play}", "~league.players.main").league["players"]
     assert players["new"] == {"kind": "self_play"} and "main" not in players
 
@@ -188,7 +188,7 @@ def test_a_run_is_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(loaded) == 1
 
 
-def test_a_command_leaves_its_words_as_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_leaves_sys_argv_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from workers.config.command_line import command
 
     monkeypatch.chdir(tmp_path)
@@ -214,7 +214,7 @@ def test_a_sweep_is_split_as_hydra_splits_it() -> None:
     assert sweep("train", ["algorithm.gamma=interval(0,1)"]) == [["algorithm.gamma=interval(0,1)"]]
 
 
-def test_one_file_alone_uses_what_hydra_keeps_private_and_it_is_as_it_was() -> None:
+def test_only_overrides_py_uses_private_parts_of_hydra() -> None:
     files = [path for path in CONF.parent.glob("workers/**/*.py") if "hydra._internal" in path.read_text()]
     assert [path.name for path in files] == ["overrides.py"]
     words = ["--multirun", "--cfg", "job", "--config-dir", "mine", "-cn", "train", "seed=1", "actors=2"]

@@ -1,4 +1,4 @@
-"""`--help` of every command with settings: each by its name, its value and what it means."""
+"""`--help` of commands lists each setting with its name, value and meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.config.watching import EvaluationConfig, MetricsConfig
 
 
 def said(role: str, *overrides: str) -> dict[str, str]:
-    """Return what help prints: first word of a line -> the line."""
+    """Return the lines that help prints, by their first words."""
     text = "\n".join(help.text(role, list(overrides))).replace("\n" + " " * described.COLUMN, " ")  # joins split lines
     return {line.split()[0]: line for line in text.splitlines() if line.strip()}
 
@@ -25,7 +25,7 @@ def said(role: str, *overrides: str) -> dict[str, str]:
 def test_every_setting_of_the_schema_says_what_it_means(kind: type) -> None:
     file = f"{kind.__module__.rpartition('.')[2]}.py"
     texts = described.of_file(Path(described.PLACE / file))[kind.__name__]
-    # Tables, whose settings are listed one by one:
+    # Tables need no text: their settings are listed one by one.
     tables = {"broker", "env", "network", "algorithm", "gateway", "evaluation", "imitation", "metrics", "replay"}
     assert [one.name for one in fields(kind) if not texts[one.name] and one.name not in tables] == []
 
@@ -46,7 +46,7 @@ def test_help_of_a_league_has_the_leagues_settings() -> None:
 
 
 @pytest.mark.parametrize("role", roles.ROLES, ids=lambda role: role.name)
-def test_help_of_a_role_has_its_own_settings_alone(role: roles.Role) -> None:
+def test_help_of_a_role_has_only_its_own_settings(role: roles.Role) -> None:
     lines = said(role.name)
     names = {name.partition("=")[0] for name in lines}
     assert {"run", "broker.url", "log_level", *filter(None, (role.id, role.device, role.switch))} <= names
@@ -54,7 +54,7 @@ def test_help_of_a_role_has_its_own_settings_alone(role: roles.Role) -> None:
     assert next(iter(lines.values())).startswith(f"python -m workers.{role.name} run=NAME")
 
 
-def test_help_that_nobody_reads_to_its_end_is_no_error() -> None:
+def test_help_cut_off_by_a_pipe_is_no_error() -> None:
     line = f"{sys.executable} -m workers.train --help | head -n 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.startswith("python -m workers.train") and done.stderr == ""

@@ -1,4 +1,4 @@
-"""`algorithm=NAME` on the command line of a league: whose settings count."""
+"""`algorithm=NAME` on the command line of a league: the settings that count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_league_keeps_its_own_algorithm_where_none_is_chosen() -> None:
     assert algorithm_of(None, name="ppo", learning_rate=1e-3) == LEAGUE["algorithm"]
 
 
-def test_a_chosen_algorithm_keeps_its_settings_of_the_leagues_file() -> None:
+def test_a_chosen_algorithm_takes_settings_that_it_has_from_the_leagues_file() -> None:
     assert algorithm_of("impala", "algorithm=impala", **IMPALA) == {
         "name": "impala", "learning_rate": 0.003, "gamma": 1.0, "entropy_decay_steps": 500, "rho_bar": 1.0
     }  # fmt: skip
@@ -34,7 +34,7 @@ def test_settings_of_the_command_line_win() -> None:
     assert found == {**LEAGUE["algorithm"], "epochs": 9}
 
 
-def test_an_algorithm_of_ones_own_gets_the_settings_that_were_given_to_it() -> None:
+def test_a_users_algorithm_gets_the_settings_given_to_it() -> None:
     found = algorithm_of("own", "algorithm=own", "+algorithm.alpha=1", name="file.py:build", alpha=1)
     assert found == {"name": "file.py:build", "alpha": 1}
 
@@ -46,11 +46,11 @@ def players_of(*overrides: str, **players: dict[str, object]) -> dict[str, objec
     return {name: player["algorithm"] for name, player in made.league["players"].items()}
 
 
-def test_a_chosen_algorithm_keeps_what_it_has_of_each_players_own_settings() -> None:
+def test_a_chosen_algorithm_takes_settings_that_it_has_from_each_player() -> None:
     own = {"epochs": 1, "gamma": 0.9}
     assert players_of(main={"algorithm": own}) == {"main": {"gamma": 0.9}}
     given = "league.players.main.algorithm.epochs=1"
-    assert players_of(given, main={"algorithm": own}) == {"main": own}, "refused later, not dropped"
+    assert players_of(given, main={"algorithm": own}) == {"main": own}, "kept, for a later check to refuse"
     other = {"name": "ppo", "epochs": 2}
     assert players_of(main={"algorithm": other}) == {"main": other}
 

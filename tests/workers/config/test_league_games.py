@@ -25,7 +25,7 @@ def of_sides(**sides: Any) -> dict[str, Any]:
     }
 
 
-def test_leagues_of_three_players_of_teams_and_of_roles_are_taken() -> None:
+def test_leagues_of_three_players_of_teams_and_of_roles_are_accepted() -> None:
     assert problems(THREE) == problems(TEAMS, evaluation_share=0.2) == problems(KUHN, of_sides(a=0, b=1)) == []
     assert problems(KUHN, evaluation_share=0.2, goal=0.1, evaluation="exact") == []
 
@@ -45,7 +45,7 @@ def test_leagues_of_three_players_of_teams_and_of_roles_are_taken() -> None:
         ),
     ],
 )
-def test_what_needs_two_sides_is_refused_for_three_in_a_line(settings: dict[str, Any], problem: str) -> None:
+def test_settings_that_need_two_sides_are_refused_for_three(settings: dict[str, Any], problem: str) -> None:
     (found,) = problems(THREE, **settings)
     with pytest.raises(ConfigurationError, match=problem):
         raise ConfigurationError(found)
@@ -60,7 +60,7 @@ def test_what_needs_two_sides_is_refused_for_three_in_a_line(settings: dict[str,
         (of_sides(a=0, b=1), {"goal": 0.1}, "its players take one side each"),
     ],
 )
-def test_roles_that_leave_a_game_without_players_are_named(players: Any, settings: Any, problem: str) -> None:
+def test_wrong_sides_of_players_are_named(players: Any, settings: Any, problem: str) -> None:
     assert any(problem in found for found in problems(KUHN, players, **settings))
 
 
@@ -70,7 +70,7 @@ def test_a_side_of_null_is_no_role(side: int | None, roles: bool) -> None:
     assert LeagueConfig.from_dict({"env": KUHN, "players": {"main": player}}).has_roles is roles
 
 
-def test_games_of_three_are_not_measured_as_games_of_two() -> None:
+def test_only_games_of_two_sides_can_be_measured() -> None:
     with pytest.raises(ConfigurationError, match="has 3 sides; games of two can be measured so"):
         require_two_sides(envs.make_two_player(THREE, 1, 0))
     require_two_sides(envs.make_two_player(TEAMS, 1, 0))

@@ -1,4 +1,4 @@
-"""The setting `middleware`: all that is wrong with it is told before anything starts, and every role installs it."""
+"""The setting `middleware`: all its problems are reported before anything starts, and a role installs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def own(tmp_path: Path) -> Iterator[str]:
     install()
 
 
-def test_all_that_is_wrong_is_told_at_once(own: str) -> None:
+def test_all_problems_of_middleware_are_reported_at_once(own: str) -> None:
     config = Config(middleware=[f"{own}:Mein", f"{own}:Other", f"{own}:Broken", own, "nowhere.py:Mine", f"{own}:Mine"])
     told = [problem for problem in problems_of_building(config, "train") if problem.startswith("middleware: ")]
     wanted = ("did you mean Mine", "derive it from", "OSError: no disk", "write file.py:NAME", "there is no file")
@@ -32,7 +32,7 @@ def test_all_that_is_wrong_is_told_at_once(own: str) -> None:
     assert not list(middleware.problems([f"{own}:Mine", f"{own}:made"]))
 
 
-def test_a_role_installs_it_in_order_before_it_has_a_session(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_installs_middleware_in_order_before_its_session(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def session(*_: Any, **__: Any) -> list[str]:
         return [type(one).__name__ for one in checked_middleware(None)]
 

@@ -1,4 +1,4 @@
-"""Command lines of name=value: what is given, what is wrong, and what --help says of each setting."""
+"""Command lines of name=value: parsing, errors and `--help`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a replay: read where an algorithm draws from one, refused where they cannot work, all at once."""
+"""Settings of a replay are refused where no algorithm draws from one or they cannot work, all at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_defaults_suit_an_algorithm_that_draws_and_one_that_does_not() -> No
         assert list(problems(config(sampling=sampling), "ppo", Needs())) == []
 
 
-def test_settings_of_a_replay_that_nothing_draws_from_are_refused_one_by_one() -> None:
+def test_each_setting_of_a_replay_that_nothing_draws_from_is_refused() -> None:
     found = list(problems(config(**{"replay.batch": 32, "replay.in_checkpoint": True}), "ppo", Needs()))
     assert [line.partition(" is not read by algorithm 'ppo'")[0] for line in found] == [
         "replay.batch: 32", "replay.in_checkpoint: True"
@@ -52,10 +52,10 @@ def test_settings_of_a_replay_that_nothing_draws_from_are_refused_one_by_one() -
         ({"league": {"players": {}}}, "draws from a replay, which a league's players do not have"),
     ],
 )
-def test_what_cannot_work_is_named_with_the_remedy(changes: dict[str, Any], message: str) -> None:
+def test_replay_settings_that_cannot_work_are_named_with_the_remedy(changes: dict[str, Any], message: str) -> None:
     (problem,) = problems(config(**changes), "dqn", DRAWING)
     assert re.search(message, problem), problem
 
 
-def test_all_wrong_numbers_are_said_at_once() -> None:
+def test_all_wrong_numbers_are_reported_at_once() -> None:
     assert len(list(problems(config(**{"replay.batch": 0, "replay.memory": -1.0}), "dqn", DRAWING))) == 2

@@ -27,11 +27,11 @@ def test_resume_keeps_what_the_weights_depend_on(name: str) -> None:
     "name",
     ["actors", "seconds", "broker", "algorithm.learning_rate", "league.goal", "league.algorithm.discount", "env.goal"],
 )
-def test_resume_may_change_the_rest(name: str) -> None:
+def test_resume_may_change_other_settings(name: str) -> None:
     assert not is_fixed(name)
 
 
-def test_new_setting_of_the_environment_has_to_be_decided_on() -> None:
+def test_settings_of_the_environment_that_a_resume_may_change_are_listed() -> None:
     changeable = {one.name for one in fields(EnvConfig) if not is_fixed(f"env.{one.name}")}
     assert changeable == {"num_envs", "vectorization", "workers", "goal", "goal_episodes"}
 

@@ -1,4 +1,4 @@
-"""Every file under conf/ composes, and a run folder's configuration is the run's, without its secrets."""
+"""Every file under conf/ composes, and a run folder keeps the run's configuration without its secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workers.config.schema import CONF, BrokerConfig, Config, EnvConfig, Samplin
 from workers.servers import MODES
 
 NAMES = ("train", *(role.name for role in ROLES))
-LEAGUES = "league"  # another schema's: test_league_local.py plays every one of them
+LEAGUES = "league"  # test_league_local.py plays every league
 OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml") if path.parent.name != LEAGUES)
 
 
@@ -51,7 +51,7 @@ def test_every_option_of_every_group_composes(group: str, option: str) -> None:
 
 
 def outside(group: str, *overrides: str) -> dict[str, Any]:
-    """Return what overrides compose to, without one group's settings and what is resolved from them."""
+    """Return the unresolved configuration that overrides compose, without one group."""
     found = OmegaConf.to_container(hydra.compose("train", list(overrides)))
     return {name: value for name, value in found.items() if name != group}  # type: ignore[union-attr]
 
@@ -62,22 +62,22 @@ def test_an_environments_file_sets_nothing_but_env(option: str) -> None:
 
 
 @pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
-def test_an_experiment_takes_no_sizes_from_another_environment(experiment: str) -> None:
+def test_an_experiment_of_another_environment_sets_its_own_sizes(experiment: str) -> None:
     given: Any = OmegaConf.to_container(OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml"), resolve=False)
     if given.get("env", {}).get("id", "CartPole-v1") != "CartPole-v1":
         assert "num_envs" in given["env"] and "unroll_length" in given
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_each_way_to_the_servers_is_an_option_without_a_file(mode: str) -> None:
+def test_each_broker_mode_is_an_option_without_a_file(mode: str) -> None:
     assert composed("train", f"broker={mode}", "broker.url=amqp://h").broker == BrokerConfig(mode, "amqp://h")
     assert not (CONF / "broker").exists()
 
 
 @pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
-def test_every_experiment_is_a_whole_configuration(experiment: str) -> None:
+def test_every_experiment_composes_with_a_project_of_its_own(experiment: str) -> None:
     config = composed("train", f"experiment={experiment}")
-    assert (config.project == "cartpole") == (experiment == "cartpole"), "an experiment has a project of its own"
+    assert (config.project == "cartpole") == (experiment == "cartpole"), "other experiments have other projects"
     assert (config.env.goal is None) == (config.league is not None)
 
 
@@ -87,7 +87,7 @@ def test_the_documented_default_is_cartpole_by_ppo_in_gathered_rounds() -> None:
     assert (config.sampling, config.actors, config.broker.mode) == (Sampling.gathered, 2, "auto")
 
 
-def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
+def test_a_configuration_is_read_back_unchanged(tmp_path: Path) -> None:
     config = composed(
         "train", "sampling=streaming", "actors=3", "+env.kwargs.render_mode=null", "algorithm.learning_rate=3e-4"
     )
@@ -102,7 +102,7 @@ def test_the_file_holds_no_secret() -> None:
     text = to_yaml(Config(broker=broker))
     assert "secretpw" not in text
     assert "mode: external" in text
-    assert broker.url == "amqp://user:secretpw@host/", "the configuration in use is left alone"
+    assert broker.url == "amqp://user:secretpw@host/", "writing must not change the configuration in use"
 
 
 def test_a_value_of_a_wrong_type_in_a_file_is_one_error_that_names_it(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_unknown_name_in_a_file_is_one_error_that_names_it(tmp_path: Path) ->
         from_yaml(path)
 
 
-def test_an_update_takes_one_segment_an_actor_unless_told_otherwise() -> None:
+def test_an_update_takes_one_segment_per_actor_by_default() -> None:
     config = Config(actors=3, unroll_length=10, env=EnvConfig(num_envs=2))
     assert (config.segments_per_update, config.steps_per_update) == (3, 60)
     config.batch_segments = 5

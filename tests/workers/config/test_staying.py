@@ -1,4 +1,4 @@
-"""A role that has done its work, where its container would be started again."""
+"""A finished role stays idle where its end would restart its container."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_finished_role_stays_idle_until_it_is_stopped(start: Start, policy: str)
 
 
 @pytest.mark.parametrize("policy", ["no", "on-failure:5", ""])
-def test_finished_role_ends_where_that_is_no_new_start(start: Start, policy: str) -> None:
+def test_finished_role_ends_where_its_container_would_not_restart(start: Start, policy: str) -> None:
     assert start(DONE, policy).wait(PATIENCE) == 0
 
 

@@ -1,4 +1,4 @@
-"""A run's teacher: where it is found, what is said where it cannot be one, and that a resumed run has the same."""
+"""A run's teacher: its names, errors before anything starts, and the same teacher after a resume."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def policy_of(network: dict[str, Any], seed: int = 4) -> Policy:
 
 
 def taught(path: Path, network: dict[str, Any], seed: int = 4) -> Policy:
-    """A run folder at `path` with a checkpoint; the policy in it."""
+    """Make a run folder at `path` with a checkpoint; return its policy."""
     policy = policy_of(network, seed)
     algorithm = build_algorithm("ppo", {}, policy, 1)
     checkpoints.save(path / "checkpoints", "00000007", policy, algorithm, {"network": network, "environment": CARTPOLE})
@@ -54,7 +54,7 @@ def same(one: Policy, other: Policy) -> bool:
     return mine.keys() == its.keys() and all(torch.equal(mine[name], its[name]) for name in mine)
 
 
-def test_a_run_folder_a_folder_of_checkpoints_and_one_of_them_name_the_same_teacher(tmp_path: Path) -> None:
+def test_a_teacher_is_named_by_run_folder_checkpoint_folder_or_checkpoint(tmp_path: Path) -> None:
     network = {"name": "mlp", "hidden_sizes": [8]}
     policy = taught(tmp_path / "run", network)
     for name in ("run", "run/checkpoints", "run/checkpoints/00000007.safetensors"):
@@ -63,7 +63,7 @@ def test_a_run_folder_a_folder_of_checkpoints_and_one_of_them_name_the_same_teac
         assert its_network == network
 
 
-def test_a_student_goes_on_with_its_teacher_where_that_is_gone_or_has_learned_more(tmp_path: Path) -> None:
+def test_a_student_keeps_its_teacher_when_that_run_is_gone_or_learned_more(tmp_path: Path) -> None:
     policy, student = taught(tmp_path / "run", {"hidden_sizes": [8]}), tmp_path / "student"
     config = config_of(tmp_path, str(tmp_path / "run"))
     assert same(trainer_of(config, student).algorithm.teacher, policy)  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ def test_a_student_goes_on_with_its_teacher_where_that_is_gone_or_has_learned_mo
     assert same(trainer_of(changed, student).algorithm.teacher, other)  # type: ignore[attr-defined]
 
 
-def test_a_teacher_that_cannot_be_one_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_a_wrong_teacher_is_reported_before_anything_starts(tmp_path: Path) -> None:
     def said(teacher: str, env_id: str = CARTPOLE) -> str:
         config = replace(config_of(tmp_path, teacher), env=EnvConfig(id=env_id))
         with pytest.raises(ConfigurationError) as error:

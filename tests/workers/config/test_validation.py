@@ -1,4 +1,4 @@
-"""Wrong settings: all of them at once, before anything starts, each with its name, its value and the remedy."""
+"""Wrong settings are reported all at once, before anything starts, with name, value and remedy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def problems(configure: Callable[..., Config]) -> Problems:
     return find
 
 
-def test_the_default_is_right(problems: Problems) -> None:
+def test_the_defaults_are_valid(problems: Problems) -> None:
     assert problems() == []
 
 
@@ -81,18 +81,18 @@ def test_every_problem_is_reported_at_once(problems: Problems, tmp_path: Path) -
     "name",
     ["actors", "unroll_length", "batch_segments", "total_steps", "learner_threads", "checkpoints_kept"],
 )
-def test_a_number_that_must_be_positive_is(problems: Problems, name: str) -> None:
+def test_a_number_that_must_be_positive_may_not_be_zero(problems: Problems, name: str) -> None:
     assert f"{name}: 0 is too small; it must be at least 1" in problems(f"{name}=0", "sampling=streaming")
 
 
 @pytest.mark.parametrize("name", ["max_staleness", "restarts", "seed", "actor_id"])
-def test_a_number_that_may_be_zero_may_not_be_less(problems: Problems, name: str) -> None:
+def test_a_number_that_may_be_zero_may_not_be_negative(problems: Problems, name: str) -> None:
     assert problems(f"{name}=0") == []
     assert problems(f"{name}=-1") == [f"{name}: -1 is too small; it must be at least 0"]
 
 
 @pytest.mark.parametrize("override", ["seed=1e20", "actors=1e5", "env.num_envs=1e8", "total_steps=1e30"])
-def test_number_beyond_all_use_is_refused(problems: Problems, override: str) -> None:
+def test_absurdly_large_number_is_refused(problems: Problems, override: str) -> None:
     name, _, value = override.partition("=")
     (line,) = problems(f"{name}={int(float(value))}")
     assert line.startswith(f"{name}: {int(float(value))} is too large; it must be at most ")
@@ -107,12 +107,12 @@ def test_goal_is_a_finite_return(problems: Problems, value: str) -> None:
 
 @pytest.mark.parametrize("name", ["round_timeout", "checkpoint_every", "grace", "seconds"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
-def test_a_time_span_is_more_than_nothing(problems: Problems, name: str, value: str) -> None:
+def test_a_time_span_is_finite_and_above_zero(problems: Problems, name: str, value: str) -> None:
     (line,) = problems(f"{name}={value}")
     assert line.startswith(f"{name}: ")
 
 
-def test_a_gathered_round_takes_one_segment_an_actor(problems: Problems) -> None:
+def test_a_gathered_round_takes_one_segment_per_actor(problems: Problems) -> None:
     (line,) = problems("actors=2", "batch_segments=3")
     assert line.startswith(
         "batch_segments: 3 is not read with sampling=gathered, whose rounds take one segment of each of"
@@ -131,7 +131,7 @@ def test_near_names_are_suggested(problems: Problems) -> None:
     assert "mlp" in problems("network.name=mpl")[0]
 
 
-def test_a_port_must_be_one(problems: Problems) -> None:
+def test_a_port_must_be_from_1_to_65535(problems: Problems) -> None:
     assert problems("flower_port=70000") == ["flower_port: 70000 is not a port; it must be from 1 to 65535"]
     assert problems(f"flower_port={free_port()}") == []
 
@@ -143,7 +143,7 @@ def test_a_role_that_joins_a_run_must_name_it(problems: Problems) -> None:
 
 
 @pytest.mark.parametrize("role", ["learner", "league", "evaluator"])
-def test_a_role_that_writes_into_the_run_folder_must_name_it(problems: Problems, role: str) -> None:
+def test_a_role_that_writes_into_the_run_folder_must_name_the_trial(problems: Problems, role: str) -> None:
     (line,) = problems("run=some-run", "league=rps", role=role)
     assert line.startswith("trial: not given")
     assert problems("run=some-run", "league=rps", "trial=some-trial", role=role) == []
@@ -168,7 +168,7 @@ def test_a_role_that_writes_into_the_run_folder_must_name_it(problems: Problems,
         ("players.main.config={checkpoint_max_steps: 120%}", "a share of the run, above 0% and up to 100%, as 2%"),
     ],
 )
-def test_what_a_league_cannot_be_run_with_is_named(problems: Problems, setting: str, message: str) -> None:
+def test_wrong_settings_of_a_league_are_named(problems: Problems, setting: str, message: str) -> None:
     (line,) = problems("experiment=rps", f"++league.{setting}")
     assert message in line
 
@@ -198,7 +198,7 @@ def test_exact_payoffs_are_refused_for_a_game_without_a_sequence_form(problems: 
     assert line.endswith("for others use evaluation=pairs or games")
 
 
-def test_a_league_is_restored_only_to_go_on_with_returns_of_the_same_kind(problems: Problems, tmp_path: Path) -> None:
+def test_a_league_is_restored_only_with_returns_of_the_same_kind(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "league.jsonl").write_text('{"id": "1-0", "fields": {"event": "restored"}}\n')
     given = ("league=rps", "trial=some-trial", f"restore={tmp_path}")
     assert problems(*given) == []
@@ -206,11 +206,11 @@ def test_a_league_is_restored_only_to_go_on_with_returns_of_the_same_kind(proble
     (line,) = problems(*given)
     assert line == f"league.evaluation: returns of {tmp_path} are of 'pairs', not of 'games'; give pairs"
     assert problems(*given, "league.evaluation=pairs") == []
-    (tmp_path / "mixture.json").write_text('{"settings": {"source": "games"}, "largest": 1.0}')  # said, not guessed
+    (tmp_path / "mixture.json").write_text('{"settings": {"source": "games"}, "largest": 1.0}')  # names the source
     assert problems(*given) == []
 
 
-def test_a_goal_of_a_game_that_is_small_enough_is_taken(problems: Problems) -> None:
+def test_a_goal_of_a_small_game_is_accepted(problems: Problems) -> None:
     assert problems("experiment=kuhn") == []
 
 
@@ -268,9 +268,7 @@ def test_a_checkpoint_of_another_network_is_refused_and_one_of_this_is_not(
     assert "00000001" in line
 
 
-def test_a_run_whose_only_checkpoint_is_damaged_is_not_silently_begun_anew(
-    configure: Callable[..., Config], problems: Problems
-) -> None:
+def test_a_run_with_only_a_damaged_checkpoint_is_refused(configure: Callable[..., Config], problems: Problems) -> None:
     config = configure("trial=t")
     save_checkpoint(config)
     (path,) = (run_folder(config) / "checkpoints").glob("*.safetensors")
@@ -299,7 +297,7 @@ def test_a_long_project_still_makes_a_run_name(configure: Callable[..., Config])
     verify(config, "train")
 
 
-def test_a_trial_that_is_not_named_gets_a_name_of_its_own(configure: Callable[..., Config]) -> None:
+def test_unnamed_trials_get_different_names(configure: Callable[..., Config]) -> None:
     first, second = configure(), configure()
     name_run(first)
     name_run(second)
@@ -308,19 +306,19 @@ def test_a_trial_that_is_not_named_gets_a_name_of_its_own(configure: Callable[..
 
 
 @pytest.mark.parametrize("rate", ["-0.01", "1.5", "nan"])
-def test_the_share_of_calls_told_of_must_be_one(problems: Problems, rate: str) -> None:
+def test_event_rate_is_a_share_from_0_to_1(problems: Problems, rate: str) -> None:
     (line,) = problems(f"event_rate={rate}")
     assert line.startswith("event_rate: ") and line.endswith("is not a share of the calls; it must be from 0 to 1")
 
 
-def test_what_is_wrong_with_network_algorithm_and_numbers_is_told_at_once(problems: Problems) -> None:
+def test_problems_of_network_algorithm_and_numbers_are_reported_at_once(problems: Problems) -> None:
     found = problems("algorithm.minibatch_size=0", "network.activation=gelu2", "seconds=-1", "env.id=CartPol-v1")
     assert len(found) == 4
     for message in ("seconds: -1", "env.id: environment 'CartPol-v1'", "activation 'gelu2'", "minibatch_size=0 of ppo"):
         assert [problem for problem in found if message in problem]
 
 
-def test_a_game_of_two_players_without_a_league_is_told_how_to_get_one(problems: Problems) -> None:
+def test_a_game_of_two_players_without_a_league_is_refused_with_the_remedy(problems: Problems) -> None:
     (line,) = problems("env.id=openspiel:kuhn_poker")
     assert line == (
         "env.id: environment 'openspiel:kuhn_poker' is a game of two players, which a league trains: "
@@ -328,7 +326,7 @@ def test_a_game_of_two_players_without_a_league_is_told_how_to_get_one(problems:
     )
 
 
-def test_a_game_that_drives_itself_in_a_league_is_told_how_it_is_trained(problems: Problems) -> None:
+def test_a_one_agent_game_that_drives_itself_is_refused_by_a_league(problems: Problems) -> None:
     (line,) = problems("league=mine", "league.env=gamecore:examples/gamecore/actor.py:CartPole")
     assert line.startswith("league: environment 'gamecore:examples/gamecore/actor.py:CartPole' is of one agent")
     assert line.endswith("env.id=gamecore:examples/gamecore/actor.py:CartPole sampling=streaming")
@@ -337,7 +335,7 @@ def test_a_game_that_drives_itself_in_a_league_is_told_how_it_is_trained(problem
 NIM = ("experiment=nim_gamecore",)
 
 
-def test_a_league_of_a_game_that_drives_itself_is_right(problems: Problems) -> None:
+def test_a_league_of_a_game_that_drives_itself_is_accepted(problems: Problems) -> None:
     assert problems(*NIM) == []
 
 
@@ -355,7 +353,7 @@ def test_a_league_of_a_game_that_drives_itself_is_right(problems: Problems) -> N
         (["+league.players.main_exploiter.config.freeze=returns"], "league: player 'main_exploiter': kind main_exp"),
     ],
 )  # fmt: skip
-def test_what_needs_games_that_are_stepped_is_refused_by_its_name(
+def test_settings_that_need_stepped_games_are_refused_by_name(
     problems: Problems, overrides: list[str], line: str
 ) -> None:
     found = problems(*NIM, *overrides)
@@ -401,7 +399,7 @@ def test_an_environment_that_fails_in_its_first_steps_is_refused_at_the_start(
     )
     (line,) = problems(f"env.id={path}:Failing")
     assert line.startswith("env.id: ") and line.endswith("failing.py:5: IndexError: list index out of range")
-    assert problems(f"env.id={path}:Failing", "run=some-run", role="actor") == [], "its launcher has looked"
+    assert problems(f"env.id={path}:Failing", "run=some-run", role="actor") == [], "its launcher has checked it"
 
 
 def test_servers_elsewhere_need_their_urls(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +422,7 @@ def test_servers_elsewhere_need_their_urls(problems: Problems, monkeypatch: pyte
         ("path/to/my_game.py:Game", "game", None),
     ],
 )
-def test_project_and_goal_are_the_environments_own(
+def test_project_and_goal_come_from_the_environment(
     configure: Callable[..., Config], env_id: str, project: str, goal: float | None
 ) -> None:
     config = configure(f"env.id={env_id}")
@@ -439,8 +437,8 @@ def test_a_leagues_project_is_its_games_name(configure: Callable[..., Config]) -
     assert configure("experiment=kuhn").project == "kuhn"
 
 
-def test_spaces_that_no_policy_takes_come_with_what_to_do(problems: Problems, tmp_path: Path) -> None:
-    assert problems("env.id=Taxi-v4") == [], "a Discrete observation is taken"
+def test_spaces_that_no_policy_accepts_are_refused_with_the_remedy(problems: Problems, tmp_path: Path) -> None:
+    assert problems("env.id=Taxi-v4") == [], "Discrete observations are accepted"
     path = tmp_path / "spaces.py"
     path.write_text(
         "import gymnasium, numpy as np\n"
@@ -454,7 +452,7 @@ def test_spaces_that_no_policy_takes_come_with_what_to_do(problems: Problems, tm
     )
     (line,) = problems(f"env.id={path}:Words")
     assert "action space Text(" in line and "gymnasium.wrappers.TransformObservation or TransformAction" in line
-    assert problems(f"env.id={path}:Parts") == [], "and actions in parts"
+    assert problems(f"env.id={path}:Parts") == [], "Dict actions are accepted"
     assert problems("env.id=CartPole-v1", "+network.core.name=gru") == []
     (line,) = problems("env.id=CartPole-v1", "+network.core.name=gru", "algorithm.minibatch_size=5")
     assert "minibatch_size: 5 is less than one unroll of unroll_length 64" in line
@@ -465,7 +463,7 @@ def test_an_algorithm_without_minibatches_takes_a_memory(problems: Problems, alg
     assert problems(algorithm, "+network.core.name=lstm") == []
 
 
-def test_a_key_that_the_value_alone_is_to_see_has_to_be_one_of_the_observations(problems: Problems) -> None:
+def test_privileged_keys_must_be_keys_of_observations(problems: Problems) -> None:
     (line,) = problems("+network.privileged=[state]")
     assert "privileged=['state'] of the network names keys of observations, and these are Box(" in line
 
@@ -501,11 +499,11 @@ def test_an_environments_settings_are_checked_with_all_others(problems: Problems
     assert line.startswith("env.vectorization=library: environment 'Acrobot-v1' has none")
 
 
-def test_defaults_of_the_environments_settings_are_written_the_same_in_both_places() -> None:
+def test_environment_settings_have_the_same_defaults_in_both_places() -> None:
     assert Config().env.settings() == envs.EnvSettings("CartPole-v1")
 
 
-def test_a_device_that_is_not_there_is_told_to_who_needs_it(problems: Problems) -> None:
+def test_a_missing_device_is_refused_only_where_it_is_needed(problems: Problems) -> None:
     (line,) = problems("device=cuda:99")
     assert line.startswith("device='cuda:99' is not there: this machine has cpu") and line.endswith("or device=auto")
     assert problems("actor_device=gpu") == ["actor_device='gpu' is not a device; use auto, cpu, cuda, cuda:N or mps"]
@@ -513,7 +511,7 @@ def test_a_device_that_is_not_there_is_told_to_who_needs_it(problems: Problems) 
     assert problems("device=cuda:99", "run=some-run", role="actor") == []
 
 
-def test_how_a_learner_computes_is_checked_before_it_starts(
+def test_precision_and_compiler_are_checked_before_a_learner_starts(
     problems: Problems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
@@ -523,13 +521,13 @@ def test_how_a_learner_computes_is_checked_before_it_starts(
     assert problems("precision=half", "compile=true", "run=some-run", role="actor") == []
 
 
-def test_what_an_algorithm_needs_of_its_data_is_looked_at_before_anything_starts(problems: Problems) -> None:
+def test_an_algorithm_that_does_not_suit_the_sampling_is_refused(problems: Problems) -> None:
     assert problems("algorithm=a2c", "sampling=gathered") == []
     (problem,) = problems("algorithm=a2c", "sampling=streaming")
     assert "'a2c' does not suit sampling=streaming, since it takes the gradient of the weights that acted" in problem
 
 
-def test_what_an_algorithm_of_a_league_needs_is_looked_at_as_well(problems: Problems, tmp_path: Path) -> None:
+def test_a_leagues_algorithm_that_needs_unknown_fields_is_refused(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from agents import Needs\nfrom agents.algorithms import ppo\n"
         "class Mine(ppo.PPO):\n    needs = Needs(fields=('extras.q',))\n"
@@ -539,7 +537,7 @@ def test_what_an_algorithm_of_a_league_needs_is_looked_at_as_well(problems: Prob
     assert problem.startswith("league: algorithm: ") and "needs 'extras.q' of each trajectory" in problem
 
 
-def test_weights_that_a_round_waits_for_are_not_held_back(problems: Problems) -> None:
+def test_publish_every_is_refused_with_gathered_sampling(problems: Problems) -> None:
     assert problems("sampling=streaming", "publish_every=0.5") == []
     (problem,) = problems("publish_every=0.5")
     assert problem.startswith("publish_every: 0.5 is not read with sampling=gathered")
@@ -547,7 +545,7 @@ def test_weights_that_a_round_waits_for_are_not_held_back(problems: Problems) ->
     assert problem.startswith("publish_every: -1.0 is not a time span")
 
 
-def test_what_cannot_be_deterministic_is_refused_with_the_reason(problems: Problems) -> None:
+def test_runs_that_cannot_be_deterministic_are_refused_with_the_reason(problems: Problems) -> None:
     assert problems("deterministic=true") == []
     (problem,) = problems("deterministic=true", "sampling=streaming")
     assert "where an update has the segments that arrive first" in problem
@@ -555,7 +553,7 @@ def test_what_cannot_be_deterministic_is_refused_with_the_reason(problems: Probl
     assert problem.startswith("deterministic: true is not read in a league")
 
 
-def test_gradients_are_compressed_by_a_way_that_there_is_and_that_the_backend_can(problems: Problems) -> None:
+def test_compression_must_exist_and_suit_the_allreduce_backend(problems: Problems) -> None:
     assert problems("learners=2", "compression=topk", "top_k=0.001", "allreduce=torch") == []
     assert problems("learners=2", "compression=bf16") == []
     found = problems("learners=2", "compression=zip", "top_k=0")
@@ -576,7 +574,7 @@ def test_servers_that_other_hosts_cannot_reach_are_refused(problems: Problems, m
     assert problems("broker=auto", two) == []
 
 
-def test_the_learners_of_one_player_are_looked_at_as_those_of_all(problems: Problems) -> None:
+def test_the_learners_of_one_player_are_checked_like_those_of_all(problems: Problems) -> None:
     two = ("experiment=rps", "+league.players.main.learners=2")
     assert problems(*two, "actors=2") == []
     (unequal,) = problems(*two, "actors=3")
@@ -593,7 +591,7 @@ def test_the_learners_of_one_player_are_looked_at_as_those_of_all(problems: Prob
     )
 
 
-def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) -> None:
+def test_wrong_settings_of_served_sampling_are_refused_with_the_reason(problems: Problems) -> None:
     assert problems("sampling=served", "algorithm=impala") == []
     assert problems("sampling=served", "experiment=kuhn") == []
     assert problems("sampling=streaming", "experiment=leduc", "algorithm=impala") == []
@@ -613,19 +611,19 @@ def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) ->
 def test_a_league_of_hundreds_of_engines_is_refused_with_settings_that_fit(
     problems: Problems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An actor made 512 games of football, at 47 MB and a quarter of a second each, and played nothing."""
+    """512 games of football take an actor 47 MB and a quarter of a second each before it plays."""
     found = problems("league=mine", "league.env=football:1_vs_1_easy")
     assert [line.partition(":")[0] for line in found] == [
         "league.games", "league.evaluation_games", "league.reference_games"
     ]  # fmt: skip
     assert all("as league=engines league.env=football:1_vs_1_easy does" in line for line in found)
     rps = envs.make_two_player("matrix:rps", 1, 0)
-    monkeypatch.setattr("envs.make_two_player", lambda *given, **kwargs: rps)  # in its place, where it is not built
+    monkeypatch.setattr("envs.make_two_player", lambda *given, **kwargs: rps)  # stands in where football is not built
     monkeypatch.setattr("workers.config.validation.check", lambda *given, **kwargs: None)
     assert problems("league=engines", "league.env=football:1_vs_1_easy") == []
 
 
-def test_an_initial_checkpoint_that_cannot_be_one_is_named(problems: Problems, tmp_path: Path) -> None:
+def test_a_wrong_initial_checkpoint_is_named(problems: Problems, tmp_path: Path) -> None:
     (line,) = problems("league=rps", f"+league.players.main.initial={tmp_path / 'none'}")
     assert line.startswith(f"league: players.main.initial: {tmp_path / 'none'} does not exist; name a run folder")
     assert problems("league=rps", "+league.players.main.initial=main@3") == []

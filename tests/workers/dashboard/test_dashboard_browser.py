@@ -1,6 +1,6 @@
-"""The dashboard's pages in headless Chromium: they load, follow a league that goes on, and obey the keyboard.
+"""The dashboard's pages in headless Chromium load, follow a running league and obey the keyboard.
 
-Needs Playwright's Python package and a Chromium that is installed: `make dashboard-test`.
+They need Playwright's Python package and an installed Chromium: `make dashboard-test`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, served: str) -> Iterator[Any]:
-    """A page without troubles: whatever the console says of scripts, styles or policies fails the test."""
+    """Yield a page; script errors and errors or warnings on the console fail the test."""
     context = browser.new_context(base_url=served, extra_http_headers={"authorization": f"Bearer {TOKEN}"})
     page, troubles = context.new_page(), []
     page.on("pageerror", lambda error: troubles.append(str(error)))
@@ -103,7 +103,7 @@ def opened(page: Any, address: str) -> None:
     page.wait_for_selector("body[data-ready]")
 
 
-def test_the_token_of_an_address_lets_a_browser_in_and_leaves_the_address(browser: Any, served: str) -> None:
+def test_a_token_in_the_address_lets_in_and_is_removed_from_it(browser: Any, served: str) -> None:
     context = browser.new_context(base_url=served)
     page = context.new_page()
     assert page.goto("/").status == 401
@@ -113,7 +113,7 @@ def test_the_token_of_an_address_lets_a_browser_in_and_leaves_the_address(browse
     context.close()
 
 
-def test_what_a_run_says_is_text(page: Any) -> None:
+def test_texts_of_a_run_are_never_read_as_html(page: Any) -> None:
     opened(page, "/")
     assert page.inner_text("tr:has-text('plain') >> nth=0").count("<img src=x onerror=alert(1)>") == 1
     opened(page, "/run?run=plain")
@@ -155,7 +155,7 @@ def test_evaluators_returns_are_shown_in_place_of_win_rates(page: Any) -> None:
     assert rows[0] == ["row", "column", "mean return", "games", "lower", "upper"] and len(rows) == 3
     for _, _, mean, games, lower, upper in rows[1:]:
         assert float(lower) < float(mean) < float(upper) and abs(float(mean)) == 0.3875 and int(games) == 1800
-    assert float(rows[1][2]) > 0, "the best on average first"
+    assert float(rows[1][2]) > 0, "the best player on average comes first"
     page.focus("canvas")
     for _ in range(9):
         page.keyboard.press("ArrowRight")
@@ -163,7 +163,7 @@ def test_evaluators_returns_are_shown_in_place_of_win_rates(page: Any) -> None:
             break
     assert "95 % at all times" in said
     opened(page, page.url)
-    assert page.input_value("#layer") == "returns", "the address keeps what the map shows"
+    assert page.input_value("#layer") == "returns", "the address keeps the chosen layer"
 
 
 def test_the_address_of_an_open_cell_opens_it_again(page: Any) -> None:
@@ -176,8 +176,8 @@ def test_the_address_of_an_open_cell_opens_it_again(page: Any) -> None:
 
 
 @pytest.mark.skipif(not DRAWS, reason="pettingzoo's classic games are not installed")
-def test_a_recorded_game_plays_by_its_own_pictures(page: Any) -> None:
-    page.goto(f"/?token={TOKEN}")  # sets the cookie: a browser's downloads have no token
+def test_a_recorded_game_is_played_back_in_its_own_pictures(page: Any) -> None:
+    page.goto(f"/?token={TOKEN}")  # sets the cookie, since downloads send no token
     opened(page, "/match?run=drawn&match=m1&game=1")
     page.wait_for_function("() => document.querySelector('img.picture')?.naturalWidth > 100")
     first = page.get_attribute("img.picture", "src")
@@ -232,7 +232,7 @@ def test_a_person_plays_a_game_to_its_end(page: Any) -> None:
     assert page.locator(".move").count() == 0
 
 
-def test_matches_are_on_the_page_as_they_end(page: Any, folder: Path, league: RecordedLeague) -> None:
+def test_matches_appear_on_the_page_as_they_end(page: Any, folder: Path, league: RecordedLeague) -> None:
     opened(page, "/run?run=kuhn/one")
     page.wait_for_selector("body[data-event]", state="attached")
     league.play("main", "w")

@@ -19,7 +19,7 @@ from workers.dashboard.timeline import Timeline
 
 
 class Stream:
-    """Stands in for a stream in Redis: those of `entries` that it holds."""
+    """Stand-in for a stream in Redis that holds `entries`."""
 
     def __init__(self, entries: list[tuple[str, Event]]) -> None:
         self.entries = entries
@@ -51,7 +51,7 @@ def test_any_moment_is_the_fold_of_the_events_until_then(
     assert timeline.now().history.state.differences(folded(entries)) == []
 
 
-def test_lines_are_taken_in_as_they_are_written(tmp_path: Path) -> None:
+def test_only_whole_lines_are_read_while_a_file_grows(tmp_path: Path) -> None:
     entries = small_league().entries
     write(tmp_path, entries[:-2])
     timeline = Timeline(tmp_path)
@@ -65,7 +65,7 @@ def test_lines_are_taken_in_as_they_are_written(tmp_path: Path) -> None:
     assert timeline.follow() and timeline.now().history.state.differences(folded(entries)) == []
 
 
-def test_a_file_that_was_closed_is_followed_into_the_next(tmp_path: Path) -> None:
+def test_following_goes_on_in_the_next_file(tmp_path: Path) -> None:
     entries = small_league().entries
     write(tmp_path, entries[:50])
     timeline = Timeline(tmp_path)
@@ -75,7 +75,7 @@ def test_a_file_that_was_closed_is_followed_into_the_next(tmp_path: Path) -> Non
     assert timeline.now().events == len(entries)
 
 
-def test_the_stream_continues_what_the_folder_holds_and_moments_in_it_are_known(tmp_path: Path) -> None:
+def test_the_stream_continues_the_folder_and_its_moments_are_known(tmp_path: Path) -> None:
     entries = small_league().entries
     write(tmp_path, entries[:20])
     timeline = Timeline(tmp_path)
@@ -84,10 +84,10 @@ def test_the_stream_continues_what_the_folder_holds_and_moments_in_it_are_known(
     moment = timeline.now().history.now - 4.0
     assert timeline.at(moment).history.state.differences(state_at(entries, moment)) == []
     write(tmp_path, entries)
-    assert not timeline.follow(), "what Redis told is not taken in again from the file"
+    assert not timeline.follow(), "events from Redis are not read again from the file"
 
 
-def test_events_that_a_crash_of_redis_took_back_are_gone(tmp_path: Path) -> None:
+def test_events_that_a_crash_of_redis_lost_are_dropped(tmp_path: Path) -> None:
     entries = small_league().entries
     timeline = Timeline(tmp_path)
     timeline.follow(Stream(entries))
@@ -102,7 +102,7 @@ def test_a_line_that_is_no_event_is_one_clear_error(tmp_path: Path, line: str) -
         Timeline(tmp_path).follow()
 
 
-def test_a_copy_goes_on_by_itself() -> None:
+def test_a_copy_of_a_fold_is_independent() -> None:
     entries = small_league().entries
     fold = Fold()
     fold.take(entries[:20])
@@ -114,7 +114,7 @@ def test_a_copy_goes_on_by_itself() -> None:
     assert (mark.actors, mark.throughput.matches) == (fold.actors, fold.throughput.matches)
 
 
-def test_changes_name_the_cells_of_matches_that_ended_and_are_told_once() -> None:
+def test_changes_name_cells_of_ended_matches_and_are_reported_once() -> None:
     entries = small_league().entries
     fold = Fold()
     fold.take(entries[:-2])

@@ -1,4 +1,4 @@
-"""The dashboard's page in headless Chromium beside a league that trains, also while its servers and processes die."""
+"""The dashboard's page in headless Chromium beside a training league, also while its servers and processes die."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def league(tmp_path: Path, servers: Servers, own_redis: OwnRedis) -> Iterator[Le
 
 @pytest.fixture
 def page(tmp_path: Path, league: LeagueOfRun) -> Iterator[Any]:
-    """The league's page."""
+    """Serve the dashboard and yield the league's page."""
     league.until(lambda: (league.folder / "servers/servers.json").exists())
     command = [sys.executable, "-m", "workers.dashboard", str(tmp_path), "--port", "0"]
     environment = {**os.environ, "WARREN_DASHBOARD_TOKEN": TOKEN}
@@ -61,13 +61,13 @@ def page(tmp_path: Path, league: LeagueOfRun) -> Iterator[Any]:
 
 
 def matches(page: Any) -> int:
-    """Matches that the page counts now."""
+    """Return the number of matches on the page."""
     text = page.inner_text(".figures")
     return int(text.partition(" counted")[0].rpartition(" ")[2].replace(",", ""))
 
 
 def more_matches(page: Any, than: int) -> None:
-    """Wait until the page counts more matches."""
+    """Wait until the page counts more matches than `than`."""
     page.wait_for_function(
         "(than) => { const found = document.querySelector('.figures').innerText.match(/([\\d,]+) counted/); "
         "return found && Number(found[1].replaceAll(',', '')) > than; }",
@@ -84,7 +84,7 @@ def test_a_page_follows_a_league_through_deaths_of_redis_and_of_its_worker(
 ) -> None:
     more_matches(page, 0)
     status(page, "live")
-    for _ in range(3):  # it goes on by itself
+    for _ in range(3):  # without a reload
         more_matches(page, matches(page))
     own_redis.kill()
     status(page, "Redis is away")

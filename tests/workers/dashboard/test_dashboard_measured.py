@@ -28,7 +28,7 @@ from workers.servers.record import Record
 
 
 def played(games: int = 400, largest: float = 1.0) -> Returns:
-    """Players 0 and 1 in both seats, 0 and 2 in one; player 0 wins three of four."""
+    """Record 0 against 1 in both seats, 0 against 2 in one, and 1 against itself; player 0 wins three of four games."""
     returns = Returns()
     won = np.where(np.arange(games) % 4, largest, -largest)
     returns.record(0, 1, won)
@@ -38,7 +38,7 @@ def played(games: int = 400, largest: float = 1.0) -> Returns:
     return returns
 
 
-def test_a_mean_is_over_both_seats_within_an_interval_that_holds_at_all_times() -> None:
+def test_a_mean_over_both_seats_has_an_anytime_valid_interval() -> None:
     table = Table(played(), 1.0, 0.95)
     assert table.mean[0, 1] == pytest.approx(0.5) and table.mean[1, 0] == pytest.approx(-0.5)
     assert table.lower[0, 1] < 0.5 < table.upper[0, 1]
@@ -68,7 +68,7 @@ def test_pairs_of_games_count_once_and_exact_cells_have_no_width() -> None:
     assert table.found_by == EXACT and table.lower[0, 1] == table.mean[0, 1] == table.upper[0, 1] == 0.5
 
 
-def test_returns_beyond_one_of_a_game_that_names_no_bound_have_no_interval() -> None:
+def test_returns_beyond_1_without_a_bound_have_no_interval() -> None:
     assert Table(played(), None, 0.95).between(0, 1)["lower"] is not None  # type: ignore[index]
     found = Table(played(largest=3.0), None, 0.95).between(0, 1)
     assert found is not None and (found["mean"], found["lower"], found["upper"]) == (1.5, None, None)
@@ -76,19 +76,19 @@ def test_returns_beyond_one_of_a_game_that_names_no_bound_have_no_interval() -> 
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[["a", 0, 1, 1, 1]]', "3", "[[0, 1, 5]]"])
-def test_a_file_that_holds_no_returns_is_as_none(tmp_path: Path, text: str) -> None:
+def test_a_file_without_returns_counts_as_empty(tmp_path: Path, text: str) -> None:
     (tmp_path / "returns.json").write_text(text)
     assert Table(saved(tmp_path), 1.0, 0.95).packed()["slots"] == 0
 
 
-def test_the_bound_is_the_settings_else_the_games_own() -> None:
+def test_the_bound_comes_from_the_settings_or_else_from_the_game() -> None:
     assert terms({"league": ROCK_PAPER_SCISSORS}) == (1.0, 0.95)
     assert terms({"league": {**ROCK_PAPER_SCISSORS, "max_return": 4.0, "cell_confidence": 0.9}}) == (4.0, 0.9)
     assert terms({"league": {**ROCK_PAPER_SCISSORS, "env": "openspiel:no_such_game"}}) == (None, 0.95)
     assert terms({}) == terms({"league": {"env": 3}}) == (None, 0.95)
 
 
-def test_a_page_is_told_of_a_saved_leagues_returns(tmp_path: Path) -> None:
+def test_a_page_gets_the_returns_of_a_saved_league(tmp_path: Path) -> None:
     pytest.importorskip("starlette")
     from workers.dashboard.server import Dashboard
 
@@ -112,8 +112,8 @@ def test_a_page_is_told_of_a_saved_leagues_returns(tmp_path: Path) -> None:
     assert told(f"/api/cell?run=rps&home={names[0]}&away={names[1]}")["returns"]["mean"] == 0.0
 
 
-def test_a_league_is_looked_at_without_loading_pytorch(tmp_path: Path) -> None:
-    """It would take more memory than all else of the dashboard."""
+def test_looking_at_a_league_loads_no_pytorch(tmp_path: Path) -> None:
+    """PyTorch would take more memory than the rest of the dashboard."""
     pytest.importorskip("starlette")
     save_league(tmp_path / "rps", ROCK_PAPER_SCISSORS, 2)
     cells = [[0, 1, 100, 20.0, 60.0], [1, 0, 100, -10.0, 50.0]]
@@ -133,7 +133,7 @@ print(sorted({{"torch", "matplotlib", "scipy"}} & set(sys.modules)))
     assert told.stdout == "[]\n", told.stderr
 
 
-def test_returns_of_a_run_that_goes_on_are_those_in_redis(tmp_path: Path, redis_url: str, run_name: str) -> None:
+def test_returns_of_a_running_league_come_from_redis(tmp_path: Path, redis_url: str, run_name: str) -> None:
     client = redis.Redis.from_url(redis_url)
     store = Store(client, f"warren.{run_name}:league:", seed=1)
     save_league(tmp_path, ROCK_PAPER_SCISSORS, 0)

@@ -1,4 +1,4 @@
-"""Games in the dashboard: a person's against a league's players, recorded ones move by move, and its command line."""
+"""Games in the dashboard: a person against players of a league, boards of text, and the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_game_goes_to_its_end_by_legal_moves_with_the_players_view(folder: Path) -> None:
+def test_a_game_ends_by_legal_moves_and_shows_the_players_view(folder: Path) -> None:
     tables = Tables()
     for seat in (0, 1):
         shown = tables.sit(folder, "main", seat, False)
@@ -36,7 +36,7 @@ def test_a_game_goes_to_its_end_by_legal_moves_with_the_players_view(folder: Pat
         assert machine["view"]["probabilities"][machine["action"]] > 0.0
 
 
-def test_a_player_that_always_takes_its_likeliest_move_does(folder: Path) -> None:
+def test_a_greedy_player_takes_its_likeliest_move(folder: Path) -> None:
     tables = Tables()
     for _ in range(5):
         shown = tables.sit(folder, "main", 1, True)
@@ -55,7 +55,7 @@ def test_a_move_that_is_not_legal_changes_nothing(folder: Path, action: Any) -> 
         tables.move(shown["game"], 0)
 
 
-def test_games_that_nobody_moves_in_are_dropped_for_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_game_makes_room_for_new_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "TABLES", 2)
     tables = Tables()
     first = tables.sit(folder, "main", 0, False)["game"]

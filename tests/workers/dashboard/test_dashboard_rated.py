@@ -1,4 +1,4 @@
-"""Rated games in the dashboard: a person's games against a player of a league that goes on count for a rating."""
+"""Rated games in the dashboard: games against a player of a running league count for a person's rating."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def folder(tmp_path: Path, redis_url: str, run_name: str, store: Store) -> Path:
 
 
 def played(tables: Tables, folder: Path, seat: int) -> list[dict[str, Any]]:
-    """Let ann take the first legal move until a rated game is over; return all that the page was told."""
+    """Let ann take the first legal move until a rated game is over; return all states that the page got."""
     shown = [tables.sit(folder, "main", seat, False, "ann")]
     while not shown[-1]["over"]:
         shown.append(tables.move(shown[-1]["game"], shown[-1]["legal"][0]["action"]))
     return shown
 
 
-def test_games_count_once_each_and_tell_the_rating_at_their_end(folder: Path, store: Store) -> None:
+def test_each_game_counts_once_and_ends_with_the_rating(folder: Path, store: Store) -> None:
     tables = Tables()
     ends = [played(tables, folder, seat)[-1] for seat in (0, 1, 0)]
     games = sorted(People(store.redis, store.prefix).games().values(), key=lambda game: game.time)
@@ -94,22 +94,20 @@ def test_games_without_a_name_or_left_midway_do_not_count(folder: Path, store: S
         ("ann", True, "rated: a player of the league draws its moves; leave rated or greedy out"),
     ],
 )
-def test_what_cannot_be_rated_is_refused_before_the_game(folder: Path, given: Any, greedy: bool, why: str) -> None:
+def test_games_that_cannot_be_rated_are_refused_at_the_start(folder: Path, given: Any, greedy: bool, why: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         Tables().sit(folder, "main", 0, greedy, given)
     assert str(error.value).startswith(why)
 
 
-def test_a_run_that_has_ended_says_why_games_do_not_count_and_how_they_would(folder: Path) -> None:
+def test_an_ended_run_refuses_rated_games_with_the_remedy(folder: Path) -> None:
     (folder / "servers/servers.json").unlink()
     with pytest.raises(ConfigurationError, match=r"^rated: .* resume it by .* or leave out rated$"):
         Tables().sit(folder, "main", 0, False, "ann")
     assert Tables().sit(folder, "main", 0, False)["rated"] is None
 
 
-def test_a_game_whose_store_goes_meanwhile_ends_and_says_that_it_does_not_count(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_game_that_cannot_be_stored_ends_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(self: People, game: object) -> None:
         raise redis.ConnectionError("gone")
 

@@ -1,4 +1,4 @@
-"""Recorded matches in the dashboard: as boards of text, and by a game's own pictures where it draws itself."""
+"""Recorded matches in the dashboard: boards of text, or pictures of a game that draws itself."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pixels(data: bytes) -> Any:
     return np.asarray(PIL.Image.open(io.BytesIO(data)).convert("RGB"))
 
 
-def test_a_game_that_draws_itself_is_shown_by_its_pictures_move_by_move(drawn: Run) -> None:
+def test_a_game_that_draws_itself_has_a_picture_per_move(drawn: Run) -> None:
     games = Recorded()
     shown = games.game(drawn, "m1", 1)
     assert shown["drawn"]
@@ -64,7 +64,7 @@ def test_a_game_that_draws_itself_is_shown_by_its_pictures_move_by_move(drawn: R
     assert (pixels(again.picture(drawn, "m1", 2, 0)) == forwards[0]).all(), "all games begin alike"
 
 
-def test_a_film_has_all_moves_and_the_end_within_a_bound(drawn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_film_shows_all_moves_up_to_a_bound_of_frames(drawn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     games = Recorded()
     moves = len(games.game(drawn, "m1", 1)["moves"])
     with PIL.Image.open(io.BytesIO(games.film(drawn, "m1", 1))) as film:
@@ -84,7 +84,7 @@ def test_a_game_of_text_has_boards_and_refuses_pictures(text: Run) -> None:
         games.film(text, "m1", 1)
 
 
-def test_a_move_or_game_that_there_is_not_is_refused(drawn: Run) -> None:
+def test_unknown_moves_and_games_are_refused(drawn: Run) -> None:
     games = Recorded()
     for move in (-1, 1000):
         with pytest.raises(ConfigurationError, match="move: "):
@@ -94,7 +94,7 @@ def test_a_move_or_game_that_there_is_not_is_refused(drawn: Run) -> None:
             games.picture(drawn, match, number, 0)
 
 
-def test_pictures_and_films_are_told_as_what_they_are(drawn: Run, text: Run) -> None:
+def test_pictures_and_films_have_their_content_types(drawn: Run, text: Run) -> None:
     pytest.importorskip("starlette")
     from workers.dashboard.server import Dashboard
 

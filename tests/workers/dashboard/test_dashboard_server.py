@@ -1,4 +1,4 @@
-"""workers.dashboard.server: what a browser is told, by whom it may be asked, and what it refuses."""
+"""workers.dashboard.server: its answers, the requests that it accepts, and those that it refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAGE = "/run?run=kuhn/one"
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a league and a plain run."""
+    """Make a folder with a league and a plain run."""
     root = tmp_path_factory.mktemp("runs")
     write(root / "kuhn/one/league", small_league().entries)
     (root / "kuhn/one/config.yaml").write_text("league: {env: 'openspiel:kuhn_poker'}\nbroker: {url: amqp://a:b@c}\n")
@@ -69,7 +69,7 @@ def test_runs_are_listed_with_their_kinds(app: Any) -> None:
     }
 
 
-def test_folders_within_a_run_and_settings_of_others_do_not_disturb_the_list(tmp_path: Path) -> None:
+def test_the_list_of_runs_ignores_folders_within_a_run(tmp_path: Path) -> None:
     for name, settings in (("one", "env: CartPole-v1\n"), ("one/wandb/offline/files", "league: {value: null}\n")):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.yaml").write_text(settings)
@@ -77,7 +77,7 @@ def test_folders_within_a_run_and_settings_of_others_do_not_disturb_the_list(tmp
     assert (run["run"], run["kind"], run["game"]) == ("one", "plain", "CartPole-v1")
 
 
-def test_records_that_go_while_they_are_listed_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_vanish_during_listing_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded.records, "files", lambda folder: [folder / "00000000.matches"])
     assert recorded.Recorded().matches(Run("one", tmp_path)) == []
 
@@ -107,7 +107,7 @@ def test_a_cell_has_its_games_its_interval_and_its_last_result(app: Any) -> None
     assert ask(app, "/api/cell?run=kuhn/one&home=nobody&away=main", headers=SHOWN).status == 404
 
 
-def test_what_goes_over_time_comes_with_the_evaluators_whole_lines(app: Any) -> None:
+def test_series_hold_only_whole_lines_of_the_evaluator(app: Any) -> None:
     found = told(app, "/api/series?run=kuhn/one")
     assert set(found["ratings"]) == {"main", "hunter"} and None in found["ratings"]["hunter"]["elo"]
     assert [score["mixture"] for score in found["scores"]] == [0.5]
@@ -125,7 +125,7 @@ def test_curves_are_thinned_and_settings_have_no_secrets(app: Any) -> None:
     }
 
 
-def test_figures_that_are_not_finite_are_told_as_none(tmp_path: Path) -> None:
+def test_figures_that_are_not_finite_are_null_or_left_out(tmp_path: Path) -> None:
     write(tmp_path / "one/league", small_league().entries)
     (tmp_path / "one/players/main").mkdir(parents=True)
     row = '{"time": 1.0, "steps": 2, "mean_return": NaN, "losses": {"value_loss": Infinity}}\n'
@@ -140,13 +140,13 @@ def test_figures_that_are_not_finite_are_told_as_none(tmp_path: Path) -> None:
     json.loads(as_event(message)[6:], parse_constant=pytest.fail)
 
 
-def test_failures_are_told_with_their_cause(app: Any) -> None:
+def test_failures_are_reported_with_their_cause(app: Any) -> None:
     (failure,) = told(app, "/api/facts?run=kuhn/one")["failures"]
     assert (failure["process"], failure["cause"]) == ("actor-0", 'ValueError: <b>"x"</b>')
 
 
 @pytest.mark.parametrize("address", ["/", PAGE, "/api/runs", "/static/index.html", "/api/events?run=kuhn/one"])
-def test_nothing_is_told_without_the_token(app: Any, address: str) -> None:
+def test_every_request_without_the_token_is_refused(app: Any, address: str) -> None:
     for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "warren=let-me-in"}):
         assert ask(app, address, headers=headers).status == 401
 
@@ -161,7 +161,7 @@ def test_a_token_in_an_address_becomes_a_cookie(app: Any) -> None:
     assert ask(app, f"//elsewhere.example/?token={TOKEN}").headers["location"] == "/elsewhere.example/"
 
 
-def test_a_token_of_ones_own_may_hold_any_character_and_addresses_keep_the_rest(root: Path) -> None:
+def test_a_users_token_may_hold_any_character(root: Path) -> None:
     token = 'a;b, "c" &=#+é'
     app = Dashboard(Catalogue(root)).app(token)
     first = ask(app, f"/compare?run=one&run=two&token={quote(token, safe='')}")
@@ -171,7 +171,7 @@ def test_a_token_of_ones_own_may_hold_any_character_and_addresses_keep_the_rest(
     assert ask(app, "/api/runs", headers={"cookie": f"{cookie[:-1]}x"}).status == 401
 
 
-def test_a_host_of_ipv6_is_allowed_as_addresses_write_it(
+def test_the_printed_address_of_an_ipv6_host_is_accepted(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import uvicorn
@@ -188,7 +188,7 @@ def test_a_host_of_ipv6_is_allowed_as_addresses_write_it(
     assert ask(served[0], f"/?{address.query}", headers={"host": address.netloc}).status == 303
 
 
-def test_another_name_for_this_machine_is_refused(app: Any) -> None:
+def test_requests_for_another_host_name_are_refused(app: Any) -> None:
     for host in ("evil.example", "evil.example:8050", "127.0.0.1.evil.example"):
         assert ask(app, "/api/runs", headers={**SHOWN, "host": host}).status == 421
 
@@ -209,7 +209,7 @@ def test_every_answer_says_what_a_browser_may_load(app: Any, address: str) -> No
 
 
 @pytest.mark.parametrize("name", ["..", "../", "kuhn/one/../..", "/etc", "kuhn", "", "%2e%2e", "kuhn/one/league"])
-def test_a_run_that_is_not_of_the_list_is_refused(app: Any, name: str) -> None:
+def test_a_run_outside_the_list_is_refused(app: Any, name: str) -> None:
     for kind in ("state", "series", "curves", "facts", "run", "matches"):
         assert ask(app, f"/api/{kind}?run={name}", headers=SHOWN).status == 404
 
@@ -220,7 +220,7 @@ def test_no_file_outside_the_pages_is_served(app: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize("at", ["x", "nan", "inf", "-1e999"])
-def test_a_moment_that_is_none_is_refused(app: Any, at: str) -> None:
+def test_a_moment_that_is_not_a_time_is_refused(app: Any, at: str) -> None:
     answer = ask(app, f"/api/state?run=kuhn/one&at={at}", headers=SHOWN)
     assert answer.status == 400 and "at:" in answer.json()["error"]
 
@@ -231,7 +231,7 @@ def test_a_game_that_is_not_asked_for_as_json_is_refused(app: Any, body: bytes) 
     assert ask(app, "/api/move", "POST", b'{"game": "none", "action": 0}', SHOWN).status == 404
 
 
-def test_a_damaged_folder_is_one_sentence(tmp_path: Path) -> None:
+def test_a_damaged_folder_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad/league").mkdir(parents=True)
     (tmp_path / "bad/league/league.jsonl").write_text('{"id": "1-0"}\n')
     state = told(Dashboard(Catalogue(tmp_path)).app(TOKEN), "/api/state?run=bad")
@@ -242,7 +242,7 @@ def test_a_damaged_folder_is_one_sentence(tmp_path: Path) -> None:
     ("view", "address"),
     [("state", "/api/state"), ("over_time", "/api/series"), ("lineage", "/api/lineage"), ("moving", None)],
 )
-def test_the_league_stands_still_while_a_page_is_told_of_it(
+def test_the_timeline_is_locked_while_a_view_is_made(
     root: Path, view: str, address: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, followed = getattr(views, view), list[bool]()
@@ -263,7 +263,7 @@ def test_the_league_stands_still_while_a_page_is_told_of_it(
     assert followed == [False]
 
 
-def test_an_event_is_told_to_every_page_that_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_reaches_every_listening_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "EVERY", 0.02)
     entries = small_league().entries
     write(tmp_path / "one/league", entries[:-2])
@@ -276,7 +276,7 @@ def test_an_event_is_told_to_every_page_that_listens(tmp_path: Path, monkeypatch
             if part.startswith(b"data: "):
                 heard.append(json.loads(part[6:]))
                 if late and all(len(one) > 1 for one in messages):
-                    with (tmp_path / "one/league/league.jsonl").open("a") as file:  # a league appends, in one piece
+                    with (tmp_path / "one/league/league.jsonl").open("a") as file:  # a league appends all at once
                         file.write("".join(json.dumps({"fields": event, "id": entry}) + "\n" for entry, event in late))
                     late.clear()
             return not (heard and heard[-1].get("event") == entries[-1][0])

@@ -1,4 +1,4 @@
-"""Backends compute what PyTorch computes, or are refused; what cannot be exported is one clear error."""
+"""Backends compute the same as PyTorch or are refused; a network that cannot be exported is one clear error."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
 
 @functools.cache
 def exported(case: str) -> tuple[Policy, bytes]:
-    """Return a policy, and its model, which takes seconds to make."""
+    """Return a policy and its ONNX model; cached, since the export takes seconds."""
     policy = policy_of(*CASES[case])
     return policy, exporting.to_onnx(policy)
 
@@ -79,12 +79,12 @@ def test_onnx_acts_as_pytorch_does(case: str) -> None:
 
 
 @with_onnx
-def test_a_model_has_no_input_of_what_the_value_alone_saw() -> None:
+def test_a_model_has_no_privileged_inputs() -> None:
     inputs, _ = exporting.names(exported("privileged")[0])
     assert [name for name in inputs if name.startswith("observation")] == ["observation/at", "observation/kind"]
 
 
-def test_a_deployed_policy_needs_no_inputs_of_the_value_alone(tmp_path: Path) -> None:
+def test_a_deployed_policy_needs_no_privileged_inputs(tmp_path: Path) -> None:
     policy = policy_of(*CASES["privileged"])
     unrestricted = policy_of({}, PARTS)
     kept = ObservationSample(
@@ -100,7 +100,7 @@ def test_a_deployed_policy_needs_no_inputs_of_the_value_alone(tmp_path: Path) ->
 
 @with_onnx
 @pytest.mark.parametrize("mode", ["sample", "greedy"])
-def test_int8_acts_as_pytorch_does_where_it_is_let(mode: str) -> None:
+def test_int8_acts_nearly_as_pytorch_does(mode: str) -> None:
     policy, model = exported("mlp")
     backend, recorded = OnnxBackend(policy, model=exporting.to_int8(model)), recorded_of(policy, 200, 8)
     verdict = verify(backend, recorded, mode)
@@ -121,7 +121,7 @@ def test_memory_is_zeros_where_an_episode_begins() -> None:
 
 
 class Other(PytorchBackend):
-    """Says something else of each tenth observation."""
+    """Negates the outputs for every tenth observation of a batch."""
 
     name = "other"
 
@@ -143,7 +143,7 @@ def test_a_backend_that_acts_otherwise_is_refused() -> None:
 
 
 class Constant(PytorchBackend):
-    """Says what the network says, and does the same whatever it was."""
+    """Has the network's outputs but always takes action 0."""
 
     name = "constant"
 
@@ -153,7 +153,7 @@ class Constant(PytorchBackend):
 
 
 class Unmasked(PytorchBackend):
-    """Acts as if every action was legal."""
+    """Acts as if every action were legal."""
 
     name = "unmasked"
 
@@ -162,7 +162,7 @@ class Unmasked(PytorchBackend):
 
 
 class OneByOne(PytorchBackend):
-    """Is wrong where it is asked for a single observation."""
+    """Acts wrongly on a single observation."""
 
     name = "one by one"
 
@@ -190,8 +190,8 @@ def test_verification_asks_a_backend_to_act_as_games_do(kind: type[PytorchBacken
 
 @with_onnx
 @pytest.mark.parametrize("case", ["mlp", "lstm"])
-def test_int8_is_the_same_on_processors_that_cut_sums_of_products(case: str) -> None:
-    """They add two products of an unsigned and a signed byte, and cut the sum to 16 bits."""
+def test_int8_weights_suit_processors_that_saturate_sums(case: str) -> None:
+    """Such processors saturate the sum of two products of an unsigned and a signed byte at 16 bits."""
     import onnx
     from onnxruntime import quantization
 
@@ -216,7 +216,7 @@ def test_int8_is_the_same_on_processors_that_cut_sums_of_products(case: str) -> 
 
 
 class Branching(Network):
-    """Network that ONNX has no form for: it branches on its input."""
+    """Network that ONNX cannot express: it branches on its input."""
 
     def __init__(self, heads: Heads) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
 
 @with_onnx
-def test_the_command_writes_a_model_that_says_where_it_is_from(
+def test_the_command_writes_a_model_with_its_origin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import onnx
@@ -285,7 +285,7 @@ def test_recorded_observations_come_back_as_they_were(tmp_path: Path) -> None:
         )
 
 
-def test_of_a_trajectory_its_masks_are_recorded_too(tmp_path: Path) -> None:
+def test_masks_of_a_trajectory_are_recorded_too(tmp_path: Path) -> None:
     policy = policy_of({})
     masks = np.random.default_rng(0).random((16, 4, 2)) < 0.5
     trajectory = replace(random_trajectory(policy), action_mask=masks)
@@ -296,7 +296,7 @@ def test_of_a_trajectory_its_masks_are_recorded_too(tmp_path: Path) -> None:
     assert ObservationSample.of(random_trajectory(policy)).action_mask is None
 
 
-def test_where_nothing_was_recorded_the_environment_is_played(tmp_path: Path) -> None:
+def test_without_recorded_observations_the_environment_is_played(tmp_path: Path) -> None:
     run_folder(tmp_path, {"hidden_sizes": [8]}, env="CartPole-v1")
     (tmp_path / FILE).unlink()
     found = observations_of(load(tmp_path))

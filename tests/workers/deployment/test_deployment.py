@@ -1,4 +1,4 @@
-"""A deployed policy decides as it did in training, batches its games, and changes its version under them."""
+"""A deployed policy decides as in training, batches its games, and changes its version during them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def deployments(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy]:
 
 
 class Game:
-    """A client of its own connection, over HTTP."""
+    """HTTP client with a connection of its own."""
 
     def __init__(self, deployment: Deployment, name: str = "a") -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", deployment.server.port, timeout=30)
@@ -89,7 +89,7 @@ class Game:
 
 
 def answers(player: Any, observations: np.ndarray) -> bytes:
-    """Return what the actor of games in a row answers to these observations."""
+    """Return an actor's answers to these observations in successive games."""
 
     async def play() -> bytes:
         sessions = Sessions(opener(Vector, {}, player, Rewards()), Limits())
@@ -115,7 +115,7 @@ LSTM: Network = {"hidden_sizes": [16], "core": {"name": "lstm", "size": 16}}
 def both(
     tmp_path: Path, one_thread: None, by_torch: None
 ) -> Iterator[Callable[[Network], tuple[GatewaySampler, DeployedPlayer]]]:
-    """Make the training sampler and the deployed player of one policy and one seed, which draw by the same numbers."""
+    """Make a training sampler and a deployed player of one policy and seed: both draw the same numbers."""
     made: list[Any] = []
 
     def make(network: Network) -> Players:
@@ -133,7 +133,7 @@ def both(
 
 
 def test_ten_thousand_recorded_ticks_are_answered_as_in_training(both: Any) -> None:
-    """Play a policy with a memory: ten games in step, each of whose episodes is a hundred ticks."""
+    """Play ten games in step by a policy with a memory, in episodes of 100 ticks."""
     random = np.random.default_rng(0)
     actions: list[list[Any]] = [[], []]
     players = both(LSTM)
@@ -181,11 +181,11 @@ def test_a_policy_without_an_actor_is_asked_in_json(tmp_path: Path, deployments:
     run_folder(tmp_path, {"hidden_sizes": [8]}, env="CartPole-v1")
     game = Game(deployments(tmp_path, mode="greedy"))
     game.ask("start")
-    assert len({game.tick([0.5, -1, 2, 1]) for _ in range(5)}) == 1, "the likeliest is always the same"
+    assert len({game.tick([0.5, -1, 2, 1]) for _ in range(5)}) == 1, "greedy actions do not vary"
     game.connection.request("POST", "/", b'{"observation": [1]}', {"session": "a", "step_kind": "tick"})
     reply = game.connection.getresponse()
     assert reply.status == 422 and b"observation" in reply.read()
-    game.tick([0, 0, 0, 0])  # its session goes on
+    game.tick([0, 0, 0, 0])  # the session stays open
     for action in (0, 1):
         legal = [action == other for other in (0, 1)]
         said = game.ask("tick", {"observation": [0.5, -1, 2, 1], "action_mask": legal})
@@ -245,7 +245,7 @@ def test_following_loads_nothing_where_nothing_is_newer(
     assert deployment.look()
 
 
-def test_no_error_of_a_newer_version_ends_the_service(
+def test_errors_of_a_newer_version_do_not_end_the_service(
     tmp_path: Path, deployments: Deploy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_folder(tmp_path, {"hidden_sizes": [8]}, version=1)
@@ -274,13 +274,13 @@ def test_settings_of_the_gateway_are_checked_as_in_training(wrong: str) -> None:
 
 
 @with_onnx
-def test_only_a_verified_backend_takes_traffic_and_a_refused_version_does_not(
+def test_only_versions_that_pass_verification_are_served(
     tmp_path: Path, deployments: Deploy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     network = {"hidden_sizes": [8]}
     policy = run_folder(tmp_path, network)
     model = to_onnx(policy)
-    monkeypatch.setattr(backends, "to_onnx", lambda policy: model)  # for every version: that of the first
+    monkeypatch.setattr(backends, "to_onnx", lambda policy: model)  # every version gets the model of the first
     caplog.set_level("INFO")
     deployment = deployments(tmp_path, backend="onnx", follow=60.0)
     assert "onnx against pytorch on 256 recorded observations: largest difference of an output" in caplog.text
@@ -298,7 +298,7 @@ def test_only_a_verified_backend_takes_traffic_and_a_refused_version_does_not(
     assert quantized.player.ready and quantized.facts()["agreement"] > 0.9
 
 
-def test_the_version_is_chosen_and_must_be_there(tmp_path: Path, deployments: Deploy) -> None:
+def test_a_chosen_version_must_exist(tmp_path: Path, deployments: Deploy) -> None:
     run_folder(tmp_path, {"hidden_sizes": [8]}, version=1)
     save(tmp_path, 4, {"hidden_sizes": [8]})
     assert deployments(tmp_path).player.version == 4
@@ -322,7 +322,7 @@ def test_a_port_in_use_is_found_before_anything_is_loaded(tmp_path: Path, monkey
                 Deployment(DeployConfig(run=str(tmp_path), gateway=gateway))
 
 
-def test_wrong_settings_are_told_all_at_once() -> None:
+def test_wrong_settings_are_reported_all_at_once() -> None:
     with pytest.raises(ConfigurationError) as raised:
         parse(DeployConfig, ["bakend=onnx", "port", "gateway.prt=1"])
     said = "\n".join(raised.value.problems)

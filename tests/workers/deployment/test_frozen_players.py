@@ -1,4 +1,4 @@
-"""Frozen players of a league become ONNX and int8 models, and are served by them, checked on what is served."""
+"""Frozen players of a league are exported to ONNX and int8, verified and served."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def league_folder(folder: Path, network: dict[str, Any]) -> Policy:
-    """Make a league's run folder: main, who learnt, and main@3, frozen with other weights; nothing recorded."""
+    """Make a league's run folder without recordings: main, and main@3 with other weights, whose policy is returned."""
     config = Config(league={"env": NIM, "network": network, "players": {"main": {"kind": "self_play"}}})
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(to_yaml(config))
@@ -100,8 +100,8 @@ def test_a_frozen_player_is_served(tmp_path: Path, backend: str) -> None:
         deployment.close()
 
 
-def test_a_frozen_player_is_checked_on_what_learners_recorded(tmp_path: Path) -> None:
-    """Its own learner's if there is such a file, else that of another player."""
+def test_a_frozen_player_is_verified_on_observations_of_learners(tmp_path: Path) -> None:
+    """The file of its own learner comes first, then that of another player."""
     old = league_folder(tmp_path, NETWORK)
     games = observations_of(load(tmp_path, "main@3"))
     assert games.begins.shape[1] == 2, "nothing is recorded: it plays against itself, a slot for each seat"

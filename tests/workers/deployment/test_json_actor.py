@@ -1,4 +1,4 @@
-"""Rewards of games that a deployed policy answers in JSON: left out, of several channels, of refused ticks."""
+"""Rewards of games that a deployed policy answers in JSON: left out, in channels, or of refused ticks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OBSERVATION = {"observation": [0.0, 1.0, 2.0, 3.0]}
 
 
 class Served:
-    """One deployed policy, asked without a port."""
+    """Deployed policy that is called without a port."""
 
     def __init__(self, rewards: Rewards) -> None:
         policy = build_policy({"hidden_sizes": [4]}, *SHAPES, 0)
@@ -35,7 +35,7 @@ class Served:
         self._opener = opener(json_actor(policy), {}, self.player, rewards)
 
     def play(self, game: Callable[[Callable[..., Any]], Coroutine[Any, Any, None]]) -> None:
-        """`game` is given what asks: session, kind, message -> the reply, or the status of a refusal."""
+        """Run `game` with a function of session, kind and message that returns the reply or the status of a refusal."""
 
         async def run() -> None:
             sessions = Sessions(self._opener, Limits())
@@ -88,7 +88,7 @@ def test_reward_channels_are_weighted_in_the_mean_return(serve: Any) -> None:
         await ask("a", Kind.auto, OBSERVATION)
         await ask("a", Kind.tick, {**OBSERVATION, "reward": {"score": 3.0, "safety": 4.0}})
         await ask("a", Kind.end, {"reward": [1.0, 2.0]})
-        await ask("b", Kind.auto, OBSERVATION)  # a pass after the end, which has been counted then
+        await ask("b", Kind.auto, OBSERVATION)  # the next pass: by then the end of a has been counted
 
     served.play(game)
     assert served.player.mean_return == 3.0 + 2.0 + 1.0 + 1.0

@@ -12,7 +12,7 @@ from support.python_forks import forks
 
 
 def run_without(package: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`python -m MODULE ARGUMENT...` on a machine that lacks `package`."""
+    """Run `python -m MODULE ARGUMENT...` as on a machine that lacks `package`."""
     return forks().run(module, arguments, os.environ, lacking=package)
 
 

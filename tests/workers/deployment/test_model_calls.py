@@ -50,7 +50,7 @@ def league(servers: Servers, run_name: str) -> Iterator[tuple[Store, Pool]]:
 
 @contextmanager
 def model_of(folder: Path, servers: Servers, run_name: str) -> Iterator[tuple[Solver, Any, Topology]]:
-    """Serve the model of a run folder by a process of its own; what calls it, and its application and names."""
+    """Serve the model of a run folder in a process of its own; yield a solver, the application and the topology."""
     topology = Topology(run_name)
     app = create_app(topology, servers.broker_url, servers.redis_url)
     urls = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url, "WARREN_RUN": run_name}
@@ -71,7 +71,7 @@ def model_of(folder: Path, servers: Servers, run_name: str) -> Iterator[tuple[So
     assert process.returncode == 0, log.read_text()
 
 
-def test_a_models_services_forward_hand_out_publish_and_clone(
+def test_services_of_a_model_forward_get_publish_and_clone(
     servers: Servers, run_name: str, tmp_path: Path, league: tuple[Store, Pool]
 ) -> None:
     store, _ = league
@@ -107,7 +107,7 @@ NIM = {"name": "mlp", "hidden_sizes": [16], "policy_gain": 1.0}
 def test_a_leagues_model_follows_its_player_and_publishes_to_it(
     servers: Servers, run_name: str, tmp_path: Path, league: tuple[Store, Pool]
 ) -> None:
-    """Its learner's event is its own; weights are of a generation; not every action is legal."""
+    """It follows its player's event, publishes with the player's generation, and respects masks of legal actions."""
     _, pool = league
     old = league_folder(tmp_path, NIM)
     stamp = {"player": "main", "version": 8, "step": 800, "generation": 2, "behaviour": {}}
@@ -146,7 +146,7 @@ def test_a_leagues_model_follows_its_player_and_publishes_to_it(
             events.close()
 
 
-def test_a_model_passes_over_weights_that_are_no_numbers(
+def test_a_model_skips_weights_that_are_not_finite(
     servers: Servers, run_name: str, tmp_path: Path, league: tuple[Store, Pool]
 ) -> None:
     _, pool = league
@@ -163,11 +163,11 @@ def test_a_clone_is_an_opponent_of_the_league_and_learns_nothing(
     store, pool = league
     policy = run_folder(tmp_path, {"hidden_sizes": [8]}, version=7, env="CartPole-v1")
     given = command.CloneConfig(str(tmp_path), "champion", run_name, servers.redis_url)
-    for _ in range(2):  # the same again changes nothing
+    for _ in range(2):  # repeating it changes nothing
         assert command.run(given) == 0
     assert f"champion is a player of league {run_name}, for good the model champion@7" in capsys.readouterr().out
     match = store.request("main", "me", 60.0)
-    assert (match.away, match.away_frozen) == ("champion", True), "the only rival that is frozen"
+    assert (match.away, match.away_frozen) == ("champion", True), "the clone is the only frozen rival"
     tensors, _ = weights_from_bytes(pool.get("champion", 7).data)
     assert all((tensors[name] == tensor).all() for name, tensor in policy.state_dict().items())
     save(tmp_path, 8, {"hidden_sizes": [8]}, seed=2)

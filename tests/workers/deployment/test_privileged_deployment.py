@@ -1,4 +1,4 @@
-"""A policy whose value was given more than it acts by is served by what it acts by alone."""
+"""A policy with privileged observations is served without them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NETWORK = {"name": "mlp", "hidden_sizes": [8], "policy_gain": 1.0, "privileged":
 
 
 class Game(gymnasium.Env[Any, Any]):
-    """The game of training, which gives what is hidden as well."""
+    """Environment of training, which gives the hidden part, too."""
 
     observation_space, action_space = WHOLE, Discrete(2)
 
@@ -47,7 +47,7 @@ class Seeing(Actor):
 
 
 class Knowing(Seeing):
-    """The class that it was trained with, which goes on giving all."""
+    """Actor that gives the hidden part, too, as in training."""
 
     observation_space = WHOLE
 
@@ -58,7 +58,7 @@ class Knowing(Seeing):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return the folder of a run that trained it."""
+    """Return the folder of a run with such a policy."""
     config = Config(network=NETWORK, env=EnvConfig(id=f"{__file__}:Game"))
     (tmp_path / "config.yaml").write_text(to_yaml(config))
     policy = build_policy(NETWORK, *envs.spaces(config.env.settings()), 0)
@@ -67,7 +67,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("actor", [None, "Seeing", "Knowing"])
-def test_it_is_served_without_what_its_value_alone_was_given(folder: Path, actor: str | None) -> None:
+def test_a_policy_is_served_without_its_privileged_observations(folder: Path, actor: str | None) -> None:
     trained = load(folder)
     seen = np.array([0.5, -1], np.float32)
     expected = int(trained.act({"shown": seen}))

@@ -1,4 +1,4 @@
-"""Several processes behind one port: whose session is whose, and one that is killed."""
+"""Several processes behind one port: owners of sessions, and a process that is killed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from workers import deploy
 from workers.servers.machine import Machine
 
 TICK = json.dumps({"observation": [0, 1, 2, 3]}).encode()
-WAIT = 120.0  # s, on a machine however busy
+WAIT = 120.0  # s, enough for a busy machine
 
 
 def ask(url: str, session: str | None = None, kind: str = "", body: bytes = b"") -> tuple[int, Any, str | None]:
-    """(status, the reply, where it is to be asked again) on a connection of its own."""
+    """Return status, reply and redirect of a request on a new connection."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
     try:
         if session is None:
@@ -44,7 +44,7 @@ def ask(url: str, session: str | None = None, kind: str = "", body: bytes = b"")
 
 
 def counted(address: str) -> dict[str, tuple[float, float, float]]:
-    """process -> (whether it is up, its sessions, the requests that it met), as /metrics of one of them tells."""
+    """Return (up, sessions, requests) by process, from /metrics at `address`."""
     with urlopen(f"{address}/metrics", timeout=30) as reply:
         families = text_string_to_metric_families(reply.read().decode())
     found: dict[str, dict[str, float]] = {}
@@ -83,7 +83,7 @@ def deployed(folder: Path, processes: int, *settings: str) -> Iterator[tuple[lau
 def serving(process: launched.Process) -> list[psutil.Process]:
     found = []
     for one in psutil.Process(process.pid).children():
-        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed, and may be a zombie yet
+        with contextlib.suppress(psutil.NoSuchProcess):  # killed, and perhaps a zombie
             if "workers.deployment.several" in one.cmdline():
                 found.append(one)
     return found
@@ -96,7 +96,7 @@ def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) 
         seen = set[str]()
 
         def both() -> bool:
-            with contextlib.suppress(OSError, http.client.HTTPException):  # the one that was killed raises them
+            with contextlib.suppress(OSError, http.client.HTTPException):  # raised for the killed process
                 seen.add(ask(shared)[1]["address"])
             return len(seen) == 2
 
@@ -108,7 +108,7 @@ def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) 
         assert ask(here, "a", "tick", TICK)[1]["action"] in (0, 1)
         assert ask(here, "a", "stop")[0] == 200 == ask(there, "a", "start")[0]
 
-        # A process that is stopped for a while when it is asked for its part is told as down.
+        # A process that does not answer in time is reported as down.
         until(lambda: counted(shared) == counted(here) == counted(there))
         until(lambda: sorted(counted(shared).values()) == [(1, 0, 3), (1, 1, 3)])  # `here` and `there`
 
@@ -133,15 +133,14 @@ def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) 
 
 
 class Client:
-    """Opens a connection a request, goes where redirects lead, and asks again until it is answered."""
+    """Opens a connection per request, follows redirects, and asks again until it is answered."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.refused_for = 0.0  # s, of the request that was refused for longest
+        self.refused_for = 0.0  # s, the longest of any request
 
     def tick(self, session: str) -> None:
-        """Have it answered. The time counts from its first refusal until it was sent for the last time in vain, so that
-        no wait for a slow machine's answer is counted."""
+        """Ask until answered. A refusal lasts from the first refused try to the last: slow answers do not count."""
         refused_at = None
         while True:
             sent = time.monotonic()
@@ -171,14 +170,14 @@ def test_no_request_is_refused_for_5_s_when_a_process_is_killed(tmp_path: Path) 
         (own,) = listening - {port}
 
         def held() -> bool:
-            """Several sessions more; whether the victim has some."""
+            """Open eight more sessions; return whether the victim holds any."""
             for _ in range(8):
                 sessions.append(f"game-{len(sessions)}")
                 client.tick(sessions[-1])
             return ask(f"http://127.0.0.1:{own}")[1]["sessions"] > 0
 
         until(held)
-        for session in sessions:  # at whichever process the connection comes to
+        for session in sessions:  # at whichever process accepts the connection
             client.tick(session)
         assert client.refused_for == 0.0
         victim.kill()

@@ -1,4 +1,4 @@
-"""Tests of the doctor's checks, on made-up answers of servers and of the machine."""
+"""The doctor's checks on made-up answers of servers and of the machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def of_machine(processes: int = 3, **differing: Any) -> dict[str, Finding]:
     return {one.check: one for one in machine.judge(replace(MACHINE, **differing), processes)}
 
 
-def test_of_healthy_servers_and_a_large_machine_all_is_well() -> None:
+def test_healthy_servers_and_a_large_machine_pass_all_checks() -> None:
     for found in (of_broker(), of_redis(), of_machine()):
         assert {one.level for one in found.values()} == {Level.ok}
 
@@ -75,7 +75,7 @@ def test_of_healthy_servers_and_a_large_machine_all_is_well() -> None:
     ],
     ids=str,
 )
-def test_a_broker_that_will_bite_is_named_with_a_remedy(
+def test_problems_of_a_broker_are_named_with_a_remedy(
     differing: dict[str, Any], check: str, level: Level, says: str
 ) -> None:
     one = of_broker(**differing)[check]
@@ -87,7 +87,8 @@ def test_a_run_without_services_needs_no_default_exchange() -> None:
     assert of_broker(calls=False, refused=(ANSWER,))["permissions"].level is Level.warning
 
 
-def test_a_default_queue_type_is_no_concern_since_every_queue_of_a_run_names_its_own() -> None:
+def test_a_default_queue_type_of_quorum_is_no_problem() -> None:
+    """Every queue of a run names its own type."""
     assert of_broker(default_queue_type="quorum")["default queue type"].level is Level.ok
 
 
@@ -97,7 +98,7 @@ def test_rabbitmq_4_3_has_no_consumer_timeout_for_classic_queues() -> None:
     assert quorum["consumer timeout"].level is Level.warning
 
 
-def test_what_nobody_told_is_not_guessed() -> None:
+def test_unknown_facts_are_reported_as_not_seen() -> None:
     facts = BrokerFacts("RabbitMQ", "3.13.1", True, default_queue_type="classic", unseen={"management": "needs X"})
     found = {one.check: one for one in broker_checks.judge_managed(facts)}
     assert {one.level for one in found.values()} == {Level.unseen}
@@ -120,7 +121,7 @@ def test_what_nobody_told_is_not_guessed() -> None:
     ],
     ids=str,
 )
-def test_a_redis_that_will_bite_is_named_with_a_remedy(
+def test_problems_of_redis_are_named_with_a_remedy(
     differing: dict[str, Any], check: str, level: Level, says: str
 ) -> None:
     one = of_redis(**differing)[check]
@@ -128,7 +129,7 @@ def test_a_redis_that_will_bite_is_named_with_a_remedy(
     assert says in one.found
 
 
-def test_a_private_redis_needs_no_file() -> None:
+def test_a_private_redis_needs_no_append_only_file() -> None:
     assert of_redis(private=True, aof_enabled=0)["appendonly"].level is Level.ok
 
 
@@ -174,21 +175,21 @@ def test_the_quota_of_a_container_counts_as_cores(tmp_path: Path) -> None:
     assert machine.cores(quota) == machine.cores(tmp_path / "none")
 
 
-def test_a_league_has_a_learner_a_player() -> None:
+def test_a_league_has_a_learner_per_player() -> None:
     assert machine.processes_of(Config(actors=3)) == 4
     assert machine.processes_of(Config(actors=2, league={"players": {"a": {}, "b": {}}})) == 6
     served = Config(actors=2, sampling=Sampling.served, league={"players": {"a": {}, "b": {}}})
     assert machine.processes_of(served) == 8
 
 
-def test_every_process_that_a_launcher_starts_counts_and_no_other_hosts() -> None:
+def test_only_processes_that_this_hosts_launcher_starts_count() -> None:
     several = {"players": {"a": {"learners": 3}, "b": {}}}
     assert machine.processes_of(Config(learners=2, actors=1)) == 3
     assert machine.processes_of(Config(learners=2, actors=1, flower_port=5555)) == 4
     assert machine.processes_of(Config(learners=2, actors=1, league=several)) == 1 + 3 + 2 + 2
     shared = Config(hosts={"master": {"actors": 2}, "box-2": {"actors": 5}}, broker=BrokerConfig("external"))
     assert [machine.processes_of(replace(shared, host=host)) for host in (None, "master", "box-2")] == [3, 3, 5]
-    assert machine.processes_of(replace(shared, hosts={"master": 3})) == 3, "what is wrong is told elsewhere"
+    assert machine.processes_of(replace(shared, hosts={"master": 3})) == 3, "another check reports wrong hosts"
 
 
 def test_hosts_whose_clocks_are_apart_are_named() -> None:
@@ -216,14 +217,14 @@ def test_rabbitmqctl_of_old_and_new_versions_is_understood() -> None:
     assert consumer_timeout_of("Error: no") is None
 
 
-def test_of_a_cluster_the_node_that_is_worst_off_counts() -> None:
+def test_the_worst_node_of_a_cluster_counts() -> None:
     node = {"mem_used": 1, "mem_limit": 10, "disk_free": 90, "disk_free_limit": 5, "fd_used": 1, "fd_total": 10}
     worse = {**node, "name": "b", "mem_used": 9, "mem_alarm": True, "disk_free": 8}
     facts = of_nodes(BrokerFacts(), [{**node, "name": "a"}, worse, {"name": "c", "running": False}])
     assert (facts.alarms, facts.memory_used, facts.disk_free) == (("memory on b",), 9, 8)
 
 
-def test_warnings_let_a_run_go_and_errors_do_not() -> None:
+def test_warnings_allow_a_run_and_errors_do_not() -> None:
     fine, warned = Finding("a", Level.ok, "fine"), Finding("b", Level.warning, "may [bite]", "mend it")
     wrong, unseen = Finding("c", Level.error, "broken", "mend it"), Finding("d", Level.unseen, "", "needs X")
     assert status_of([fine, warned, unseen]) == 0
@@ -236,7 +237,7 @@ def test_warnings_let_a_run_go_and_errors_do_not() -> None:
     assert "may [bite]" in shown.get()
 
 
-def test_a_run_that_goes_on_needs_no_folder_that_can_be_written(tmp_path: Path) -> None:
+def test_a_running_run_needs_no_writable_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     overrides = [f"folder={tmp_path}/file", "league.games=64", "experiment=rps"]
     config, found = settings(overrides, None, "night")

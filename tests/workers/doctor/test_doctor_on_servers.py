@@ -24,7 +24,7 @@ from workers.servers import Servers
 
 @pytest.fixture
 def own_redis(own_servers: Servers) -> Iterator[redis.Redis]:
-    """The Redis of one test, with its settings as before afterwards."""
+    """Yield the test's own Redis; restore its memory settings afterwards."""
     client = redis.Redis.from_url(own_servers.redis_url)
     before: Any = client.config_get("maxmemory*")
     yield client
@@ -34,7 +34,7 @@ def own_redis(own_servers: Servers) -> Iterator[redis.Redis]:
 
 
 ROOT = Path(__file__).resolve().parents[3]
-# Root writes into a folder without write permission as well, unless it lacks this capability.
+# With this capability root may write into a read-only folder.
 UNPRIVILEGED = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
 
 
@@ -52,13 +52,13 @@ def doctor(*arguments: str, prefix: Sequence[str] = (), folder: Path = ROOT) -> 
 
 
 def at(servers: Servers) -> list[str]:
-    """The command line that names these servers and their rabbitmqctl."""
+    """Return options that name these servers and their rabbitmqctl."""
     found = ["--broker-url", servers.broker_url, "--redis-url", servers.redis_url]
     given = os.environ.get("WARREN_TEST_RABBITMQCTL")
     return [*found, "--rabbitmqctl", given] if given else ["--run", str(servers.folder)]
 
 
-def test_it_sees_alarms_and_what_redis_would_throw_away(own_servers: Servers, own_redis: redis.Redis) -> None:
+def test_doctor_sees_alarms_and_evictions_by_redis(own_servers: Servers, own_redis: redis.Redis) -> None:
     own_redis.config_set("maxmemory", "512mb")
     own_redis.config_set("maxmemory-policy", "allkeys-lru")
     brokers.control(own_servers, "set_vm_memory_high_watermark", "0.0001")
@@ -75,7 +75,7 @@ def test_it_sees_alarms_and_what_redis_would_throw_away(own_servers: Servers, ow
     assert "noeviction" in found["maxmemory-policy"]["remedy"]
 
 
-def test_healthy_servers_would_do(servers: Servers) -> None:
+def test_healthy_servers_pass(servers: Servers) -> None:
     status, found = doctor(*at(servers), "actors=1")
     assert status == 0, found
     for check in ("settings", "broker version", "publishing", "permissions", "alarms", "consumer timeout", "clock"):
@@ -106,7 +106,7 @@ def test_doctor_of_a_role_reports_settings_that_the_role_would_refuse(servers: S
     assert "this role belongs to a league" in found["settings"]["found"]
 
 
-def test_without_rabbitmqctl_it_says_what_seeing_more_needs(servers: Servers) -> None:
+def test_without_rabbitmqctl_doctor_says_what_seeing_more_needs(servers: Servers) -> None:
     status, found = doctor(
         "--broker-url", servers.broker_url, "--redis-url", servers.redis_url,
         "--management-url", "http://127.0.0.1:1",
@@ -124,7 +124,7 @@ def test_a_broker_that_is_down_and_a_wrong_setting_are_errors(servers: Servers) 
     assert "hidden" not in json.dumps(found)
 
 
-def test_a_launcher_is_kept_from_servers_that_take_nothing(own_servers: Servers, tmp_path: Path, run_name: str) -> None:
+def test_a_launcher_refuses_servers_that_block_publishers(own_servers: Servers, tmp_path: Path, run_name: str) -> None:
     said: list[str] = []
     quick(own_servers, run_name, tmp_path, said.append, league=True)
     with redis.Redis.from_url(own_servers.redis_url) as client:
@@ -138,7 +138,7 @@ def test_a_launcher_is_kept_from_servers_that_take_nothing(own_servers: Servers,
         brokers.control(own_servers, "set_vm_memory_high_watermark", "0.6")
 
 
-def test_a_user_without_permissions_is_told_which(
+def test_missing_permissions_of_a_user_are_named(
     servers: Servers, run_name: str, rabbitmqctl: Callable[..., list[str]]
 ) -> None:
     brokers.control(servers, "add_user", run_name, "secret")

@@ -1,4 +1,4 @@
-"""Tests of env runners: with the answers of actors, and without."""
+"""Env runners: their calls to actors, and their groups of environments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Answered:
 
 
 class Actors:
-    """A Solver whose actors are lost at the calls of these numbers, and end at the call `ending`."""
+    """Stand-in for Solver: actors are lost at the calls numbered `lost` and end at the call `ending`."""
 
     def __init__(self, *lost: int, ending: int | None = None, failing: bool = False) -> None:
         self.lost, self.ending, self.failing = lost, ending, failing
@@ -63,14 +63,14 @@ def test_a_group_stays_with_an_actor_and_finds_another_when_that_is_lost() -> No
     assert actors.sent == [runner.JOIN, *["actor-1.act"] * 3, runner.JOIN, *["actor-2.act"] * 2]
 
 
-def test_a_group_whose_actor_ends_asks_another_the_same() -> None:
+def test_a_group_whose_actor_ends_repeats_its_call_to_another() -> None:
     actors = Actors(ending=2)
     asking = ActorCaller(actors, "a", threading.Event())  # type: ignore[arg-type]
     assert [asking.answer({"n": n})["n"] for n in range(2)] == [0, 1]  # type: ignore[index]
     assert actors.sent == [runner.JOIN, *["actor-1.act"] * 2, runner.JOIN, "actor-2.act"]
 
 
-def test_a_group_that_is_told_to_leave_asks_who_is_next() -> None:
+def test_a_group_that_is_told_to_leave_joins_another_actor() -> None:
     actors = Actors()
     asking = ActorCaller(actors, "a", threading.Event())  # type: ignore[arg-type]
     for number in range(3):
@@ -78,7 +78,7 @@ def test_a_group_that_is_told_to_leave_asks_who_is_next() -> None:
     assert actors.sent == [runner.JOIN, *["actor-1.act"] * 2, runner.JOIN, "actor-2.act"]
 
 
-def test_a_group_that_is_told_where_to_go_asks_there_and_elsewhere_when_nobody_is() -> None:
+def test_a_group_goes_where_it_is_sent_and_elsewhere_if_that_actor_is_lost() -> None:
     actors = Actors(2)
     asking = ActorCaller(actors, "a", threading.Event())  # type: ignore[arg-type]
     for number in range(2):
@@ -86,12 +86,12 @@ def test_a_group_that_is_told_where_to_go_asks_there_and_elsewhere_when_nobody_i
     assert actors.sent == [runner.JOIN, "actor-1.act", "actor-9.act", runner.JOIN, "actor-2.act"]
 
 
-def test_actors_that_answer_by_errors_alone_are_not_asked_for_ever() -> None:
+def test_actors_that_only_fail_are_not_asked_for_ever() -> None:
     with pytest.raises(RemoteFailure):
         ActorCaller(Actors(failing=True), "a", threading.Event()).answer({})  # type: ignore[arg-type]
 
 
-def test_who_is_told_to_stop_waits_for_no_actor() -> None:
+def test_a_stopped_caller_waits_for_no_actor() -> None:
     stopping = threading.Event()
 
     def late() -> Any:
@@ -103,7 +103,7 @@ def test_who_is_told_to_stop_waits_for_no_actor() -> None:
     assert ActorCaller(actors, "a", stopping).answer({}) is None  # type: ignore[arg-type]
 
 
-def test_a_group_tells_the_last_decisions_outcome_again_until_the_next() -> None:
+def test_a_group_repeats_the_last_outcome_until_the_next_decision() -> None:
     group = Group("a", EnvSettings("CartPole-v1", {"max_episode_steps": 2}), 3, 0)
     first = group.call()
     assert first["step"] == 0 and first["outcome"] is None and first["observation"].shape == (3, 4)

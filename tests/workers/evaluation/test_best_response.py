@@ -1,4 +1,4 @@
-"""Best responses that learn find what exact ones find; the deals they are measured on are played in both seats."""
+"""Learned best responses gain as much as exact ones, measured on deals that are played in both seats."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_members_play_as_often_as_their_share_in_each_seat() -> None:
 
 
 def test_both_seats_of_a_deal_have_the_same_cards() -> None:
-    """Whatever the cards, one who plays itself on the same deals in both seats gets nothing, card by card."""
+    """Against itself, a greedy player's returns in the two seats of a deal cancel out."""
     league = LeagueConfig.from_dict(KUHN)
     one = Side(random_side(league, [[1.0], [1.0]]).policies, np.ones((2, 1)), greedy=True)
     found = play_deals(games_of(league), one, one, 1000, torch.Generator().manual_seed(1))
@@ -99,7 +99,7 @@ def test_a_response_learns_for_its_budget_and_no_longer() -> None:
         BestResponse(league, random_side(league, [[1.0], [1.0]]).side, 4000, 1, {"epoch": 1})
 
 
-def test_policies_with_a_memory_respond_and_are_responded_to() -> None:
+def test_policies_with_a_memory_can_respond_and_be_targets() -> None:
     network = {"name": "mlp", "hidden_sizes": [], "core": {"name": "lstm", "size": 8}}
     league = LeagueConfig.from_dict({**KUHN, "network": network})
     target = random_side(league, [[0.5, 0.5], [0.5, 0.5]])
@@ -109,10 +109,10 @@ def test_policies_with_a_memory_respond_and_are_responded_to() -> None:
     assert found.gain.mean > known / 2.0
 
 
-def test_warm_responses_begin_with_the_weights_that_the_target_plays_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_responses_start_from_the_targets_most_played_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     league = LeagueConfig.from_dict(KUHN)
     target = random_side(league, [[0.2, 0.8], [0.6, 0.4]])
-    monkeypatch.setattr(BestResponse, "train", lambda self: iter(()))  # the measured weights are those it begins with
+    monkeypatch.setattr(BestResponse, "train", lambda self: iter(()))  # the initial weights are measured
     form = exact.load(league.env)
     tables = [table(form, policy) for policy in target.policies]
     greedy = np.eye(form.action_mask.shape[1])[np.where(form.action_mask, tables[1], -1.0).argmax(axis=1)]
@@ -134,7 +134,7 @@ def test_the_entropy_bonus_falls_unless_one_is_given(changes: dict[str, float], 
         assert responder.algorithm.config.entropy_coefficient == pytest.approx(last, abs=0.01)
 
 
-def test_responses_learn_without_what_ties_a_league_to_its_past() -> None:
+def test_responses_drop_the_leagues_schedules_and_regularization() -> None:
     falling = {"name": "linear", "start": 0.01, "end": 0.0, "over": "progress"}
     settings = {
         "learning_rate": falling,
@@ -196,7 +196,7 @@ def test_ctrl_c_measures_what_was_learned_so_far(
     assert json.loads((folder / FILE).read_text().splitlines()[-1])["interrupted"]
 
 
-def test_wrong_words_are_named_all_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_named_all_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(folder), "--budget", "0", "--deals", "0", "epochs"]) == 2
     said = capsys.readouterr().err
     assert all(wrong in said for wrong in ("--budget: 0", "--deals: 0", "epochs: is not SETTING=VALUE"))
@@ -204,7 +204,7 @@ def test_wrong_words_are_named_all_at_once(folder: Path, capsys: pytest.CaptureF
     assert "did you mean main" in capsys.readouterr().err
 
 
-def test_the_exact_figure_alone_of_a_game_too_large_to_be_written_out(
+def test_the_exact_figure_alone_of_a_game_too_large_for_a_sequence_form(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "hex"

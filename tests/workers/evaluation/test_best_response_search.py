@@ -1,4 +1,4 @@
-"""The least exploitable mixture of some players: held to a linear program of the whole game, and to grids."""
+"""The least exploitable mixture of some players, compared with a linear program over the whole game."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_pure_strategies_of_rock_paper_scissors_make_the_equilibrium() -> None:
     np.testing.assert_allclose(best.shares, 1 / 3, atol=1e-5)
 
 
-def test_players_that_join_later_count_as_those_that_were_there() -> None:
+def test_players_that_join_later_count_like_the_first() -> None:
     policies = random_policies(KUHN, 8, 5)
     search = found(KUHN, policies[:4], 20)
     before = search.best.exploitability
@@ -121,7 +121,7 @@ def test_few_responses_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert search.best.exploitability == pytest.approx(least_by_enumeration(KUHN, policies), abs=1e-6)
 
 
-def test_an_evaluator_without_memory_for_all_searches_among_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluator_short_of_memory_searches_among_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     config, slots = league(), np.arange(8)
     games = envs.make_two_player(config.env, 2, 1)
     spaces = games.single_observation_space, games.single_action_space
@@ -137,7 +137,7 @@ def test_an_evaluator_without_memory_for_all_searches_among_the_newest(monkeypat
 
 
 class OnlyOne:
-    """Claims of an evaluator beside another, which searches for the mixture."""
+    """Claims of an evaluator that leaves the search for the mixture to another one."""
 
     def claim(self, cells: list[Cell]) -> Cell | None:
         return next((cell for cell in cells if cell != (-1, -1)), None)
@@ -153,7 +153,7 @@ def league() -> LeagueConfig:
     )
 
 
-def test_an_evaluator_finds_it_beside_the_cells_and_two_share_the_work() -> None:
+def test_an_evaluator_finds_the_mixture_beside_the_cells() -> None:
     config, slots = league(), np.arange(6)
     games = envs.make_two_player(config.env, 2, 1)
     policies = [
@@ -172,12 +172,12 @@ def test_an_evaluator_finds_it_beside_the_cells_and_two_share_the_work() -> None
     assert not evaluator.step(slots), "nothing is left to do"
 
     second = evaluator_of(config, games, returns, policies.__getitem__, 2)
-    assert not second.step(slots), "another is as far"
-    returns.least_exploitable = None  # a Redis that came back empty
+    assert not second.step(slots), "a second evaluator has nothing to do, either"
+    returns.least_exploitable = None  # as after Redis came back empty
     assert evaluator.step(slots) and returns.least_exploitable is not None
     while evaluator.step(slots):
         pass
-    left = np.delete(slots, int(best.shares.sum(axis=0).argmax()))  # the one that is played most is removed
+    left = np.delete(slots, int(best.shares.sum(axis=0).argmax()))  # without the most played player
     while evaluator.step(left):
         pass
     without = returns.least_exploitable

@@ -1,4 +1,4 @@
-"""Tests of the parts that a league's pictures share."""
+"""Common parts of a league's pictures."""
 
 from __future__ import annotations
 

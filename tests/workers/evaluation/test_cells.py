@@ -33,7 +33,7 @@ def evaluator_of(players, games, **options):
 
 
 @pytest.mark.parametrize("env_id", ["openspiel:kuhn_poker", "openspiel:leduc_poker", "matrix:biased_rps"])
-def test_mean_returns_are_those_that_the_exact_payoff_expects_in_each_seat(env_id):
+def test_mean_returns_match_the_exact_payoff_in_each_seat(env_id):
     games = envs.make_two_player(env_id, 500, 3)
     first, second = policies(games, 2)
     form = exploitability.load(env_id)
@@ -62,11 +62,11 @@ def test_intervals_of_duplicate_deals_hold_the_exact_payoff_and_are_narrower():
     pairs = play_pairs(games, first, second, 100, generator).reshape(400, 250).astype(np.float64)
     error = pairs.std(axis=1, ddof=1) / np.sqrt(250)
     missed = np.abs(pairs.mean(axis=1) - expected) > 1.96 * error
-    assert 0.02 < missed.mean() < 0.085, "one in twenty, as pairs are independent of each other"
+    assert 0.02 < missed.mean() < 0.085, "about 5 % miss, since pairs are independent"
     lower, upper = confidence_sequence(250, pairs.sum(axis=1), np.square(pairs).sum(axis=1), 2.0, 0.05)
     assert ((lower <= expected) & (expected <= upper)).mean() > 0.98
     alone = np.stack([play(games, first, second, 100, generator), -play(games, second, first, 100, generator)])
-    assert pairs.std() < 0.9 * alone.mean(axis=0).std(), "two games of one deal say more than two of different ones"
+    assert pairs.std() < 0.9 * alone.mean(axis=0).std(), "two games of one deal vary less than two of different deals"
 
 
 class WithoutSeeds:
@@ -92,7 +92,7 @@ def test_without_seeds_of_games_pairs_only_swap_seats():
     assert found.shape == (10_000,) and abs(found.mean() - expected) < 4 * found.std() / 100
 
 
-def test_by_pairs_half_of_the_cells_are_played_and_both_seats_play_one_mixture():
+def test_pairs_play_half_of_the_cells_and_give_both_seats_one_mixture():
     games = envs.make_two_player("openspiel:kuhn_poker", 512, 3)
     players = policies(games, 4, spread=2.0)
     evaluator, returns = evaluator_of(players, games, rounds=2, least=512, error=0.05, source="pairs", bound=2.0)
@@ -115,7 +115,7 @@ def test_by_pairs_half_of_the_cells_are_played_and_both_seats_play_one_mixture()
     assert low <= (payoff[members] @ mixture[0]).max() <= high < 0.2
 
 
-def test_by_pairs_a_cell_counts_from_as_many_games_on_as_by_games():
+def test_a_cell_counts_after_as_many_games_by_pairs_as_by_games():
     games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
     players = policies(games, 2)
     counted = {}
@@ -127,15 +127,15 @@ def test_by_pairs_a_cell_counts_from_as_many_games_on_as_by_games():
     assert counted == {"games": 256, "pairs": 128}, "a pair is two games"
 
 
-def test_a_cell_that_is_begun_is_known_before_that_of_a_newer_player_is_begun():
+def test_a_begun_cell_is_finished_before_one_of_a_newer_player_begins():
     games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
     players = policies(games, 12)
     evaluator, returns = evaluator_of(players, games, rounds=2, least=512, error=9.0, source="pairs", bound=2.0)
-    for count in range(2, 13):  # another player each time that a quarter of a cell was played
+    for count in range(2, 13):  # another player after each quarter of a cell
         assert evaluator.step(np.arange(count))
         met = returns.games(np.arange(count))
-        assert ((met > 0) & (met < 256)).sum() in (0, 2), "one pair of cells is begun"
-    assert len(evaluator.returns.mixture(np.arange(12)).members) > 1, "nobody joined while players came"
+        assert ((met > 0) & (met < 256)).sum() in (0, 2), "at most one pair of cells is unfinished"
+    assert len(evaluator.returns.mixture(np.arange(12)).members) > 1, "players enter the mixture while others join"
 
 
 def test_an_exact_evaluator_that_is_behind_knows_the_newest_players():
@@ -145,7 +145,7 @@ def test_an_exact_evaluator_that_is_behind_knows_the_newest_players():
     games = envs.make_two_player(config.env, 2, 3)
     players, returns = policies(games, 30), Returns()
     evaluator = evaluator_by_settings(config, games, returns, players.__getitem__, 1)
-    for count in range(3, 31, 3):  # three come for each that is evaluated
+    for count in range(3, 31, 3):  # three players join per evaluated one
         assert evaluator.step(np.arange(count))
     slots = np.arange(30)
     known = np.flatnonzero(returns.games(slots).diagonal())
@@ -154,7 +154,7 @@ def test_an_exact_evaluator_that_is_behind_knows_the_newest_players():
     assert set(np.flatnonzero(mixture.max(axis=0))) <= set(known.tolist())
 
 
-def test_exact_cells_are_those_of_the_whole_game_each_computed_once():
+def test_exact_cells_match_the_whole_game_and_are_computed_once():
     config = LeagueConfig.from_dict(
         {"env": "openspiel:kuhn_poker", "players": {"main": {"kind": "random"}}, "evaluation": "exact"}
     )
@@ -179,7 +179,7 @@ def test_exact_cells_are_those_of_the_whole_game_each_computed_once():
         LeagueConfig.from_dict({"env": config.env, "players": {"main": {"kind": "random"}}, "evaluation": "exactly"})
 
 
-def test_who_has_not_met_all_the_others_of_a_mixture_is_not_in_it():
+def test_a_player_that_has_not_met_a_whole_mixture_is_not_in_it():
     games = envs.make_two_player("matrix:rps", 16, 3)
     players = policies(games, 4, spread=3.0)
     evaluator, returns = evaluator_of(players, games, rounds=1, least=16, error=1.0)
@@ -195,7 +195,7 @@ def test_who_has_not_met_all_the_others_of_a_mixture_is_not_in_it():
     assert (returns.games(slots) <= 16).all()
 
 
-def test_a_player_that_cannot_gain_is_not_met_by_those_that_are_not_in_the_mixture():
+def test_players_outside_the_mixture_hardly_meet_each_other():
     # Action i beats all below it: after the top player has met all, cells between the others can change nothing.
     ladder = np.sign(np.subtract.outer(np.arange(8), np.arange(8)))
     games = envs.make_two_player("matrix:payoffs", 512, 3, matrix=ladder.tolist())
@@ -212,7 +212,7 @@ def test_a_player_that_cannot_gain_is_not_met_by_those_that_are_not_in_the_mixtu
 
 
 @pytest.mark.parametrize("source", ["games", "exact"])
-def test_a_player_that_cannot_be_loaded_is_passed_over_and_named_once(source, caplog):
+def test_a_player_that_cannot_be_loaded_is_skipped_and_named_once(source, caplog):
     league = LeagueConfig(
         "matrix:rps", {"main": PlayerConfig("main_agent")}, evaluation=source, cell_least=256, cell_most=256
     )
@@ -237,7 +237,7 @@ def test_a_player_that_cannot_be_loaded_is_passed_over_and_named_once(source, ca
     assert returns.games(slots)[3].any()
 
 
-def test_only_cells_that_nobody_else_plays_are_played():
+def test_only_claimed_cells_are_played():
     games = envs.make_two_player("matrix:rps", 16, 3)
     offered = []
 
@@ -265,14 +265,14 @@ def test_cells_that_matter_get_more_games_until_their_error_is_small():
         pass
     counts, (lower, upper) = returns.games(slots), returns.interval(slots, 1.0, 0.05)
     assert ((upper - lower)[:2, :2] <= 0.1).all() and counts[0, 1] > counts[0, 0] > 64
-    assert counts[2].max() == counts[:, 2].max() <= 64 * 3  # it loses to both, and is of no use
+    assert counts[2].max() == counts[:, 2].max() <= 64 * 3  # it loses to both
     assert evaluator.mixture(slots)[:, 0].min() > 0.99
     low, high = evaluator.gain_within(slots, evaluator.mixture(slots)) or (0.0, 0.0)
     assert low == 0.0 and 0.0 <= high < 0.2
 
 
-def test_cells_that_were_always_alike_are_known_only_after_enough_games():
-    # 64 games that all were won do not say that the next is: an interval of standard errors would have no width.
+def test_cells_of_equal_results_are_known_only_after_enough_games():
+    # After 64 equal results an interval of standard errors has no width, though the next game may differ.
     games = envs.make_two_player("matrix:rps", 64, 3)
     players = policies(games, 2, spread=0.0)
     for action, policy in enumerate(players):
@@ -284,7 +284,7 @@ def test_cells_that_were_always_alike_are_known_only_after_enough_games():
     assert returns.errors(slots)[1, 1] == 0.0 and returns.games(slots)[1, 1] > 300
 
 
-def test_what_the_members_gain_at_least_and_at_most_holds_what_they_gain():
+def test_bounds_of_the_members_gain_hold_the_exact_gain():
     games = envs.make_two_player("matrix:rps", 512, 3)
     players = policies(games, 5, spread=3.0)
     evaluator, _ = evaluator_of(players, games, rounds=4, least=4096, error=0.05)
@@ -297,12 +297,12 @@ def test_what_the_members_gain_at_least_and_at_most_holds_what_they_gain():
         low, high = evaluator.gain_within(slots, mixture)
         gain = ((payoff @ mixture[1]).max() - (mixture[0] @ payoff).min()) / 2.0
         assert low <= gain <= high < gain + 0.2
-    assert low > 0.0  # somebody certainly gains on the uniform mixture
+    assert low > 0.0  # some player certainly gains on the uniform mixture
     assert evaluator.gain_within(slots, np.eye(1, 5).repeat(2, axis=0)) is None
 
 
 @pytest.mark.parametrize("source", ["exact", "games"])
-def test_an_exploiter_that_is_not_played_counts_by_what_it_gains(source):
+def test_an_exploiter_outside_the_mixture_counts_by_its_gain(source):
     games = envs.make_two_player("matrix:rps", 512, 3)
     players = policies(games, 4, spread=0.0)
     for policy, action in zip(players, (0, 0, 1, 2), strict=True):
@@ -329,7 +329,7 @@ def test_an_exploiter_that_is_not_played_counts_by_what_it_gains(source):
     assert low - 1e-6 <= gain <= high + 1e-6 and low > of_members + 0.1
 
 
-def test_the_more_players_the_members_are_chosen_from_the_wider_is_what_they_gain():
+def test_bounds_of_the_gain_widen_with_the_number_of_players():
     games = envs.make_two_player("matrix:rps", 512, 3)
     evaluator, _ = evaluator_of(policies(games, 20, spread=3.0), games, rounds=4, least=4096, error=0.05)
     while evaluator.step(np.arange(3)):
@@ -343,7 +343,7 @@ def test_the_more_players_the_members_are_chosen_from_the_wider_is_what_they_gai
     assert widths[0] < widths[1] < 2.0 * widths[0]
 
 
-def test_returns_above_the_stated_bound_are_refused_and_above_a_guess_learned(caplog):
+def test_returns_above_a_stated_bound_are_refused_and_raise_a_guessed_one(caplog):
     games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
     assert games.max_return == 2.0
     strict, _ = evaluator_of(policies(games, 1), games, bound=1.0)
@@ -362,7 +362,7 @@ def test_returns_that_are_not_finite_are_refused_with_the_games_name(bound):
         evaluator.hold_within(np.array([1.0, np.nan], np.float32))
 
 
-def test_an_evaluator_that_starts_again_takes_the_largest_return_seen_before_it():
+def test_a_restarted_evaluator_keeps_the_largest_return_seen():
     games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
     players, returns = policies(games, 2), Returns()
 
@@ -376,7 +376,7 @@ def test_an_evaluator_that_starts_again_takes_the_largest_return_seen_before_it(
     assert started().gain_within(slots, mixture) == before
 
 
-def test_the_hotter_the_mixture_the_nearer_to_uniform():
+def test_a_higher_temperature_brings_the_mixture_nearer_to_uniform():
     games = envs.make_two_player("matrix:rps", 64, 3)
     players, spread = policies(games, 4, spread=3.0), []
     for temperature in (0.25, 1.0, 100.0):
@@ -387,7 +387,7 @@ def test_the_hotter_the_mixture_the_nearer_to_uniform():
     assert spread[0] > spread[1] > spread[2] and spread[2] < 0.05
 
 
-def test_no_cell_gets_more_games_than_the_bound():
+def test_a_cell_stops_at_the_first_whole_round_past_the_bound():
     games = envs.make_two_player("matrix:rps", 64, 3)
     evaluator, returns = evaluator_of(policies(games, 2), games, rounds=1, least=64, most=500, error=1e-6)
     while evaluator.step(np.arange(2)):

@@ -1,4 +1,4 @@
-"""The evaluator's role in a league: what somebody else did wrong does not end it."""
+"""The evaluator's role in a league: a full disk or a damaged model does not end it."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ def role(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[EvaluatorRol
         client.delete(key)
 
 
-def test_evaluators_have_seeds_of_their_own_however_many_there_were() -> None:
+def test_seeds_of_a_thousand_evaluators_hardly_collide() -> None:
     # With 65,536 seeds, 1,000 processes would share about seven.
     seeds = [seed_of(source_name(number % 4)) for number in range(1000)]
     assert len(set(seeds)) >= 999
     assert all(0 <= seed < 2**31 for seed in seeds)
-    assert max(seeds) > 2**20, "they are from all of the range"
+    assert max(seeds) > 2**20, "seeds come from the whole range"
 
 
-def test_references_are_uniform_and_players_that_are_frozen_by_now(role: EvaluatorRole) -> None:
+def test_references_are_uniform_play_and_frozen_players(role: EvaluatorRole) -> None:
     assert sorted(role.score().references) == ["main@0", "uniform"]
 
 
-def test_a_score_says_who_is_in_the_mixture_and_is_left_in_redis(role: EvaluatorRole) -> None:
+def test_a_score_names_kinds_in_the_mixture_and_is_kept_in_redis(role: EvaluatorRole) -> None:
     score = role.score()
     assert (score.frozen_by_kind, score.shares_by_kind) == ({"main_agent": 1}, {"main_agent": 1.0})
     assert score.alpha_rank == {"main@0": 1.0}
@@ -100,7 +100,7 @@ def test_an_exploiter_is_looked_at_every_period_with_its_newest_weights(role: Ev
     arrive(2, every)
     before = role.returns.total_games
     assert role.step() and role.returns.total_games == before, "a look is a step"
-    assert role.step() and role.returns.total_games > before, "the next one is a cell's"
+    assert role.step() and role.returns.total_games > before, "the next step plays a cell"
     assert [(look.generation, look.steps, look.games) for look in looks.of("hunter")] == [(0, every, 64)]
     assert not role._looking.look(store.view(), role._steps), "the same weights"
     arrive(3, 2 * every + 5)
@@ -121,10 +121,10 @@ def test_an_exploiter_is_looked_at_every_period_with_its_newest_weights(role: Ev
     assert [(look.generation, look.steps) for look in looks.of("hunter")] == [(1, 5 * every)]
 
 
-def test_what_players_earn_is_told_when_players_were_frozen(role: EvaluatorRole) -> None:
+def test_earnings_are_stored_only_with_an_earned_share(role: EvaluatorRole) -> None:
     earnings = SharedEarnings(role.session.redis, role.store.prefix)
     role.step()
-    assert earnings.get() == {}, "nothing is to be earned"
+    assert earnings.get() == {}, "earned_share is 0"
     role.league = replace(LEAGUE, earned_share=0.5)
     role._earned = Earned({"main": 1.0, "hunter": 1.0}, 0.5)
     role.step()
@@ -150,7 +150,7 @@ def test_a_full_disk_does_not_end_the_evaluator(
     assert len(tries) == 4 and "No space left on device" in caplog.text
 
 
-def test_a_score_is_told_also_when_it_cannot_be_written_and_the_file_stays_whole(
+def test_a_score_that_cannot_be_written_is_sent_and_the_file_stays_whole(
     role: EvaluatorRole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []
@@ -187,11 +187,11 @@ def test_a_model_that_cannot_be_loaded_does_not_end_the_evaluator(
     monkeypatch.setattr(role, "step", step)
     monkeypatch.setattr(role, "score", step)
     assert role.work("evaluator-0") == 0
-    assert len(tries) == 4  # the last of them as the last act
+    assert len(tries) == 4  # the last try is the final score
 
 
 @pytest.mark.parametrize("name", ["score", "look"])
-def test_games_are_played_on_where_a_score_or_a_look_fails(
+def test_games_go_on_after_a_score_or_a_look_fails(
     name: str, role: EvaluatorRole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*given: Any) -> None:

@@ -41,7 +41,7 @@ def evaluator_for(games: envs.TwoPlayerVectorEnv, players: list[Policy], **optio
 
 
 @pytest.mark.parametrize("env_id", ["openspiel:kuhn_poker", "matrix:biased_rps"])
-def test_a_look_has_the_exact_return_against_the_targets_shares_in_its_interval(env_id: str) -> None:
+def test_the_interval_of_a_look_holds_the_exact_return(env_id: str) -> None:
     games = envs.make_two_player(env_id, 256, 3)
     me, *others = policies(games, 4)
     form = exploitability.load(env_id)
@@ -60,7 +60,7 @@ def test_a_look_has_the_exact_return_against_the_targets_shares_in_its_interval(
         assert seen.lower < seen.mean < seen.upper and seen.upper - seen.lower < games.max_return
 
 
-def test_a_look_by_member_has_the_exact_return_against_each_of_them_in_each_seat() -> None:
+def test_a_look_by_member_estimates_the_return_against_each_in_each_seat() -> None:
     games = envs.make_two_player("openspiel:kuhn_poker", 500, 3)
     me, *others = policies(games, 4)
     form = exploitability.load("openspiel:kuhn_poker")
@@ -69,7 +69,7 @@ def test_a_look_by_member_has_the_exact_return_against_each_of_them_in_each_seat
     seen = look(evaluator_for(games, others), me, alike, 0, 0)
     assert [slot for slot, *_ in seen.members] == [0, 1, 2]
     for (_, in_first, in_second), plan in zip(seen.members, plans, strict=True):
-        assert in_first == pytest.approx(-form.payoff(plan[0], mine[1]), abs=0.12)  # 1.4 / sqrt(4000) is .022
+        assert in_first == pytest.approx(-form.payoff(plan[0], mine[1]), abs=0.12)  # error 1.4 / sqrt(4000)
         assert in_second == pytest.approx(form.payoff(mine[0], plan[1]), abs=0.12)
     few = look(evaluator_for(games, others), me, Target(np.arange(3), np.eye(3)[:2], 2, by_member=True), 0, 0)
     assert [[mean is None for mean in means] for _, *means in few.members] == [[False, True], [True, False]]
@@ -106,7 +106,7 @@ def league(**changes: Any) -> LocalLeague:
     return LocalLeague(LeagueConfig.from_dict({**given, **changes}))
 
 
-def test_looks_come_at_ends_of_periods_for_half_of_the_evaluations_time(
+def test_looks_come_at_ends_of_periods_in_half_of_the_evaluation_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     local, asked = league(), []

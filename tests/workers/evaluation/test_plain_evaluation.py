@@ -1,4 +1,4 @@
-"""Evaluations of a run without a league: whole episodes by the newest weights, beside training."""
+"""Evaluations of a run without a league: whole episodes with the newest weights, beside training."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GAME = f"{__file__}:Walk"
 
 
 class Walk(gymnasium.Env):
-    """Episodes of as many steps as the seed's last digit and one more; each is worth 1 where the action is 1."""
+    """Episodes of one step more than the seed's last digit; each step earns 2 by action 1 and 0 by action 0."""
 
     observation_space, action_space = Box(-1, 1, (1,), np.float32), Discrete(2)
 
@@ -54,7 +54,7 @@ class Endless(Walk):
 
 
 class Masked(Walk):
-    """Action 1 is never legal."""
+    """Walk in which action 1 is never legal."""
 
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=seed)[0], {"action_mask": np.array([1, 0], np.int8)}
@@ -64,7 +64,7 @@ class Masked(Walk):
 
 
 def policy_for(action: int) -> Policy:
-    """A policy that likes `action` a little better."""
+    """Return a policy that slightly prefers `action`."""
     policy = build_policy({"hidden_sizes": []}, Walk.observation_space, Walk.action_space, seed=1)
     for parameter in policy.parameters():
         parameter.data.zero_()
@@ -72,10 +72,10 @@ def policy_for(action: int) -> Policy:
     return policy
 
 
-def test_of_each_copy_its_first_episode_counts_and_actions_are_the_likeliest():
+def test_each_episode_counts_once_with_the_likeliest_actions():
     settings = envs.EnvSettings(GAME, reward_scale=0.5)
     episodes = Episodes(settings, count=5, copies=2, seed=20)
-    expected = [[2.0 * (i + 1), i + 1] for i in range(5)]  # rewards are the environment's own
+    expected = [[2.0 * (i + 1), i + 1] for i in range(5)]  # returns are not scaled
     for _ in range(2):
         assert episodes.play(policy_for(1)).tolist() == expected
     assert episodes.play(policy_for(0))[:, 0].tolist() == [0.0] * 5
@@ -85,7 +85,7 @@ def test_of_each_copy_its_first_episode_counts_and_actions_are_the_likeliest():
     masked.close()
 
 
-def test_an_evaluation_is_given_up_and_an_endless_episode_cut_off(monkeypatch: pytest.MonkeyPatch):
+def test_an_evaluation_can_be_interrupted_and_cuts_endless_episodes(monkeypatch: pytest.MonkeyPatch):
     episodes = Episodes(envs.EnvSettings(f"{__file__}:Endless"), count=1, copies=4, seed=1)
     with pytest.raises(Interrupted):
         episodes.play(policy_for(1), over=lambda: True)
@@ -96,7 +96,7 @@ def test_an_evaluation_is_given_up_and_an_endless_episode_cut_off(monkeypatch: p
 
 @pytest.fixture
 def session(redis_url: str, run_name: str) -> Iterator[Any]:
-    """A session whose events are kept in `fired`."""
+    """Yield a session that keeps its events in `fired`."""
     client, prefix = redis.Redis.from_url(redis_url), f"warren.{run_name}:"
     fired: list[Any] = []
     events = SimpleNamespace(fire=lambda name, payload: fired.append((name, payload)))
@@ -120,13 +120,13 @@ def put(session: Any, version: int, step: int, action: int) -> None:
     session.pool.put("main", version, step, checkpoints.weights_to_bytes(policy_for(action), stamp))
 
 
-def test_weights_are_evaluated_once_so_many_steps_went_by_and_at_the_end(session: Any, tmp_path: Path):
+def test_weights_are_evaluated_every_so_many_steps_and_at_the_end(session: Any, tmp_path: Path):
     role = evaluator(session, tmp_path)
     assert not role.step()  # nothing is published yet
     for version, step, action, due in ((0, 0, 0, False), (1, 99, 0, False), (2, 130, 1, True), (3, 199, 0, False)):
         put(session, version, step, action)
         assert role.step() is due
-    put(session, 4, 450, 0)  # while it played, steps of which nothing was evaluated went by
+    put(session, 4, 450, 0)  # several intervals passed during the last evaluation
     assert role.step() and not role.step()
     put(session, 5, 480, 0)
     assert role.step(last=True) and not role.step(last=True)
@@ -164,7 +164,7 @@ def test_the_learning_curve_shows_evaluations_beside_training(tmp_path: Path):
     assert curve.draw(tmp_path, config).read_bytes() != bare
 
 
-def test_wrong_evaluations_are_refused():
+def test_wrong_settings_of_evaluations_are_refused():
     config = Config(evaluation=EvaluationConfig(every=0, episodes=0), evaluators=2)
     config.env.id = "gamecore:file.py:Actor"
     found = [one for one in plain_checks.problems(config, "train") if one.startswith("evaluat")]

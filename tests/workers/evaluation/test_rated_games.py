@@ -1,4 +1,4 @@
-"""A person's rated games: counted once each, shown as a person's, saved, and no part of the league."""
+"""A person's rated games count once each, are shown and saved, and are no part of the league."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def store(redis_url: str, run_name: str) -> Iterator[Store]:
 
 @pytest.fixture
 def folder(tmp_path: Path, redis_url: str, run_name: str, store: Store) -> Path:
-    """The folder of a run that goes on; main has a checkpoint."""
+    """Return the folder of a running league whose main has a checkpoint."""
     found = tmp_path / "run"
     save_league(found, LEAGUE, 0)
     (found / "servers").mkdir()
@@ -66,13 +66,13 @@ def options(folder: Path, **given: object) -> argparse.Namespace:
 
 
 def played(folder: Path, **given: object) -> list[str]:
-    """Let ann bet always; return what was said."""
+    """Let ann always bet; return the printed lines."""
     said: list[str] = []
     assert play.run(options(folder, **given), lambda _: "1", said.append) == 0
     return said
 
 
-def test_rated_games_count_for_a_person_that_the_league_never_meets(folder: Path, store: Store) -> None:
+def test_rated_games_count_for_a_person_who_is_no_player_of_the_league(folder: Path, store: Store) -> None:
     said = played(folder, seat=None)
     games = list(People(store.redis, store.prefix).games().values())
     assert sorted(game.seat for game in games) == [0, 0, 0, 1, 1, 1]
@@ -100,7 +100,7 @@ def test_people_are_shown_below_the_players(folder: Path, store: Store, capsys: 
     assert shown.index("main_agent") < shown.index("person") < shown.index("ann")
 
 
-def test_a_game_that_is_left_does_not_count_and_those_before_it_do(folder: Path, store: Store) -> None:
+def test_an_abandoned_game_does_not_count_and_earlier_ones_do(folder: Path, store: Store) -> None:
     answers = iter(["1"])
 
     def ask(_: str) -> str:
@@ -112,7 +112,7 @@ def test_a_game_that_is_left_does_not_count_and_those_before_it_do(folder: Path,
     assert len(People(store.redis, store.prefix)) == 2
 
 
-def test_rated_games_are_saved_and_come_back_once(folder: Path, store: Store, run_name: str, tmp_path: Path) -> None:
+def test_saved_rated_games_are_restored_once(folder: Path, store: Store, run_name: str, tmp_path: Path) -> None:
     played(folder)
     pool = Pool(store.redis, f"warren.{run_name}:")
     saved = Snapshots(tmp_path / "saved", store, pool)
@@ -127,7 +127,7 @@ def test_rated_games_are_saved_and_come_back_once(folder: Path, store: Store, ru
     store.redis.delete(f"{store.prefix}people")
     played(folder)
     saved.save()
-    assert len(people_in(tmp_path / "saved")) == 12, "what a crash of Redis took back stays in the folder"
+    assert len(people_in(tmp_path / "saved")) == 12, "the folder keeps games that Redis lost"
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,7 @@ def test_games_that_cannot_be_rated_are_refused_before_they_are_played(
         ("league", "Redis does not hold the league of"),
     ],
 )
-def test_a_run_whose_store_is_gone_is_told_with_the_way_to_go_on(
-    folder: Path, store: Store, gone: str, why: str
-) -> None:
+def test_a_run_without_its_store_is_refused_with_the_remedy(folder: Path, store: Store, gone: str, why: str) -> None:
     record = folder / "servers" / "servers.json"
     if gone == "record":
         record.unlink()
@@ -176,7 +174,9 @@ def test_a_run_whose_store_is_gone_is_told_with_the_way_to_go_on(
     assert problem.endswith(f"resume it by python -m workers.train resume={folder}, or leave out --rated")
 
 
-def test_a_league_takes_so_many_rated_games(folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_league_takes_a_bounded_number_of_rated_games(
+    folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(people_module, "MOST", 2)
     with pytest.raises(ConfigurationError, match="the league has 2 rated games, and takes no more"):
         played(folder)
@@ -190,7 +190,7 @@ def test_outcomes_of_people_are_those_of_series_against_one_opponent() -> None:
     ]
     games += [replace(game, opponent="weak", elo=900.0, returned=-1.0), replace(game, person="bob", returned=-1.0)]
     ann, bob = people(games)
-    assert (ann["person"], ann["games"], ann["outcomes"]) == ("ann", 7, 3)  # 1 won, 1 lost against main, 1 lost
+    assert (ann["person"], ann["games"], ann["outcomes"]) == ("ann", 7, 3)  # main: 1 won, 1 lost; weak: 1 lost
     assert (bob["person"], bob["games"], bob["outcomes"]) == ("bob", 1, 1)
     assert ann["mean_return"] == pytest.approx(-1 / 7, abs=1e-4)
 

@@ -1,4 +1,4 @@
-"""workers.evaluation.report: what is drawn is what the league holds, at any size, and whole or not at all."""
+"""workers.evaluation.report: pictures show what the league holds, at any size, and are written whole."""
 
 from __future__ import annotations
 
@@ -87,19 +87,19 @@ def test_leagues_of_any_size_are_drawn(tmp_path: Path, snapshots: int, learners:
     paths = draw_all(tmp_path, played.history, returns=known_returns(played.history), uniform=0.9)
     names = ["exploitability", "references", "payoff", "returns", "ratings", "lineage"]
     if snapshots == 1:
-        names.remove("returns")  # there is nobody to have a return against
+        names.remove("returns")  # a single player has no opponent
     assert paths == [tmp_path / "pictures" / f"{name}.png" for name in names]
-    assert sorted((tmp_path / "pictures").iterdir()) == sorted(paths)  # nothing half drawn is left
+    assert sorted((tmp_path / "pictures").iterdir()) == sorted(paths)  # no half-written file is left
     for path in paths:
         pixels = matplotlib.image.imread(path)[..., :3]
         assert 200 < pixels.shape[0] < 2600 and 300 < pixels.shape[1] < 2600
         assert (pixels < 0.9).any()
-        # Nothing is cut off: what is drawn keeps clear of every edge.
+        # Nothing is cut off: every edge is blank.
         for edge in (pixels[:3], pixels[-3:], pixels[:, :3], pixels[:, -3:]):
             assert (edge == 1.0).all(), path
 
 
-def test_where_there_is_nothing_to_draw_nothing_is_drawn_and_nothing_fails(tmp_path: Path) -> None:
+def test_leagues_without_data_draw_fewer_pictures_and_do_not_fail(tmp_path: Path) -> None:
     assert draw_all(tmp_path, History()) == []
     nobody = Played()
     assert draw_all(tmp_path, nobody.history, returns=Returns()) == []
@@ -137,11 +137,11 @@ def test_the_payoff_is_drawn_from_the_strongest_to_the_weakest() -> None:
     assert bold == {player.name for player in state.roster if not player.frozen}
 
 
-def test_the_payoff_shows_what_evaluators_measured_of_those_that_never_met() -> None:
+def test_the_payoff_shows_returns_by_evaluators_of_pairs_that_never_met() -> None:
     played = Played().play(3)
     history = played.history
     roster = history.state.roster
-    for name in ("x", "y"):  # nobody has met these two
+    for name in ("x", "y"):  # these two have met no player
         played.league.add_player(name, "self_play", frozen=True)
     one, other = (history.state.players[name].slot for name in ("x", "y"))
     known = Returns()
@@ -162,12 +162,12 @@ def test_the_payoff_shows_what_evaluators_measured_of_those_that_never_met() -> 
     assert without is not None and not [found for found in without.axes[0].collections if len(found.get_offsets())]
 
 
-def test_returns_are_those_over_both_seats() -> None:
+def test_returns_are_means_over_both_seats() -> None:
     history = Played().play(3).history
     one, other = (int(slot) for slot in history.state.roster.historical[:2])
     returns = Returns()
     returns.record(one, other, [2.0, 4.0])
-    assert heat_maps.returns(history, returns) is None  # one seat says nothing about who is better
+    assert heat_maps.returns(history, returns) is None  # one seat does not tell which player is better
     returns.record(other, one, [1.0])
     figure = heat_maps.returns(history, returns)
     assert figure is not None and figure.texts[-1].get_text() == "Returns between 2 frozen players, 1 not yet played"
@@ -177,7 +177,7 @@ def test_returns_are_those_over_both_seats() -> None:
     assert figure.axes[0].get_yticklabels()[0].get_text() == best and values[0].compressed() == [1.0]
 
 
-def test_a_rating_breaks_off_where_a_player_began_anew() -> None:
+def test_a_rating_has_a_gap_where_a_player_was_reset() -> None:
     history = Played().play(12).history
     figure = curves.ratings(history)
     assert figure is not None
@@ -188,7 +188,7 @@ def test_a_rating_breaks_off_where_a_player_began_anew() -> None:
     assert lines["main_agent_0"][-1] == history.ratings["main_agent_0"].points()[1][-1]
 
 
-def test_means_are_those_of_each_window_and_keep_gaps() -> None:
+def test_means_are_taken_per_window_and_keep_gaps() -> None:
     times = np.array([0.0, 1.0, 2.0, 10.0, 11.0, 11.0, 12.0, 25.0])
     values = np.array([1.0, 2.0, 3.0, 5.0, 7.0, np.nan, 100.0, 4.0])
     found_times, found = canvas.means(times, values, 10.0)
@@ -196,7 +196,7 @@ def test_means_are_those_of_each_window_and_keep_gaps() -> None:
     assert list(found_times) == [1.0, 10.5, 11.0, 12.0, 25.0]
 
 
-def test_of_many_learning_players_the_strongest_have_colours_and_the_rest_do_not() -> None:
+def test_only_the_strongest_of_many_players_have_colours() -> None:
     history = Played().play(60, learners=20).history
     colours = curves.player_colours(history)
     elo = {name: history.state.ratings[history.state.players[name].slot] for name in history.ratings}
@@ -206,7 +206,7 @@ def test_of_many_learning_players_the_strongest_have_colours_and_the_rest_do_not
     assert figure is not None and "13 others that learn" in lines_of(figure)
 
 
-def test_lineage_has_a_lane_a_player_and_a_circle_a_snapshot() -> None:
+def test_lineage_has_a_lane_per_player_and_a_circle_per_snapshot() -> None:
     history = Played().play(12).history
     figure = lineage(history)
     assert figure is not None
@@ -234,7 +234,7 @@ def test_averages_of_weights_are_diamonds_above_the_snapshots_of_their_player() 
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "3"]
 
 
-def test_exploitability_leaves_out_what_is_not_known_and_draws_uniform_play() -> None:
+def test_exploitability_skips_unknown_values_and_draws_uniform_play() -> None:
     scores = [score(1.0, mixture=None), score(60.0, main_agent=0.01), score(120.0, main_agent=None)]
     figure = curves.exploitability(scores, uniform=0.9)
     assert figure is not None and figure.axes[0].get_yscale() == "log"
@@ -242,13 +242,13 @@ def test_exploitability_leaves_out_what_is_not_known_and_draws_uniform_play() ->
     assert list(lines["main agent: 0.01"]) == [0.5, 0.01]
     assert list(lines["Nash mixture of all frozen players: 0.25"]) == [0.25, 0.25]
     assert set(lines["uniform policy: 0.9"]) == {0.9}
-    # There is no logarithm of a perfect policy; in rock-paper-scissors the uniform one is.
+    # A log scale cannot show an exploitability of 0, as of uniform play in rock-paper-scissors.
     for values, uniform in (({"mixture": 0.0}, None), ({}, 0.0)):
         solved = curves.exploitability([score(1.0, **values)], uniform)
         assert solved is not None and solved.axes[0].get_yscale() == "linear"
 
 
-def test_what_the_best_member_gains_is_a_band_also_where_nothing_is_exact() -> None:
+def test_the_best_members_gain_is_a_band_even_without_exact_values() -> None:
     figure = curves.exploitability([score(1.0, gain_within=[0.0, 0.75]), score(60.0, gain_within=[0.1, 0.5])])
     assert figure is not None and figure.axes[0].get_yscale() == "log"
     (band,) = figure.axes[0].collections
@@ -259,7 +259,7 @@ def test_what_the_best_member_gains_is_a_band_also_where_nothing_is_exact() -> N
     assert curves.exploitability([score(1.0, main_agent=None, mixture=None)]) is None
 
 
-def test_shares_of_kinds_are_drawn_one_above_the_other() -> None:
+def test_shares_of_kinds_are_stacked() -> None:
     shares = [{"main_agent": 1.0}, {"main_agent": 0.75, "league_exploiter": 0.25}]
     scores = [
         score(60.0 * number, shares_by_kind=each, frozen_by_kind=dict.fromkeys(each, 3))
@@ -276,7 +276,7 @@ def test_shares_of_kinds_are_drawn_one_above_the_other() -> None:
     assert curves.kinds([score(1.0)]) is None
 
 
-def test_a_mixture_is_told_by_kinds_of_players_and_ranked() -> None:
+def test_a_mixture_is_summed_by_kind_and_ranked() -> None:
     players = [Player(f"p{slot}", slot, kind, frozen=True) for slot, kind in enumerate(["main_agent", "psro", "psro"])]
     shares = np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0]])
     returns = Returns()
@@ -290,7 +290,7 @@ def test_a_mixture_is_told_by_kinds_of_players_and_ranked() -> None:
     assert list(ranked) == ["p1", "p0"] and ranked["p1"] > 0.99
 
 
-def test_tensorboard_has_every_curve_once_also_when_the_role_starts_anew(tmp_path: Path) -> None:
+def test_tensorboard_has_every_point_once_after_a_restart(tmp_path: Path) -> None:
     played = Played().play(6)
     write_scores(tmp_path, score(10.0), score(20.0, mixture=None))
     board = Board(tmp_path)
@@ -342,7 +342,7 @@ def test_the_command_draws_from_a_saved_league_alone(tmp_path: Path, capsys: pyt
     (tmp_path / "run" / "config.yaml").write_text("league:\n  env: matrix:rps\n")
     write_scores(tmp_path / "run", score(10.0))
     with (tmp_path / "run" / "evaluation.jsonl").open("a") as file:
-        file.write('{"time": 17')  # the evaluator is about to write this one
+        file.write('{"time": 17')  # the evaluator is still writing this line
     assert report.main([str(tmp_path / "run")]) == 0
     drawn = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert [path.stem for path in drawn] == [
@@ -353,7 +353,7 @@ def test_the_command_draws_from_a_saved_league_alone(tmp_path: Path, capsys: pyt
     assert history.state.differences(played.history.state) == []
     slots = history.state.roster.historical
     assert np.array_equal(saved.matrix(slots), returns.matrix(slots))
-    # A folder that holds nothing but a saved league is as good.
+    # The folder of a saved league alone works, too.
     assert report.main([str(tmp_path / "run" / "league"), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 4
     (tmp_path / "empty").mkdir()

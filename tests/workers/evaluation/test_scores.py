@@ -1,4 +1,4 @@
-"""Scores of a league from outside: exploitability where the game is small, references anywhere; the file goes on."""
+"""Scores of a league: exploitability in small games, returns against references in all, and the file of scores."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_returns_against_references_are_over_both_seats(tmp_path: Path) -> None:
     assert abs(scores.against(rock, None)) < 0.15  # against uniform, 1,024 games: 5 standard errors
 
 
-def test_a_game_too_large_to_be_written_out_has_references_alone(tmp_path: Path) -> None:
+def test_a_game_too_large_to_solve_has_only_references(tmp_path: Path) -> None:
     config = league("openspiel:connect_four")
     scores = Scores(config, tmp_path, 1)
     games = envs.make_two_player(config.env, 2, 0)
@@ -89,14 +89,14 @@ def test_a_game_too_large_to_be_written_out_has_references_alone(tmp_path: Path)
     assert -1.0 <= scores.against(policy, None) <= 1.0
 
 
-def test_where_the_exact_figure_takes_minutes_the_scores_name_its_command(
+def test_scores_name_the_command_for_exact_figures_that_take_minutes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert Scores(league("openspiel:phantom_ttt"), tmp_path, 1).uniform is None
     assert "takes minutes in openspiel:phantom_ttt: python -m workers.exploitability RUN --exact" in caplog.text
 
 
-def test_a_score_in_the_log_says_the_exploitability_where_it_is_known() -> None:
+def test_a_logged_score_has_the_exploitability_where_it_is_known() -> None:
     known = Score(0.0, 1.0, {"main": 5}, 2, 4096, 0.22, 0.45879, {"uniform": 0.25}, uniform=0.5)
     assert str(known) == (
         "exploitability 0.2200 of the main agent, 0.4588 of the mixture, 0.5000 of uniform play; "
@@ -105,12 +105,12 @@ def test_a_score_in_the_log_says_the_exploitability_where_it_is_known() -> None:
     assert str(Score(0.0, 1.0, {}, 0, 0, None, None, {})) == "0 frozen players, 0 games"
 
 
-def test_a_goal_for_a_game_without_exploitability_is_no_score_of_null(tmp_path: Path) -> None:
+def test_a_goal_for_a_game_too_large_to_solve_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="connect_four' has more than 2,000,000 histories"):
         Scores(replace(league("openspiel:connect_four"), goal=0.1), tmp_path, 1)
 
 
-def test_the_file_of_scores_goes_on_after_a_crash_in_the_middle_of_a_line(tmp_path: Path) -> None:
+def test_the_file_of_scores_continues_after_a_half_written_line(tmp_path: Path) -> None:
     config = league("matrix:rps")
     first = Scores(config, tmp_path, 1).record({"main": 5}, 1, 10, 0.5, 0.4, {"uniform": 0.0})
     with (tmp_path / FILE).open("a") as file:
@@ -130,7 +130,7 @@ def test_uniform_plays_every_legal_action_and_no_other() -> None:
     assert min(counts[0], counts[2]) > 240
 
 
-def test_a_game_that_was_written_out_is_not_written_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_sequence_form_is_not_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = league("openspiel:kuhn_poker")
     form, first = exploitability.load(config.env), Scores(config, tmp_path, 1)
 

@@ -1,4 +1,4 @@
-"""Tournaments: every pair meets as often in either seat, and what is reported is what the game's tree says."""
+"""Tournaments: results agree with the game's tree, and wrong players are named before a game is played."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two runs of the same game, with other networks, and one of another game."""
+    """Make two runs of one game with different networks, and one of another game."""
     places = [tmp_path_factory.mktemp("runs") / name for name in ("one", "two", "rps")]
     save_league(places[0], SETTINGS, 3)
     save_league(places[1], {**SETTINGS, "seed": 2, "network": {"name": "mlp", "hidden_sizes": []}}, 3)

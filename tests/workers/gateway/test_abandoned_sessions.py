@@ -1,4 +1,4 @@
-"""Sessions that are begun and never ended leave nothing behind."""
+"""Sessions that are opened and never ended leave nothing behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workers.gateway.sessions import Sessions
 
 
 def test_ten_thousand_abandoned_sessions_leave_memory_flat() -> None:
-    """In this process, by a clock of its own: each game ticks twice and is never heard of again."""
+    """Each game ticks twice and then sends nothing more; a made-up clock lets its session expire."""
     now = [0.0]
     policy = build_policy({"hidden_sizes": [8]}, Echo.observation_space, Echo.action_space, 0)
     sampler = GatewaySampler(policy, LENGTH, SLOTS, Rewards(), 0, patience=0)
@@ -41,16 +41,16 @@ def test_ten_thousand_abandoned_sessions_leave_memory_flat() -> None:
         return sessions.reaped
 
     try:
-        asyncio.run(several(10))  # makes what is kept for the next games
+        asyncio.run(several(10))  # allocates what later games reuse
         before = resident()
         assert asyncio.run(several(40)) == 10_000
-        assert resident() - before < 5 << 20  # 1 kB of each session would be 10 MB
+        assert resident() - before < 5 << 20  # 1 kB kept per session would be 10 MB
         assert np.isfinite(sampler.collect(LENGTH).reward).all()
     finally:
         sampler.close()
 
 
 def resident() -> int:
-    """Bytes of memory of this process."""
+    """Return the resident memory of this process in bytes."""
     gc.collect()
     return int(psutil.Process().memory_info().rss)

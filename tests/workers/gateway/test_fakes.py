@@ -1,4 +1,4 @@
-"""The stand-ins of game, Actor and learner, each against what it stands before."""
+"""Stand-ins for game, Actor and learner, each against its real counterpart."""
 
 from __future__ import annotations
 

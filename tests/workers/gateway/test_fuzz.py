@@ -54,7 +54,7 @@ def test_whatever_games_send_they_get_one_line_and_no_session_is_left(gateway: G
             UnicodeError,
             http.client.HTTPException,
             OSError,
-        ):  # its own
+        ):  # raised by the client itself
             client = Http(gateway.server.port)
             continue
         _is_an_answer(status, said)
@@ -62,7 +62,7 @@ def test_whatever_games_send_they_get_one_line_and_no_session_is_left(gateway: G
             body, **{name: value.replace("\n", "") for name, value in fields.items() if name != "host"}
         )
         _is_an_answer(int(head["status"]), said)
-    # Every session that is open answers, and can be ended.
+    # Every open session can still be ended.
     for name in list(gateway.sessions._sessions):
         status, _, _ = client.ask(b"{}", session=name, step_kind="stop")
         assert status in (200, 422), name
@@ -71,7 +71,7 @@ def test_whatever_games_send_they_get_one_line_and_no_session_is_left(gateway: G
 
 @settings(max_examples=60, **ANY)
 @given(sent=st.lists(st.binary(max_size=60), max_size=4))
-def test_bytes_that_are_no_requests_end_their_connection_alone(gateway: Gateway, sent: list[bytes]) -> None:
+def test_bytes_that_are_no_requests_leave_no_session(gateway: Gateway, sent: list[bytes]) -> None:
     for port in (gateway.server.port, gateway.server.tcp_port):
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
             for part in sent:
@@ -91,7 +91,7 @@ def _is_an_answer(status: int, said: bytes) -> None:
 
 @pytest.fixture
 def gateway(gateways: Any) -> Gateway:
-    """One for all examples of a test."""
+    """Return one gateway for all examples of a test."""
     made: Gateway = gateways()
     return made
 

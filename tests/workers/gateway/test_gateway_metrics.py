@@ -1,4 +1,4 @@
-"""A gateway's figures for those who watch it: /health, and /metrics in the form that Prometheus reads."""
+"""A gateway's figures: /health, and /metrics in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def get(client: Http, path: str) -> tuple[int, str]:
 
 
 def samples(text: str) -> dict[str, float]:
-    """name{label values} -> value."""
+    """Return values by metric name and label values."""
     return {
         " ".join((sample.name, *sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
@@ -55,7 +55,7 @@ def test_health_says_whether_games_may_come(gateways: Any) -> None:
     assert client.facts()["sessions"] == 0
 
 
-def test_facts_of_any_kind_are_told() -> None:
+def test_facts_of_any_type_become_metrics() -> None:
     metrics = Metrics()
     metrics.answered(200, 0.003)
     facts = {"version": 7, "share": 0.25, "none": None, "run": 'runs/"a"\\b', "backend": "onnx"}
@@ -66,7 +66,7 @@ def test_facts_of_any_kind_are_told() -> None:
     assert found["warren_gateway_answer_seconds_bucket 0.005"] == 1
 
 
-def test_counters_keep_their_last_digit_and_have_their_type() -> None:
+def test_counters_keep_all_digits_and_their_type() -> None:
     facts = {"seconds_in_passes": 1234567.891, "decisions": 123456789012, "sessions": 3}
     told = text({"": Metrics().snapshot(facts)}).decode()
     assert "\nwarren_gateway_seconds_in_passes 1234567.891\n" in told
@@ -76,7 +76,7 @@ def test_counters_keep_their_last_digit_and_have_their_type() -> None:
     assert types["warren_gateway_sessions"] == "gauge"
 
 
-def test_what_several_processes_count_is_told_apart_and_who_does_not_answer_is_down() -> None:
+def test_metrics_tell_processes_apart_and_name_those_that_are_down() -> None:
     parts = [Metrics(), Metrics()]
     for times, part in enumerate(parts, start=1):
         for _ in range(times):

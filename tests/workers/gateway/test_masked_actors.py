@@ -1,4 +1,4 @@
-"""Masks that an Actor gives with its observations: acted by, kept in trajectories, learned with."""
+"""Masks that an Actor gives with its observations: used in acting, trajectories and learning."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Masked(Actor):
         return str(int(await self.act(message["observation"], action_mask=message.get("legal"))))
 
 
-def test_an_actors_masks_are_acted_by_travel_and_are_learned_with(gateways: Any) -> None:
+def test_an_actors_masks_are_used_in_acting_trajectories_and_learning(gateways: Any) -> None:
     gateway = gateways(Masked)
     http, random = Http(gateway.server.port), np.random.default_rng(0)
     legal = random.random((LENGTH * SLOTS + 2, ACTIONS)) < 0.4
     legal[:, 0] |= ~legal.any(1)
     assert http.game("a", "start")[0] == 200
     for tick, mask in enumerate(legal):
-        message = {"observation": [tick % 5, 1, 2], "legal": mask.tolist() if tick else None}  # at first all are
+        message = {"observation": [tick % 5, 1, 2], "legal": mask.tolist() if tick else None}  # without a mask all are
         status, action = http.game("a", "tick", message)
         assert status == 200 and (tick == 0 or mask[int(action)])
     sampler, policy = gateway.sampler, gateway.policy
@@ -67,21 +67,21 @@ def test_an_actors_masks_are_acted_by_travel_and_are_learned_with(gateways: Any)
         ([False] * 6, "no action is legal"),
     ],
 )
-def test_a_mask_of_another_form_is_refused(gateways: Any, legal: Any, said: str) -> None:
+def test_a_wrong_mask_is_refused(gateways: Any, legal: Any, said: str) -> None:
     http = Http(gateways(Masked).server.port)
     assert http.game("a", "start")[0] == 200
     status, body = http.game("a", "tick", {"observation": [1, 2, 3], "legal": legal})
     assert status == 422 and said in json.loads(body)["error"]
 
 
-def test_an_actor_that_declares_no_masks_gives_none(gateways: Any) -> None:
+def test_masks_of_an_actor_that_declares_none_are_refused(gateways: Any) -> None:
     http = Http(gateways(type("Undeclared", (Masked,), {"action_masks": False})).server.port)
     assert http.game("a", "start")[0] == 200
     status, body = http.game("a", "tick", {"observation": [1, 2, 3], "legal": [1] * 6})
     assert status == 422 and "action_masks = True" in json.loads(body)["error"]
 
 
-def test_learner_and_gateway_read_from_the_actor_whether_there_are_masks(tmp_path: Path) -> None:
+def test_the_actor_class_declares_whether_there_are_masks(tmp_path: Path) -> None:
     file = tmp_path / "actors.py"
     file.write_text(
         "import numpy as np\nfrom gymnasium.spaces import Box, Discrete\nfrom workers.gateway import Actor\n"

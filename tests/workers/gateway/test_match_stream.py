@@ -1,4 +1,4 @@
-"""The streaming thread of a league's gateway: which matches it keeps, for whom games are offered, what it sends."""
+"""The streaming thread of a league's gateway: matches kept, players offered, segments sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LANES, UNROLL = 4, 2
 
 
 class Learner:
-    """The queue of a learner, which has room."""
+    """Queue of a learner that always has room."""
 
     def __init__(self, name: str) -> None:
         self.name, self.sent = name, 0
@@ -28,18 +28,18 @@ class Learner:
         return self
 
     def declare(self) -> None:
-        """Do nothing: it is there."""
+        """Do nothing: the queue exists."""
 
     def offer(self, name: str, args: Any) -> bool:
         self.sent += 1
         return True
 
     def withdraw(self) -> None:
-        """Do nothing: it has sent all."""
+        """Do nothing: everything is sent."""
 
 
 class Gateway:
-    """A league's gateway whose games are made up: `ready` trajectories of each player, `raising` by player."""
+    """Stand-in for a league's gateway: `ready` trajectories and errors that are `raising`, by player."""
 
     def __init__(self, *players: str) -> None:
         self.learners, self.ready = list(players), dict.fromkeys(players, LANES)
@@ -69,7 +69,7 @@ class Gateway:
         )
 
     def run(self, looks: int) -> None:
-        """Stream until games were offered so often."""
+        """Stream until games were offered `looks` times."""
         self.looks = looks
         MatchStream(self, self.session, self.league, self.stopping).run()
 
@@ -111,7 +111,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(one, "AGAIN_AFTER", 0.0)
 
 
-def test_only_segments_that_are_complete_are_sent_and_all_players_are_played_for() -> None:
+def test_only_complete_segments_are_sent_and_all_players_are_offered() -> None:
     gateway = Gateway("a", "b")
     gateway.ready["b"] = LANES - 1
     gateway.run(5)
@@ -119,12 +119,12 @@ def test_only_segments_that_are_complete_are_sent_and_all_players_are_played_for
 
 
 @pytest.mark.parametrize("error", [PlayerUnavailable("it was reset"), LeagueError("nobody answered")], ids=str)
-def test_a_player_whose_matches_cannot_be_kept_is_not_offered_and_is_tried_again(error: Exception) -> None:
+def test_a_player_whose_matches_fail_is_not_offered_and_is_tried_again(error: Exception) -> None:
     gateway = Gateway("a", "b")
     gateway.raising["b"] = error
     gateway.run(5)
     assert gateway.offered == [["a"]] * 5 and gateway.prepared.count("b") > 1
-    assert set(gateway.collected) == {"a", "b"}, "what was played for it before is sent"
+    assert set(gateway.collected) == {"a", "b"}, "trajectories from before are sent"
 
 
 def test_a_player_that_learns_no_more_gives_its_matches_back() -> None:

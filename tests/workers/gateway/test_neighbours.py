@@ -58,9 +58,7 @@ def holder(url: str, prefix: str, *sessions: str) -> Iterator[subprocess.Popen[s
             process.kill()
 
 
-def test_a_session_of_another_gateway_is_sent_on_to_the_one_that_holds_it(
-    gateways: Any, redis_url: str, run_name: str
-) -> None:
+def test_a_session_of_another_gateway_is_redirected_to_it(gateways: Any, redis_url: str, run_name: str) -> None:
     with redis.Redis.from_url(redis_url) as client:
         first, second = (gateways(shared=Neighbours(client, f"{run_name}:", 60)) for _ in range(2))
         here, there = (Http(gateway.server.own_port) for gateway in (first, second))
@@ -74,7 +72,7 @@ def test_a_session_of_another_gateway_is_sent_on_to_the_one_that_holds_it(
         assert here.game("a", "tick")[0] == 307
 
 
-def test_auto_of_a_session_that_another_gateway_holds_is_sent_on(gateways: Any, redis_url: str, run_name: str) -> None:
+def test_auto_of_a_session_of_another_gateway_is_redirected(gateways: Any, redis_url: str, run_name: str) -> None:
     with redis.Redis.from_url(redis_url) as client:
         first, second = (gateways(Counted, shared=Neighbours(client, f"{run_name}:", 60)) for _ in range(2))
         here, there = (Http(gateway.server.own_port) for gateway in (first, second))
@@ -82,7 +80,7 @@ def test_auto_of_a_session_that_another_gateway_holds_is_sent_on(gateways: Any, 
         made = Counted.made
         status, _, headers = there.ask(TICK, session="a", step_kind="auto")
         assert (status, headers["location"]) == (307, f"http://127.0.0.1:{first.server.own_port}/")
-        assert Counted.made == made, "an actor was made for a session that is another's"
+        assert Counted.made == made, "no actor is made for a session of another gateway"
         assert here.ask(TICK, session="a", step_kind="auto")[0] == 200
         assert len(second.sessions) == 0
 
@@ -121,13 +119,13 @@ def test_a_session_that_another_gateway_has_taken_is_closed(gateways: Any, redis
         client.set(f"{run_name}:gateway:a", "http://192.0.2.1:8000 0123")
         asyncio.run_coroutine_threadsafe(gateway.sessions.look(), gateway.server._loop).result(30)
         assert http.game("a", "tick", OBSERVATION)[0] == 404 and http.game("b", "tick", OBSERVATION)[0] == 200
-        assert client.get(f"{run_name}:gateway:a") == b"http://192.0.2.1:8000 0123", "it is not this one's to remove"
+        assert client.get(f"{run_name}:gateway:a") == b"http://192.0.2.1:8000 0123", "only the holder removes its claim"
 
 
 def test_a_redis_before_version_7_keeps_sessions(
     gateways: Any, redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no SET with both NX and GET."""
+    """Redis before version 7 has no SET with both NX and GET."""
     execute = redis.Redis.execute_command
 
     def refuse(client: redis.Redis, *args: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Passes: what is asked together is decided together."""
+"""Decisions that are asked for together share a forward pass."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from workers.gateway.passes import Decide, End, Passes
 
 
 class Counting(Passes):
-    """Answers with the observation, and remembers how many were asked at once."""
+    """Answers with the observation and records the size of each pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ def passes():
     made.close()
 
 
-def test_what_is_asked_in_one_turn_of_the_event_loop_is_one_pass(passes):
+def test_decisions_of_one_turn_of_the_event_loop_share_a_pass(passes):
     async def turns():
         for turn in range(20):
             answers = [passes.decide(Agent(), (turn, game), 0.0) for game in range(30)]
@@ -46,7 +46,7 @@ def test_what_is_asked_in_one_turn_of_the_event_loop_is_one_pass(passes):
     assert passes.sizes == [30] * 20
 
 
-def test_an_agent_that_ends_after_it_asked_ends_after_it_was_answered(passes):
+def test_an_agent_that_ends_after_its_question_is_still_answered(passes):
     agent = Agent()
 
     async def ask():
@@ -59,7 +59,7 @@ def test_an_agent_that_ends_after_it_asked_ends_after_it_was_answered(passes):
     assert passes.ended == [agent]
 
 
-def test_a_pass_that_fails_is_told_to_those_in_it_and_the_next_goes_on(passes):
+def test_a_failed_pass_raises_for_its_agents_and_the_next_goes_on(passes):
     async def ask(observation):
         return await passes.decide(Agent(), observation, 0.0)
 
@@ -68,7 +68,7 @@ def test_a_pass_that_fails_is_told_to_those_in_it_and_the_next_goes_on(passes):
     assert asyncio.run(ask(3)) == 3
 
 
-def test_an_end_that_fails_fails_no_other_games_decision(passes, monkeypatch, caplog):
+def test_a_failed_end_fails_no_decision_of_another_game(passes, monkeypatch, caplog):
     def fail(ends):
         if ends:
             raise ValueError("no return")

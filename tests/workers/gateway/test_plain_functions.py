@@ -1,4 +1,4 @@
-"""Actors' plain functions: they run in threads, and those that hang harm no other game."""
+"""Actors' plain functions run in threads, and those that hang harm no other game."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OBSERVATION = {"observation": [0, 1, 2]}
 
 
 class Frozen(Echo):
-    """A coroutine that waits as plain functions do."""
+    """Its coroutine calls result(), as only plain functions may."""
 
     async def tick(self, body: bytes) -> str:
         return str(self.act(np.zeros(3)).result())
 
 
-def test_a_coroutine_that_asks_for_result_is_refused_and_stops_nobody(gateways: Any) -> None:
+def test_a_coroutine_that_calls_result_is_refused_and_stops_no_other(gateways: Any) -> None:
     gateway = gateways(Frozen)
     http = Http(gateway.server.port)
     assert http.game("a", "start")[0] == 200
@@ -32,7 +32,7 @@ def test_a_coroutine_that_asks_for_result_is_refused_and_stops_nobody(gateways: 
 
 
 class Hanging(Echo):
-    """Its ticks hang until they are let go; a body "quick" does not."""
+    """Ticks hang until `let` is set, except for the body "quick"."""
 
     let = threading.Event()
 
@@ -44,7 +44,7 @@ class Hanging(Echo):
 
 @pytest.fixture
 def hanging(gateways: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Make a gateway with two threads, beside which three functions may hang."""
+    """Yield a gateway with two threads that allows three hanging functions."""
     monkeypatch.setattr("workers.gateway.sessions.THREADS", 2)
     monkeypatch.setattr("workers.gateway.sessions.HANGING", 3)
     Hanging.let.clear()
@@ -53,7 +53,7 @@ def hanging(gateways: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def quick(http: Http) -> bool:
-    """Return True when a tick that does not hang is answered; one that came too late hangs no longer afterwards."""
+    """Return whether a quick tick is answered; one that came too late no longer counts as hanging."""
     hanging = http.facts()["hanging"]
     assert http.game("quick", "start")[0] == 200
     status = http.game("quick", "tick", b"quick")[0]
@@ -62,7 +62,7 @@ def quick(http: Http) -> bool:
     return status == 200 and http.game("quick", "end")[0] == 200
 
 
-def test_functions_that_hang_are_counted_and_keep_no_thread_from_others(hanging: Any) -> None:
+def test_hanging_functions_are_counted_and_keep_no_thread_from_others(hanging: Any) -> None:
     http = Http(hanging.server.port)
     for name in "ab":
         assert http.game(name, "start")[0] == 200
@@ -73,7 +73,7 @@ def test_functions_that_hang_are_counted_and_keep_no_thread_from_others(hanging:
     until(lambda: http.facts()["hanging"] == 0)
 
 
-def test_no_function_is_begun_and_health_is_503_once_too_many_hang(hanging: Any) -> None:
+def test_too_many_hanging_functions_refuse_calls_and_fail_health(hanging: Any) -> None:
     http = Http(hanging.server.port)
     for name in "abc":
         assert http.game(name, "start")[0] == 200
@@ -81,7 +81,7 @@ def test_no_function_is_begun_and_health_is_503_once_too_many_hang(hanging: Any)
     http.connection.request("GET", "/health")
     reply = http.connection.getresponse()
     assert (reply.status, reply.read()) == (503, b'{"ready": false, "draining": false, "hanging": 3}\n')
-    assert http.game("d", "start")[0] == 200  # a coroutine
+    assert http.game("d", "start")[0] == 200  # `start` is a coroutine
     status, body = http.game("d", "tick", b"quick")
     assert status == 503 and b"3 plain functions of actors hang" in body
     Hanging.let.set()

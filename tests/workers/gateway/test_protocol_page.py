@@ -1,4 +1,4 @@
-"""The page of the protocol says what the gateway does: kinds, fields, errors, bounds."""
+"""docs/protocol.md agrees with the gateway: kinds, fields, errors, bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GATEWAY = Path(protocol.__file__).parent
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table below a heading, without its head."""
+    """Return the cells of the table below a heading, without its header."""
     text = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert text
     lines = [line for line in text[1].splitlines() if line.startswith("|")]
@@ -35,7 +35,7 @@ def words(cell: str) -> list[str]:
 
 
 def message(node: ast.expr, module: ModuleType) -> list[str]:
-    """The texts that an expression in a module may give, "..." standing for values."""
+    """Return the texts that an expression in a module may give, with "..." for values."""
     if isinstance(node, ast.Constant):
         return [str(node.value)]
     if isinstance(node, ast.IfExp):
@@ -46,12 +46,12 @@ def message(node: ast.expr, module: ModuleType) -> list[str]:
         return ["".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)]
     if ast.unparse(node) == "self._wait":
         return [sessions.WAIT_FOR_WEIGHTS]
-    assert ast.unparse(node) == "msg"  # the HTTP parser's own
+    assert ast.unparse(node) == "msg"  # from the HTTP parser
     return []
 
 
 def refusals() -> set[tuple[int, str]]:
-    """(status, message) of every refusal in the code of gateways."""
+    """Return (status, message) of every refusal in the code of gateways."""
     found = set()
     for path in GATEWAY.rglob("*.py"):
         name = ".".join(path.relative_to(GATEWAY.parents[1]).with_suffix("").parts)
@@ -64,7 +64,7 @@ def refusals() -> set[tuple[int, str]]:
 
 
 def shape(status: int, text: str) -> tuple[int, str]:
-    """A message without its values, in which units and blanks beside a value may belong to it."""
+    """Return status and text with adjacent values, and their unit of seconds, merged into one "..."."""
     return status, re.sub(r"(\.\.\.( s)?)+", "...", text)
 
 

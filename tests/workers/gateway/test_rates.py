@@ -1,4 +1,4 @@
-"""The bound of requests a second from one address."""
+"""The bound of requests per second from one address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers.gateway.rates import REMEMBERED, Rates
 
 
 def admitted(rates: Rates, address: str, tries: int) -> int:
-    """Return how many of so many requests are admitted."""
+    """Return how many of `tries` requests are admitted."""
     count = 0
     for _ in range(tries):
         try:
@@ -28,7 +28,7 @@ def admitted(rates: Rates, address: str, tries: int) -> int:
     return count
 
 
-def test_an_address_has_as_many_requests_a_second_as_it_may() -> None:
+def test_an_address_may_send_so_many_requests_per_second() -> None:
     now = [0.0]
     rates = Rates(10, lambda: now[0])
     assert [admitted(rates, "one", 15), admitted(rates, "two", 15)] == [10, 10]
@@ -38,7 +38,7 @@ def test_an_address_has_as_many_requests_a_second_as_it_may() -> None:
     assert admitted(rates, "one", 15) == 10
 
 
-def test_under_one_request_a_second_they_come_at_that_pace() -> None:
+def test_rates_below_one_request_per_second_work() -> None:
     now = [0.0]
     rates = Rates(0.5, lambda: now[0])
     assert admitted(rates, "one", 3) == 1
@@ -63,7 +63,7 @@ def test_quiet_addresses_are_forgotten_and_busy_ones_are_not() -> None:
     assert admitted(rates, "busy", 3) == 0
 
 
-def test_a_gateway_refuses_what_is_over_its_rate_but_not_health(gateways: Any) -> None:
+def test_a_gateway_refuses_requests_over_its_rate_but_not_health(gateways: Any) -> None:
     gateway: Gateway = gateways(rate=0.001)
     http, tcp = Http(gateway.server.port), Tcp(gateway.server.tcp_port)
     assert http.ask(session="a", step_kind="start")[0] == 200
@@ -75,12 +75,12 @@ def test_a_gateway_refuses_what_is_over_its_rate_but_not_health(gateways: Any) -
         assert answer.status == 200
 
 
-def test_a_rate_that_is_none_is_a_wrong_setting() -> None:
+def test_a_rate_of_zero_is_refused() -> None:
     assert [*wrong_values(GatewayConfig(max_rate=0.0))] == [
         "gateway.max_rate: 0.0 is not a rate; it must be more than 0 requests a second, or null"
     ]
 
 
 @pytest.mark.parametrize("rate", [None, 5.0])
-def test_a_rate_and_none_are_settings(rate: float | None) -> None:
+def test_a_rate_or_none_is_accepted(rate: float | None) -> None:
     assert [*wrong_values(GatewayConfig(max_rate=rate))] == []

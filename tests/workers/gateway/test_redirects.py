@@ -1,4 +1,4 @@
-"""The address that a gateway says is its own leads to it."""
+"""A gateway's own address and port, to which redirects lead."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_own_ports_follow_the_first() -> None:
         own_port(GatewayConfig(own_port=65535), 1)
 
 
-def test_a_gateway_has_the_own_port_that_it_is_given(gateways: Any) -> None:
+def test_a_gateway_listens_on_the_own_port_that_it_is_given(gateways: Any) -> None:
     port = free_port()
     server = Server(gateways().sessions, "127.0.0.1", 0, shared=True, own_port=port).start()
     try:

@@ -1,4 +1,4 @@
-"""A gateway's answers, over both dialects and the raw form: replies, refusals, and what becomes of sessions."""
+"""A gateway's answers in both dialects and in raw form: replies, refusals, and their effect on sessions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_each_mistake_has_its_status_and_one_line_that_says_why(gateways: Any) -
     assert status == 503 and "2 sessions are open" in error(body)
     status, body = Http(gateway.server.port).game("a", "tick", b"x" * 1001)
     assert status == 413 and "1000 bytes" in error(body)
-    # Unreadable left the session open; what an actor did not foresee closes it, and is not shown but for its one line.
+    # Unreadable JSON left the session open; an error that the actor did not foresee closes it and shows one line.
     status, body = http.game("a", "tick", {"observation": [1, 2]})
     assert status == 422 and "observation must be float32 [3], is float32 [2]" in error(body)
     assert "Traceback" not in body.decode() and http.game("a", "tick", OBSERVATION)[0] == 404
@@ -110,7 +110,7 @@ def test_a_token_is_asked_for_by_get_too_but_for_health(gateways: Any) -> None:
         assert [get(path, token="secret"), get(path, authorization="Bearer secret")] == [200] * 2
 
 
-def test_weights_that_have_not_come_yet_are_waited_for(gateways: Any) -> None:
+def test_games_without_weights_are_refused_with_retry_after(gateways: Any) -> None:
     gateway = gateways()
     gateway.sampler.version = -1
     status, body, headers = Http(gateway.server.port).ask(session="a", step_kind="start")
@@ -124,18 +124,18 @@ def test_weights_that_have_not_come_yet_are_waited_for(gateways: Any) -> None:
         b"POST / HTTP/1.1\r\nhost: a\r\ngame_id: a\r\nstep_kind: start\r\ncontent-length: 10\r\n\r\nhalf",
     ],
 )
-def test_a_slow_client_is_told_so(gateways: Any, sent: bytes) -> None:
+def test_a_slow_client_gets_status_408(gateways: Any, sent: bytes) -> None:
     gateway = gateways(receive=0.1)
     with socket.create_connection(("127.0.0.1", gateway.server.port), timeout=30) as slow:
         slow.sendall(sent)
         assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
-        while slow.recv(1000):  # and the connection is closed
+        while slow.recv(1000):  # until the connection is closed
             pass
     assert len(gateway.sessions) == 0
 
 
 def test_an_idle_session_is_reaped_and_one_that_is_used_is_not(gateways: Any) -> None:
-    gateway, now = gateways(idle=0.8), [0.0]  # a clock of its own: this process may be stopped between two ticks
+    gateway, now = gateways(idle=0.8), [0.0]  # made-up clock: this process may be paused between two ticks
     gateway.sessions._clock = lambda: now[0]
     http = Http(gateway.server.port)
     http.game("gone", "start")
@@ -149,7 +149,7 @@ def test_an_idle_session_is_reaped_and_one_that_is_used_is_not(gateways: Any) ->
 
 
 class Slow(Actor):
-    """Answers once it is let."""
+    """Answers once `let` is set."""
 
     observation_space = Box(-10, 10, (3,), np.float32)
     action_space = Discrete(2)
@@ -205,7 +205,7 @@ def test_a_game_that_leaves_while_it_is_answered_keeps_its_session(gateways: Any
 
 
 class Named(Echo):
-    """Knows its session from the first."""
+    """Reads its session in the constructor."""
 
     def __init__(self) -> None:
         self.name = self.session
@@ -219,7 +219,7 @@ def test_an_actor_knows_its_session_in_its_constructor(gateways: Any) -> None:
 
 
 class Several(Echo):
-    """The body is the agent's name."""
+    """Acts for the agent that the body names."""
 
     async def tick(self, body: bytes) -> str:
         return str(await self.act(np.zeros(3), agent=body.decode()))
@@ -228,7 +228,7 @@ class Several(Echo):
 def test_agents_of_a_session_are_bounded(gateways: Any) -> None:
     http = Http(gateways(Several, agents=3).server.port)
     assert http.game("a", "start")[0] == 200
-    for _ in range(2):  # those that play go on
+    for _ in range(2):  # known agents may go on
         assert [http.game("a", "tick", name)[0] for name in (b"0", b"1", b"2")] == [200] * 3
     status, body = http.game("a", "tick", b"3")
     assert status == 422 and "3 agents play in this session, and no more may (gateway.max_agents)" in error(body)

@@ -1,4 +1,4 @@
-"""Trajectories that a gateway makes of games that come and go."""
+"""Trajectories that a gateway makes from games that come and go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OBSERVATIONS, ACTIONS = Box(-np.inf, np.inf, (2,), np.float32), Discrete(3)
 
 
 class Played:
-    """Games of a sampler whose trajectories are `length` decisions of `slots` slots."""
+    """Makes games for a sampler of trajectories of `length` decisions in `slots` slots."""
 
     def __init__(self, network: dict[str, object], length: int, slots: int = 1, actions: Space = ACTIONS) -> None:
         self.policy = build_policy({"hidden_sizes": [4], **network}, OBSERVATIONS, actions, 0)
@@ -75,7 +75,7 @@ def test_a_game_fills_a_trajectory_and_the_next_game_goes_on_with_it(made) -> No
     assert trajectory.episodes.tolist() == [[6, 3]] and trajectory.version.tolist() == [3]
 
 
-def test_noise_of_a_process_is_that_of_each_game(made) -> None:
+def test_each_game_keeps_its_own_noise_process(made) -> None:
     box = {"box_actions": {"deterministic": True}}
     made.append(played := Played(box, 100, actions=Box(-1, 1, (1,), np.float32)))
     played.sampler.load(played.policy.state_dict(), 4, {"noise": 0.1, "noise_theta": 0.0})
@@ -96,7 +96,7 @@ def test_noise_of_a_process_is_that_of_each_game(made) -> None:
     np.testing.assert_allclose(again, first, atol=1e-6)
 
 
-def test_what_is_cut_off_ends_in_the_value_of_where_it_was_cut_off(made) -> None:
+def test_a_cut_off_game_bootstraps_from_its_last_observation(made) -> None:
     made.append(played := Played({}, 3))
 
     async def play() -> None:
@@ -104,7 +104,7 @@ def test_what_is_cut_off_ends_in_the_value_of_where_it_was_cut_off(made) -> None
         for number in range(3):
             await gone.act([number, 1.0], "")
             gone.reward(1, "")
-        gone.abandon()  # nobody knows what came of its third decision
+        gone.abandon()  # the outcome of its third decision is unknown
         await late.act([5.0, 5.0], "")
         late.reward(2, "")
         late.over("", [7.0, 7.0])
@@ -115,10 +115,10 @@ def test_what_is_cut_off_ends_in_the_value_of_where_it_was_cut_off(made) -> None
     assert trajectory.truncated[:, 0].tolist() == [False, True, True] and not trajectory.terminated.any()
     cut = [value(played.policy, where) for where in ([2.0, 1.0], [7.0, 7.0])]
     assert trajectory.cut["value"][:, 0].tolist() == pytest.approx([0, *cut])
-    assert trajectory.episodes.tolist() == [[2, 1]]  # nobody knows the return of the game that went away
+    assert trajectory.episodes.tolist() == [[2, 1]]  # the return of the abandoned game is unknown
 
 
-def test_agents_of_many_games_at_once_have_each_a_memory_of_their_own(made) -> None:
+def test_each_agent_of_concurrent_games_has_a_memory_of_its_own(made) -> None:
     made.append(played := Played({"core": {"name": "lstm", "size": 4}}, 5, slots=20))
 
     async def play(seed: int) -> None:
@@ -165,7 +165,7 @@ def test_an_agent_has_one_pending_action_and_wrong_numbers_are_refused(made) -> 
     asyncio.run(play())
 
 
-def test_who_collects_is_woken_when_the_sampler_is_closed() -> None:
+def test_closing_the_sampler_wakes_collect() -> None:
     played, failed = Played({}, 4), []
 
     def collect() -> None:

@@ -1,4 +1,4 @@
-"""Sessions as games of a league's matches: who decides for whom, what counts, and what is learned from."""
+"""Sessions as games of a league's matches: seats, results, and decisions to learn from."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_match_against_itself_teaches_from_both_sides(hall) -> None:
     assert list(here.host.reported.values()) == ["dd"]
 
 
-def test_a_session_that_goes_away_has_no_result_and_its_match_is_given_back(hall) -> None:
+def test_an_abandoned_session_has_no_result_and_its_match_is_returned(hall) -> None:
     here = hall(match_games=100)
 
     async def play() -> None:
@@ -134,11 +134,11 @@ def test_a_match_ends_only_with_the_last_session_that_was_seated_in_it(hall) -> 
         slow = here.session(0)
         await throw(slow)
         await whole(here.session(1))
-        here.matches.prepare()  # the match has its games, and the table another
+        here.matches.prepare()  # the match has all its games, so the table gets another
         assert not here.host.reported and here.counters()["issued"] == 2
         await whole(here.session(2))
         here.matches.prepare()
-        assert list(here.host.reported.values()) == ["w"], "that of the session in the second match"
+        assert list(here.host.reported.values()) == ["w"], "only the second match has ended"
         slow.finish()
         here.matches.prepare()
         assert sorted(here.host.reported.values()) == ["w", "ww"]
@@ -146,7 +146,7 @@ def test_a_match_ends_only_with_the_last_session_that_was_seated_in_it(hall) -> 
     asyncio.run(play())
 
 
-def test_games_under_way_when_the_player_begins_anew_count_for_nothing(hall) -> None:
+def test_games_under_way_at_a_reset_of_the_player_do_not_count(hall) -> None:
     here = hall(length=3, match_games=100)
 
     async def play() -> None:
@@ -158,7 +158,7 @@ def test_games_under_way_when_the_player_begins_anew_count_for_nothing(hall) -> 
         here.matches.restart()
         here.matches.prepare()
         assert list(here.host.reported.values()) == [""] and here.counters()["issued"] == 2
-        assert SCISSORS in (await throw(before)).values(), "it plays on by the new weights"
+        assert SCISSORS in (await throw(before)).values(), "the session goes on with the new weights"
         before.finish()
         for number in range(3):
             await whole(here.session(number + 1))
@@ -171,7 +171,7 @@ def test_games_under_way_when_the_player_begins_anew_count_for_nothing(hall) -> 
     assert list(here.host.reported.values()) == ["", "lll"]
 
 
-def test_a_player_that_pauses_gives_its_matches_back_and_is_seated_anew_later(hall) -> None:
+def test_a_paused_player_returns_its_matches_and_is_seated_again_later(hall) -> None:
     here = hall(match_games=100)
 
     async def play() -> None:
@@ -194,7 +194,7 @@ def test_a_player_that_pauses_gives_its_matches_back_and_is_seated_anew_later(ha
     assert list(here.host.reported.values()) == ["w", "w"]
 
 
-def test_a_match_whose_lease_ran_out_is_not_reported_and_its_table_gets_another(hall) -> None:
+def test_a_match_with_an_expired_lease_is_replaced_and_not_reported(hall) -> None:
     here = hall(match_games=100)
 
     async def play() -> None:
@@ -212,7 +212,7 @@ def test_a_match_whose_lease_ran_out_is_not_reported_and_its_table_gets_another(
     assert list(here.host.reported.values()) == ["w"] and here.counters()["issued"] == 2
 
 
-def test_a_table_plays_on_in_its_match_while_there_is_no_other(hall) -> None:
+def test_a_table_keeps_its_match_while_no_other_is_available(hall) -> None:
     here = hall(match_games=1)
 
     async def play() -> None:
@@ -230,13 +230,13 @@ def test_a_table_plays_on_in_its_match_while_there_is_no_other(hall) -> None:
     assert list(here.host.reported.values()) == ["wwww"]
 
 
-def test_rewards_that_no_decision_earned_count_for_the_result(hall) -> None:
+def test_rewards_outside_of_decisions_count_for_the_result(hall) -> None:
     here = hall(match_games=100)
 
     async def play() -> None:
         here.matches.prepare()
         early = here.session(0)  # home is red
-        early.reward(-5.0, "red")  # before anybody has decided
+        early.reward(-5.0, "red")  # before any decision
         await throw(early)
         early.finish()
         late = here.session(1)  # home is blue
@@ -312,7 +312,7 @@ def test_an_agent_of_no_side_is_refused_by_its_name(hall) -> None:
     assert list(here.host.reported.values()) == ["w"]
 
 
-def test_each_agent_of_a_team_acts_by_the_sides_policy_and_the_team_has_the_mean(hall) -> None:
+def test_agents_of_a_team_share_a_policy_and_the_mean_return(hall) -> None:
     here = hall(sides=(("a", "b"), ("c",)), match_games=100, length=2)
 
     async def play() -> list[int]:
@@ -321,7 +321,7 @@ def test_each_agent_of_a_team_acts_by_the_sides_policy_and_the_team_has_the_mean
         thrown = await asyncio.gather(*(session.act([0.0, 0.0], agent) for agent in ("a", "b", "c")))
         session.reward(1.0, "a")
         session.reward(0.0, "b")
-        session.reward(0.75, "c")  # more than the team has a player, and less than it has in all
+        session.reward(0.75, "c")  # more than the team's mean, less than its sum
         session.finish()
         return [int(one) for one in thrown]
 
@@ -331,7 +331,7 @@ def test_each_agent_of_a_team_acts_by_the_sides_policy_and_the_team_has_the_mean
 
 
 class Throws(Actor):
-    """Both sides throw in each tick, and the last one's end says who has won."""
+    """Both sides throw in each tick; the body of the end names the winner."""
 
     observation_space, action_space, sides = OBSERVATIONS, ACTIONS, ("red", "blue")
 
@@ -346,11 +346,11 @@ class Throws(Actor):
 
 
 def asked(session: str, kind: str, body: bytes = b"", dialect: bytes = b"session") -> Request:
-    """A request as it comes over HTTP or TCP."""
+    """Return a request as it comes over HTTP or TCP."""
     return read([(dialect, session.encode()), (b"step_kind", kind.encode())]).with_body(body)
 
 
-def test_games_of_either_dialect_are_matches_and_one_that_idles_out_has_no_result(hall) -> None:
+def test_games_of_both_dialects_count_unless_they_idle_out(hall) -> None:
     here, now = hall(match_games=100), [0.0]
 
     async def play() -> None:
@@ -366,23 +366,23 @@ def test_games_of_either_dialect_are_matches_and_one_that_idles_out_has_no_resul
             said = [await sessions.answer(asked(name, kind, b"red", dialect)) for kind in kinds]
             assert set(said[1].decode().split()) == {str(ROCK), str(PAPER)}
         now[0] = 6.0
-        assert sessions.reap() == 1, "the second one has not ended"
+        assert sessions.reap() == 1, "game b has not ended"
         await sessions.answer(asked("c", "auto"))
         await sessions.answer(asked("c", "end", b"red"))
         sessions.close()
 
     asyncio.run(play())
     here.matches.leave()
-    assert list(here.host.reported.values()) == ["ww"], "red was main in the first and in the third"
+    assert list(here.host.reported.values()) == ["ww"], "main was red in the first and the third game"
 
 
-def test_three_sides_are_placed_by_what_each_gained(hall) -> None:
+def test_three_sides_are_ranked_by_their_returns(hall) -> None:
     policies = {"rock": always(ROCK)}
     here = hall(sides=(("a",), ("b",), ("c",)), match_games=100, policies=policies)
 
     async def play() -> None:
         here.matches.prepare()
-        for home in ("a", "b", "c"):  # the side that main has in turn
+        for home in ("a", "b", "c"):  # main takes each side in turn
             session = here.session()
             thrown = dict(zip("abc", await asyncio.gather(*(session.act([0, 0], one) for one in "abc")), strict=True))
             assert [side for side in "abc" if thrown[side] == PAPER] == [home]
@@ -395,7 +395,7 @@ def test_three_sides_are_placed_by_what_each_gained(hall) -> None:
     assert list(here.host.reported.values()) == ["210" + "102" + "021"]
 
 
-def test_games_are_shared_out_by_the_players_shares_of_the_decisions(hall) -> None:
+def test_games_are_allotted_by_the_players_shares_of_the_decisions(hall) -> None:
     here = hall(match_games=1000)
     other, _ = here.learns("other", always(ROCK))
     seats = []
@@ -411,12 +411,12 @@ def test_games_are_shared_out_by_the_players_shares_of_the_decisions(hall) -> No
     for _ in range(100):
         seat(1)
     games = Counter(seat.tables.home for seat in seats)
-    assert abs(games["main"] - 80) <= 4, "the other's games have four times the decisions"
+    assert abs(games["main"] - 80) <= 4, "games of the other player have four times the decisions"
     here.seating.offer(["other"])
     assert here.seating.take().tables.home == "other"
 
 
-def test_what_no_learner_takes_is_dropped_and_counted_and_games_play_on(hall) -> None:
+def test_trajectories_that_no_learner_takes_are_dropped_and_counted(hall) -> None:
     here = hall(length=1, segment=2, match_games=100)
 
     async def play() -> None:
@@ -433,7 +433,7 @@ def test_what_no_learner_takes_is_dropped_and_counted_and_games_play_on(hall) ->
     assert list(here.host.reported.values()) == ["w" * 10]
 
 
-def test_memories_of_both_sides_are_those_of_their_own_policies(hall) -> None:
+def test_each_side_keeps_the_memory_of_its_own_policy(hall) -> None:
     network = {"hidden_sizes": [4], "core": {"name": "lstm", "size": 4}}
     policies = {"rock": build_policy(network, OBSERVATIONS, ACTIONS, 3)}
     here = hall(policy=build_policy(network, OBSERVATIONS, ACTIONS, 5), policies=policies, length=4, match_games=100)

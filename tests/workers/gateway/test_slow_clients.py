@@ -1,4 +1,4 @@
-"""Clients that hold connections: no connection outlasts its bounds, and there are only so many."""
+"""Clients that hold connections: a connection's life and the number of connections are bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.game_clients import Http, Tcp
 from support.gateways import Echo, Gateway
 from support.waiting import PATIENCE, until
 
-LONG = "content-length: 1000\r\n\r\n"  # its body comes a byte now and then
+LONG = "content-length: 1000\r\n\r\n"  # for a body that comes byte by byte
 START = "game_id: a\r\nstep_kind: start\r\n"
 
 
@@ -39,7 +39,7 @@ def closed(connection: socket.socket) -> bytes:
     try:
         while part := connection.recv(1 << 16):
             came += part
-    except ConnectionError:  # it was reset, since something was on its way still
+    except ConnectionError:  # reset, since bytes were still on their way
         pass
     return came
 
@@ -89,14 +89,14 @@ def test_blank_lines_between_requests_do_not_keep_a_connection(slow: socket.sock
     health = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
     slow.sendall(health)
     assert slow.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
-    vars(gateway.limits)["idle"] = 0.5  # only now: the first request has come, however late a busy machine sent it
+    vars(gateway.limits)["idle"] = 0.5  # only now, so that a busy machine may be late with the first request
     slow.sendall(health)
     drip(slow, b"\r\n")
     assert closed(slow).startswith(b"HTTP/1.1 200 ")
 
 
 class Talkative(Echo):
-    """Its replies are larger than what the kernel holds for a client that does not read."""
+    """Its replies exceed what the kernel buffers for a client that does not read."""
 
     async def start(self, body: bytes) -> bytes:
         return bytes(32 << 20)
@@ -114,9 +114,9 @@ def test_a_client_that_does_not_read_its_reply_loses_its_connection(gateways: An
         until(lambda: gateway.server.connections.open == 0)
 
 
-def test_tcp_looks_at_the_token_before_it_keeps_a_body(gateways: Any) -> None:
+def test_tcp_checks_the_token_before_it_keeps_a_body(gateways: Any) -> None:
     tcp = Tcp(gateways(token="secret").server.tcp_port)
-    for _ in range(2):  # the connection goes on, at the next frame
+    for _ in range(2):  # the connection stays open, at the next frame
         head, _ = tcp.ask(b"x" * 200_000, session="a", step_kind="start", token="guess")
         assert head["status"] == "401"
     assert tcp.ask(b"", session="a", step_kind="start", token="secret")[0]["status"] == "200"

@@ -1,4 +1,4 @@
-"""A gateway that is told to stop lets open sessions end, for so long, and opens none."""
+"""A gateway that is told to stop opens no session and gives open ones some time to end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OBSERVATION = {"observation": [0, 1, 2]}
 
 
 def stopping(gateway: Any, drain: float) -> threading.Thread:
-    """Tell it to stop, from a thread, and wait until it has heard."""
+    """Stop the gateway in a thread; wait until it drains."""
     thread = threading.Thread(target=gateway.server.stop, args=(drain,))
     thread.start()
     until(lambda: gateway.sessions.draining)

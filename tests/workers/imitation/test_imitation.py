@@ -55,7 +55,7 @@ def config(folder: Path, data: Path, **more: Any) -> Config:
 
 
 def cloned(given: Config, stopped: Any = lambda: False) -> tuple[int, list[str], Any]:
-    """Return (exit status, what was said, the Imitation)."""
+    """Clone; return (exit status, printed lines, the Imitation)."""
     said: list[str] = []
     given = imitation.in_league(given)
     imitation.verify(given, imitation.IMITATE)
@@ -65,7 +65,7 @@ def cloned(given: Config, stopped: Any = lambda: False) -> tuple[int, list[str],
         return cloning.run(stopped), said, cloning
 
 
-def test_a_clone_plays_as_well_as_the_rule_whose_games_it_was_shown(tmp_path: Path, recorded: Path) -> None:
+def test_a_clone_plays_as_well_as_the_rule_that_it_imitates(tmp_path: Path, recorded: Path) -> None:
     given = config(tmp_path, recorded, imitation={"passes": 8})
     status, said, _ = cloned(given)
     outcome = json.loads((tmp_path / "cloned/one" / OUTCOME).read_text())
@@ -75,9 +75,7 @@ def test_a_clone_plays_as_well_as_the_rule_whose_games_it_was_shown(tmp_path: Pa
 
 
 @pytest.mark.parametrize("core", [None, {"name": "gru", "size": 16}], ids=["plain", "gru"])
-def test_a_run_that_was_stopped_goes_on_to_the_same_weights(
-    tmp_path: Path, recorded: Path, core: dict[str, Any] | None
-) -> None:
+def test_a_resumed_run_ends_after_the_same_updates(tmp_path: Path, recorded: Path, core: dict[str, Any] | None) -> None:
     more = {"network": {"core": core}, "imitation": {"passes": 2, "evaluation_games": 0}, "unroll_length": 16}
     _, _, whole = cloned(config(tmp_path / "whole", recorded, **more))
     steps = iter(range(100))
@@ -86,7 +84,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(
     status, _, part = cloned(config(tmp_path / "part", recorded, **more))
     assert status == 0 and part.state.progress.updates == whole.state.progress.updates == 2 * whole.learned.updates
     if core is None:
-        assert part.state.digest() == whole.state.digest()  # the shuffling within an update, too
+        assert part.state.digest() == whole.state.digest()  # so the order within an update is resumed, too
 
 
 def test_held_out_games_are_not_learned_from(tmp_path: Path, recorded: Path) -> None:
@@ -121,10 +119,10 @@ def test_games_that_do_not_fit_are_one_error(tmp_path: Path, wrong: dict[str, An
     write(path, Episodes(**(fields | wrong), source=""))
     with pytest.raises(ConfigurationError, match=rf"imitation.data: .* \(of Acrobot-v1\) does not fit .*{message}"):
         cloned(config(tmp_path, path))
-    assert not (tmp_path / "cloned").exists(), "no run has begun"
+    assert not (tmp_path / "cloned").exists(), "no run folder is made"
 
 
-def test_a_file_holds_whole_episodes_and_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_file_of_whole_episodes_is_read_back_unchanged(tmp_path: Path) -> None:
     path, episodes = tmp_path / "games.safetensors", balanced(3)
     write(path, episodes)
     again = read(path)
@@ -151,7 +149,7 @@ def test_settings_of_an_imitation_are_verified_together(tmp_path: Path) -> None:
         imitation.verify(config(tmp_path, tmp_path), "learner")
 
 
-def test_the_weights_are_a_checkpoint_as_any_other(tmp_path: Path, recorded: Path) -> None:
+def test_the_weights_are_an_ordinary_checkpoint(tmp_path: Path, recorded: Path) -> None:
     cloned(config(tmp_path, recorded, imitation={"passes": 1, "evaluation_games": 0}))
     newest = checkpoints.load(tmp_path / "cloned/one/checkpoints")
     assert newest.meta["network"]["name"] == "mlp" and newest.meta["environment"] == "CartPole-v1"

@@ -46,13 +46,13 @@ def test_each_seat_of_a_game_is_an_episode_of_its_own_decisions(league: Path, on
     np.testing.assert_array_equal(both.action[""][: both.ends[0]], first.actions[0::2])
     assert both.action_mask is not None
     assert both.action_mask[np.arange(len(both.reward)), both.action[""]].all()
-    assert (np.diff(both.action_mask[: both.ends[0]].sum(1)) == -2).all(), "two fields are taken from move to move"
+    assert (np.diff(both.action_mask[: both.ends[0]].sum(1)) == -2).all(), "each pair of moves takes two fields"
     assert len(decisions(league, games=3).ends) == 3
     with pytest.raises(ReplayError, match="no recorded games of 'nobody'; it has games of main, main@0"):
         decisions(league, "nobody")
 
 
-def test_a_clone_is_a_player_of_its_run_that_a_league_may_begin_with(
+def test_a_clone_can_be_loaded_as_player_initial_weights_and_teacher(
     tmp_path: Path, league: Path, one_thread: None
 ) -> None:
     given = config(
@@ -74,11 +74,11 @@ def test_a_clone_is_a_player_of_its_run_that_a_league_may_begin_with(
     teacher, _ = teachers.load(str(folder / "players/main"), policy, None)
     for clone in (trained.policy, policy, teacher):
         action = clone.step(shown.observation[""], mode="greedy", action_mask=shown.action_mask).action
-        assert (action == shown.action[""]).mean() > 0.6, "three in nine would be chance"
+        assert (action == shown.action[""]).mean() > 0.6, "chance would agree in about three of nine"
 
 
 def dataset(folder: Path, **more: Any) -> Path:
-    """Write games of CartPole as Minari does: an observation more than steps, a group for each episode."""
+    """Write games of CartPole as Minari does: a group per episode, with one observation more than steps."""
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     found = balanced(3)
     (folder / "data").mkdir(parents=True)

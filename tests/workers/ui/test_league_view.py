@@ -1,4 +1,4 @@
-"""The panel of a league: each player with its state, the goal, and what is wrong."""
+"""The panel of a league: each player with its state, the goal, and notes on problems."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def panel(view: LeagueView, notes: list[str]) -> str:
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
-def test_each_player_has_a_state_and_only_who_learns_has_a_speed() -> None:
+def test_each_player_has_a_state_and_only_learning_ones_a_speed() -> None:
     text = panel(LeagueView("t", 0.02, 1000, io.StringIO()), ["player main: no step for 12 s"])
     rows = {line.split()[1]: line for line in text.splitlines() if len(line.split()) > 3}
     assert "learning" in rows["main"] and "250" in rows["main"]
     assert "frozen" in rows["late"] and "250" not in rows["late"]
     assert "paused" in rows["idle"] and "250" not in rows["idle"]
-    assert "660,000" in rows["new"], "a resumed run counts what was learned before"
+    assert "660,000" in rows["new"], "a resumed run counts earlier steps"
     assert "exploitability 0.02 of the Nash mixture" in text
     assert "player main: no step for 12 s" in text
     assert "3 of 3 alive, 1 done" in text
@@ -46,7 +46,7 @@ def test_a_name_that_looks_like_markup_is_shown_as_it_is() -> None:
     assert "against [/bold] +0.500" in text and "[/x] 1" in text
 
 
-def test_the_line_names_the_goal_and_who_does_not_learn() -> None:
+def test_the_line_names_the_goal_and_players_that_do_not_learn() -> None:
     line = league_line(figures(), "3 of 3 alive", 0.02)
     assert "steps 663,000" in line and "goal exploitability 0.02" in line
     assert line.endswith("late frozen, idle paused, new not there yet")

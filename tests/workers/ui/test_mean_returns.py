@@ -1,4 +1,4 @@
-"""Mean returns for a person."""
+"""Mean returns as text for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panel in a real terminal: Ctrl-C leaves nothing of it behind, and the terminal is as it was."""
+"""The panel in a real terminal: Ctrl-C is not echoed, and the terminal's settings are restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the training view: plain lines in a file, one panel in a terminal."""
+"""The training view: plain lines in a file, one panel in a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_where_no_terminal_is_there_are_plain_lines_and_not_too_many(figures: dict[str, Any]) -> None:
+def test_without_a_terminal_the_view_prints_few_plain_lines(figures: dict[str, Any]) -> None:
     stream = io.StringIO()
     with View("project/trial", goal=475.0, total_steps=1000, stream=stream) as view:
         view.say("run folder runs/project/trial [x]")
@@ -43,7 +43,7 @@ def test_before_the_first_update_the_view_says_what_it_waits_for() -> None:
     )
 
 
-def test_no_episode_yet_is_said_so(figures: dict[str, Any]) -> None:
+def test_the_view_says_that_no_episode_has_ended_yet(figures: dict[str, Any]) -> None:
     cells = dict(cells_of({**figures, "mean_return": None}, {}, ""))
     assert cells["mean return"] == "none yet"
 
@@ -76,9 +76,7 @@ def test_a_goal_below_zero_is_shown_by_steps(figures: dict[str, Any]) -> None:
     assert "123,456 of 200,000" in rendered(view, figures, {}, "")
 
 
-def test_in_a_terminal_lines_that_were_said_stay_above_the_panel(
-    figures: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_both_lines_and_the_panel(figures: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     with View("project/trial", goal=475.0, total_steps=1000, stream=stream) as view:
