@@ -55,7 +55,7 @@ ALWAYS = {
 }  # fmt: skip
 
 
-RULES = [rule for rule in applicable.RULES if rule.settings != applicable.NOT_READ]  # without the rule of imitation
+RULES = [rule for rule in applicable.RULES if rule.settings != applicable.NOT_READ]  # all but that of workers.imitate
 
 
 def test_every_setting_is_always_read_or_stands_in_the_rules() -> None:
