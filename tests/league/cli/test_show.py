@@ -274,7 +274,8 @@ def test_watching_prints_again_and_again_until_ctrl_c(played: Store, redis_url: 
     played.report("long", "d")
     until(lambda: json.loads(process.stdout.readline())["counters"]["counted"] == 5)  # type: ignore[union-attr]
     process.send_signal(signal.SIGINT)
-    process.stdout.close()
+    with process.stdout as rest:
+        rest.read()  # to the end: if its reader went at the same moment, that could be what ends it
     assert process.wait(PATIENCE) == 0 and first["counters"]["counted"] == 4
 
 
