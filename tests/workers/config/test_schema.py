@@ -115,7 +115,7 @@ def test_a_value_of_a_wrong_type_in_a_file_is_one_error_that_names_it(tmp_path: 
 def test_an_unknown_name_in_a_file_is_one_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(to_yaml(Config()) + "actor: 3\n")
-    with pytest.raises(ConfigurationError, match=r"actor"):
+    with pytest.raises(ConfigurationError, match=r"Key 'actor'"):
         from_yaml(path)
 
 
