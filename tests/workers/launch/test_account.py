@@ -19,7 +19,7 @@ GATHERED = Account(
 )  # fmt: skip
 
 
-def test_the_table_says_of_segments_and_steps_what_became_of_all_that_were_made() -> None:
+def test_the_table_accounts_for_every_segment_and_step_made() -> None:
     for account in (STREAMED, GATHERED):
         found = as_table(account, left=0)
         for numbers in (found, found["steps"]):
@@ -27,7 +27,7 @@ def test_the_table_says_of_segments_and_steps_what_became_of_all_that_were_made(
         assert found["confirmed"] == sum(found[name] for name in ("learned", "stored", *REASONS, "missing"))
 
 
-def test_what_was_stored_is_told_with_what_of_it_ended_with_a_learner() -> None:
+def test_stored_segments_are_shown_with_those_of_an_ended_replay() -> None:
     account = replace(STREAMED, learned=Count(), stored=Count(1180, 151_000), not_kept=Count(40, 5120))
     found = as_table(account, left=6)
     assert found["stored"] == 1180 and found["not_kept"] == 40 and found["steps"]["not_kept"] == 5120
@@ -36,18 +36,18 @@ def test_what_was_stored_is_told_with_what_of_it_ended_with_a_learner() -> None:
     assert steps.endswith("1,408 in flight; 5,120 stored in a replay that ended with its learner")
 
 
-def test_what_was_confirmed_and_is_in_no_queue_is_lost() -> None:
+def test_confirmed_segments_in_no_queue_count_as_lost() -> None:
     assert [as_table(STREAMED, left)["lost"] for left in (0, 6, 8, 30)] == [8, 2, 0, 0]
     assert [as_table(STREAMED, left)["waiting"] for left in (0, 6, 8, 30)] == [0, 6, 8, 8]
 
 
-def test_what_waits_beyond_what_is_missing_is_said() -> None:
+def test_segments_that_wait_beyond_the_missing_ones_are_reported() -> None:
     assert [as_table(STREAMED, left)["extra"] for left in (None, 8, 30)] == [None, 0, 22]
     assert "; 22 more wait in queues than are missing" in as_text(as_table(STREAMED, 30), Sampling.streaming)[0]
     assert "more wait" not in as_text(as_table(STREAMED, 8), Sampling.streaming)[0]
 
 
-def test_what_no_broker_tells_of_is_not_said_to_be_lost() -> None:
+def test_no_segment_counts_as_lost_while_the_broker_is_away() -> None:
     found = as_table(STREAMED, left=None)
     assert (found["waiting"], found["lost"], found["missing"]) == (None, None, 8)
     assert as_text(found, Sampling.streaming)[0].endswith(
@@ -55,7 +55,7 @@ def test_what_no_broker_tells_of_is_not_said_to_be_lost() -> None:
     )
 
 
-def test_the_account_is_two_sums_without_what_there_is_none_of() -> None:
+def test_the_account_is_two_sums_without_zero_terms() -> None:
     assert as_text(as_table(STREAMED, left=6), Sampling.streaming) == [
         "segments: 1,200 made = 1,180 learned + 9 too old + 11 in flight (3 with actors, 6 in queues, 2 lost)"
         "; 2 delivered again",

@@ -75,7 +75,7 @@ def test_a_wrong_configuration_stops_the_servers_that_boot_and_leaves_nothing(
     assert not of_folder(runs) and not runs.parent.exists()
 
 
-def test_a_wrong_number_is_told_before_anything_is_started(
+def test_a_wrong_number_is_reported_before_anything_starts(
     tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = tmp_path / "started"
@@ -88,7 +88,7 @@ def test_a_wrong_number_is_told_before_anything_is_started(
     assert not started.exists() and not runs.parent.exists()
 
 
-def test_a_folder_that_was_there_stays_as_it_is_when_the_configuration_is_wrong(
+def test_an_existing_folder_stays_unchanged_when_the_configuration_is_wrong(
     tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", rabbitmq(tmp_path, BOOTS_FOREVER))
@@ -119,7 +119,7 @@ def test_ctrl_c_while_servers_boot_leaves_nothing(tmp_path: Path, runs: Path, at
     assert not of_folder(runs) and not runs.parent.exists()
 
 
-def test_a_server_that_does_not_boot_is_told_with_its_last_lines_which_stay(
+def test_a_server_that_fails_to_boot_is_reported_with_its_log_which_stays(
     tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", rabbitmq(tmp_path, "echo this Erlang is too old; exit 3"))
@@ -148,7 +148,7 @@ def test_a_launcher_imports_no_torch_and_nothing_that_prevents_forks() -> None:
     assert done.stdout == "False []\n", done.stdout + done.stderr
 
 
-def test_what_is_wrong_is_found_by_a_forked_process_too(tmp_path: Path, runs: Path) -> None:
+def test_a_forked_process_finds_wrong_settings_too(tmp_path: Path, runs: Path) -> None:
     path = rabbitmq(tmp_path, BOOTS_FOREVER)
     arguments = (f"folder={runs}", "broker=private", "network.activation=gelu2", "algorithm.epochs=0")
     with Launched(tmp_path / "log", "workers.train", *arguments, given={"PATH": path}) as launcher:

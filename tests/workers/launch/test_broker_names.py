@@ -73,14 +73,14 @@ def management() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("scheme", ["amqp", "amqps"])
-def test_management_api_lists_runs_where_it_was_named(management: tuple[str, list[str]], scheme: str) -> None:
+def test_a_named_management_api_lists_runs(management: tuple[str, list[str]], scheme: str) -> None:
     url, asked = management
     found = list_names(f"{scheme}://a:b@127.0.0.1:5672/my%20host", management_url=url)
     assert (found.runs, found.unseen) == (FOUND, "")
     assert asked == ["/api/queues/my%20host", "/api/exchanges/my%20host"]
 
 
-def test_no_password_is_sent_where_no_management_api_was_named(
+def test_no_password_is_sent_unless_a_management_api_is_named(
     management: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, asked = management
@@ -99,7 +99,7 @@ def test_doctor_sends_the_password_of_a_tls_broker_nowhere_by_default(
     assert asked == []
 
 
-def test_management_api_is_asked_past_proxies(
+def test_management_api_is_asked_without_proxies(
     management: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, asked = management
@@ -116,7 +116,7 @@ def test_password_does_not_follow_a_redirection(management: tuple[str, list[str]
     assert asked == ["/moved/api/queues/my%20host"]
 
 
-def test_where_neither_answers_it_is_said_what_cannot_be_seen() -> None:
+def test_a_message_says_why_runs_cannot_be_listed_when_nothing_answers() -> None:
     def absent(arguments: Any) -> Any:
         raise FileNotFoundError("no such program: rabbitmqctl")
 
@@ -126,11 +126,11 @@ def test_where_neither_answers_it_is_said_what_cannot_be_seen() -> None:
     assert "--rabbitmqctl COMMAND" in runs.explain_unlisted(found.unseen)
 
 
-def test_a_redis_has_no_names_but_its_keys() -> None:
+def test_a_redis_broker_lists_no_names() -> None:
     assert list_names("redis://127.0.0.1:1/0", control).runs == {}
 
 
-def test_what_a_run_left_on_rabbitmq_alone_is_listed_and_purged(
+def test_a_run_left_only_on_rabbitmq_is_listed_and_purged(
     servers: Servers, run_name: str, rabbitmqctl: Callable[..., list[str]]
 ) -> None:
     topology = Topology(run_name)

@@ -11,7 +11,7 @@ AWAY = Failure("redis.exceptions.ConnectionError: Error 111")
 FRESH = History(0, None, restarts=5)
 
 
-def test_death_is_followed_by_a_try_after_a_growing_wait() -> None:
+def test_death_is_followed_by_a_restart_after_a_growing_wait() -> None:
     first = decide(Death("actor-0", 1, 30.0, BAD), FRESH)
     assert (first.wait, first.deaths, first.failure, first.ends_run) == (0.25, 1, BAD, False)
     assert first.text == "restarting actor-0 (1 of 5) in 0.25 s"
@@ -25,7 +25,7 @@ def test_too_many_deaths_of_a_critical_process_end_the_run() -> None:
     assert action.text == "learner died 6 times; giving up (restarts=5)"
 
 
-def test_optional_process_is_tried_again_for_good() -> None:
+def test_optional_process_is_always_tried_again() -> None:
     action = decide(Death("evaluator-0", 1, 30.0), History(40, None, 5, Restart.optional))
     assert action.wait == MOST_WAIT_OPTIONAL and not action.ends_run and "(41)" in action.text
 
@@ -37,7 +37,7 @@ def test_same_failure_twice_soon_after_the_start_ends_the_tries() -> None:
     assert optional.wait is None and not optional.ends_run and optional.text.endswith("the run goes on without it")
 
 
-def test_failure_is_tried_again_if_it_is_late_other_or_a_servers() -> None:
+def test_a_late_another_or_a_servers_failure_is_tried_again() -> None:
     other = Failure("KeyError: 'x'", "/home/me/game.py:9")
     assert decide(Death("actor-0", 1, SOON + 1, BAD), History(1, BAD, 5)).wait is not None
     assert decide(Death("actor-0", 1, 1.0, other), History(1, BAD, 5)).wait is not None

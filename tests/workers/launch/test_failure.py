@@ -39,25 +39,25 @@ ValueError: no such move
 """
 
 
-def test_what_a_service_raised_is_told_with_its_name_and_its_own_place() -> None:
+def test_a_services_exception_is_told_with_its_name_and_its_own_place() -> None:
     expected = Failure("adder.add failed with ValueError: no such move", "/home/me/worker.py:12")
     assert failure_in(REMOTE) == expected
     assert failure_in(REMOTE + "2026 INFO bye\n") == expected
     assert failure_in(REMOTE + LOG) == failure_in(LOG), "a later one is the last"
 
 
-def test_what_a_service_raised_in_a_library_is_told_with_the_callers_place() -> None:
+def test_a_services_exception_in_a_library_is_told_with_the_callers_place() -> None:
     theirs = REMOTE.replace("/home/me/worker.py", "/opt/site-packages/numpy/core.py")
     assert failure_in(theirs) == Failure("adder.add failed with ValueError: no such move", "/home/me/play.py:4")
 
 
-def test_an_error_of_our_own_counts_though_it_comes_without_a_traceback() -> None:
+def test_warrens_own_error_counts_without_a_traceback() -> None:
     found = failure_in("2026 ERROR workers.learning: training cannot go on: 3 rounds in a row failed\n")
     assert found == Failure("3 rounds in a row failed")
     assert failure_in("error: actors: 0 is too small\n") == Failure("actors: 0 is too small")
 
 
-def test_what_a_server_may_have_caused_is_told_apart() -> None:
+def test_failures_that_a_server_may_have_caused_are_passing() -> None:
     assert Failure("redis.exceptions.ConnectionError: Error 111").passing
     assert Failure("warren.errors.BrokerError: away").passing
     assert not Failure("ValueError: the Connection is wrong").passing
@@ -70,7 +70,7 @@ def test_the_newest_log_with_an_error_of_the_users_is_named(tmp_path: Path) -> N
     assert found is not None and found[0].name == "actor-0.log" and found[1].where == "/home/me/game.py:12"
 
 
-def test_a_status_that_a_signal_made_names_the_signal() -> None:
+def test_an_exit_status_of_a_signal_names_the_signal() -> None:
     assert explain_status(137) == "137: killed (SIGKILL; out of memory?)"
     assert explain_status(139) == "139: killed (SIGSEGV)"
     assert (explain_status(3), explain_status(None), explain_status(255)) == ("3", "None", "255")

@@ -1,4 +1,4 @@
-"""Tests of figures on events: each event is checked as a whole, and none of a wrong one reaches the launcher."""
+"""Tests of figures on events: an event is checked as a whole, and no figure of an invalid one is used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_learners_own_figures_are_taken_over() -> None:
         *({"steps": 9}, {}, None, 5, "steps", [["steps", 9]]),
     ],
 )
-def test_nothing_is_taken_over_of_an_event_that_is_wrong_somewhere(payload: Any) -> None:
+def test_an_event_with_one_invalid_field_changes_no_figure(payload: Any) -> None:
     figures = statuses()
     figures.receive(good())
     before = dict(figures)
@@ -44,7 +44,7 @@ def test_nothing_is_taken_over_of_an_event_that_is_wrong_somewhere(payload: Any)
     assert figures == before
 
 
-def test_of_events_that_are_wrong_the_first_is_told_and_the_rest_are_counted(
+def test_the_first_invalid_event_is_logged_and_the_rest_are_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures, now = statuses(), 100.0
@@ -75,7 +75,7 @@ ANYTHING = st.recursive(
 
 @given(name=st.sampled_from(sorted(good())), value=ANYTHING, score=st.dictionaries(st.sampled_from(
     ["frozen", "games", "mixture", "main_agent", "references", "steps"]), ANYTHING))  # fmt: skip
-def test_whatever_arrives_can_be_shown(name: str, value: Any, score: dict[str, Any]) -> None:
+def test_any_event_can_be_shown(name: str, value: Any, score: dict[str, Any]) -> None:
     figures, found = statuses(), scores()
     figures.receive({**good(), name: value})
     found.receive(score)
@@ -84,7 +84,7 @@ def test_whatever_arrives_can_be_shown(name: str, value: Any, score: dict[str, A
     league_line(LeagueFigures(players={"main": figures}, score=found), "")
 
 
-def test_what_a_learner_cannot_write_down_is_said_once() -> None:
+def test_a_learners_failure_to_write_metrics_is_reported_once() -> None:
     said: list[str] = []
     troubles, figures = Troubles(said.append), statuses()
     for trouble in ("", "could not write the metrics: OSError: full", "could not write the metrics: OSError: full", ""):
@@ -97,5 +97,5 @@ def test_what_a_learner_cannot_write_down_is_said_once() -> None:
 
 
 @pytest.mark.parametrize(("payload", "status"), [(0, 0), (130, 130), ("0", 1), (None, 1), (True, 1), (-1, 1), (1e9, 1)])
-def test_the_status_with_which_a_leader_ends_is_one_of_a_process(payload: Any, status: int) -> None:
+def test_a_leaders_end_status_becomes_a_valid_exit_status(payload: Any, status: int) -> None:
     assert exit_status(payload) == status

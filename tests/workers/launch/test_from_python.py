@@ -70,7 +70,7 @@ def test_a_value_is_read_as_it_was_given(value: Any):
     assert plain(read.value()) == value
 
 
-def test_tables_are_dotted_names_and_hosts_one_value():
+def test_tables_become_dotted_names_and_hosts_one_value():
     given = {"env": {"id": "A-v1", "kwargs": {"size": 3}}, "hosts": {"box-1": {"actors": 2}}, "actors": 4}
     assert words(["experiment=kuhn"], given) == [
         "experiment=kuhn", "env.id=A-v1", "env.kwargs.size=3", "hosts={box-1:{actors:2}}", "actors=4",
@@ -94,7 +94,7 @@ def test_a_callback_that_returns_false_ends_the_run_in_order(folder: Path):
     assert result.state == "stopped" and result.outcome["steps"] >= 2
 
 
-def test_what_a_callback_raises_ends_the_run_and_is_raised(folder: Path):
+def test_a_callbacks_exception_ends_the_run_and_is_raised(folder: Path):
     ends: list[Any] = []
     with pytest.raises(ZeroDivisionError) as raised:
         warren.train("mode=endless", quiet=True, on_update=lambda point: 1 / point["version"], on_end=ends.append)
@@ -104,7 +104,7 @@ def test_what_a_callback_raises_ends_the_run_and_is_raised(folder: Path):
 
 def test_ctrl_c_ends_the_run_in_order_and_is_raised(folder: Path):
     def on_update(point: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)  # once more at the next: a collection of garbage may swallow what is raised
+        os.kill(os.getpid(), signal.SIGINT)  # again at the next point: garbage collection may swallow the exception
 
     with pytest.raises(KeyboardInterrupt):
         warren.train("mode=endless", quiet=True, on_update=on_update)

@@ -32,7 +32,7 @@ for _ in range(3):
 """
 
 
-def test_signals_are_given_back() -> None:
+def test_signal_handlers_are_restored() -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     interrupts = Interrupts()
     interrupts.install()
@@ -46,7 +46,7 @@ def test_signals_are_given_back() -> None:
     assert all(signal.getsignal(number) == handler for number, handler in before.items())
 
 
-def test_what_nohup_ignores_stays_ignored() -> None:
+def test_a_signal_that_nohup_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     interrupts = Interrupts()
     try:
@@ -77,7 +77,7 @@ def test_a_launcher_whose_terminal_is_closed_ends_in_order(tmp_path: Path) -> No
     assert (tmp_path / "ended").read_text() == "in order"
 
 
-def test_a_second_signal_kills_at_once_what_a_poll_is_looking_at(tmp_path: Path) -> None:
+def test_a_second_signal_kills_a_child_at_once_during_a_poll(tmp_path: Path) -> None:
     child = Child("sleeper", [sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "log")
     try:
         until(lambda: child.server() is not None)

@@ -52,7 +52,7 @@ class Screen:
 
 
 class Faulty(ShareMonitor):
-    """A monitor that raises while it polls, like a launcher with a fault."""
+    """A monitor that raises at each poll, like a launcher with a fault."""
 
     def poll(self) -> str | None:
         raise TypeError("'<' not supported between instances of 'str' and 'int'")
@@ -69,7 +69,7 @@ class Finished(ShareMonitor):
 
 
 class Accounts(ShareMonitor):
-    """A monitor that ends at once, and keeps the run's processes that live while it makes the account."""
+    """A monitor that ends at once, and keeps the names of processes that live while the account is made."""
 
     living: list[str] = ["nobody has asked"]
 
@@ -106,7 +106,7 @@ def test_a_fault_of_the_launcher_still_ends_the_run_in_order(tmp_path: Path, emb
     assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
 
 
-def test_a_failing_account_keeps_nothing_from_being_removed(tmp_path: Path, embedded: Servers, run_name: str) -> None:
+def test_a_run_is_removed_though_its_account_fails(tmp_path: Path, embedded: Servers, run_name: str) -> None:
     outcome, screen = launch(tmp_path, embedded, run_name, Finished)
     assert (outcome.state, outcome.status) == ("finished", 0)
     assert any("the account: Redis is away" in text for text in screen.said)
@@ -146,7 +146,7 @@ def test_a_critical_process_that_cannot_go_on_ends_the_run_with_its_last_lines(
     assert run["name"] == "run" and run["then"] == "failed" and "failed twice in the same way" in run["cause"]
 
 
-def test_a_process_whose_end_is_the_runs_ends_it(tmp_path: Path, embedded: Servers, run_name: str) -> None:
+def test_a_process_that_is_done_with_the_run_ends_it(tmp_path: Path, embedded: Servers, run_name: str) -> None:
     once = ProcessSpec("learner", range(1), ("-c", "pass"), done=Done.run, single=True)
     outcome, _ = launch(tmp_path, embedded, run_name, ShareMonitor, once)
     assert (outcome.state, outcome.status) == ("done", 0)

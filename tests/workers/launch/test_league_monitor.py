@@ -16,17 +16,17 @@ def reached(goal: float | None, *mixtures: float | None) -> list[bool]:
     for moment, mixture in enumerate(mixtures):
         score = {"time": float(moment), "mixture": mixture}
         found.append(it.reached(score))
-        assert it.reached(score) is found[-1], "a look counts once, however often it is seen"
+        assert it.reached(score) is found[-1], "a score counts once, however often it is passed"
     return found
 
 
-def test_a_goal_has_to_hold_in_three_looks_in_a_row() -> None:
+def test_a_goal_has_to_hold_for_three_scores_in_a_row() -> None:
     looks = (0.0597, 0.0138, 0.0569, 0.0149, 0.015, 0.011)
     assert reached(0.015, *looks) == [False, False, False, False, False, True]
 
 
 @pytest.mark.parametrize(("goal", "mixture"), [(None, 0.0), (0.015, None)])
-def test_without_a_goal_or_a_figure_nothing_is_reached(goal: float | None, mixture: float | None) -> None:
+def test_nothing_is_reached_without_a_goal_or_a_mixture(goal: float | None, mixture: float | None) -> None:
     assert not any(reached(goal, *4 * [mixture]))
     assert not Goal(goal).reached({})
 

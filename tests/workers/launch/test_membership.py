@@ -49,7 +49,7 @@ def test_a_place_is_taken_once_and_the_holder_is_named(embedded: Servers, run_na
     first.renew(True, Presence("alone", ready=True))
     assert second.leader() == Presence("alone", ready=True, token=first.token)
     second.leave(True, "alone")
-    assert first.leader() is not None, "another one's place was given up"
+    assert first.leader() is not None, "a launcher gave up the place of another"
     first.leave(True, "alone")
     assert second.leader() is None
 
@@ -91,7 +91,7 @@ def test_a_superseded_leader_removes_nothing(embedded: Servers, client: Any, run
     remove_run(app, client, topology)
 
 
-def test_what_ends_with_its_servers_is_not_removed_from_them_but_shared_memory_is(
+def test_temporary_servers_keep_a_runs_keys_but_shared_memory_is_removed(
     embedded: Servers, client: Any, run_name: str
 ) -> None:
     topology = Topology(run_name)
@@ -109,7 +109,7 @@ def test_what_ends_with_its_servers_is_not_removed_from_them_but_shared_memory_i
     remove_run(app, client, topology)
 
 
-def test_a_new_leader_sweeps_what_is_left_only_once_the_place_is_its_own(
+def test_a_new_leader_sweeps_leftovers_only_once_it_has_the_place(
     embedded: Servers, client: Any, run_name: str
 ) -> None:
     topology = Topology(run_name)
@@ -130,7 +130,7 @@ def test_a_new_leader_sweeps_what_is_left_only_once_the_place_is_its_own(
     remove_run(app, client, topology)
 
 
-def test_a_place_is_held_by_a_thread_for_longer_than_its_lease(
+def test_a_thread_holds_a_place_for_longer_than_its_lease(
     embedded: Servers, client: Any, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "LEASE", 8.0)
@@ -141,7 +141,7 @@ def test_a_place_is_held_by_a_thread_for_longer_than_its_lease(
     client.pexpire(key, 600)  # only the thread lengthens it from here on
     until(lambda: client.pttl(key) > 1000)
     client.delete(key)  # the lease ran out, and no launcher has taken the place
-    assert until(first.leader).status == 3, "the thread has forgotten what was said last"
+    assert until(first.leader).status == 3, "the thread did not keep the last presence"
     first.leave(True, "alone")
     assert first._thread is None
     assert not client.exists(key)
@@ -164,7 +164,7 @@ def test_a_thread_leaves_a_place_to_its_successor(
         first.renew(True, Presence("alone"))
 
 
-def test_a_launcher_that_stops_for_long_keeps_its_place(
+def test_a_launcher_that_takes_long_to_stop_keeps_its_place(
     embedded: Servers, client: Any, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "LEASE", 8.0)
@@ -205,7 +205,7 @@ def test_a_sweep_of_a_live_run_is_refused(
     learner.release()
 
 
-def test_a_sweep_waits_for_the_lease_of_the_dead(embedded: Servers, client: Any, run_name: str) -> None:
+def test_a_sweep_waits_for_the_leases_of_dead_processes(embedded: Servers, client: Any, run_name: str) -> None:
     client.set(f"warren.{run_name}:pool", "weights")
     dead = held_elsewhere(client, f"warren.{run_name}:", "learner of player main")
     leading, said = _sweeping(embedded, run_name), []
@@ -221,7 +221,7 @@ def test_a_sweep_waits_for_the_lease_of_the_dead(embedded: Servers, client: Any,
     leading.remove(leading.topology)
 
 
-def test_waiting_for_the_dead_ends_when_asked(embedded: Servers, client: Any, run_name: str) -> None:
+def test_waiting_for_dead_processes_ends_when_asked(embedded: Servers, client: Any, run_name: str) -> None:
     held_elsewhere(client, f"warren.{run_name}:", "work")
     with pytest.raises(KeyboardInterrupt):
         _sweeping(embedded, run_name).begin(lambda: True)
@@ -241,7 +241,7 @@ def _sweeping(servers: Servers, run: str) -> Leading:
      b'0123456789abcdef{"host": 3}', b'0123456789abcdef{"host": "a", "left": "many"}',
      b'0123456789abcdef{"host": "a", "status": "0"}'],
 )  # fmt: skip
-def test_what_is_no_presence_is_none(stored: bytes | None) -> None:
+def test_an_invalid_presence_is_read_as_none(stored: bytes | None) -> None:
     assert Presence.read(stored) is None
 
 
@@ -251,7 +251,7 @@ def test_a_presence_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
     assert found is not None and (found.host, found.left, found.where) == ("a", 3, "process 4 on m")
 
 
-def test_the_hosts_of_a_run_are_found_without_looking_through_redis(
+def test_the_hosts_of_a_run_are_found_without_scanning_redis(
     embedded: Servers, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, *followers = (Membership(embedded.redis_url, Topology(run_name)) for _ in range(3))
@@ -334,7 +334,7 @@ class Share:
         return 30.0
 
 
-def test_a_follower_knows_how_long_updates_take_from_its_leader(embedded: Servers, run_name: str) -> None:
+def test_a_follower_gets_the_update_time_from_its_leader(embedded: Servers, run_name: str) -> None:
     leading = _sweeping(embedded, run_name)
     leading.begin()
     following = Following(

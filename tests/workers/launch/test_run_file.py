@@ -92,7 +92,7 @@ def test_settings_of_the_command_line_win(reading):
     assert services(reading(PLAIN)[0], None, [], []).metrics is None
 
 
-def test_everything_wrong_is_said_at_once(refused):
+def test_all_problems_are_reported_at_once(refused):
     message = refused(
         """
         services:
@@ -177,7 +177,7 @@ hosts:
 """
 
 
-def test_oneagents_names_are_taken(reading):
+def test_oneagents_names_are_accepted(reading):
     file, problems = reading(
         """
         services: [{name: Actor, path: actor.py}]
@@ -202,7 +202,7 @@ def test_oneagents_names_are_taken(reading):
         ("environments: []", "environments: the file has envs as well"),
     ],
 )
-def test_what_of_oneagents_cannot_be_taken_is_explained(reading, more, message):
+def test_refused_settings_of_oneagent_are_explained(reading, more, message):
     _, problems = reading(PLAIN + more)
     assert len(problems) == 1 and message in problems[0]
 
@@ -216,7 +216,7 @@ def test_the_classes_of_the_example_refuse_arguments_that_they_do_not_know():
     assert "argument 'duelling' does not exist; did you mean dueling?" in problem
 
 
-def test_hosts_start_their_shares_and_ranks_count_through(reading):
+def test_hosts_start_their_shares_with_consecutive_ranks(reading):
     file, problems = reading(HOSTS)
     assert problems == [] and file.leader == "master"
     assert [entry.num for entry in file.entries] == [3, 3]
@@ -258,13 +258,13 @@ def test_a_host_has_to_be_one_of_the_file(reading, text, host, expected):
     assert problems == [] and expected in problem[0]
 
 
-def test_who_joins_a_run_of_another_file_does_so_under_a_name_of_its_own(reading):
+def test_a_host_that_joins_another_files_run_needs_its_own_name(reading):
     file, _ = reading(PLAIN + "join: other")
     assert services_run.host_of(file, "box-9") == ("box-9", [])
     assert services_run.host_of(file, None)[0]
 
 
-def test_an_unreadable_file_and_a_missing_one_are_said_to_be(refused, folder):
+def test_an_unreadable_an_empty_and_a_missing_file_are_reported(refused, folder):
     assert "cannot be read" in refused("services: [")
     assert "nothing to run" in refused("run: x")
     with pytest.raises(ConfigurationError, match=r"file .* does not exist"):
@@ -287,7 +287,7 @@ def test_middleware_are_classes_in_files_beside_the_run_file(reading, folder):
         ("['trace.py']", "names no class"),
     ],
 )
-def test_middleware_that_are_not_there_are_told_before_anything_starts(reading, folder, written, told):
+def test_wrong_middleware_is_reported_before_anything_starts(reading, folder, written, told):
     (folder / "trace.py").write_text("class Trace: pass\n")
     _, (problem,) = reading(PLAIN + f"middleware: {written}\n")
     assert problem.startswith("middleware: ") and told in problem

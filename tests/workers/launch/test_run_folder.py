@@ -17,7 +17,7 @@ from workers.launch.kinds.training import scaled_counts
 from workers.servers.folder_lock import is_locked
 
 
-def test_who_comes_second_is_told_who_has_the_folder_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_second_launcher_is_told_the_folders_holder_and_changes_nothing(tmp_path: Path) -> None:
     with RunFolder.take(tmp_path) as first:
         first.write("config.yaml", "run: first")
         before = sorted(path.name for path in tmp_path.rglob("*"))
@@ -31,9 +31,7 @@ def test_who_comes_second_is_told_who_has_the_folder_and_changes_nothing(tmp_pat
     RunFolder.take(tmp_path).release()
 
 
-def test_a_disk_that_fills_up_leaves_the_file_before_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunFolder.take(tmp_path) as folder:
         folder.write("outcome.json", '{"state": "before"}')
 
@@ -59,7 +57,7 @@ def test_room_is_kept_for_the_last_files_and_given_up_for_them(tmp_path: Path, m
         assert json.loads((tmp_path / "outcome.json").read_text()) == {"state": "failed"}
 
 
-def test_what_was_begun_and_never_finished_is_removed(tmp_path: Path) -> None:
+def test_unfinished_files_are_removed(tmp_path: Path) -> None:
     kept = [tmp_path / "checkpoints" / "00000001.safetensors", tmp_path / "servers" / "data.tmp"]
     halves = [tmp_path / "checkpoints" / ".00000002.tmp", tmp_path / "players" / "main" / ".3.tmp"]
     for path in (*kept, *halves):
@@ -71,7 +69,7 @@ def test_what_was_begun_and_never_finished_is_removed(tmp_path: Path) -> None:
     assert not any(path.exists() for path in halves)
 
 
-def test_a_resumed_run_has_the_counts_it_was_scaled_to_but_for_those_given_anew(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_scaled_counts_except_those_given_anew(tmp_path: Path) -> None:
     (tmp_path / "counts.json").write_text('{"actors": 4, "evaluators": 2, "league_workers": "all", "other": 3}')
     assert scaled_counts(tmp_path, []) == {"actors": 4, "evaluators": 2}
     assert scaled_counts(tmp_path, ["actors=1"]) == {"evaluators": 2}
@@ -88,7 +86,7 @@ def test_a_start_that_failed_leaves_no_folder(error: BaseException, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_servers_that_did_not_begin_the_logs_alone_stay(tmp_path: Path) -> None:
+def test_only_the_logs_stay_of_servers_that_failed_to_start(tmp_path: Path) -> None:
     log = tmp_path / "trial" / "servers" / "rabbitmq" / "rabbitmq.log"
     with pytest.raises(BrokerError), RunFolder.take(tmp_path / "trial") as folder:
         folder.write("config.yaml", "run: t")
@@ -106,7 +104,7 @@ def test_an_error_of_a_run_that_has_begun_leaves_its_folder(tmp_path: Path) -> N
     assert (tmp_path / "trial").is_dir()
 
 
-def test_who_only_looks_at_a_lock_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_reader_of_the_lock_keeps_no_launcher_out(tmp_path: Path) -> None:
     RunFolder.take(tmp_path).release()
     with (tmp_path / "servers" / "lock").open() as looks:
         fcntl.flock(looks, fcntl.LOCK_SH)

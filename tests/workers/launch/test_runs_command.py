@@ -29,7 +29,9 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         assert word in text
 
 
-def test_half_of_the_servers_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_server_url_without_the_other_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("WARREN_REDIS_URL", raising=False)
     assert command.main(["--broker-url", "amqp://nowhere"]) == 2
     assert "--broker-url and --redis-url: give both" in capsys.readouterr().err
@@ -45,7 +47,7 @@ def test_without_servers_there_are_no_runs(
     assert "no runs (no servers: none are named, and no run has its own)" in capsys.readouterr().out
 
 
-def test_a_run_is_found_by_what_it_has_in_redis_and_removed_with_its_players(embedded: Servers, run_name: str) -> None:
+def test_a_run_is_found_by_its_redis_keys_and_removed_with_its_players(embedded: Servers, run_name: str) -> None:
     client = redis.Redis.from_url(embedded.redis_url)
     prefix = f"warren.{run_name}:"
     client.set(f"{prefix}card", json.dumps({"kind": "league", "folder": "/runs/x"}))
@@ -63,7 +65,7 @@ def test_a_run_is_found_by_what_it_has_in_redis_and_removed_with_its_players(emb
         runs.find(run_name, [servers])
 
 
-def test_a_run_that_is_led_is_not_purged_and_one_that_is_not_is_not_stopped(
+def test_a_led_run_is_not_purged_and_a_leaderless_one_not_stopped(
     embedded: Servers, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LEASE", 600.0)  # nothing renews it here
@@ -102,7 +104,7 @@ def test_a_run_of_live_roles_without_a_launcher_is_listed_and_not_purged(
     assert command.main([*named, "stop", run_name]) == 2
     assert "since the run has no launcher" in capsys.readouterr().err
     assert client.get(f"{prefix}pool") == b"weights"
-    assert not client.exists(f"{prefix}leader", f"{prefix}leader:last"), "the place of a launcher that is suspended"
+    assert not client.exists(f"{prefix}leader", f"{prefix}leader:last"), "a refused command left a launcher's place"
     learner.release()
     assert command.main([*named, "purge", run_name, "--yes"]) == 0
     assert list(client.scan_iter(f"{prefix}*")) == []

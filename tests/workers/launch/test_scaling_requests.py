@@ -53,7 +53,7 @@ class Stage:
 
 
 @pytest.mark.parametrize("change", ["+1", "-1"])
-def test_nothing_is_done_by_half_and_the_launcher_goes_on(change: str) -> None:
+def test_a_failed_change_leaves_the_counts_and_the_launcher_goes_on(change: str) -> None:
     def away(_: Mapping[str, int]) -> None:
         raise redis.ConnectionError("Redis is away")
 
@@ -83,7 +83,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_not_carried_out() -> None:
     assert stage.scaling.counts == {"actors": 3}
 
 
-def test_other_hosts_actors_count_and_are_theirs_to_stop() -> None:
+def test_actors_of_other_hosts_count_but_are_not_stopped() -> None:
     stage = Stage()
     answer = stage.ask(wanted={"actors": "1"})
     assert answer["done"] == ["told actor-1 to finish and leave", "told actor-0 to finish and leave"]
@@ -98,7 +98,7 @@ def test_other_hosts_actors_count_and_are_theirs_to_stop() -> None:
 def test_a_process_that_cannot_be_started_is_reported_and_the_run_goes_on(tmp_path: Path) -> None:
     stage, said = Stage(), list[str]()
     supervisor = Supervisor(tmp_path, {}, 2, said.append)
-    (tmp_path / "logs" / "actor-4.log").mkdir(parents=True)  # to open it for writing raises OSError
+    (tmp_path / "logs" / "actor-4.log").mkdir(parents=True)  # opening it for writing raises OSError
     working = replace(stage.spec, command=("-c", "import time; time.sleep(600)"))
     stage.scaling._supervisor, stage.scaling._groups["actors"].spec = supervisor, working
     try:
@@ -114,7 +114,7 @@ def test_a_process_that_cannot_be_started_is_reported_and_the_run_goes_on(tmp_pa
 
 
 @pytest.mark.parametrize("wanted", ["4", None, [1], {"actors": None}, {"actors": {"a": 1}}, {7: "+1"}])
-def test_a_request_that_makes_no_sense_is_answered_with_an_error(wanted: Any) -> None:
+def test_an_invalid_request_is_answered_with_an_error(wanted: Any) -> None:
     stage = Stage()
     assert "error" in stage.ask(wanted=wanted)
     assert stage.scaling.counts == {"actors": 3}

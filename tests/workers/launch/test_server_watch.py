@@ -15,7 +15,7 @@ from workers.launch.watching.server_watch import ServerWatch
 from workers.servers import Servers
 
 
-def test_a_queue_of_dead_letters_that_went_unused_is_made_anew(
+def test_a_missing_dead_letter_queue_is_declared_anew(
     servers: Servers, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_watch, "RENEWED_EVERY", 0.0)

@@ -10,7 +10,7 @@ from workers.launch.watching.figures import statuses
 from workers.launch.watching.stalls import Stalls, explain
 
 
-def test_how_long_an_update_takes_is_told_by_the_versions_that_follow_each_other(
+def test_the_time_of_an_update_is_measured_between_versions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
@@ -44,12 +44,12 @@ def test_a_player_stands_still_ten_seconds_after_its_last_step() -> None:
     assert stalls.poll({"main": 7}) == {}
 
 
-def test_what_is_known_to_be_wrong_is_what_is_waited_for() -> None:
+def test_a_stall_is_explained_by_known_troubles() -> None:
     lines = explain({"": 12.0}, {}, ["Redis is away for 9 s", "actor-1 is stopped (SIGSTOP)"], {}, begun=True)
     assert lines == ["no step for 12 s, waiting for Redis is away for 9 s; actor-1 is stopped (SIGSTOP)"]
 
 
-def test_where_nothing_is_known_to_be_wrong_the_queues_tell() -> None:
+def test_a_stall_without_known_troubles_is_explained_by_queues() -> None:
     assert "the learner, which has 3 messages waiting" in explain({"": 12.0}, {}, [], {"learner.main": 3}, True)[0]
     assert "2 rollouts wait for one that is free" in explain({"": 12.0}, {}, [], {"actor.main": 2}, True)[0]
     assert explain({"": 30.0}, {}, [], {}, begun=False)[0].startswith("no first step for 30 s, waiting for actors and")

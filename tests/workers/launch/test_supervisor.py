@@ -63,7 +63,7 @@ class Stage:
 
 @pytest.fixture(autouse=True)
 def slow_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count a death as soon after the start, and none as long after it: on a busy machine a start alone takes long."""
+    """Count every death as soon after a start: on a busy machine a start alone takes long."""
     monkeypatch.setattr(deaths, "SOON", 3600.0)
     monkeypatch.setattr(deaths, "CALM", 3600.0)
 
@@ -129,7 +129,7 @@ def test_a_log_that_cannot_be_put_aside_is_kept_whole(
     monkeypatch.setattr("workers.servers.process.LONGEST_LOG", 2000)
     it = stage()
     older = it.folder / "logs" / "actor-0.log.1"
-    older.mkdir(parents=True)  # to write there raises OSError, like a full disk
+    older.mkdir(parents=True)  # writing there raises OSError, like a full disk
     it.add("actor-0", LONG)
     log = it.folder / "logs" / "actor-0.log"
     it.poll_until(lambda: "line 199 of" in log.read_text())
@@ -155,13 +155,13 @@ def test_a_child_that_cannot_be_started_again_yet_is_tried_again(stage: Callable
     child.kill()
     it.poll_until(lambda: bool(it.said))
     log.rename(log.with_suffix(".kept"))
-    log.mkdir()  # to open it for writing raises OSError, like a start at the machine's limit of processes
+    log.mkdir()  # opening it for writing raises OSError, like a start at the machine's limit of processes
     it.poll_until(lambda: "actor-0 could not be started: [Errno 21]" in it.said[-1])
     log.rmdir()
     it.poll_until(lambda: it.supervisor.alive() == 1)
 
 
-def test_no_restarts_means_none(stage: Callable[..., Stage]) -> None:
+def test_without_restarts_the_first_death_ends_the_run(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=0)
     it.add("actor-0", FAIL)
     with pytest.raises(WarrenError, match="died 1 times; giving up"):
@@ -196,7 +196,7 @@ def test_the_run_is_over_when_the_needed_child_ends_well(stage: Callable[..., St
     assert it.said == []
 
 
-def test_an_actor_that_ends_well_ahead_of_its_learner_is_no_death(
+def test_an_actor_that_ends_just_before_its_learner_is_no_death(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ENDED_FOR", 3600.0)
@@ -245,7 +245,7 @@ def noting(calls: list[str], name: str, call: Callable[..., None]) -> Callable[.
     return noted
 
 
-def test_a_stop_reaches_all_at_the_same_time_and_kills_who_does_not_listen(
+def test_a_stop_asks_all_children_at_once_and_kills_those_that_ignore_it(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = stage()
@@ -267,7 +267,7 @@ def test_a_stop_reaches_all_at_the_same_time_and_kills_who_does_not_listen(
     it.supervisor.stop()
 
 
-def test_a_child_that_is_not_wanted_any_more_leaves_and_is_not_restarted(stage: Callable[..., Stage]) -> None:
+def test_a_removed_child_leaves_and_is_not_restarted(stage: Callable[..., Stage]) -> None:
     it = stage()
     it.add("actor-0", WORK)
     it.add("actor-1", WORK)
@@ -284,7 +284,7 @@ def test_a_child_that_is_not_wanted_any_more_leaves_and_is_not_restarted(stage: 
 RAISE = "raise ValueError('the rules have no such move')"
 
 
-def test_what_fails_twice_in_the_same_way_at_once_is_not_tried_a_third_time(stage: Callable[..., Stage]) -> None:
+def test_a_child_that_fails_twice_in_the_same_way_is_not_tried_again(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=5)
     it.add("actor-0", RAISE)
     with pytest.raises(WarrenError, match=r"(?s)failed twice in the same way.*ValueError: the rules have no such move"):
@@ -292,14 +292,14 @@ def test_what_fails_twice_in_the_same_way_at_once_is_not_tried_a_third_time(stag
     assert it.starts("actor-0") == 2
 
 
-def test_who_is_killed_twice_did_not_fail_of_what_it_had_printed(stage: Callable[..., Stage]) -> None:
+def test_a_killed_childs_printed_error_is_not_its_cause_of_death(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=2)
     it.add("actor-0", "print('error: a match was refused', flush=True); os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(WarrenError, match=r"(?s)137: killed \(SIGKILL.*died 3 times"):
         it.poll_until(lambda: False)
 
 
-def test_what_a_server_that_is_away_may_have_caused_is_tried_again(stage: Callable[..., Stage]) -> None:
+def test_a_failure_that_a_server_may_have_caused_is_tried_again(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=2)
     it.add("actor-0", "raise ConnectionError('Redis is away')")
     with pytest.raises(WarrenError, match=r"died 3 times; giving up \(restarts=2\)"):
@@ -330,7 +330,7 @@ def test_deaths_while_a_server_is_away_do_not_count_and_restarts_wait_for_it(sta
     assert it.starts("actor-0") == 2
 
 
-def test_what_waits_and_what_is_stopped_is_told(stage: Callable[..., Stage]) -> None:
+def test_restarting_and_stopped_children_are_reported(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=1000)  # it dies again and again, however long the other takes to start
     it.add("actor-0", FAIL)
     it.add("actor-1", WORK)
@@ -343,7 +343,7 @@ def test_what_waits_and_what_is_stopped_is_told(stage: Callable[..., Stage]) -> 
     process.resume()
 
 
-def test_looking_after_a_process_does_not_read_all_of_the_machines(
+def test_watching_a_child_does_not_read_all_processes_of_the_machine(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = stage(restarts=5)
@@ -376,7 +376,7 @@ def test_the_users_own_error_is_named_though_another_process_died_of_it(
     assert it.starts("learner") == 2
 
 
-def test_a_child_whose_numbers_came_to_none_is_not_started_again(stage: Callable[..., Stage]) -> None:
+def test_a_child_whose_numbers_are_not_finite_is_not_restarted(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=5)
     it.add("learner", "print('error: ppo, minibatch 3: value_loss is nan', flush=True); sys.exit(65)", needed=True)
     with pytest.raises(WarrenError, match=r"(?s)learner cannot go on: ppo, minibatch 3: value_loss is nan"):

@@ -50,7 +50,7 @@ def test_a_flower_an_evaluator_or_an_added_players_learner_never_ends_a_run(tmp_
 @pytest.mark.parametrize(
     ("setting", "forked"), [("", True), ("fork=false", False), ("device=auto", False), ("actor_device=cuda", False)]
 )
-def test_processes_are_forked_where_none_may_use_a_gpu(tmp_path: Path, setting: str, forked: bool) -> None:
+def test_processes_are_forked_unless_one_may_use_a_gpu(tmp_path: Path, setting: str, forked: bool) -> None:
     spec = compiled(compose(*filter(None, [setting, "flower_port=5555"])), tmp_path)
     assert {one.role: one.forked for one in spec.processes} == {"learner": forked, "actor": forked, "flower": False}
 
@@ -62,7 +62,7 @@ def test_the_learner_ends_a_run_and_a_players_learner_only_its_own_work(tmp_path
     assert league["learner-main"] is Done.once
 
 
-def test_the_league_and_its_evaluators_stop_after_those_who_call_it(tmp_path: Path) -> None:
+def test_the_league_and_its_evaluators_stop_after_their_callers(tmp_path: Path) -> None:
     orders = {spec.role: spec.stop_order for spec in compiled(compose("experiment=rps"), tmp_path).processes}
     assert orders["league"] == orders["evaluator"] == 1
     assert orders["actor"] == orders["learner-main"] == 0
@@ -77,7 +77,7 @@ def test_a_process_has_the_grace_that_is_configured(tmp_path: Path) -> None:
 HOSTS = "++hosts={master: {actors: 1, evaluators: 1}, box-2: {actors: 2, evaluators: 1}}"
 
 
-def test_hosts_start_their_shares_and_ranks_count_through_them(tmp_path: Path) -> None:
+def test_hosts_start_their_shares_with_consecutive_ranks(tmp_path: Path) -> None:
     config = compose("experiment=rps", HOSTS, "run=shared")
     config = replace(config, **hosts.given_totals(config))
     assert (config.actors, config.evaluators, config.league_workers) == (3, 2, 1)
@@ -160,5 +160,5 @@ def test_learners_are_on_the_hosts_that_name_them_and_the_first_is_the_leaders(t
         ),
     ],
 )
-def test_hosts_that_make_no_sense_are_refused(override: str, expected: str) -> None:
+def test_invalid_hosts_are_refused(override: str, expected: str) -> None:
     assert any(expected in problem for problem in hosts.problems(compose(override)))

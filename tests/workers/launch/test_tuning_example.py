@@ -30,7 +30,7 @@ def test_a_run_that_falls_behind_is_ended_and_its_trial_pruned(tune: Any, monkey
     given: list[Any] = []
 
     def run(*words: str, on_evaluation: Any, **settings: Any) -> Any:
-        """Evaluate each trial worse than the one before."""
+        """Report worse evaluations in each trial than in the one before."""
         given.append((words, settings["algorithm"]))
         points = [{"mean_return": 100.0 - 10 * len(given), "steps": steps} for steps in (10, 20, 30)]
         ended = next((True for point in points if on_evaluation(point) is False), False)

@@ -23,13 +23,13 @@ def given(tmp_path: Path, monkeypatch):
     install()
 
 
-def test_what_it_names_is_installed_in_order(given):
+def test_named_middleware_is_installed_in_order(given):
     given("Mine", "made")
     install_from_environment()
     assert [type(one).__name__ for one in checked_middleware(None)] == ["Mine", "Mine"]
 
 
-def test_without_it_nothing_is_installed(given):
+def test_an_empty_variable_installs_nothing(given):
     given()
     install_from_environment()
     assert checked_middleware(None) == ()
@@ -43,7 +43,7 @@ def test_without_it_nothing_is_installed(given):
         ("Broken", "making it failed at .*: OSError: no disk"),
     ],
 )
-def test_what_is_wrong_is_told(given, name, told):
+def test_wrong_middleware_is_one_clear_error(given, name, told):
     given(name)
     with pytest.raises(ConfigurationError, match=told):
         install_from_environment()

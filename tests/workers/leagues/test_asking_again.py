@@ -1,4 +1,4 @@
-"""An actor whose league worker does not answer asks again soon, which another worker may answer."""
+"""Tests of an actor whose league worker does not answer: it asks again soon, and another worker may answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workers.rollout.games.match_result import MatchResult
 
 
 class Workers:
-    """Stands for the league's workers, of which the first `stopped` that are asked do not answer."""
+    """A stand-in for the league's workers: the first `stopped` calls get no answer."""
 
     def __init__(self, stopped: int, answer: Any = None) -> None:
         self.stopped, self.answer, self.asked = stopped, answer, list[tuple[tuple[Any, ...], float]]()
@@ -39,7 +39,7 @@ def client_of(workers: Workers, monkeypatch: pytest.MonkeyPatch, **more: float) 
     return made
 
 
-def test_a_stopped_league_worker_is_waited_for_a_second_before_another_is_asked(
+def test_a_stopped_league_worker_has_a_second_before_another_is_asked(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     workers = Workers(stopped=1)
@@ -58,7 +58,7 @@ def test_workers_that_all_stay_silent_are_asked_with_growing_patience(
     assert "asking league.request again" in caplog.text
 
 
-def test_a_league_that_never_answers_is_given_up_with_what_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_league_that_never_answers_is_given_up_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LeagueError, match=r"did not answer league\.request .* is python -m workers\.league up\?"):
         client_of(Workers(stopped=9), monkeypatch, patience=-1.0)._ask("league.request")
 

@@ -1,4 +1,4 @@
-"""A league whose players learn together: the same one, whatever makes its updates."""
+"""Tests of a league whose players learn together: its weights are those of learning apart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PPO = {
 
 
 def config(**changes: Any) -> LeagueConfig:
-    """Return a small league whose course does not depend on the time that anything takes."""
+    """Return a small league that does not depend on the time that anything takes."""
     given = {
         "env": "openspiel:kuhn_poker",
         "network": {"hidden_sizes": [16, 16], "activation": "relu"},
@@ -86,7 +86,7 @@ def test_players_that_learn_together_end_with_the_weights_of_learning_apart(
     assert max(float((together[name] - apart[name]).abs().max()) for name in apart) < 1e-6
 
 
-def test_updates_wait_for_each_other_until_somebody_meets_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_wait_for_each_other_until_their_weights_are_played(monkeypatch: pytest.MonkeyPatch) -> None:
     made, update = [], trainee.update_together
 
     def recorded(algorithms: Any, batches: Any) -> Any:
@@ -100,12 +100,12 @@ def test_updates_wait_for_each_other_until_somebody_meets_the_weights(monkeypatc
     assert all(player.version == 6 for player in league.trainees.values())
 
 
-def test_another_way_of_updating_is_refused_by_name() -> None:
+def test_an_unknown_way_of_updating_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match="updating of the league 'batched' does not exist; known"):
         config(updating="batched")
 
 
-def test_a_part_of_a_round_leaves_no_update_due() -> None:
+def test_a_partial_round_leaves_no_update_due() -> None:
     league = LocalLeague(config(updating="together"))
     league.round(3)
     assert sum(player.version for player in league.trainees.values()) == 3

@@ -1,4 +1,4 @@
-"""Actors tell each other how many groups they have, so that one which came later gets its share."""
+"""Tests of actors' counts of groups: an actor that comes later gets its share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workers.leagues import group_counts
 from workers.leagues.group_counts import GroupCounts
 
 
-def test_a_group_goes_to_the_actor_with_the_fewest_until_none_would_have_more_for_it(
+def test_groups_go_to_the_actor_with_the_fewest_until_counts_are_even(
     redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_counts, "SAY_EVERY", 0.0)
@@ -28,7 +28,7 @@ def test_a_group_goes_to_the_actor_with_the_fewest_until_none_would_have_more_fo
     assert first.fewer(4) is None
 
 
-def test_while_redis_is_away_groups_stay() -> None:
+def test_groups_stay_while_redis_is_away() -> None:
     counts = GroupCounts(redis.Redis(port=1, retry=Retry(NoBackoff(), 0)), "r:", 0)
     counts.say(4)
     assert counts.fewer(4) is None

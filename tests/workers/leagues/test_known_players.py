@@ -1,4 +1,4 @@
-"""Weights that play in a match: of the generations that it is between, the same from beginning to end."""
+"""Tests of the weights in a match: they are of the match's generations and stay the same until its end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Made(LeaguePolicies):
 
 
 class Pool:
-    """Stands for the pool: the newest weights of each player."""
+    """A stand-in for the pool: the newest weights of each player."""
 
     def __init__(self) -> None:
         self.models: dict[str, Any] = {}
@@ -86,17 +86,15 @@ def test_a_match_between_known_generations_is_played(pool: Pool) -> None:
 def test_weights_from_before_a_reset_do_not_play_for_the_generation_after_it(pool: Pool) -> None:
     players = players_of(pool)
     assert players.fits(match())
-    assert not players.fits(match(away_generation=1)), "the reset is decided, its weights are not there"
+    assert not players.fits(match(away_generation=1)), "the reset is decided, but its weights are not published"
     assert not players.fits(match(home_generation=1))
     pool.put("rival", 8, generation=1)
-    assert players.fits(match(away_generation=1)), "looked for in the pool, since no event brought them"
+    assert players.fits(match(away_generation=1)), "fetched from the pool, since no event brought them"
     assert not players.fits(match(away_generation=0)), "issued before the reset: the league will drop its result"
     assert players["rival"].version == 8
 
 
-def test_weights_of_the_generation_that_are_about_to_come_are_waited_for(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_match_waits_for_weights_of_its_generation(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GENERATION_PATIENCE", 60.0)
     players = players_of(pool)
     assert players.fits(match())
@@ -167,7 +165,7 @@ def test_an_opponent_without_weights_is_left_for_another_and_waited_for_once(poo
     assert host.request().away == "rival" and aborted == 3 * ["nobody"]
 
 
-def test_a_player_who_meets_nobody_with_weights_waits(pool: Pool) -> None:
+def test_a_player_is_unavailable_until_an_opponent_has_weights(pool: Pool) -> None:
     players = players_of(pool)
     players._patience = 0.4
     host, aborted = host_of(players, *OTHERS * ["nobody"])
@@ -179,7 +177,9 @@ def test_a_player_who_meets_nobody_with_weights_waits(pool: Pool) -> None:
     assert host_of(players, "nobody")[0].request().away == "nobody"
 
 
-def test_watched_weights_that_change_within_a_match_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watched_weights_that_change_within_a_match_are_reported(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
     policy, result = build(1), MatchResult("m", np.ones(1, np.float32))
     client = SimpleNamespace(report=lambda match, outcomes: ("counted", ""))

@@ -1,4 +1,4 @@
-"""An actor's share of a round: its trajectories and games go by how many actors there are now."""
+"""Tests of an actor's share of a round: its trajectories and games follow the present number of actors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Client:
 
 
 class Players:
-    """The one player there is, who plays itself."""
+    """A single player that plays itself."""
 
     def __init__(self, home: Learning) -> None:
         self._home = home

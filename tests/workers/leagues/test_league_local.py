@@ -102,7 +102,7 @@ def test_a_best_response_is_frozen_after_its_budget_and_begins_anew():
         "response": {"kind": "best_response", "config": {"opponent": "main", "budget": 600}},
     }
     league = LocalLeague(config(players=players))
-    for _ in range(11):  # each has 128 decisions, a period 300: the budget is spent at each second end
+    for _ in range(11):  # 128 decisions each, 300 per period: the budget is spent at every second period's end
         league.round()
     response = league.league.state.players["response"]
     names = [name for name in league.frozen if name.startswith("response@")]
@@ -133,7 +133,7 @@ def test_averages_of_weights_are_frozen_beside_snapshots_or_in_their_place():
     events = []
     league = LocalLeague(config(players=players, period_steps=512), events.append)
     seen = {name: [] for name in players}
-    for _ in range(4):  # each has 128 decisions: four make a period
+    for _ in range(4):  # 128 decisions each: four make a period
         for name, trainee in league.trainees.items():
             league.learn(trainee)
             seen[name].append(weights(trainee.policy))
@@ -161,7 +161,7 @@ def test_averages_of_weights_are_frozen_beside_snapshots_or_in_their_place():
     assert league.mixture()[1].shape == (2, 6), "they are candidates for the mixture"
 
 
-def test_self_play_psro_freezes_an_answer_and_the_average_of_what_learns_against_it():
+def test_self_play_psro_freezes_an_answer_and_its_opponents_average():
     players = {
         "answer": {"kind": "anytime_psro", "config": {"budget": 600, "look_games": 64, "strategy": "strategy"}},
         "strategy": {
@@ -174,7 +174,7 @@ def test_self_play_psro_freezes_an_answer_and_the_average_of_what_learns_against
     league = LocalLeague(config(players=players, period_steps=250))
     league._training_time = 1e9  # there is time for every look
     looked = []
-    for _ in range(14):  # each has 128 decisions: a period each two, an answer each six
+    for _ in range(14):  # 128 decisions each: a period per two, an answer per six
         for trainee in league.trainees.values():
             league.learn(trainee)
         looked += [league.league.state.looks(league.league.state.players["answer"])]
@@ -231,8 +231,8 @@ def test_a_reset_player_has_fresh_weights_a_fresh_optimizer_and_no_old_experienc
         last = weights(actor)
         league.learn(exploiter)
     fresh = weights(actor)
-    assert (fresh - first).abs().max() < 0.1 < (last - first).abs().max()  # they have the size of initial weights again
-    assert not torch.equal(fresh, first)  # but others
+    assert (fresh - first).abs().max() < 0.1 < (last - first).abs().max()  # as small as initial weights
+    assert not torch.equal(fresh, first)  # but different ones
     assert exploiter.algorithm.state()[1] == {"steps": 0}
     assert exploiter.matches.collect(32).version.min() == exploiter.version
 
@@ -342,7 +342,7 @@ def test_the_mixture_of_a_league_becomes_hard_to_exploit(env, rounds, goal):
             lanes=128,
             period_steps=5000,
             evaluation_games=512,
-            evaluation_share=0.0,  # by the clock: what follows shall be the same on any machine
+            evaluation_share=0.0,  # it goes by the clock, and the result must not depend on the machine
             cell_least=2048,
             cell_most=4096,
             cell_error=0.01,
@@ -393,7 +393,7 @@ def test_the_mixture_against_best_responses_beats_the_players_equilibrium():
 
 
 @pytest.mark.parametrize("against", [{}, {"evaluation": "exact", "mixture_against": "best_responses"}])
-def test_psro_players_meet_the_mixture_that_the_evaluators_games_have(against):
+def test_psro_players_meet_the_mixture_of_the_evaluators_games(against):
     players = {name: {"kind": "psro", "config": {"refresh": 1}} for name in ("one", "two")}
     favourite = {"hidden_sizes": [], "policy_gain": 3.0}
     league = LocalLeague(config("matrix:rps", players=players, network=favourite, evaluation_share=0.0, **against))
@@ -404,14 +404,14 @@ def test_psro_players_meet_the_mixture_that_the_evaluators_games_have(against):
         pass
     slots, scored = league.mixture()
     shares = distribution(kind_of("psro", {"refresh": 1}), state, me)[slots]
-    assert len(slots) > 3 and shares.max() > 2 / len(slots)  # by far not all alike
+    assert len(slots) > 3 and shares.max() > 2 / len(slots)  # far from uniform
     np.testing.assert_allclose(shares, scored.mean(axis=0))
     met = Counter(league.league.request("one").away for _ in range(2000))
     found = np.array([met[state.roster.by_slot[int(slot)].name] for slot in slots])
     assert (np.abs(found - 2000 * shares) <= 4.5 * np.sqrt(2000 * shares * (1 - shares)) + 1e-9).all()
 
 
-def test_plain_self_play_goes_round_in_rock_paper_scissors():
+def test_plain_self_play_cycles_in_rock_paper_scissors():
     league = LocalLeague(
         config("matrix:rps", players={"main": {"kind": "self_play"}}, games=128, lanes=128, evaluation_share=0.0)
     )
@@ -472,7 +472,7 @@ def test_all_wrong_settings_are_named():
 
 
 @pytest.mark.parametrize(("kind", "option"), [("fixed", "opponent"), ("anytime_psro", "strategy")])
-def test_players_that_another_ones_options_name_have_to_be_in_the_league(kind, option):
+def test_players_named_in_options_have_to_be_in_the_league(kind, option):
     def players(name):
         return {"main": {"kind": "pfsp"}, "other": {"kind": kind, "config": {option: name}}}
 
@@ -494,7 +494,7 @@ def test_schedules_may_follow_the_progress_of_a_run_in_one_process():
     assert seen == [[0.05] * 3, [0.025] * 3]
 
 
-def test_a_player_may_have_settings_of_its_own_and_be_tied_to_what_it_began_with():
+def test_a_player_may_have_its_own_settings_and_be_tied_to_its_first_weights():
     tie = {"name": "linear", "start": 1.0, "end": 0.0, "steps": 400}
     own = {"entropy_coefficient": {**tie, "start": 0.3}, "magnet_coefficient": tie}
     players = {"exploiter": {**RESETTING, "initial": "main@0", "algorithm": own}, "main": {"kind": "main_agent"}}
@@ -509,7 +509,7 @@ def test_a_player_may_have_settings_of_its_own_and_be_tied_to_what_it_began_with
     assert "magnet_kl" not in league.learn(main)
 
 
-def test_a_minimax_player_earns_more_or_less_in_its_trajectories_but_not_in_results():
+def test_minimax_changes_rewards_of_trajectories_but_not_results():
     rewards, returns = [], []
     for minimax in (0.0, 1.0):
         players = {"main": {"kind": "main_agent"}, "exploiter": {"kind": "main_exploiter", "minimax": minimax}}

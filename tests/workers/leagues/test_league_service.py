@@ -51,7 +51,7 @@ def test_a_batch_of_requests_is_answered_though_one_of_its_players_is_paused(lea
     assert league.store.counters()["issued"] == 2
 
 
-def test_a_request_that_is_asked_again_gets_the_same_match(league: LeagueService) -> None:
+def test_a_repeated_request_gets_the_same_match(league: LeagueService) -> None:
     (first,) = league.request([("main", "actor", 60.0, "m")])
     (second,) = league.request([("main", "actor", 60.0, "m")])
     one, other = invitation_from_wire(first), invitation_from_wire(second)
@@ -87,7 +87,7 @@ def test_a_learning_period_travels_both_ways(league: LeagueService) -> None:
         league.open_period("main", "learner-main", 60.0)
 
 
-def test_weights_are_frozen_only_where_they_become_a_snapshot(league: LeagueService) -> None:
+def test_weights_are_frozen_only_if_they_become_a_snapshot(league: LeagueService) -> None:
     league.store.change("main", config={"checkpoint_min_steps": 1000, "checkpoint_max_steps": 1000})
     for version, steps in ((1, 500), (2, 1500), (3, 2000)):
         league.pool.put("main", version, steps, b"weights")
@@ -152,7 +152,7 @@ def test_a_league_begins_with_the_initial_models_of_its_players(league: LeagueSe
         "following": {"kind": "pfsp", "initial": "student"},
     }
     module_league = LeagueConfig.from_dict(given)
-    for _ in range(2):  # it may be told twice
+    for _ in range(2):  # a second call changes nothing
         league_module.begin(league.store, league.pool, module_league, restore=None)
     initial = {name: league.store.player(name).initial for name in given["players"]}
     assert initial == {

@@ -1,4 +1,4 @@
-"""A streaming actor of a league: whom it plays for next, what it sends, and what it does when something is away."""
+"""Tests of a league's streaming actor: its next player, the segments it sends, and servers that are away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LANES, UNROLL = 8, 4  # 32 decisions a segment
 
 
 class Sender:
-    """A learner's queue with so much room. `arrived`: what is sent to any may arrive; `begun`: as often as it began."""
+    """A learner's queue for `room` segments. `arrived`: sends may complete; `begun`: released when a send begins."""
 
     arrived: threading.Event
     begun: threading.Semaphore
@@ -31,7 +31,7 @@ class Sender:
         self.sent: list[dict[str, Any]] = []
 
     def withdraw(self) -> None:
-        """Do what a sender does at the end: nothing."""
+        """Do nothing."""
 
     def offer(self, name: str, args: tuple[dict[str, Any]]) -> bool:
         assert name == "learner.learn"
@@ -45,7 +45,7 @@ class Sender:
 
 
 class Actor:
-    """A league's actor whose games cost nothing. `learners`: what the league says; `raising`: by player."""
+    """A league's actor without real games. `learners`: the players that learn; `raising`: errors by player."""
 
     def __init__(self, *players: str, shares: dict[str, int] | None = None) -> None:
         self.learners = list(players)
@@ -55,7 +55,7 @@ class Actor:
         self.left: list[str] = []
         self.confirmed: list[int] = []
         self.league_away = self.redis_away = False
-        self.limit = 0  # rollouts after which it is to stop
+        self.limit = 0  # rollouts after which it stops
         self.stopping = threading.Event()
         self.config = Config(trial="t", run="r", env=EnvConfig(id="e"), actors=1)
         self.league: Any = SimpleNamespace(
@@ -131,7 +131,7 @@ class Queue:
         return self
 
     def declare(self) -> None:
-        """Do what a broker does with a queue that is there: nothing."""
+        """Do nothing, as a broker does for a queue that exists."""
 
 
 def run(actor: Actor, rollouts: int) -> LeagueStream:
@@ -174,7 +174,7 @@ def test_a_player_gets_the_share_that_it_has_earned(senders: dict[str, Sender]) 
     assert set(asked) == {"r:league:earned"}
 
 
-def test_a_paused_player_is_not_played_for_and_does_not_make_up_for_it(senders: dict[str, Sender]) -> None:
+def test_a_paused_player_is_not_played_for_and_makes_up_for_little(senders: dict[str, Sender]) -> None:
     actor = Actor("a", "b")
     stream = run(actor, 10)
     actor.learners = ["a"]
@@ -185,7 +185,7 @@ def test_a_paused_player_is_not_played_for_and_does_not_make_up_for_it(senders: 
     assert actor.collected.count("b") == 20 + module.CREDIT // 2
 
 
-def test_a_learner_that_is_away_holds_up_its_own_player_alone(senders: dict[str, Sender]) -> None:
+def test_a_learner_that_is_away_holds_up_only_its_own_player(senders: dict[str, Sender]) -> None:
     actor = Actor("a", "b")
     stream = run(actor, 2)
     senders["a"].room = 0
@@ -199,7 +199,7 @@ def test_a_learner_that_is_away_holds_up_its_own_player_alone(senders: dict[str,
     assert sorted(actor.confirmed) == sorted([*numbers[0], *numbers[1]])[: len(actor.confirmed)]
 
 
-def test_segments_say_of_which_generation_they_are(senders: dict[str, Sender]) -> None:
+def test_segments_carry_their_generation(senders: dict[str, Sender]) -> None:
     run(Actor("a"), 1)
     (payload,) = senders["a"].sent
     assert (payload["round"], payload["number"], payload["generation"]) == (None, 0, 3)
@@ -250,7 +250,7 @@ def test_games_that_fail_are_made_anew_once_and_then_end_the_actor(senders: dict
     assert (actor.left, actor.collected) == (["a"], ["a", "a"])
 
 
-def test_far_from_the_servers_it_plays_on_while_segments_are_under_way(senders: dict[str, Sender]) -> None:
+def test_a_far_actor_plays_on_while_segments_are_being_sent(senders: dict[str, Sender]) -> None:
     Sender.arrived.clear()
     actor = Actor("a")
     collect = actor.collect
@@ -258,7 +258,7 @@ def test_far_from_the_servers_it_plays_on_while_segments_are_under_way(senders: 
     def collect_beside(*given: Any) -> dict[str, Any]:
         payload = collect(*given)
         if actor.stopping.is_set():
-            for _ in range(outbox.SENDERS - 1):  # all before it, at once
+            for _ in range(outbox.SENDERS - 1):  # all sends before this one, at the same time
                 assert Sender.begun.acquire(timeout=30)
             assert senders["a"].sent == []
             Sender.arrived.set()
@@ -271,7 +271,7 @@ def test_far_from_the_servers_it_plays_on_while_segments_are_under_way(senders: 
     assert sorted(numbers) == sorted(actor.confirmed)
 
 
-def test_far_from_the_servers_a_full_queue_holds_up_its_own_player_alone(senders: dict[str, Sender]) -> None:
+def test_a_full_queue_of_a_far_actor_holds_up_only_its_own_player(senders: dict[str, Sender]) -> None:
     senders["a"] = Sender()
     senders["a"].room = 0
     actor = Actor("a", "b")
@@ -281,7 +281,7 @@ def test_far_from_the_servers_a_full_queue_holds_up_its_own_player_alone(senders
     assert actor.collected.count("a") <= outbox.SENDERS
 
 
-def test_far_from_the_servers_a_failure_of_sending_ends_the_stream(senders: dict[str, Sender]) -> None:
+def test_a_far_actors_failure_to_send_ends_the_stream(senders: dict[str, Sender]) -> None:
     actor = Actor("a")
     actor.limit = 1 << 30
     senders["a"] = SimpleNamespace(offer=raises(BrokerError("the broker has been away")), withdraw=lambda: None)

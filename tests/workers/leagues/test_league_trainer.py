@@ -44,7 +44,7 @@ LEAGUE = {
 
 
 class Client:
-    """The league's services without the wire between."""
+    """The league's services, called without a wire."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.periods, self.opened = store, Periods(store), 0
@@ -71,7 +71,7 @@ class Client:
 
 
 class Run:
-    """A league in Redis, and trainers of its player as one process after the other makes them."""
+    """A league in Redis, and trainers of its player, made as by one process after another."""
 
     def __init__(self, client: redis.Redis, name: str, folder: Path) -> None:
         prefix = f"warren.{name}:"
@@ -144,7 +144,7 @@ def test_after_a_crash_within_a_generation_the_optimizer_continues(run: Run) -> 
     assert second.algorithm.steps == 500
     weights = second.state.policy.state_dict()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in at_checkpoint.items()), (
-        "weights, optimizer and schedules are of one moment"
+        "weights, optimizer and schedules must be of the same moment"
     )
 
 
@@ -181,7 +181,7 @@ def test_schedules_begin_anew_at_a_reset_and_continue_at_an_exploit(run: Run, to
 
 
 def begin_as_other_is_pooled(run: Run, trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin a period, whose second request comes when the pool has just got a model of `other`."""
+    """Begin a period; the pool gets a model of `other` just before the third request."""
     monkeypatch.setattr(course_module, "OPEN_AGAIN", 0.01)
     opened = run.client.open_period
 
@@ -246,14 +246,14 @@ def test_a_player_waits_for_an_initial_model_that_is_still_to_come(run: Run, mon
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_learner_resumes_from_what_is_left_of_a_league_set_back(run: Run, kept: bool) -> None:
+def test_a_learner_resumes_with_a_league_that_was_set_back(run: Run, kept: bool) -> None:
     before = trained(run)
     run.client.close_period(before.course.period, 400, 2)  # the league names main@2, which was not frozen
     if kept:
         run.session.pool.put("main", 3, 400, checkpoints.weights_to_bytes(before.state.policy, before.state.stamp()))
     else:
         run.session.pool.remove(ModelRef("main", 0))
-    before.course._start_from(None, generation=1, anew=True)  # and what followed of the league is lost
+    before.course._start_from(None, generation=1, anew=True)  # the league that is set back knows nothing of this
     before.outlets.checkpoint()
     again: Any = run.trainer()
     assert again.state.generation == 1
@@ -324,12 +324,12 @@ def test_periods_end_and_snapshots_are_taken_alike_in_one_process_and_in_many(ru
     assert len(snapshots) == 1 + len(ends)
 
 
-PLAYING = {"games": 64, "lanes": 96, "unroll_length": 4, "period_steps": 300}  # 384 decisions an update, and a period
+PLAYING = {"games": 64, "lanes": 96, "unroll_length": 4, "period_steps": 300}  # 384 decisions per update end a period
 
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("budget", ["total_steps", "seconds"])
-def test_a_share_of_the_run_is_as_much_in_one_process_and_in_many(run: Run, budget: str) -> None:
+def test_a_share_of_the_run_is_the_same_in_one_process_and_in_many(run: Run, budget: str) -> None:
     shares = {"checkpoint_min_steps": "10%", "checkpoint_max_steps": "10%"}
     league = LeagueConfig.from_dict(
         {**LEAGUE, **PLAYING, "players": {"main": {"kind": "main_agent", "config": shares}}}
@@ -361,7 +361,7 @@ def test_the_same_returns_freeze_an_exploiter_alike_in_one_process_and_in_many(
     by_returns = {"freeze": "returns", "patience": 2, "checkpoint_min_steps": 384 * 3, "checkpoint_max_steps": 384 * 12}
     players = {"main": {"kind": "main_exploiter", "config": by_returns}, "target": {"kind": "main_agent"}}
     league = LeagueConfig.from_dict({**LEAGUE, **PLAYING, "players": players})
-    # Stopped once there are three periods; rising until the most steps; without a number; a late plateau.
+    # An early plateau; a rise up to checkpoint_max_steps; NaN; a late plateau.
     means = (
         [-0.5, 0.2, 0.1, 0.2] + [0.1 * step for step in range(12)] + [math.nan] * 12 + [-0.5, 0.0, 0.3, 0.2, 0.3, 9.0]
     )
@@ -430,7 +430,7 @@ def test_averages_of_weights_go_on_exactly_after_a_crash_and_join_the_league(run
         assert torch.equal(tensor, mean.lerp(seen[2][name], max(0.3, 5 / 7)))
 
 
-def test_a_learner_that_crashes_in_a_period_ends_it_where_it_would_have(run: Run) -> None:
+def test_a_learner_that_crashed_ends_its_period_at_the_same_step(run: Run) -> None:
     league = LeagueConfig.from_dict({**LEAGUE, "period_steps": 1000})
     first = league_trainer(run.session, league, run.client, threading.Event(), on_finished=lambda: None)[1]
     first.begin()

@@ -1,4 +1,4 @@
-"""Players of one league with networks and algorithms of their own."""
+"""Tests of players of one league with networks and algorithms of their own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def given(**changes: Any) -> dict[str, Any]:
 
 
 def players(**own: dict[str, Any]) -> dict[str, Any]:
-    """Return main as it is, and others with what is given."""
+    """Return the settings of main and of the players in `own`."""
     return {"main": {"kind": "main_agent", "config": SOON}, **own}
 
 
@@ -98,7 +98,7 @@ def test_a_best_response_to_a_player_begins_with_its_weights_whatever_its_networ
     assert same(before, policy) and not any(same(one.policy, policy) for one in responses.responders)
 
 
-def test_network_in_place_of_the_leagues_changes_settings_or_all() -> None:
+def test_a_players_network_changes_settings_of_the_leagues_or_replaces_it() -> None:
     own = {"one": {"kind": "pfsp", "network": SMALL}, "other": {"kind": "pfsp", "network": {"name": "board_resnet"}}}
     league = LeagueConfig.from_dict(given(players=players(**own)))
     assert league.network_of("main@12") == league.network_of("added") == league.network
@@ -177,7 +177,7 @@ def test_players_with_and_without_memories_play_each_other() -> None:
     assert all(trainee.steps == 4 * 128 for trainee in league.trainees.values())
 
 
-def test_each_seat_remembers_what_the_player_in_it_remembers() -> None:
+def test_each_seat_keeps_the_memory_of_its_player() -> None:
     spaces = envs.make_two_player("openspiel:kuhn_poker", 1, 0)
     policies = [
         build_policy(net, spaces.single_observation_space, spaces.single_action_space, 1) for net in (LSTM, GRU)
@@ -203,7 +203,7 @@ def test_each_seat_remembers_what_the_player_in_it_remembers() -> None:
             expected[seat], sits[seat] = {}, drawn.integers(2)
 
 
-def test_player_is_not_verified_on_what_another_with_another_memory_saw(tmp_path: Path) -> None:
+def test_verification_skips_observations_of_a_player_with_another_memory(tmp_path: Path) -> None:
     small = {**LSTM, "core": {"name": "lstm", "size": 2}}
     own = {"l": {"kind": "pfsp", "network": LSTM}, "s": {"kind": "pfsp", "network": small}}
     save_league(tmp_path, given(players=players(**own)), 0)
@@ -241,7 +241,7 @@ def test_player_that_joined_later_has_the_network_its_weights_name(monkeypatch: 
     assert same(opponent, began)
 
 
-def test_learner_of_a_player_that_joined_later_takes_the_network_it_begins_with(tmp_path: Path) -> None:
+def test_learner_of_a_later_player_takes_the_network_of_its_first_weights(tmp_path: Path) -> None:
     league = LeagueConfig.from_dict(given())
     stamp = {"player": "exploiter", "version": 3, "network": league.network_of("exploiter")}
     for player, sizes in (("hunter", [64, 16]), ("main", [64, 64])):

@@ -1,4 +1,4 @@
-"""Players that remember: in trajectories, against frozen ones of their kind, and in what is computed of them."""
+"""Tests of players with a memory: their trajectories, their frozen opponents and their exploitability."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ LSTM = {"hidden_sizes": [], "core": {"name": "lstm", "size": 16}, "policy_gain":
 
 
 class Recall(TwoPlayerVectorEnv):
-    """Seat 1 sees seat 0's first move at its own first decision alone, and wins if it repeats it at its second."""
+    """Seat 1 sees seat 0's first move only at its own first decision, and wins by repeating it at its second."""
 
     max_return = 1.0
 
@@ -81,12 +81,12 @@ def league(network: dict) -> LocalLeague:
 
 
 def won_by_recall(one: LocalLeague) -> float:
-    """Mean return of the main agent in seat 1 against uniform play."""
+    """Return the main agent's mean return in seat 1 against uniform play."""
     games = envs.make_two_player(f"{__file__}:Recall", 256, 1)
     return -float(play(games, Uniform(), one.trainees["main"].policy, 2, torch.Generator().manual_seed(1)).mean())
 
 
-def test_in_a_league_a_player_with_a_memory_learns_what_one_without_cannot() -> None:
+def test_a_league_player_with_a_memory_learns_what_one_without_cannot() -> None:
     remembering = league(LSTM)
     rounds = 0
     while won_by_recall(remembering) < 0.8:
@@ -94,7 +94,7 @@ def test_in_a_league_a_player_with_a_memory_learns_what_one_without_cannot() -> 
             remembering.round()
         rounds += 10
         assert rounds < 300, won_by_recall(remembering)
-    while len(remembering.frozen) < 2:  # a frozen opponent remembers as well
+    while len(remembering.frozen) < 2:  # a frozen opponent has a memory too
         remembering.round()
     assert any(policy.has_memory for policy in remembering.frozen.values())
     other = league({"hidden_sizes": [16]})
@@ -105,7 +105,7 @@ def test_in_a_league_a_player_with_a_memory_learns_what_one_without_cannot() -> 
 
 @pytest.mark.parametrize("core", ["lstm", "gru", "transformer"])
 @pytest.mark.parametrize("mirror", [True, False])
-def test_an_unroll_confirms_the_decisions_of_turn_based_games(core: str, mirror: bool) -> None:
+def test_an_unroll_reproduces_the_decisions_of_turn_based_games(core: str, mirror: bool) -> None:
     games = envs.make_two_player(LEDUC, 8, 1)
     spaces = games.single_observation_space, games.single_action_space
     network = {"hidden_sizes": [8], "core": {"name": core, "size": 16}, "policy_gain": 1.0}
@@ -114,7 +114,7 @@ def test_an_unroll_confirms_the_decisions_of_turn_based_games(core: str, mirror:
     if not mirror:
         sampler.seat(0, Opponent("rival", build_policy(network, *spaces, 2)))
     collected = []
-    for version in (0, 1, 2, 9, 10):  # at 9 all that is under way is too old: games go on in trajectories that begin
+    for version in (0, 1, 2, 9, 10):  # at 9 all unfinished trajectories are too old: games go on in new ones
         sampler.load(policy.state_dict(), version)
         collected.append(Trajectory.from_dict(sampler.collect(12).to_dict()))
     assert sampler.pop_expired() > 0
@@ -126,7 +126,7 @@ def test_an_unroll_confirms_the_decisions_of_turn_based_games(core: str, mirror:
     np.testing.assert_allclose(said.value.detach(), trajectory.extras["value"], atol=1e-5)
 
 
-def test_exploitability_is_of_what_a_player_with_a_memory_plays() -> None:
+def test_exploitability_tables_match_the_play_of_a_player_with_a_memory() -> None:
     form = exploitability.load(LEDUC)
     games = envs.make_two_player(LEDUC, 64, 3)
     spaces = games.single_observation_space, games.single_action_space

@@ -1,4 +1,4 @@
-"""A served league's actor: what it answers groups of games, what it makes of them, and what the league is told."""
+"""Tests of a served league's actor: its answers to groups of games, its segments, and its reports to the league."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Client:
 
 
 class Weights:
-    """The newest weights of a player; `stamp` is what there is to load."""
+    """The newest weights of a player."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.version, self.generation = policy, 0, 0
@@ -79,7 +79,7 @@ class Weights:
 
 
 class Players:
-    """Two that learn; frozen ones, and those that learn as opponents, are policies of their own."""
+    """Two players that learn; their opponents, frozen or learning, are policies of their own."""
 
     def __init__(self, made: LeaguePolicies) -> None:
         self._learning = {}
@@ -144,7 +144,7 @@ def ask(actor: ServedLeagueRole, groups: list[MatchGroup]) -> None:
 
 @contextmanager
 def stepping(actor: ServedLeagueRole, groups: list[MatchGroup]) -> Iterator[threading.Event]:
-    """Env runners that ask until the block ends; the event pauses them."""
+    """Let env runners ask until the block ends; yield an event that pauses them."""
     ended, pause = threading.Event(), threading.Event()
 
     def run() -> None:
@@ -228,7 +228,7 @@ def test_groups_that_ask_together_share_a_forward_pass_for_each_model(
         before = len(passes)
         ask(actor, groups)
         assert len(passes) - before <= 5, "one for the player, one for each of four models"
-    assert max(passes) > GAMES, "of several groups at once"
+    assert max(passes) > GAMES, "a pass serves several groups"
 
 
 def count(policy: Any, passes: list[int]) -> None:
@@ -236,9 +236,7 @@ def count(policy: Any, passes: list[int]) -> None:
     policy.step = lambda observation, *args, **more: passes.append(len(observation)) or step(observation, *args, **more)
 
 
-def test_a_call_that_comes_again_is_answered_as_before_and_counts_once(
-    actor: ServedLeagueRole, league: LeagueConfig
-) -> None:
+def test_a_repeated_call_is_answered_as_before_and_counts_once(actor: ServedLeagueRole, league: LeagueConfig) -> None:
     (group,) = groups_of(league, 1)
     actor._home, actor._wanted = actor.players["a"], 1000
     for _ in range(5):
@@ -313,7 +311,7 @@ def test_an_absent_league_is_an_error_for_the_collector_and_groups_wait(
         assert actor.collect(actor.players["a"], 1, 24)["steps"] == 96
 
 
-def test_no_more_trajectories_are_made_than_are_taken(actor: ServedLeagueRole, league: LeagueConfig) -> None:
+def test_no_more_trajectories_are_made_ahead_than_allowed(actor: ServedLeagueRole, league: LeagueConfig) -> None:
     home = actor.players["a"]
     with stepping(actor, groups_of(league)):
         actor.collect(home, 1, 24)

@@ -1,4 +1,4 @@
-"""Turns of players by their shares: of one process that plays for all, and of learners that ask by themselves."""
+"""Tests of players' turns by their shares: in one process that plays for all, and among learners that ask."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def league(shares: dict[str, float], **settings: float) -> LeagueConfig:
 
 
 class Learners:
-    """Gathered learners of some players; `learn` makes updates of those that may, in any order."""
+    """Gathered learners; `learn` makes updates of those that may begin a round, in random order."""
 
     def __init__(self, redis_url: str, run_name: str, shares: dict[str, float], **settings: float) -> None:
         client, prefix = redis.Redis.from_url(redis_url), f"warren.{run_name}:"
@@ -48,7 +48,7 @@ class Learners:
 
     def may(self, name: str) -> bool:
         """Return whether the learner of `name` would begin a round."""
-        role = LeagueLearnerRole.__new__(LeagueLearnerRole)  # its constructor wants a session, with a broker
+        role = LeagueLearnerRole.__new__(LeagueLearnerRole)  # its constructor needs a session with a broker
         role.turns = self.turns[name]
         role.trainer = cast(Trainer, SimpleNamespace(leads=True, progress=Progress(steps=self.steps[name])))
         return role.is_its_turn()
@@ -67,7 +67,7 @@ SHARES = [{"a": 0.25, "b": 0.75}, {"a": 8.0, "b": 1.0, "c": 1.0, "d": 1.0}, {"a"
 
 
 @pytest.mark.parametrize("shares", SHARES, ids=["quarter", "eight", "even"])
-def test_turns_of_one_process_give_each_player_its_share(shares: dict[str, float]) -> None:
+def test_turns_in_one_process_give_each_player_its_share(shares: dict[str, float]) -> None:
     turns, made = Turns(shares_of(league(shares)), credit=4 * ROUND), Counter[str]()
     for _ in range(1100):
         name = turns.next(list(shares))
@@ -77,7 +77,7 @@ def test_turns_of_one_process_give_each_player_its_share(shares: dict[str, float
         assert made[name] == pytest.approx(1100 * share / sum(shares.values()), abs=2)
 
 
-def test_shares_that_change_count_from_then_on() -> None:
+def test_changed_shares_hold_from_then_on() -> None:
     turns, made = Turns({"a": 8.0, "b": 1.0, "c": 1.0}, credit=4 * ROUND), Counter[str]()
     for turn in range(1100):
         if turn == 100:
@@ -111,7 +111,9 @@ def test_gathered_learners_that_ask_by_themselves_give_each_player_its_share(
 
 
 @pytest.mark.parametrize("earned_share", [0.0, 0.5])
-def test_gathered_learners_take_up_what_their_players_earn(redis_url: str, run_name: str, earned_share: float) -> None:
+def test_gathered_learners_follow_the_shares_that_players_earn(
+    redis_url: str, run_name: str, earned_share: float
+) -> None:
     shares = {"a": 8.0, "b": 1.0, "c": 1.0}
     learners = Learners(redis_url, run_name, shares, earned_share=earned_share)
     learners.learn(list(shares), 50)
@@ -124,13 +126,13 @@ def test_nobody_waits_for_a_player_that_left_and_it_makes_up_for_nothing(redis_u
     learners = Learners(redis_url, run_name, {"a": 1.0, "b": 1.0, "c": 1.0})
     learners.learn(["a", "b", "c"], 30)
     learners.turns["c"].leave()
-    learners.turns["c"].stay()  # a pause is not ended by what keeps a learner's place
+    learners.turns["c"].stay()  # keeping a learner's place does not end a pause
     assert learners.learn(["a", "b"], 60).keys() == {"a", "b"}
     found = learners.learn(["a", "b", "c"], 90)
     assert all(rounds == pytest.approx(30, abs=3) for rounds in (steps / ROUND for steps in found.values()))
 
 
-def test_a_player_that_is_slow_is_waited_for_and_one_that_is_silent_is_not(
+def test_a_slow_player_is_waited_for_and_a_silent_one_is_not(
     redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learners = Learners(redis_url, run_name, {"a": 1.0, "b": 1.0})
@@ -176,7 +178,7 @@ def test_a_league_in_one_process_learns_by_what_its_players_earn() -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_learning_goes_to_the_players_that_a_mixture_against_best_responses_plays() -> None:
+def test_learning_follows_the_mixture_against_best_responses() -> None:
     player = {"kind": "self_play", "config": {"snapshot_every": 32}}
     given = {
         "env": "matrix:rps",

@@ -1,4 +1,4 @@
-"""Ranks average by ring-allreduce; one that dies is noticed, and who comes back goes on from their state."""
+"""Tests of ring-allreduce: a rank that dies is noticed, and one that comes back takes over the others' state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Processes:
         return [json.loads(line) for line in self.client.lrange(f"{self.prefix}:seen:{learner}", 0, -1)]
 
     def in_ring(self, learner: int, size: int, times: int = 1) -> dict[str, Any]:
-        """Wait until it is in its `times`-th ring of `size`; what it saw there."""
+        """Wait until `learner` is in its `times`-th ring of `size`; return what it saw there."""
 
         def found() -> list[dict[str, Any]]:
             return [line for line in self.seen(learner) if line["size"] == size]

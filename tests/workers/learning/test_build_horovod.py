@@ -1,4 +1,4 @@
-"""`make horovod` says what a build lacks, and keeps what was built by the versions that it is for."""
+"""Tests of `make horovod`: it says what a build lacks, and keeps one wheel per version of Python and torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed gradients: what all ranks get is the mean, the same bits on each, and what top-k keeps comes later."""
+"""Tests of compressed gradients: all ranks get the same bits of the mean, and top-k sends later what it keeps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rings = list[TorchRing]
 
 @pytest.fixture(scope="module")
 def rings() -> Iterator[Rings]:
-    """Two ranks of gloo within this process."""
+    """Yield two ranks of gloo within this process."""
     meeting = Rendezvous(2)
     with ThreadPoolExecutor(2) as threads:
         made = [(rank, 2, "127.0.0.1", meeting.port, "127.0.0.1", lambda: "") for rank in range(2)]
@@ -42,14 +42,14 @@ def at_both(work: Callable[[TorchRing], Any], rings: Rings) -> list[Any]:
 
 
 def gradients(steps: int, length: int, size: int = 2) -> Tensor:
-    """float32 [steps, size, length]: a few large numbers, many small ones."""
+    """Return float32 [steps, size, length]: a few large numbers, many small ones."""
     return torch.randn(steps, size, length, generator=torch.Generator().manual_seed(1)) ** 3
 
 
 def averaged(
     rings: Rings, name: str, given: Tensor, ratio: float = 1.0
 ) -> list[tuple[Tensor, Tensor, compression.Compression]]:
-    """Return of each rank the means [steps, length], the losses [steps], and its Compression."""
+    """Return per rank the means [steps, length], the losses [steps], and its Compression."""
 
     def work(ring: TorchRing) -> tuple[Tensor, Tensor, compression.Compression]:
         how, means, losses = build(name, ratio), [], []
@@ -81,7 +81,7 @@ def test_all_ranks_get_the_same_bits_close_to_the_mean_however_large_gradients_a
     assert torch.equal(mean, other)
     assert torch.equal(losses, other_losses)
     torch.testing.assert_close(losses, torch.full((2,), 0.25))
-    # Rounding is of what the ranks give, and not of a sum in which that may cancel out.
+    # The gradients of each rank are rounded, not their sum, in which they may cancel.
     allowed = CLOSE[name] * given.double().abs().amax(1) + 1e-9 * given.abs().max()
     assert ((mean - exact(given)).abs() <= allowed).all()
     assert how.sent > 0
@@ -115,7 +115,7 @@ class Slow:
         return {place: whole[place] for place in largest}
 
 
-def test_top_k_sends_the_largest_of_what_it_has_and_keeps_the_rest(rings: Rings) -> None:
+def test_top_k_sends_the_largest_numbers_and_keeps_the_rest(rings: Rings) -> None:
     given, count = gradients(12, 23), 3
     (mean, _, how), (_, _, other) = averaged(rings, "topk", given, count / 23)
     ranks = [Slow(23), Slow(23)]
@@ -131,7 +131,7 @@ def test_top_k_sends_the_largest_of_what_it_has_and_keeps_the_rest(rings: Rings)
         np.testing.assert_allclose(kept.unsent.numpy(), slow.unsent, rtol=1e-4, atol=1e-6)
 
 
-def test_what_top_k_does_not_send_now_it_sends_later_and_nothing_is_lost(rings: Rings) -> None:
+def test_top_k_sends_later_what_it_keeps_and_loses_nothing(rings: Rings) -> None:
     given = gradients(40, 200)
     (mean, _, first), (_, _, second) = averaged(rings, "topk", given, 0.02)
     assert isinstance(first, TopK)
@@ -139,7 +139,7 @@ def test_what_top_k_does_not_send_now_it_sends_later_and_nothing_is_lost(rings: 
     assert (mean != 0).sum(1).max() <= 2 * 4
     kept = first.unsent + second.unsent
     torch.testing.assert_close(mean.sum(0) + kept, exact(given).sum(0).float(), rtol=1e-4, atol=1e-4)
-    quiet = torch.cat([given, torch.zeros(100, 2, 200)])  # nothing new comes: what was kept goes out, to the last
+    quiet = torch.cat([given, torch.zeros(100, 2, 200)])  # without new gradients all that was kept is sent
     (mean, _, first), _ = averaged(rings, "topk", quiet, 0.02)
     assert isinstance(first, TopK)
     assert first.unsent.eq(0).all()
@@ -147,7 +147,7 @@ def test_what_top_k_does_not_send_now_it_sends_later_and_nothing_is_lost(rings: 
 
 
 @pytest.mark.parametrize("ratio", [0.001, 0.01, 0.5])
-def test_the_largest_of_many_numbers_are_found_by_a_sample_as_they_are_without(ratio: float) -> None:
+def test_a_sample_finds_the_same_largest_numbers_as_a_full_search(ratio: float) -> None:
     numbers = torch.randn(600_000, generator=torch.Generator().manual_seed(1)) ** 3
     numbers[:300_000] = 0.0
     numbers[123_457] = math.nan
@@ -158,14 +158,14 @@ def test_the_largest_of_many_numbers_are_found_by_a_sample_as_they_are_without(r
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["too many of them", "none of them"])
-def test_the_largest_are_found_where_a_sample_sees(first: int) -> None:
+def test_the_largest_are_found_though_the_sample_misleads(first: int) -> None:
     numbers = torch.zeros(600_000)
-    numbers[first::6] = torch.arange(100_000.0) + 1.0  # the sample is of each sixth number, from place 0 on
+    numbers[first::6] = torch.arange(100_000.0) + 1.0  # the sample takes every sixth number from place 0 on
     expected = torch.arange(50_000, 100_000) * 6 + first
     assert torch.equal(compression.largest(numbers, 50_000).sort().values, expected)
 
 
-def test_a_rank_that_is_lost_meanwhile_changes_neither_the_gradient_nor_what_is_kept() -> None:
+def test_a_lost_rank_changes_neither_the_gradient_nor_what_is_kept() -> None:
     class Lost:
         name, rank, size, calls = "lost", 0, 2, 0
 

@@ -1,4 +1,4 @@
-"""The learner's handling of rounds that come back, and of updates that fail."""
+"""Tests of the learner's handling of rounds that come back and of updates that fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.learning.learner_role import LearnerRole
 
 
 class Trainer:
-    """Stands for training: an update is a call, and may fail."""
+    """A stand-in for training: an update is a call, and may fail."""
 
     ranks, leads, replaying = None, True, None
 
@@ -219,7 +219,7 @@ def test_the_thread_that_keeps_the_weights_survives_any_error(
     assert not thread.is_alive()
 
 
-def test_a_configuration_that_was_half_written_is_written_by_the_next_start(
+def test_a_configuration_whose_write_failed_is_written_by_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> None:

@@ -1,4 +1,4 @@
-"""The meeting place of several learners."""
+"""Tests of the meeting place of several learners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a run: exact means, a clock that leaves out pauses, files that survive a kill."""
+"""Tests of a run's figures: exact means, a clock without pauses, files that survive a kill."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_pauses_do_not_count_as_training(monkeypatch: pytest.MonkeyPatch) -> Non
     progress.start(first_step_at=100.0)
     at(monkeypatch, 130.0)
     progress.add(episodes(), 10)
-    progress.start(first_step_at=99.0)  # a slower actor's: the clock runs already
+    progress.start(first_step_at=99.0)  # a slower actor's; the clock is already running
     at(monkeypatch, 140.0)
     progress.add(episodes(), 10)
     assert progress.training_seconds == 40.0
@@ -97,7 +97,7 @@ def test_pauses_do_not_count_as_training(monkeypatch: pytest.MonkeyPatch) -> Non
     assert resumed.training_seconds == 45.0
 
 
-def test_a_learner_that_was_restarted_does_not_count_its_actors_past_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restarted_learner_counts_no_training_time_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     progress = Progress()
     progress.start(first_step_at=100.0)
     at(monkeypatch, 150.0)
@@ -118,7 +118,7 @@ def test_the_metrics_log_writes_lines_and_tensorboard_scalars(tmp_path: Path) ->
     began, log = time.time(), MetricsLog(tmp_path)
     log.write(point(10, None), {"policy": 0.5})
     log.write(point(20, 3.25), {"policy": 0.25})
-    assert [p["steps"] for p in read_metrics(tmp_path)] == [10, 20], "each line is there once it was written"
+    assert [p["steps"] for p in read_metrics(tmp_path)] == [10, 20], "each line is on the disk once it is written"
     log.close()
     points = read_metrics(tmp_path)
     assert points[1]["losses"] == {"policy": 0.25}
@@ -171,7 +171,7 @@ def test_after_a_full_disk_points_are_written_again(tmp_path: Path, monkeypatch:
     assert [p["steps"] for p in read_metrics(tmp_path)] == [10, 40]
     board = EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
-    # Files of the same second are read in the order of their names, in which number 10 precedes number 9.
+    # Files of the same second are read by name, so number 10 comes before number 9.
     assert sorted(event.step for event in board.Scalars("run/mean_return")) == [10, 40]
 
 
@@ -191,7 +191,7 @@ def test_a_line_without_room_on_the_disk_is_not_written_in_part(tmp_path: Path) 
     assert path.read_bytes() == b"whole\n"
 
 
-def test_a_mean_return_is_over_as_many_episodes_as_the_window_has() -> None:
+def test_a_mean_return_is_over_the_episodes_of_the_window() -> None:
     progress = Progress(3)
     progress.add(np.array([[9.0, 1.0], [1.0, 1.0]]), 2)
     assert progress.mean_return is None

@@ -1,4 +1,4 @@
-"""Schedules of learners that train together stand where one learner's would: real processes, averaged by gloo."""
+"""Tests that schedules of learners that train together advance as one learner's do, in processes joined by gloo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEFT = range(len(SHARES) - 1)  # the last learner leaves
 
 
 def alone(folder: Path) -> tuple[Any, list[dict[str, float]]]:
-    """One learner that gets in each update what all learners did: (its trainer, its figures after each update)."""
+    """Train one learner on the segments of all; return its trainer and its figures after each update."""
     run = Run(folder)
     trainer, seen = trainer_of(run, folder), []
     for update in range(UPDATES):
@@ -50,7 +50,7 @@ def test_learners_with_unequal_shares_anneal_as_one_learner_when_one_leaves(
     processes = [subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}) for command in commands]
 
     def at_all(key: str, learners: range, least: int) -> bool:
-        assert all(process.poll() is None for process in processes[: learners.stop]), "a learner ended of itself"
+        assert all(process.poll() is None for process in processes[: learners.stop]), "a learner has ended early"
         return all(len(client.lrange(f"{run_name}:{key}:{learner}", 0, -1)) >= least for learner in learners)
 
     try:

@@ -1,4 +1,4 @@
-"""The work of a learner beside its updates: sending weights, writing figures and checkpoints, counting time."""
+"""Tests of a learner's work beside its updates: sending weights, writing figures and checkpoints, counting time."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def weights(version: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     return {"w": torch.full((2,), float(version))}, {"player": "main", "version": version, "step": 10 * version}
 
 
-def test_weights_that_newer_ones_replace_while_others_go_out_are_never_sent(
+def test_weights_replaced_while_others_are_being_sent_are_never_sent(
     publisher: Publisher, pool: Pool, fired: list[int]
 ) -> None:
     publisher.start(every=0.0)
@@ -85,9 +85,7 @@ def test_weights_that_newer_ones_replace_while_others_go_out_are_never_sent(
     assert publisher.version == 4
 
 
-def test_weights_go_out_no_more_often_than_configured_and_the_last_all_the_same(
-    publisher: Publisher, pool: Pool
-) -> None:
+def test_weights_are_sent_at_most_as_often_as_configured_and_the_last_always(publisher: Publisher, pool: Pool) -> None:
     publisher.start(every=3600.0)
     publisher.offer(*weights(1))
     until(lambda: pool.put_versions == [1])
@@ -100,7 +98,7 @@ def test_weights_go_out_no_more_often_than_configured_and_the_last_all_the_same(
     assert pool.put_versions == [1, 3, 4]
 
 
-def test_a_pool_that_is_away_costs_no_update_and_is_given_the_weights_later(publisher: Publisher, pool: Pool) -> None:
+def test_a_pool_that_is_away_gets_the_weights_later(publisher: Publisher, pool: Pool) -> None:
     publisher.start(every=0.0)
     pool.away = True
     publisher.offer(*weights(1))
@@ -117,7 +115,7 @@ def test_a_pool_that_is_away_costs_no_update_and_is_given_the_weights_later(publ
 def test_recorded_actions_run_in_order_and_all_before_the_end() -> None:
     recorder, done, go = Recorder(Timing()), list[int](), threading.Event()
     recorder.do("count", lambda: done.append(0))
-    assert done == [0], "at once, without a thread"
+    assert done == [0], "done at once without a thread"
     recorder.start()
     recorder.do("wait", lambda: go.wait(PATIENCE))
     for number in (1, 2, 3):
@@ -187,7 +185,7 @@ def test_a_trainer_with_threads_leaves_the_same_files_as_one_without(tmp_path: P
         weight = torch.cat([tensor.flatten() for tensor in trainer.state.policy.state_dict().values()])
         settled = sorted((kind, one) for told in run.settled for kind, each in told.items() for one in each)
         left[name] = (stamp, points, kept, weight.tolist(), settled)
-        assert run.order[0] == "settle", "before anybody can get the weights"
+        assert run.order[0] == "settle", "the ledger is told before the weights are published"
     assert left["alone"] == left["overlapping"]
 
 

@@ -1,4 +1,4 @@
-"""A learner started by hand with other settings than those that train already is refused by name, and harms nobody."""
+"""Tests of ranks with different settings: a learner that differs from the training ones is refused; they train on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Make = Callable[..., Membership]
 
 @pytest.fixture
 def make(redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr(module, "SILENT", 600.0)  # no rank is dead for the others because this process was stopped
+    monkeypatch.setattr(module, "SILENT", 600.0)  # no rank counts as dead because this process was stopped
     made: list[Membership] = []
 
     def rank(learner: int, compression: str = "none", allreduce: str = "auto") -> Membership:
@@ -48,17 +48,17 @@ def test_a_rank_with_another_compression_is_refused_and_the_others_train_on(make
     found = refused(make(1, "topk").start)
     assert "learner 1 was started with compression=topk, but learner 0 of this run with compression=none" in found
     assert found.endswith("start it with compression=none")
-    make(1).start()  # with the same it may
+    make(1).start()  # the same settings are accepted
 
 
-def test_a_training_rank_is_right_whatever_its_number(make: Make) -> None:
+def test_the_settings_of_a_training_rank_win_whatever_its_number(make: Make) -> None:
     second = make(1)
     second.start()
     assert join(second, expected=1) is not None
     assert "allreduce: learner 0 was started with allreduce=horovod" in refused(make(0, allreduce="horovod").start)
 
 
-def test_of_two_starting_ranks_the_lower_one_is_right(make: Make) -> None:
+def test_the_settings_of_the_lower_of_two_starting_ranks_win(make: Make) -> None:
     second, first = make(1, "topk"), make(0)
     second.start()
     first.start()

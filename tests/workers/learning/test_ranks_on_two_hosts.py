@@ -1,4 +1,4 @@
-"""Two ranks that have nothing but a network between them: a namespace of its own stands for the other host."""
+"""Tests of two ranks joined only by a network: a network namespace stands for the other host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workers.servers.ports import free_port
 
 
 class TwoHosts(Processes):
-    """Learner 0 is on this host, where Redis is; others on the other, which reaches that by `address`."""
+    """Learner 0 and Redis are on this host; the others are in the namespace and reach Redis at `address`."""
 
     def __init__(self, port: int, prefix: str, backend: str, namespace: str, address: str) -> None:
         super().__init__(f"redis://127.0.0.1:{port}", prefix, backend)
@@ -77,7 +77,7 @@ def hosts(request: pytest.FixtureRequest, run_name: str, tmp_path: Path) -> Iter
         yield made
 
 
-def test_ranks_on_two_hosts_average_and_the_one_that_is_left_goes_on(hosts: TwoHosts) -> None:
+def test_ranks_on_two_hosts_average_and_a_remaining_one_goes_on(hosts: TwoHosts) -> None:
     ranks = [hosts.start(learner) for learner in range(2)]
     for learner in range(2):
         assert hosts.in_ring(learner, 2) == {"rank": learner, "size": 2, "good": True, "updates": 1}

@@ -71,11 +71,11 @@ def test_updates_begin_with_enough_steps_and_then_keep_the_ratio(tmp_path: Path,
     assert made == [0, 0, 4, 8, 12], "32 new steps pay for 64 draws, 4 updates of 16"
     assert trainer.progress.steps == 160
     assert all(trajectory.num_slots == 16 for trajectory, _, _ in seen)
-    assert [steps for _, _, steps in seen] == [96] * 4 + [128] * 4 + [160] * 4, "the clock is that of what arrived"
+    assert [steps for _, _, steps in seen] == [96] * 4 + [128] * 4 + [160] * 4, "the clock counts arrived steps"
     assert read_metrics(tmp_path)[0]["steps"] == 32
 
 
-def test_a_segment_is_stored_once_and_its_version_is_new_though_nothing_was_learned(tmp_path: Path) -> None:
+def test_a_segment_is_stored_once_and_raises_the_version_without_an_update(tmp_path: Path) -> None:
     run = ReplayRun(tmp_path)
     trainer = run.trainer()
     assert run.kept == [Count(0, 0)]
@@ -85,7 +85,7 @@ def test_a_segment_is_stored_once_and_its_version_is_new_though_nothing_was_lear
     assert run.settled[1:] == [{"stored": [(2, 32)]}] and trainer.progress.version == 2
 
 
-def test_a_segment_that_comes_again_is_not_stored_again_also_after_a_kill(tmp_path: Path) -> None:
+def test_a_redelivered_segment_is_not_stored_again_even_after_a_kill(tmp_path: Path) -> None:
     run = ReplayRun(tmp_path, in_checkpoint=True)
     first, second = run.payload(), run.payload()
     trainer = run.trainer()
@@ -115,7 +115,7 @@ def test_priorities_and_weights_go_between_the_algorithm_and_the_replay(tmp_path
     for _ in range(3):
         trainer.learn([run.payload()])
     tree = trainer._source.buffer.tree
-    assert len(np.unique(tree.priorities[:96])) > 10, "they are errors by now"
+    assert len(np.unique(tree.priorities[:96])) > 10, "the priorities are errors by now"
     weights = np.concatenate([weights for _, weights, _ in seen])
     assert weights.dtype == np.float32 and weights.max() == 1 and len(np.unique(weights)) > 10
 
@@ -138,7 +138,7 @@ def test_after_the_last_step_nothing_is_stored(tmp_path: Path) -> None:
     assert run.settled[-1] == {"unused": [(3, 32)]} and trainer.progress.steps == 64
 
 
-def test_on_a_thread_updates_go_on_while_nothing_arrives(tmp_path: Path) -> None:
+def test_updates_on_a_thread_go_on_while_nothing_arrives(tmp_path: Path) -> None:
     run = ReplayRun(tmp_path, samples_per_insert=4.0, error_buffer=1000.0)
     run.session.config.sampling = Sampling.streaming
     trainer = run.trainer()
@@ -155,7 +155,7 @@ def test_on_a_thread_updates_go_on_while_nothing_arrives(tmp_path: Path) -> None
     assert trainer._source.limiter.samples == 70 * 16
 
 
-def test_segments_wait_while_too_few_were_drawn_and_give_up_when_it_stops(
+def test_segments_wait_for_draws_and_give_up_when_the_learner_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = ReplayRun(tmp_path, samples_per_insert=4.0, begin_at=32)
@@ -189,7 +189,7 @@ def test_segments_wait_while_too_few_were_drawn_and_give_up_when_it_stops(
     assert isinstance(outcomes[-1], Stopping) and all(outcome == [None] for outcome in outcomes[:-1])
 
 
-def test_a_replay_in_the_checkpoint_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_replay_in_the_checkpoint_is_resumed(tmp_path: Path) -> None:
     run = ReplayRun(tmp_path, "prioritized", in_checkpoint=True)
     trainer = run.trainer()
     for _ in range(3):
@@ -236,7 +236,7 @@ def test_a_replay_that_is_not_in_the_checkpoint_begins_empty(tmp_path: Path) -> 
     assert run.kept == [Count(), Count()] and len(resumed._source.buffer) == 0 and resumed.progress.steps == 32
 
 
-def test_of_a_replay_that_lacks_a_part_nothing_is_taken_up(tmp_path: Path) -> None:
+def test_an_incomplete_replay_is_not_loaded(tmp_path: Path) -> None:
     run = ReplayRun(tmp_path, in_checkpoint=True)
     trainer = run.trainer()
     for _ in range(3):
@@ -252,7 +252,7 @@ def test_of_a_replay_that_lacks_a_part_nothing_is_taken_up(tmp_path: Path) -> No
     assert len(resumed._source.buffer) == 32
 
 
-def test_a_replay_of_other_settings_is_left_and_training_goes_on(tmp_path: Path) -> None:
+def test_a_replay_of_other_settings_is_not_loaded(tmp_path: Path) -> None:
     run = ReplayRun(tmp_path, in_checkpoint=True)
     trainer = run.trainer()
     trainer.learn([run.payload()])

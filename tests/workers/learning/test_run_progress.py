@@ -1,4 +1,4 @@
-"""Schedules that follow the run's progress: of its steps or its seconds, whichever is further."""
+"""Tests of schedules that follow the run's progress in steps or seconds, whichever is further."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workers.learning.plain import plain_trainer
 HALF = {"name": "linear", "start": 0.01, "end": 0.0, "over": "progress"}
 
 
-def test_progress_is_that_of_steps_or_of_seconds_whichever_is_further() -> None:
+def test_progress_is_of_steps_or_seconds_whichever_is_further() -> None:
     assert Config(total_steps=1000).progress(250, 10.0) == 0.25
     timed = Config(total_steps=1000, seconds=100.0)
     assert [timed.progress(steps, seconds) for steps, seconds in ((250, 10), (250, 60), (2000, 0))] == [0.25, 0.6, 1.0]
@@ -46,17 +46,17 @@ def test_a_players_share_of_a_leagues_steps_is_by_its_updates() -> None:
     assert [league.share_of(name) for name in ("main", "a", "later")] == [0.8, 0.1, 0.25]
     earning = replace(league, earned_share=0.5)
     config = Config(trial="t", run="r", total_steps=1000, seconds=100.0)
-    assert config.progress(900 / earning.share_of("main"), 40.0) == 0.4, "by the time alone"
+    assert config.progress(900 / earning.share_of("main"), 40.0) == 0.4, "progress goes by the time alone"
 
 
-def test_a_schedule_over_progress_of_a_number_of_steps_is_refused() -> None:
+def test_a_schedule_over_progress_refuses_a_number_of_steps() -> None:
     from agents.algorithms.ppo import PPOConfig
 
     with pytest.raises(ConfigurationError, match="learning_rate of ppo: steps=500 of a schedule over progress must be"):
         PPOConfig(learning_rate={**HALF, "steps": 500})
 
 
-def test_what_is_wrong_with_a_players_own_algorithm_is_said_with_its_name(tmp_path: Path) -> None:
+def test_problems_of_a_players_own_algorithm_name_the_player(tmp_path: Path) -> None:
     players = {
         "main": {"kind": "main_agent", "algorithm": {"learning_rate": HALF}},
         "a": {"kind": "main_exploiter", "algorithm": {"magnet_every": 0, "magnet_cofficient": 1.0}},

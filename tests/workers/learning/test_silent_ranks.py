@@ -1,4 +1,4 @@
-"""A rank that says nothing, since its machine is busy, is not dead while its neighbours see its process run."""
+"""Tests that a silent rank on a busy machine is not dead while its neighbours see its process run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from workers.learning.allreduce.membership import Membership
 
 
 def sees(rank: Membership, *others: Membership) -> bool:
-    """Beat for the rank; return whether the others all live for it. No thread beats, which a busy machine may delay."""
+    """Beat for `rank`; return whether it sees all `others` alive. No thread beats: a busy machine may delay it."""
     rank._beat()
     return all(other.token in rank._living for other in others)
 
 
 def beat_seen(by: Membership, *ranks: Membership) -> bool:
-    """Beat once for each of the ranks; return whether the other one has seen them all."""
+    """Beat once for each of `ranks`; return whether `by` sees them all alive."""
     for rank in ranks:
         rank._beat()
     return sees(by, *ranks)

@@ -32,7 +32,7 @@ def make(chords: Chords) -> Iterator[Callable[..., Rounds]]:
 
 
 def later(rounds: Rounds, seconds: float) -> None:
-    """Let so long pass for the round under way. Its watch does not run: a test makes the looks, `_check`, itself."""
+    """Make the round under way older by `seconds`. Its watch does not run: tests call `_check` themselves."""
     rounds._dispatched_at -= seconds
     rounds._reported_at -= seconds
     rounds._open = {name: at - seconds for name, at in rounds._open.items()}
@@ -51,7 +51,7 @@ def test_each_round_has_a_name_of_its_own(chords: Chords, make: Callable[..., Ro
     assert len({name for name, _, _ in chords.dispatched}) == 3
 
 
-def test_of_two_dispatches_of_a_round_only_the_first_to_come_back_is_used(
+def test_only_the_first_of_two_dispatches_of_a_round_to_come_back_is_used(
     chords: Chords, make: Callable[..., Rounds]
 ) -> None:
     rounds = make(timeout=60.0)
@@ -65,7 +65,7 @@ def test_of_two_dispatches_of_a_round_only_the_first_to_come_back_is_used(
     assert len(chords.dispatched) == 2
     assert rounds.lost == 1
     assert chords.dispatched[1][1:] == (4, 3)
-    assert rounds.returned(first), "late, and made with the right weights: a round is not played again for ever"
+    assert rounds.returned(first), "late, but of the right weights: a round is not played again for ever"
     assert not rounds.returned(chords.last)
 
 
@@ -83,7 +83,7 @@ def test_a_rollout_longer_than_the_timeout_is_used_and_the_setting_is_named(
     assert "raise round_timeout" in caplog.text
 
 
-def test_between_two_dispatches_of_a_version_the_wait_doubles_up_to_a_bound(make: Callable[..., Rounds]) -> None:
+def test_the_wait_between_dispatches_of_a_version_doubles_up_to_a_bound(make: Callable[..., Rounds]) -> None:
     rounds = make(timeout=60.0)
     waits = []
     for _ in range(8):
@@ -92,7 +92,7 @@ def test_between_two_dispatches_of_a_version_the_wait_doubles_up_to_a_bound(make
     assert waits == [60, 120, 240, 480, 960, 960, 960, 960]
 
 
-def test_a_version_that_nobody_answers_is_given_up_and_the_setting_is_named(
+def test_a_version_without_an_answer_is_given_up_and_the_setting_is_named(
     chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds_module, "SILENT", 3)
@@ -105,13 +105,13 @@ def test_a_version_that_nobody_answers_is_given_up_and_the_setting_is_named(
     assert len(chords.dispatched) == 3
 
 
-def test_rounds_go_on_without_an_actor_that_does_not_answer_long_before_the_timeout(
+def test_a_round_without_an_answer_is_sent_again_long_before_the_timeout(
     chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds_module, "STRAGGLER", 0.5)
     rounds = make(timeout=600.0)
     rounds.dispatch(4)
-    assert rounds.returned(chords.last)  # so a round takes next to no time
+    assert rounds.returned(chords.last)  # so a round takes almost no time
     rounds.dispatch(5)
     later(rounds, 300.0)
     rounds._check()
@@ -133,9 +133,7 @@ def test_the_log_says_what_a_round_waits_for(
     assert said[0].startswith("1 of 3 actors have not answered for")
 
 
-def test_a_round_that_has_returned_is_not_taken_for_lost_however_long_the_update(
-    chords: Chords, make: Callable[..., Rounds]
-) -> None:
+def test_a_returned_round_is_not_lost_however_long_the_update(chords: Chords, make: Callable[..., Rounds]) -> None:
     rounds = make(timeout=60.0)
     rounds.dispatch(4)
     assert rounds.returned(chords.last)
@@ -179,11 +177,9 @@ def test_a_refused_dispatch_does_not_count(
     assert rounds.returned(chords.last) and given_up == []
 
 
-def test_the_first_look_after_servers_take_writes_again_sends_the_round(
-    chords: Chords, make: Callable[..., Rounds]
-) -> None:
-    """However long they refused: a look tries once, and the pause between looks does not grow."""
-    rounds = make(timeout=60.0)  # its watch does not run: the looks are made here
+def test_the_first_look_after_servers_recover_sends_the_round(chords: Chords, make: Callable[..., Rounds]) -> None:
+    """Check that each look tries once, however long the servers refused."""
+    rounds = make(timeout=60.0)  # its watch does not run: this test calls `_check`
     rounds.dispatch(4)
     chords.away = True
     with pytest.raises(ConnectionError):

@@ -56,10 +56,10 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_table_has_a_row_an_update_and_goes_on_where_its_run_does(tmp_path: Path) -> None:
+def test_a_table_has_a_row_per_update_and_continues_with_its_run(tmp_path: Path) -> None:
     lived(CsvFile(), tmp_path, 1, 2, 3)
     with (tmp_path / "metrics.csv").open("a") as file:
-        file.write("400,4")  # a killed learner's
+        file.write("400,4")  # by a killed learner
     lived(CsvFile(), tmp_path, 3, 4, last_version=2)
     assert [row["version"] for row in rows(tmp_path)] == ["1", "2", "3", "4"]
     assert rows(tmp_path)[0]["mean_return"] == "" and rows(tmp_path)[3]["loss/entropy"] == "0.5"
@@ -87,27 +87,27 @@ def test_a_full_disk_at_a_new_column_leaves_a_table_that_goes_on(
     assert [(row["version"], row["loss/kl"]) for row in rows(tmp_path)] == [("1", ""), ("3", "0.2")]
 
 
-def test_a_tracker_of_the_users_own_is_told_all(tmp_path: Path) -> None:
+def test_a_users_own_tracker_gets_every_point(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
     (mine,) = trackers.made(["tensorboard", f"{tmp_path / 'mine.py'}:Mine"])
     lived(mine, tmp_path, 1, 2)
     assert mine.said == [("begin", 3), ("point", 100, 0.5), ("point", 200, 0.5), ("end", 200)]  # type: ignore[attr-defined]
 
 
-def test_wrong_names_are_told_at_once(tmp_path: Path) -> None:
+def test_wrong_tracker_names_are_all_reported(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
     unknown, wrong = trackers.problems(["cvs", "csv", f"{tmp_path / 'mine.py'}:wrong"])
     assert unknown.startswith("trackers: tracker 'cvs' does not exist; did you mean csv")
     assert "is not a workers.config.trackers.Tracker" in wrong
 
 
-def test_a_missing_package_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trackers.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match=r"wandb is not installed; install Warren's wandb"):
         trackers.made(["wandb"])
 
 
-def test_a_tracker_that_fails_keeps_no_other_from_its_figures(tmp_path: Path) -> None:
+def test_a_failing_tracker_keeps_no_figures_from_others(tmp_path: Path) -> None:
     class Failing(Tracker):
         def point(self, *_: Any) -> None:
             raise OSError("no room")

@@ -25,7 +25,7 @@ def run(tmp_path: Path, one_thread: None) -> Run:
     return Run(tmp_path)
 
 
-def test_the_ledger_knows_what_was_learned_from_before_weights_are_published(run: Run) -> None:
+def test_the_ledger_is_told_of_learned_segments_before_weights_are_published(run: Run) -> None:
     trainer = run.trainer()
     trainer.learn([run.payload()])
     assert run.order == ["settle", "put 1"]
@@ -81,7 +81,7 @@ def test_weights_that_could_not_be_published_are_published_by_the_next_check(
     assert said == [
         "the pool has none of main; publishing version 1 again",
         "the pool has version 1 of main; publishing version 2 again",
-    ], "it refused them, and has lost nothing"
+    ], "the pool refused weights, and lost none"
 
 
 def test_a_ledger_that_is_away_is_told_later(run: Run) -> None:
@@ -143,12 +143,12 @@ def test_a_round_with_one_bad_segment_is_learned_from_without_it(run: Run) -> No
 
 
 @pytest.mark.parametrize("place", [0, 2])
-def test_a_segment_that_raises_in_the_update_does_not_take_its_neighbours_with_it(
+def test_a_segment_that_raises_in_the_update_is_refused_alone(
     run: Run, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
     trainer = run.trainer()
     calls = [run.payload() for _ in range(4)]
-    calls[place]["trajectory"]["reward"][:] = 99.0  # it looks like the run's, but this algorithm refuses it
+    calls[place]["trajectory"]["reward"][:] = 99.0  # a valid segment that this algorithm refuses
     update = type(trainer.algorithm).update
 
     def picky(self: Any, trajectories: Any) -> Any:
@@ -187,7 +187,7 @@ def test_the_fresh_half_of_a_half_stale_segment_counts_as_learned(run: Run) -> N
     assert (trainer.progress.steps, trainer.progress.stale_steps) == (16, 48)
 
 
-def test_another_learners_weights_of_the_same_version_are_not_taken_for_own_ones(run: Run) -> None:
+def test_another_learners_weights_of_the_same_version_are_not_taken_for_own(run: Run) -> None:
     trainer = run.trainer()
     trainer.learn([run.payload()])
     trainer.outlets.publish()  # once more, as after a restart: nothing is wrong
@@ -199,7 +199,7 @@ def test_another_learners_weights_of_the_same_version_are_not_taken_for_own_ones
     assert run.pool.version("main") == 3
 
 
-def test_after_a_kill_weights_optimizer_curve_and_steps_are_those_of_the_checkpoint(run: Run) -> None:
+def test_a_killed_learner_resumes_with_everything_in_its_checkpoint(run: Run) -> None:
     first = run.trainer()
     first.learn([run.payload()])
     first.outlets.checkpoint()
@@ -229,7 +229,7 @@ def test_without_a_recent_checkpoint_pool_weights_get_a_new_optimizer(
     weights = {name: tensor.clone() for name, tensor in first.state.policy.state_dict().items()}
     second = run.trainer()
     assert second.progress.version == 1
-    assert second.algorithm.steps == second.progress.steps == 32, "schedules are where the player is"
+    assert second.algorithm.steps == second.progress.steps == 32, "schedules continue at the player's steps"
     assert not second.algorithm.descent.optimizer.state
     assert all(torch.equal(tensor, weights[name]) for name, tensor in second.state.policy.state_dict().items())
 
@@ -254,7 +254,7 @@ def test_weights_of_an_update_with_nan_are_neither_published_nor_kept(run: Run) 
     assert run.pool.version("main") == 1
     assert [path.stem for path in (run.folder / "checkpoints").iterdir()] == ["00000001"]
     assert trainer.state.last_good() == f"the last good checkpoint is {run.folder}/checkpoints/00000001.safetensors"
-    assert run.trainer().progress.updates == 1, "which is gone on from"
+    assert run.trainer().progress.updates == 1, "training resumes from the last good checkpoint"
 
 
 def test_a_nan_loss_of_a_users_own_optimizer_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

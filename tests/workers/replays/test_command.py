@@ -1,4 +1,4 @@
-"""`python -m workers.replay` on a run's folder: lists, shows, checks, films."""
+"""Tests of `python -m workers.replay`, which lists, shows, checks and films the matches of a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_match_is_listed_and_shown_turn_by_turn(tmp_path: Path, capsys: pytest
     assert " plays x(" in lines[2] and lines[-2].startswith("game 2 is over: ")
 
 
-def test_a_check_that_takes_long_says_on_stderr_how_far_it_is(
+def test_a_long_check_reports_its_progress_on_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "FIRST", 0.0)
@@ -73,7 +73,7 @@ def test_a_check_that_takes_long_says_on_stderr_how_far_it_is(
     assert capsys.readouterr().err == "1 of 2 matches\n2 of 2 matches\n"
 
 
-def test_a_run_is_checked_and_one_whose_weights_or_results_differ_is_told(tmp_path: Path) -> None:
+def test_a_check_reports_matches_whose_weights_or_results_differ(tmp_path: Path) -> None:
     record, kept = play_match("openspiel:tic_tac_toe")
     run = run_with(tmp_path, record.env, record)
     models = run / "league" / MODELS
@@ -101,7 +101,7 @@ def test_a_run_is_checked_and_one_whose_weights_or_results_differ_is_told(tmp_pa
 def test_records_are_read_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str | None, as_json: bool
 ) -> None:
-    """All of them at once may take twenty times a folder's size."""
+    """Check that few are held at once: all of them may take twenty times a folder's size."""
     record = play_match("matrix:rps")[0]
     run = run_with(tmp_path, record.env, record)
     writer = ReplayWriter(run / FOLDER, 1 << 20)
@@ -134,7 +134,7 @@ def test_a_list_that_is_piped_keeps_every_column(tmp_path: Path, capsys: pytest.
     assert all(cell in first for cell in command.line(record))
 
 
-def test_a_list_whose_reader_has_left_is_no_error(tmp_path: Path) -> None:
+def test_a_list_whose_reader_has_left_prints_no_error(tmp_path: Path) -> None:
     """Run the command as `python -m workers.replay RUN | head` does."""
     record = play_match("matrix:rps")[0]
     arguments = [sys.executable, "-m", "workers.replay", str(run_with(tmp_path, record.env, record)), "--json"]
@@ -146,7 +146,7 @@ def test_a_list_whose_reader_has_left_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [".gif", ".mp4"])
-def test_a_match_of_a_game_that_draws_itself_is_filmed_and_of_another_one_says_so(tmp_path: Path, kind: str) -> None:
+def test_a_game_that_draws_itself_is_filmed_and_another_is_refused(tmp_path: Path, kind: str) -> None:
     if kind == ".mp4":
         pytest.importorskip("cv2")
     pytest.importorskip("pygame")
@@ -163,7 +163,7 @@ def test_a_match_of_a_game_that_draws_itself_is_filmed_and_of_another_one_says_s
         said(options(run, "m1", video=tmp_path / "film.gif"))
 
 
-def test_what_there_is_not_is_one_message(tmp_path: Path) -> None:
+def test_an_impossible_request_is_one_message(tmp_path: Path) -> None:
     record = play_match("matrix:rps")[0]
     run = run_with(tmp_path, record.env, record)
     with pytest.raises(UnknownName, match=r"match 'x1' does not exist; did you mean m1\? in "):

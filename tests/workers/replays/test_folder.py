@@ -1,4 +1,4 @@
-"""Records on disk: appended, within a bound, whole however a writer ended."""
+"""Tests of records on disk: appended, within a bound, and whole however a writer ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded match is the same match again: its games from seeds and actions, its decisions from the weights."""
+"""Tests that a recorded match is rebuilt: its games from seeds and actions, its decisions from the weights."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from workers.replays.match_record import RecordedMatch
 from workers.replays.rebuild import check, moves
 
 GAMES = [
-    "openspiel:kuhn_poker",  # chance before the first move, on its tree
-    "openspiel:tic_tac_toe",  # none, on states
-    "openspiel:pig?horizon=20",  # after moves, on states
-    "openspiel:goofspiel?num_cards=3",  # moves at once
+    "openspiel:kuhn_poker",  # chance before the first move, played on its tree
+    "openspiel:tic_tac_toe",  # no chance, played on states
+    "openspiel:pig?horizon=20",  # chance after moves, played on states
+    "openspiel:goofspiel?num_cards=3",  # simultaneous moves
     "matrix:spinning_top",
     "pettingzoo:tictactoe_v3",
     "pettingzoo:leduc_holdem_v4",
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("env", GAMES)
-def test_every_game_and_every_decision_of_a_record_comes_again(env: str) -> None:
+def test_every_game_and_decision_of_a_record_is_rebuilt(env: str) -> None:
     played, kept = play_match(env)
     record = RecordedMatch.from_bytes(played.to_bytes())
     checked = check(record, envs.make_two_player(env, 1, seed=99), kept.get)
@@ -49,7 +49,7 @@ def test_a_policy_with_a_memory_decides_again_as_far_as_its_weights_were_kept(aw
     assert some.problems == [] and 0 < some.decided_again < some.decisions
 
 
-def test_what_is_recorded_otherwise_than_it_was_played_is_found() -> None:
+def test_a_record_that_differs_from_its_match_is_found() -> None:
     record, kept = play_match("openspiel:kuhn_poker")
     games = envs.make_two_player(record.env, 1, seed=0)
 
@@ -77,7 +77,7 @@ def test_a_seed_begins_the_same_game_alone_as_among_others() -> None:
         assert [move.number for move in moves(one, game)] == list(range(len(game.actions)))
 
 
-def test_a_game_that_draws_by_itself_cannot_be_begun_from_a_seed() -> None:
+def test_a_game_class_that_takes_no_seeds_is_refused() -> None:
     class Alone(envs.TwoPlayerVectorEnv):
         def _reset(self) -> envs.Turn: ...
 

@@ -1,4 +1,4 @@
-"""Records from actors to the run's folder, through a real Redis."""
+"""Tests of records on their way from actors to the run's folder, through a real Redis."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def client(redis_url: str, run_name: str) -> Iterator[Any]:
     client.delete(stream_key(f"warren.{run_name}:"))
 
 
-def test_what_is_sent_is_written_and_what_was_sent_before_the_keeper_stops_too(
-    client: Any, run_name: str, tmp_path: Path
-) -> None:
+def test_records_sent_before_the_keeper_stops_are_written(client: Any, run_name: str, tmp_path: Path) -> None:
     record, prefix = play_match("matrix:rps")[0], f"warren.{run_name}:"
     sender, stopping = ReplaySender(client, prefix), threading.Event()
     for number in range(100):
@@ -45,7 +43,7 @@ def test_what_is_sent_is_written_and_what_was_sent_before_the_keeper_stops_too(
     assert client.xlen(stream_key(prefix)) == 0
 
 
-def test_a_full_disk_or_a_redis_that_is_away_keeps_what_waits(
+def test_waiting_records_survive_a_full_disk_and_an_absent_redis(
     client: Any, run_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     record, prefix = play_match("matrix:rps")[0], f"warren.{run_name}:"

@@ -1,4 +1,4 @@
-"""Films: every frame as it was given, written while it is filmed."""
+"""Tests of films: every frame is kept, and written while the film is made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers.replays.video import Video
 
 
 def pictures(number: int) -> list[np.ndarray]:
-    """Return a grey board on which a coloured square moves; every third frame is that before again."""
+    """Return a grey board on which a coloured square moves; every third frame repeats the one before."""
     made = []
     for frame in range(number):
         board = np.full((40, 60, 3), 90, np.uint8)
@@ -41,7 +41,7 @@ def test_a_gif_holds_every_frame_and_is_written_while_it_is_filmed(tmp_path: Pat
             assert (np.asarray(image.convert("RGB")) == picture).all(), number
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     film = Video(tmp_path / "nowhere" / "film.gif")
     with pytest.raises(ConfigurationError, match=r"film\.gif: cannot be written \(No such file or directory\)"):
         film.add(pictures(1)[0])

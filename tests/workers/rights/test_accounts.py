@@ -1,4 +1,4 @@
-"""Passwords of roles: kept in a file for its owner alone, handed to each process by its role, applied to RabbitMQ."""
+"""Tests of roles' passwords: in a file that only its owner reads, given to each process by role, set on RabbitMQ."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "passwords"
 
 
-def test_passwords_are_random_and_for_their_owner_alone(path: Path) -> None:
+def test_passwords_are_random_and_only_their_owner_reads_them(path: Path) -> None:
     found = accounts.kept(path, None, {})
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(found.passwords) == [f"warren.{role}" for role in rights.TABLE]
@@ -72,7 +72,7 @@ def test_a_damaged_file_is_named_with_its_line(path: Path, text: str) -> None:
         ("amqp://root:se@cret@box/a@b", "amqp://warren.actor:p%2Fw@box/a@b"),
     ],
 )
-def test_a_login_takes_the_place_of_a_urls_own(url: str, wanted: str) -> None:
+def test_a_login_replaces_that_of_a_url(url: str, wanted: str) -> None:
     assert accounts.with_login(url, "warren.actor", "p/w") == wanted
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, name: str) -> No
         accounts.kept(tmp_path / name, None, {})
 
 
-def test_a_process_is_handed_the_login_of_its_role_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_gets_only_the_login_of_its_role(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = accounts.kept(path, None, {})
     monkeypatch.setenv(accounts.VARIABLE, str(path))
     logins = Logins("kuhn", Servers(BROKER, REDIS, "rabbitmq", "", path.parent))
@@ -121,7 +121,7 @@ def test_urls_in_the_settings_are_refused_beside_logins(path: Path, monkeypatch:
 
 @pytest.fixture
 def management() -> Iterator[tuple[str, list[tuple[str, str, Any]]]]:
-    """The URL of an HTTP server that knows the administrator root:secret, and what it was asked."""
+    """Yield the URL of an HTTP server that knows the administrator root:secret, and the requests to it."""
     asked: list[tuple[str, str, Any]] = []
     login = "Basic " + base64.b64encode(b"root:secret").decode()
 
@@ -182,13 +182,13 @@ def test_a_command_that_is_no_rabbitmqctl_is_one_error() -> None:
         on_rabbitmq.control_by("sleep", patience=0.05)(["60"], "")
 
 
-def test_rabbitmqctl_tells_how_many_users_there_were() -> None:
+def test_removal_by_rabbitmqctl_counts_the_users_that_existed() -> None:
     known = on_rabbitmq.ByControl(lambda words, _: (0, "") if words[1] == "warren.env" else (67, "no_such_user"))
     assert known.remove(["warren.actor", "warren.env"]) == 1
 
 
 @pytest.mark.parametrize("verb", ["apply", "acl"])
-def test_users_of_redis_are_of_one_run(verb: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_users_of_redis_need_the_name_of_a_run(verb: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--passwords", str(path), verb]) == 2
     assert f"--run: not given, and users of Redis are of one run; `--run NAME {verb}`" in capsys.readouterr().err
     assert not path.exists()
@@ -197,14 +197,14 @@ def test_users_of_redis_are_of_one_run(verb: str, path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("verb", ["apply", "remove", "acl", "definitions"])
-def test_a_role_is_refused_where_all_are_meant(verb: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_role_is_refused_by_verbs_for_all_roles(verb: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--passwords", str(path), "--run", "kuhn", verb, "actor"]) == 2
     assert capsys.readouterr().err == f"error: {verb}: it is for all roles at once; leave 'actor' out\n"
     assert not path.exists()
 
 
 @pytest.mark.parametrize("role", keys.TABLE)
-def test_only_who_changes_the_league_may_write_its_keys(role: str) -> None:
+def test_only_the_league_and_the_launcher_may_write_the_leagues_keys(role: str) -> None:
     rules = keys.TABLE[role].rules("kuhn")
     written = [rule[1:] for rule in rules if rule.startswith("~")]
     key = "warren.kuhn:league:events"

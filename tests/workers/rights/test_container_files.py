@@ -1,4 +1,4 @@
-"""The files of containers: each folder has the login of its own role, servers know all users by hashes alone."""
+"""Tests of containers' files: a folder has only the login of its role; servers have only hashes of passwords."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def passwords(folder: Path) -> dict[str, str]:
     return dict(line.split() for line in lines)  # type: ignore[misc]
 
 
-def test_each_role_is_given_the_login_of_its_own_rights_alone(tmp_path: Path) -> None:
+def test_each_role_gets_only_the_login_of_its_own_rights(tmp_path: Path) -> None:
     found, known = made(tmp_path, domain="warren.svc"), passwords(tmp_path)
     for role in roles.ROLES:
         user = rights.user_name(role.rights or role.name, "kuhn")
@@ -43,7 +43,7 @@ def test_actors_that_decide_for_env_runners_have_other_rights(tmp_path: Path) ->
     assert "//warren.kuhn.env:" in found["env/redis-url"] and "//warren.kuhn.learner:" in found["learner/redis-url"]
 
 
-def test_servers_know_every_user_and_no_password_but_of_their_administrator(tmp_path: Path) -> None:
+def test_servers_know_every_user_but_only_their_administrators_password(tmp_path: Path) -> None:
     found, known = made(tmp_path), passwords(tmp_path)
     users = {rights.user_name(role, "kuhn") for role in rights.TABLE}
     definitions = json.loads(found["rabbitmq/definitions.json"])
@@ -56,7 +56,7 @@ def test_servers_know_every_user_and_no_password_but_of_their_administrator(tmp_
     assert [one for one, password in known.items() if password in told] == ["default"]
 
 
-def test_a_scaler_s_user_sees_queues_by_the_management_api_alone(tmp_path: Path) -> None:
+def test_a_scalers_user_sees_queues_only_by_the_management_api(tmp_path: Path) -> None:
     found = made(tmp_path)
     user, password = re.findall(r"http://(.*):(.*)@rabbitmq:15672/", found["scaler/management-url"])[0]
     assert (user, password) == ("warren.kuhn.scaler", passwords(tmp_path)[user])
@@ -64,7 +64,7 @@ def test_a_scaler_s_user_sees_queues_by_the_management_api_alone(tmp_path: Path)
     assert [name for name, tag in tags.items() if tag] == [user, "warren"] and tags[user] == "management"
 
 
-def test_passwords_are_random_kept_and_those_that_are_given(tmp_path: Path) -> None:
+def test_passwords_are_random_and_kept_and_given_ones_are_used(tmp_path: Path) -> None:
     one, other = made(tmp_path / "one"), made(tmp_path / "other")
     assert not set(passwords(tmp_path / "one").values()) & set(passwords(tmp_path / "other").values())
     again, hashes = made(tmp_path / "one"), "rabbitmq/definitions.json"  # each time with another salt
@@ -90,7 +90,7 @@ def test_a_password_that_a_server_would_misread_is_refused(tmp_path: Path, capsy
     assert "name a folder of yours" in capsys.readouterr().err
 
 
-def test_the_command_tells_the_files_and_no_password(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_files_and_no_password(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--run", "kuhn", "files", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert f"{tmp_path}/actor/broker-url" in told.splitlines()

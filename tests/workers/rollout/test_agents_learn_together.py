@@ -1,4 +1,4 @@
-"""One policy for agents that learn together: what is sampled, IPPO and MAPPO on the example's game."""
+"""Tests of one policy for agents that learn together: its trajectories, and IPPO and MAPPO on the example's game."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sampler_of(games: int = 4, network: dict[str, Any] | None = None, **settings
 
 
 @pytest.mark.parametrize("core", [{}, {"core": {"name": "gru", "size": 8}}])
-def test_steps_of_who_has_left_are_not_valid_and_end_episodes(core: dict[str, Any]) -> None:
+def test_steps_of_agents_that_left_are_not_valid_and_end_episodes(core: dict[str, Any]) -> None:
     sampler, policy = sampler_of(network=core)
     first, second = (
         Trajectory.from_dict(sampler.collect(50).to_dict(), policy.spec(legal_actions=True)) for _ in range(2)
@@ -39,7 +39,7 @@ def test_steps_of_who_has_left_are_not_valid_and_end_episodes(core: dict[str, An
     assert ended[~first.valid].all() and not first.reward[~first.valid].any()
     assert ended[first.valid & ~valid[1:]].all()  # an agent that leaves has ended
     by_game = valid.reshape(len(valid), 4, 3)
-    assert by_game.any(2).all()  # somebody decides in each game at every step
+    assert by_game.any(2).all()  # an agent decides in each game at every step
     assert (first.episodes[:, 1] <= 20).all() and len(first.episodes) > 4
 
 
@@ -54,7 +54,7 @@ def test_the_value_sees_the_state_and_the_actions_do_not() -> None:
     assert not np.allclose(policy.value(other), before)
 
 
-def test_each_game_by_itself_is_a_group_of_its_own() -> None:
+def test_each_separate_game_is_a_group_of_its_own() -> None:
     settings = EnvSettings(LAMPS)
     policy = build_policy({}, *envs.spaces(settings), 1)
 

@@ -1,4 +1,4 @@
-"""Samplers collect what the algorithm asks for, and no more; what they collect, and what is learned, stays the same."""
+"""Tests that samplers collect only the fields that the algorithm asks for, which changes no other field or update."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def served(network: str, fields: Fields) -> tuple[Policy, list[Trajectory]]:
 
 
 def driven(network: str, fields: Fields) -> tuple[Policy, list[Trajectory]]:
-    """Two games of a gateway: one is cut off at an observation, one goes away."""
+    """Play episodes of a gateway: every other one is cut off at an observation, the rest are abandoned."""
     observations = Box(-10, 10, (2,), np.float32)
     policy = of_network(network, observations, Discrete(3))
     sampler = GatewaySampler(policy, LENGTH, 2, Rewards(), 3, fields=fields)
@@ -135,11 +135,11 @@ def arrays(trajectory: Trajectory) -> dict[str, np.ndarray]:
     return {path: array for path, array in leaves(trajectory.to_dict()) if path}
 
 
-@pytest.mark.usefixtures("by_torch")  # with which values of other batches are nearer to each other
+@pytest.mark.usefixtures("by_torch")  # values depend less on the size of the batch
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("algorithm", ["a2c", "impala", "ppo"])
-def test_what_nobody_asked_for_is_not_collected_and_all_else_is_the_same(algorithm, way, network):
+def test_fields_not_asked_for_are_not_collected_and_all_others_are_the_same(algorithm, way, network):
     policy, whole = WAYS[way](network, None)
     fields = needs_of(algorithm, policy).fields
     again, asked = WAYS[way](network, fields)
@@ -174,7 +174,7 @@ def test_updates_are_the_same_bit_for_bit(algorithm, way, network):
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("way", ["stepped", "served", "in turns"])
-def test_a_value_that_nobody_asks_for_is_computed_only_where_it_remembers(way, network, monkeypatch):
+def test_a_value_not_asked_for_is_computed_only_by_recurrent_networks(way, network, monkeypatch):
     monkeypatch.setitem(globals(), "CUT", EnvSettings("CartPole-v1", {}, vectorization="sync"))  # nothing is cut off
     computed: list[str] = []
     make = of_network
@@ -208,7 +208,7 @@ def build(settings, policy, seed):
 """
 
 
-def test_an_algorithm_of_the_users_gets_what_it_names_and_all_where_it_names_nothing(tmp_path):
+def test_a_users_algorithm_gets_the_fields_it_names_or_all(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     policy = of_network("separate", Box(-1, 1, (4,), np.float32), Discrete(2))
     before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
@@ -231,8 +231,8 @@ def test_every_sampler_keeps_the_observations_at_which_episodes_were_cut_off(way
     for trajectory in trajectories:
         checked = Trajectory.from_dict(trajectory.to_dict(), policy.spec(way == "in turns", fields=(CUT_OBSERVATION,)))
         for (step, slot), last in zip(checked.cut_at, checked.cut_observation, strict=True):
-            assert not np.array_equal(last, checked.observation[step, slot]), "the one after it"
-            if way in ("stepped", "separately", "served"):  # CartPole: what is cut off follows by one step's velocity
+            assert not np.array_equal(last, checked.observation[step, slot]), "it is the one after it"
+            if way in ("stepped", "separately", "served"):  # CartPole: it is one step of velocity further
                 x, velocity = checked.observation[step, slot][:2]
                 assert last[0] == pytest.approx(x + 0.02 * velocity, abs=1e-5)
     assert way in ("in turns", "made up") or sum(len(trajectory.cut_at) for trajectory in trajectories)

@@ -1,4 +1,4 @@
-"""Sending beside playing: nothing waits for the broker that need not, and what was confirmed was sent."""
+"""Tests of sending beside playing: playing waits for the broker only if it must, and confirmed segments were sent."""
 
 import threading
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from workers.rollout import actor_process
 from workers.rollout.sending.handover import SendingThread
 from workers.runtime.segment_ledger import Segment
 
-WITHIN = 60.0  # s, on a machine that does other things
+WITHIN = 60.0  # s, on a busy machine
 
 
 def room() -> bool:
     return True
 
 
-def test_playing_goes_on_while_a_segment_is_being_sent_and_waits_when_another_does() -> None:
+def test_playing_goes_on_while_one_segment_is_being_sent_and_another_waits() -> None:
     stopping, may_send, sent = threading.Event(), threading.Semaphore(0), []
 
     def send(segment: dict[str, Any], leaving: Callable[[], None]) -> bool:
@@ -64,7 +64,7 @@ def test_a_stop_waits_for_the_segment_that_is_being_sent_and_drops_those_that_wa
     assert sent == [0]
 
 
-def test_while_the_receiver_is_full_nothing_is_collected_that_would_only_grow_old() -> None:
+def test_nothing_is_collected_while_the_receiver_is_full() -> None:
     stopping, full, made_room, looking = threading.Event(), [True], threading.Semaphore(0), threading.Event()
 
     def found() -> bool:
@@ -89,12 +89,12 @@ def test_while_the_receiver_is_full_nothing_is_collected_that_would_only_grow_ol
     assert sending.give({})
     sending.wait_for_room()
     assert sending._free.wait(WITHIN) and not sending._throttled
-    sending.wait_for_room()  # there is room, so nobody waits
+    sending.wait_for_room()  # there is room, so it returns at once
     stopping.set()
     sending.end()
 
 
-def test_a_segment_that_is_on_its_way_to_a_far_receiver_holds_up_no_other() -> None:
+def test_a_segment_on_its_way_to_a_far_receiver_holds_up_no_other() -> None:
     stopping, arrived, sent, together = threading.Event(), threading.Event(), [], [0]
 
     def send(segment: dict[str, Any], leaving: Callable[[], None]) -> bool:
@@ -148,7 +148,7 @@ def test_a_sender_that_fails_ends_playing_with_its_own_error() -> None:
 
 
 class Actor:
-    """A streaming actor on a session of nothing; `refusing` is what its sender raises at the fourth segment."""
+    """A streaming actor without servers; its sender raises `refusing` at the fourth segment."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refusing: Exception | None = None) -> None:
         self.sent: list[int] = []
@@ -188,7 +188,7 @@ class Actor:
         self.role._stream()
 
 
-def test_an_actor_confirms_what_was_sent_in_order_and_says_where_its_time_went(
+def test_an_actor_confirms_sent_segments_in_order_and_logs_its_times(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, one_thread: None
 ) -> None:
     with caplog.at_level("INFO"):
@@ -200,7 +200,7 @@ def test_an_actor_confirms_what_was_sent_in_order_and_says_where_its_time_went(
         assert part in caplog.text
 
 
-def test_an_actor_ends_with_what_its_sender_failed_with(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+def test_an_actor_ends_with_its_senders_error(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     actor = Actor(monkeypatch, refusing=BrokerError("the broker has been away for 120 s"))
     assert [segment.number for segment in actor.confirmed] == [0, 1, 2]
     assert str(actor.role.failure) == "the broker has been away for 120 s" and actor.stopped.is_set()

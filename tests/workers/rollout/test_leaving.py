@@ -1,4 +1,4 @@
-"""Segments on their way to the queue take room there, for all but the thread that sends them."""
+"""Tests of segments on their way to the queue: they take room there, except for the thread that sends them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_segment_that_has_to_be_sent_again_does_not_take_its_own_room() -> Non
     other.start()
     other.join()
     assert (leaving.others(), seen) == (0, [1])
-    assert not leaving.begin(), "the broker went away before it had it, and there is room again"
+    assert not leaving.begin(), "sent again, since the broker went away before it had it"
     assert leaving.others() == 0
     leaving.end()
     leaving.end()

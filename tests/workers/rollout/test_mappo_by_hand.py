@@ -1,4 +1,4 @@
-"""Updates of MAPPO, number for number as by code that shares none of Warren's: returns, networks, loss, optimizer."""
+"""Tests that MAPPO's updates equal those of code that shares nothing with Warren: returns, networks, loss."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def value(w: dict[str, Tensor], seen: Tensor, state: Tensor) -> Tensor:
 
 
 def decisions(w: dict[str, Tensor], t: Trajectory) -> dict[str, Tensor]:
-    """Collect what agents decided, one agent's life after another, with its advantages."""
+    """Return all valid decisions, slot by slot, with their advantages and targets."""
     assert t.valid is not None
     found: list[tuple[int, int, float, float]] = []
     last = value(w, *(torch.tensor(t.last["observation"][key]).double() for key in ("observation", "state")))
@@ -79,7 +79,7 @@ def updated(w: dict[str, Tensor], t: Trajectory) -> dict[str, Tensor]:
     return {name: part.detach() for name, part in w.items()}
 
 
-def test_updates_of_mappo_are_those_of_an_implementation_of_its_own(one_thread: None) -> None:
+def test_updates_of_mappo_equal_those_of_an_independent_implementation(one_thread: None) -> None:
     settings = EnvSettings("examples/agents/lamps.py:Lamps", state=True, team_reward="mean")
     vector = envs.make_vector(settings, 4, 7)
     network: dict[str, Any] = {"hidden_sizes": [16], "privileged": ["state"]}

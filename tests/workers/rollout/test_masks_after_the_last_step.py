@@ -1,4 +1,4 @@
-"""Targets of a game whose illegal action looks best: at the newest stored step, and where an episode was cut off."""
+"""Tests of targets in a game whose illegal action looks best: at the newest stored step and at cut episodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEEN, CHOICES = Box(0, 100, (2,), np.float32), Discrete(ACTIONS)
 
 
 def illegal(observation: Any) -> Any:
-    """Return the one action that may not be taken: it is in the observation."""
+    """Return the one illegal action, which is part of the observation."""
     return np.asarray(observation)[..., 1].astype(int)
 
 
@@ -72,7 +72,7 @@ class Tempting(gymnasium.Env):
 
 
 class TemptingVector(gymnasium.vector.VectorEnv):
-    """The same as a vector of the user's own."""
+    """The same game as a user's own vector environment."""
 
     def __init__(self, num_envs: int, form: str = "info") -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
@@ -102,7 +102,7 @@ class TemptingVector(gymnasium.vector.VectorEnv):
 
 
 class TemptingTeam:
-    """The same for two agents, as PettingZoo's parallel games are; the second has one action less."""
+    """The same game for two agents, as a parallel game of PettingZoo; the second leaves two steps earlier."""
 
     possible_agents, metadata = ("a", "b"), {"name": "tempting"}
 
@@ -166,7 +166,7 @@ def served() -> tuple[Policy, list[Trajectory]]:
 
 
 def driven() -> tuple[Policy, list[Trajectory]]:
-    """Games that drive themselves: cut off at an observation, or gone."""
+    """Play games that drive themselves: they are cut off at an observation, or abandoned."""
     policy = greedy()
     sampler = GatewaySampler(policy, LENGTH, SLOTS, Rewards(), 3, legal_actions=True, fields=(CUT_OBSERVATION,))
     sampler.load(policy.state_dict(), 0, policy.behaviour)
@@ -199,7 +199,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_looks_best_and_is_illegal_is_no_target(way: str) -> None:
+def test_the_illegal_action_that_looks_best_is_no_target(way: str) -> None:
     policy, collected = WAYS[way]()
     buffer = ReplayBuffer(10_000, seed=4)
     for number, trajectory in enumerate(collected):

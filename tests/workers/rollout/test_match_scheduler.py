@@ -45,7 +45,7 @@ def playing(tables=2, match_games=50, self_share=0.3, slots=16):
     return Matches(sampler, match_games, host), league, host.told
 
 
-def test_every_match_that_was_asked_for_is_reported_once_or_under_way():
+def test_every_requested_match_is_reported_once_or_under_way():
     matches, league, told = playing()
     for _ in range(20):
         matches.collect(16)
@@ -53,11 +53,11 @@ def test_every_match_that_was_asked_for_is_reported_once_or_under_way():
     assert max(Counter(match.id for match, _ in told).values()) == 1
     counters = league.state.counters
     assert counters["issued"] == counters["counted"] + len(league.state.matches)
-    assert len(league.state.matches) <= 4  # each of two tables has its match, and one whose last games are played
+    assert len(league.state.matches) <= 4  # at each of two tables one match, and one that plays its last games
     assert {match.away for match, _ in told} == set(league.state.players)
 
 
-def test_the_share_of_decisions_learned_from_is_the_one_that_is_written():
+def test_the_share_of_decisions_learned_from_is_the_configured_one():
     matches, _, _ = playing(tables=32, match_games=8, self_share=0.75, slots=256)
     sampler, learned = matches.sampler, Counter()
     take = sampler.take_decisions
@@ -105,7 +105,7 @@ def test_a_trajectory_is_of_one_policy_even_if_a_restart_comes_meanwhile():
     assert len(asked) > 5 and set(trajectory.version.tolist()) == {7}
 
 
-def test_matches_of_which_nothing_was_played_are_given_back():
+def test_unplayed_matches_are_given_back():
     matches, league, _ = playing()
 
     def stop():
@@ -146,7 +146,7 @@ def test_a_table_plays_on_in_its_match_while_the_league_has_no_other():
     assert set(held).isdisjoint(matches.held) and told
 
 
-def test_whoever_keeps_leases_is_asked_between_all_moves_of_a_long_rollout():
+def test_the_host_is_called_between_the_moves_of_a_long_rollout():
     matches, _, _ = playing()
     asked = []
     matches.host.between_moves = lambda: asked.append(1)
@@ -163,7 +163,7 @@ def test_a_restart_that_the_league_refused_is_made_later(failing):
 
     def refuse(*arguments):
         asked.append(arguments)
-        if len(asked) > 1:  # in the middle of it
+        if len(asked) > 1:  # in the middle of the restart
             raise PlayerUnavailable("paused")
         return working(*arguments)
 

@@ -1,4 +1,4 @@
-"""Samplers carry a policy's memory from step to step, and begin it anew with every episode."""
+"""Tests that samplers carry a policy's memory from step to step and reset it with every episode."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ GRU = {"hidden_sizes": [8], "core": {"name": "gru", "size": 8}, "policy_gain": 1
 LEDUC = "openspiel:leduc_poker"
 
 
-def test_what_a_policy_with_a_memory_did_in_a_segment_its_unroll_confirms():
+def test_an_unroll_reproduces_a_segment_of_a_policy_with_a_memory():
     vector_env = envs.make_vector("CartPole-v1", 3, 1, max_episode_steps=15)
     policy = build_policy(GRU, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
     sampler = VectorSampler(vector_env, policy, 1)
@@ -42,7 +42,7 @@ def test_what_a_policy_with_a_memory_did_in_a_segment_its_unroll_confirms():
 
 
 class Counting(Network):
-    """Its value is how many decisions it has made in its episode; all actions are equally likely."""
+    """A network whose value is its number of decisions in the episode; all actions are equally likely."""
 
     memory = {"count": ()}
 
@@ -61,7 +61,7 @@ def counting(games) -> Policy:
 
 
 @pytest.mark.parametrize("mirror", [True, False])
-def test_in_games_in_turns_every_seat_remembers_its_own_decisions_of_this_game(mirror):
+def test_every_seat_of_a_turn_based_game_has_a_memory_of_its_own(mirror):
     games = envs.make_two_player(LEDUC, 8, 1)
     sampler = MatchSampler(games, counting(games), 1, unroll_length=6)
     if not mirror:
@@ -82,7 +82,7 @@ def test_players_with_a_memory_are_evaluated():
     assert returns.shape == (24,) and np.isfinite(returns).all()
 
 
-def test_what_was_trained_remembers_its_episode():
+def test_a_trained_policy_remembers_its_episode():
     policy = build_policy(GRU, *envs.spaces("CartPole-v1"), 1)
     trained = Trained(policy, "CartPole-v1", {}, False, Path("nowhere"))
     observation = np.ones(4, np.float32)
@@ -98,7 +98,7 @@ def test_what_was_trained_remembers_its_episode():
 
 
 class Keys(gymnasium.Env):
-    """An image of the keys to press, and a reward for each that is."""
+    """Random images, and a reward for each key that is pressed."""
 
     observation_space, action_space = Box(0, 255, (3, 8, 8), np.uint8), MultiBinary(4)
 

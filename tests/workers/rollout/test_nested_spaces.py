@@ -1,4 +1,4 @@
-"""Observations and actions that are Dicts and Tuples, from the environment to an update and back."""
+"""Tests of observations and actions that are Dicts and Tuples, from the environment to an update and back."""
 
 import gymnasium
 import numpy as np
@@ -28,7 +28,7 @@ RATES = {"ppo": 0.01, "appo": 0.01, "a2c": 0.02, "impala": 0.02}
 
 
 class Room(gymnasium.Env):
-    """Says in two places what to do in two others: go where the sign points, and hold what the hand lacks."""
+    """Rewards moving as the sign says, gripping what the hand lacks, and leaning as the hand does."""
 
     observation_space = Dict(
         {"sign": Discrete(3, start=-1), "hand": Tuple([Box(-1, 1, (1,), np.float64), MultiBinary(2)])}
@@ -67,7 +67,7 @@ def make(num_envs=16, seed=1, network=None, **settings):
     return VectorSampler(vector_env, policy, seed, "Room"), policy
 
 
-def test_a_trajectory_holds_the_trees_as_the_spaces_nest_them_and_survives_the_wire():
+def test_a_trajectory_keeps_nested_spaces_and_survives_the_wire():
     sampler, policy = make(num_envs=3)
     trajectory = sampler.collect(20)
     spec = on_policy(policy.observation_space, policy.action_space)
@@ -82,7 +82,7 @@ def test_a_trajectory_holds_the_trees_as_the_spaces_nest_them_and_survives_the_w
     assert read.truncated.any() and (read.cut["value"][read.truncated] != 0).all()
 
 
-def test_what_was_said_of_a_tree_is_said_of_it_again_by_the_same_weights():
+def test_the_same_weights_evaluate_a_nested_trajectory_as_it_was_acted():
     sampler, policy = make()
     trajectory = sampler.collect(12)
     flat = lambda tree: {name: torch.as_tensor(leaf).flatten(0, 1) for name, leaf in tree.items()}  # noqa: E731
@@ -92,7 +92,7 @@ def test_what_was_said_of_a_tree_is_said_of_it_again_by_the_same_weights():
     np.testing.assert_allclose(policy.value(trajectory.last["observation"]), trajectory.last["value"], atol=1e-6)
 
 
-def test_in_worker_processes_the_same_is_sampled():
+def test_worker_processes_sample_the_same_trajectories():
     network = {"hidden_sizes": [32], "core": {"name": "gru", "size": 16}}
     collected = [make(num_envs=4, network=network, workers=workers)[0] for workers in (0, 2)]
     ours, theirs = (dict(leaves(sampler.collect(20).to_dict())) for sampler in collected)
@@ -102,7 +102,7 @@ def test_in_worker_processes_the_same_is_sampled():
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c", "impala", "appo"])
-def test_every_algorithm_learns_from_trees(name):
+def test_every_algorithm_learns_from_nested_spaces(name):
     sampler, policy = make()
     algorithm = build_algorithm(name, {"learning_rate": RATES[name], "gamma": 0.0, **FEW[name]}, policy, 1)
     means = []

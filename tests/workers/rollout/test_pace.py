@@ -1,4 +1,4 @@
-"""Streaming actors beside a learner, on a clock of their own: data is young, and the learner lacks none."""
+"""Tests of the pace of streaming actors, on a simulated clock: data is young, and the learner never lacks it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNTIL = 60.0  # s
 
 
 class Job:
-    """A learner that takes `batch` segments an update, the next ones waiting in a queue of as many, and its actors.
+    """A learner that takes `batch` segments per update from a queue of as many, and its actors.
 
     `collecting`: s that a segment takes each actor; `paced`: by Pace, not by room alone; `gone_at`: s, when the last
     actor dies; `lost`: versions that no actor gets.
@@ -32,7 +32,7 @@ class Job:
         self.now, self.version, self.updating, self.busy = 0.0, 0, False, 0.0
         self.queue: list[int] = []  # versions of the weights that made each segment
         self.held: list[int] = []
-        self.staleness: list[float] = []  # each update's
+        self.staleness: list[float] = []  # per update
         self._order, self._events = itertools.count(), list[tuple[float, int, Callable[[], None]]]()
         share = batch / len(collecting)
         self.actors = [Actor(self, seconds, Pace(lambda: share, lambda: self.now)) for seconds in collecting]
@@ -98,21 +98,21 @@ class Actor:
         self.look()
 
 
-def test_where_the_learner_is_the_slowest_data_is_one_version_old_and_it_never_waits() -> None:
+def test_a_slow_learner_gets_data_one_version_old_and_never_waits() -> None:
     for actors in (2, 8):
         job = Job([0.1] * actors, batch=actors)
         assert statistics.median(job.staleness) == 1
         assert job.share_of_time > 0.95
         by_room_alone = Job([0.1] * actors, batch=actors, paced=False)
-        assert statistics.median(by_room_alone.staleness) > 2, "actors that find room together fill the queue twice"
+        assert statistics.median(by_room_alone.staleness) > 2, "actors that see the same room fill the queue twice"
 
 
-def test_where_actors_are_the_slowest_none_of_them_waits() -> None:
+def test_actors_slower_than_the_learner_never_wait() -> None:
     for collecting in ([0.4, 0.4], [1.0, 1.2]):
         assert len(Job(collecting).staleness) >= len(Job(collecting, paced=False).staleness)
 
 
-def test_actors_with_a_share_of_several_segments_or_of_a_part_of_one_keep_to_it() -> None:
+def test_actors_keep_to_shares_of_several_segments_or_of_part_of_one() -> None:
     for actors, batch, seconds in ((2, 6, 0.04), (6, 2, 0.1)):
         job, by_room_alone = (Job([seconds] * actors, batch, paced=paced) for paced in (True, False))
         assert statistics.mean(job.staleness) <= statistics.mean(by_room_alone.staleness)
@@ -124,12 +124,12 @@ def test_an_actor_stands_in_for_another_that_is_slow_or_gone() -> None:
     assert Job([0.1, 0.1], gone_at=20.0).share_of_time > 0.9
 
 
-def test_lost_weights_stop_nobody() -> None:
+def test_lost_weights_stop_no_actor() -> None:
     assert Job([0.1, 0.1], lost=lambda version: version > 20).share_of_time > 0.95
-    assert Job([0.1, 0.1], lost=lambda version: version % 16 > 0).share_of_time > 0.95, "published seldom"
+    assert Job([0.1, 0.1], lost=lambda version: version % 16 > 0).share_of_time > 0.95, "weights are published rarely"
 
 
-def test_who_stood_in_for_others_comes_back_to_its_share() -> None:
+def test_an_actor_that_stood_in_for_others_returns_to_its_share() -> None:
     now = [0.0]
     pace = Pace(lambda: 1.0, lambda: now[0])
     assert pace.in_turn(0)
@@ -145,7 +145,7 @@ def test_who_stood_in_for_others_comes_back_to_its_share() -> None:
     assert not pace.in_turn(40), "a leap of versions is worth two updates at most"
 
 
-def test_there_is_room_for_a_while_before_an_actor_collects_out_of_turn() -> None:
+def test_an_actor_collects_out_of_turn_only_after_room_for_a_while() -> None:
     now = [0.0]
     pace = Pace(lambda: 1.0, lambda: now[0])
     for _ in range(2):
@@ -156,7 +156,7 @@ def test_there_is_room_for_a_while_before_an_actor_collects_out_of_turn() -> Non
     now[0] = 1.9
     assert not pace.may_collect(1, room=False)
     now[0] = 2.0
-    assert not pace.may_collect(1, room=True), "room that there has only just been may be the end of an update"
+    assert not pace.may_collect(1, room=True), "new room may only mean that an update ended"
     now[0] = 2.4
     assert pace.may_collect(1, room=True)
 

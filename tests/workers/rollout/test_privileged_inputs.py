@@ -1,4 +1,4 @@
-"""A value that sees what the policy does not: from the environment to an update."""
+"""Tests of a value with inputs that the policy does not see, from the environment to an update."""
 
 import gymnasium
 import numpy as np
@@ -44,7 +44,7 @@ def make(network, seed=1):
 
 
 def learned(name, network, updates=15):
-    """(share of the returns' variance that the value explains on new data, the policy)."""
+    """Train; return (share of the returns' variance that the value explains on new data, the policy)."""
     sampler, policy = make(network)
     algorithm = build_algorithm(name, {**FEW[name], "learning_rate": 0.01, "value_coefficient": 1.0}, policy, 1)
     for _ in range(updates):
@@ -58,7 +58,7 @@ def learned(name, network, updates=15):
 
 @pytest.mark.parametrize("name", FEW)
 def test_a_value_that_sees_hidden_state_predicts_better_than_one_that_does_not(name):
-    # The steps that are left are not seen by either, so that at most some 0.8 can be explained.
+    # Neither sees the number of steps left, so at most about 0.8 can be explained.
     with_it, policy = learned(name, {"privileged": ["luck"]})
     of_nothing, _ = learned(name, {"hidden_sizes": [32], "name": f"{__file__}:blind"})
     assert with_it > 0.6 and of_nothing < 0.2
@@ -67,7 +67,7 @@ def test_a_value_that_sees_hidden_state_predicts_better_than_one_that_does_not(n
 
 
 def blind(settings, observation_space, heads, generator):
-    """Return a perceptron that sees `shown` alone, for the policy and for the value."""
+    """Return a perceptron whose policy and value both see only `shown`."""
     from agents.networks import build_network
 
     network = build_network(settings, observation_space["shown"], heads, generator)
@@ -79,7 +79,7 @@ def blind(settings, observation_space, heads, generator):
     return network
 
 
-def test_with_a_memory_the_trajectory_is_unrolled_as_it_was_acted():
+def test_an_unroll_with_a_memory_reproduces_the_acted_trajectory():
     sampler, policy = make({"privileged": ["luck"], "core": {"name": "gru", "size": 8}})
     sampler.collect(3)
     trajectory = sampler.collect(8)

@@ -1,4 +1,4 @@
-"""A reward of several channels, with a value head and advantages each: from the environment to the metrics."""
+"""Tests of rewards with several channels, each with a value head and advantages, from the environment to metrics."""
 
 import gymnasium
 import numpy as np
@@ -20,7 +20,7 @@ LENGTH = 6
 
 
 class Trade(gymnasium.Env):
-    """Action 1 wins a point and takes damage of four; which of them counts, coefficients say."""
+    """Action 1 wins a point and takes damage of four; the coefficients say which of them counts."""
 
     observation_space, action_space = Box(-1, 1, (2,), np.float32), Discrete(2)
 
@@ -63,7 +63,7 @@ def test_a_trajectory_holds_each_channels_rewards_and_values(workers):
         Trajectory.from_dict(trajectory.to_dict(), policy.spec())
 
 
-def test_advantages_are_of_each_channel_and_the_two_forms_agree():
+def test_advantages_are_per_channel_and_both_implementations_agree():
     sampler, _ = make({"win": 1.0, "damage": 0.1})
     t = sampler.collect(20)
     ours = generalized_advantage(
@@ -80,7 +80,7 @@ def test_advantages_are_of_each_channel_and_the_two_forms_agree():
 @pytest.mark.parametrize("network", [{"hidden_sizes": [16]}, {"hidden_sizes": [16], "normalize_values": True}])
 @pytest.mark.parametrize("name", ["ppo", "a2c", "impala", "appo"])
 def test_coefficients_decide_what_is_learned_and_each_head_learns_its_own_channel(name, network):
-    for damage, wanted in ((0.0, 1), (3.0, 0)):  # in units of their deviations the channels are as large as each other
+    for damage, wanted in ((0.0, 1), (3.0, 0)):  # in units of their deviations both channels are equally large
         sampler, policy = make({"win": 1.0, "damage": damage}, network=network)
         settings = {"learning_rate": 0.03, "gamma": 0.0, "max_grad_norm": 10.0}
         if name in ("ppo", "appo"):

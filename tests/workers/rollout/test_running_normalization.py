@@ -1,4 +1,4 @@
-"""Moments that normalise observations, values and rewards: whose they are, how they travel, and what they are for."""
+"""Tests of moments that normalise observations, values and rewards: their source, their transfer, their effect."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ LENGTH = 8
 
 
 class Scales(gymnasium.Env):
-    """A thousandth says what to do; beside it goes a number of thousands that says nothing. Rewards are large."""
+    """An input of thousandths names the right action; one of thousands is noise. Rewards are large."""
 
     observation_space = Dict({"far": Box(-np.inf, np.inf, (2,), np.float64), "kind": Discrete(3)})
     action_space = Discrete(2)
@@ -67,7 +67,7 @@ def test_a_learners_moments_are_those_of_all_observations_that_it_learned_from(n
     np.testing.assert_allclose(moments.mean, whole.mean(0), rtol=1e-6)
     np.testing.assert_allclose(moments.variance, whole.var(0), rtol=1e-6)
     assert policy.network.values.count == len(whole)
-    assert sampler.policy.network.observations[0].count == 2 * 32 * 4, "whoever acts reads them alone"
+    assert sampler.policy.network.observations[0].count == 2 * 32 * 4, "an actor only reads moments"
 
     sampler.load(checkpoints.weights_from_bytes(checkpoints.weights_to_bytes(policy, {}))[0], 3)
     checkpoint = checkpoints.load(checkpoints.save(tmp_path, "one", policy, algorithm, {}))
@@ -78,7 +78,7 @@ def test_a_learners_moments_are_those_of_all_observations_that_it_learned_from(n
         np.testing.assert_array_equal(other.value(far), policy.value(far))
 
 
-def test_the_first_minibatch_of_an_update_sees_observations_as_those_who_acted_did():
+def test_the_first_minibatch_of_an_update_sees_observations_as_actors_did():
     sampler, policy = make(BOTH)
     algorithm = build_algorithm("ppo", {"epochs": 1, "minibatch_size": 10_000}, policy, 1)
     for version in range(3):
@@ -86,7 +86,7 @@ def test_the_first_minibatch_of_an_update_sees_observations_as_those_who_acted_d
         assert algorithm.update([sampler.collect(16)]).metrics["approx_kl"] == pytest.approx(0, abs=1e-6)
 
 
-def test_a_value_stays_what_it_was_as_its_units_change():
+def test_a_value_stays_the_same_when_its_units_change():
     _, policy = make(BOTH)
     observation = {"far": np.array([[0.0, 1.0], [0.5, -2.0]]), "kind": np.array([0, 2])}
     before = policy.value(observation)
@@ -144,7 +144,7 @@ def test_checkpoints_keep_the_deviation_of_returns_that_scales_rewards():
     )
 
 
-def test_what_cannot_be_normalised_is_refused_by_name():
+def test_wrong_settings_of_normalisation_are_refused_by_name():
     with pytest.raises(ConfigurationError, match=r"observation_clip=0.0 of a network must be above 0"):
         make({"observation_clip": 0.0})
     own = f"{ROOT / 'examples/networks/residual.py'}:build"

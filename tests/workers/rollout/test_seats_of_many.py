@@ -1,4 +1,4 @@
-"""Seats of games of three players and of teams: who plays, learns and is counted."""
+"""Tests of seats in games of three players and of teams: their policies, what is learned, and results."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Noted:
-    """A policy that notes what it saw."""
+    """A policy that notes its observations."""
 
     def __init__(self, policy):
         self.policy, self.seen = policy, []
@@ -119,14 +119,14 @@ def test_results_of_three_teams_are_placements_from_the_home_players_side():
         assert [int(place) for place in places] == [(rolled[game] > mine).sum() for mine in rolled[game]]
 
 
-def test_of_two_teams_of_unequal_size_one_gains_what_the_other_loses():
+def test_one_of_two_teams_of_unequal_size_gains_what_the_other_loses():
     one_against_three = np.array([[3.0, -1.0, -1.0, -1.0], [-3.0, 1.0, 1.0, 1.0]], np.float32)
     by_team = team_returns(one_against_three, [[0], [1, 2, 3]])
     alone, together = (decided_by(by_team, np.full(2, team))[:, 0] for team in (0, 1))
     assert alone.tolist() == [2.0, -2.0] and together.tolist() == [-2.0, 2.0]
 
 
-def test_two_teams_that_are_not_zero_sum_are_counted_by_who_gained_more():
+def test_two_teams_that_are_not_zero_sum_are_counted_by_their_difference():
     returns = np.array([[3.0, 1.0, 2.0, 1.0], [1.0, 1.0, 4.0, 4.0]], np.float32)
     games = envs.make_two_player(TOKENS, 1, 0)
     games.zero_sum = False

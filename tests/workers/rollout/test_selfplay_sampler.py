@@ -22,7 +22,7 @@ def make(env_id=KUHN, num_envs=32, seed=1, **options):
 
 
 def policy_for(games, seed, spread=1.0):
-    """Random and far from uniform."""
+    """Return a random policy that is far from uniform."""
     policy = build_policy({"hidden_sizes": [16]}, games.single_observation_space, games.single_action_space, seed)
     generator = torch.Generator().manual_seed(seed)
     for parameter in policy.parameters():
@@ -31,7 +31,7 @@ def policy_for(games, seed, spread=1.0):
 
 
 class Watched:
-    """Games that remember what was asked and done in them: the sampler's story, told by another."""
+    """Games that record their turns and actions, to check the sampler by."""
 
     def __init__(self, games):
         self.games, self.turns, self.actions = games, [], []
@@ -49,9 +49,9 @@ class Watched:
         return self.turns[-1]
 
     def decisions(self, slot, seat, mirror):
-        """(observation, action, reward until the next one or the end, game over) of one seat of one slot.
+        """Return (observation, action, reward until the next one or the end, game over) of one seat of one slot.
 
-        Without a mirror, of the games in which the learning side has that seat: it begins in seat 0 of even slots, and
+        Without a mirror, only of games in which the learning side has that seat: it begins in seat 0 of even slots, and
         changes with every game.
         """
         story, home = [], slot % 2
@@ -68,7 +68,7 @@ class Watched:
 
 @pytest.mark.parametrize("env_id", [KUHN, LEDUC])
 @pytest.mark.parametrize("mirror", [True, False])
-def test_trajectories_tell_what_the_learning_seats_lived_through(env_id, mirror):
+def test_trajectories_hold_the_decisions_of_the_learning_seats(env_id, mirror):
     watched = Watched(envs.make_two_player(env_id, 4, 3))
     sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, unroll_length=6)
     if not mirror:
@@ -111,7 +111,7 @@ def tuple_of(steps):
 
 
 @pytest.mark.parametrize("env_id", [KUHN, LEDUC])
-def test_a_minimax_player_is_also_rewarded_by_how_far_its_opponents_positions_fall(env_id):
+def test_minimax_rewards_a_player_for_the_fall_of_its_opponents_value(env_id):
     watched = Watched(envs.make_two_player(env_id, 4, 3))
     options = {"unroll_length": 6, "reward_scale": 0.5, "minimax": 0.9}
     sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, **options)
@@ -144,9 +144,11 @@ def test_a_minimax_player_is_also_rewarded_by_how_far_its_opponents_positions_fa
     for observation, action, reward, done in lived:
         told = [r for o, a, r, d in expected if a == action and d == done and (o == observation).all()]
         assert min(abs(reward - r) for r in told) < 1e-4
-    assert any(abs(2 * reward - round(2 * float(reward))) > 0.01 for _, _, reward, _ in lived), "the games' are whole"
+    assert any(abs(2 * reward - round(2 * float(reward))) > 0.01 for _, _, reward, _ in lived), (
+        "the games' own are whole"
+    )
     (result,) = sampler.pop_results()
-    assert set(np.abs(result.returns).tolist()) <= {float(stake) for stake in range(14)}, "results are the game's"
+    assert set(np.abs(result.returns).tolist()) <= {float(stake) for stake in range(14)}, "results are without minimax"
 
 
 def test_a_mirror_match_is_not_changed_by_minimax():
@@ -167,7 +169,7 @@ def test_log_probabilities_values_and_the_bootstrap_are_the_policys():
     assert cut.any() and (trajectory.last["value"][cut] != 0).all() and (trajectory.last["value"][~cut] == 0).all()
 
 
-def test_advantages_down_a_lane_stop_at_the_ends_of_games():
+def test_advantages_of_a_lane_stop_at_the_ends_of_games():
     trajectory = make(KUHN, unroll_length=8).collect(20)
     s = trajectory
     advantage = generalized_advantage(
@@ -181,7 +183,7 @@ def test_advantages_down_a_lane_stop_at_the_ends_of_games():
     )
 
 
-def test_returns_against_an_opponent_are_those_that_the_exact_payoff_expects():
+def test_returns_against_an_opponent_match_the_exact_payoff():
     sampler = make(LEDUC, num_envs=64)
     rival = policy_for(sampler.games, 9)
     sampler.seat(0, Opponent("rival", rival))
@@ -216,7 +218,7 @@ def test_an_opponent_that_comes_for_a_seat_has_it_in_all_games_of_its_table():
         sampler.seat(table, Opponent(f"match {table}", rival, seat=seat))
     seats = np.zeros((4, 2))
     for step in range(200):
-        if step == 100:  # one for the other seat is next at the last table: its games begin as those under way end
+        if step == 100:  # the last table's next opponent takes the other seat, in games that begin from now on
             sampler.seat(3, Opponent("later", rival, seat=1))
         before = sampler.seating.home.copy()
         sampler.advance()
@@ -228,7 +230,7 @@ def test_an_opponent_that_comes_for_a_seat_has_it_in_all_games_of_its_table():
     assert sorted(sampler.seating.home[sampler.seating.table == 3]) == [0, 0, 0, 0]
 
 
-def test_a_table_plays_on_with_whom_it_began_and_results_are_kept_apart():
+def test_a_table_ends_games_with_their_opponent_and_keeps_results_apart():
     sampler = make(KUHN, num_envs=8, tables=2)
     rivals = {name: policy_for(sampler.games, seed) for seed, name in enumerate("abc")}
     sampler.seat(0, Opponent("a", rivals["a"]))

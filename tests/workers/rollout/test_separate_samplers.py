@@ -1,4 +1,4 @@
-"""An environment's episodes depend on no other, and on no division of environments among actors."""
+"""Tests that an environment's episodes depend neither on others nor on their division among actors."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def arrays(trajectory: Trajectory) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=["steps", "memory"])
-def test_one_actor_with_all_environments_plays_what_several_with_a_share_each_play(
-    network: dict[str, object], one_thread: None
-) -> None:
+def test_one_actor_plays_what_several_with_a_share_each_play(network: dict[str, object], one_thread: None) -> None:
     whole, parts = samplers(range(6), network), [samplers(range(0, 2), network), samplers(range(2, 6), network)]
     for version in range(3):
         for each in (whole, *parts):
@@ -52,7 +50,7 @@ def test_one_actor_with_all_environments_plays_what_several_with_a_share_each_pl
 
 
 def actor(number: int, actors: int, environments: int, settings: Mapping[str, Any]) -> SeparateSamplers:
-    """The samplers of one of a deterministic run's actors."""
+    """Return the samplers of one actor of a deterministic run."""
     role: Any = object.__new__(ActorRole)
     env = EnvConfig(id=settings["env"], num_envs=environments)
     role.config = Config(env=env, actors=actors, network=settings["network"], deterministic=True)
@@ -75,7 +73,7 @@ EXPLORED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", EXPLORED, ids=["epsilons", "noise"])
-def test_an_environment_is_explored_alike_in_whatever_actor(settings: Mapping[str, Any], one_thread: None) -> None:
+def test_an_environment_is_explored_alike_in_any_actor(settings: Mapping[str, Any], one_thread: None) -> None:
     made = [actor(*whose, settings) for whose in ((0, 1, 4), (0, 2, 2), (1, 2, 2))]
     for version in range(2):
         for each in made:

@@ -1,4 +1,4 @@
-"""A served actor's answers to groups, and the trajectories that it makes of their calls."""
+"""Tests of a served actor's answers to groups, and of the trajectories that it makes of their calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sampler_of(network: dict[str, Any] = PLAIN, length: int = 3, slots: int = 2,
 
 
 def call(group: str, step: int, slots: int = 2, **more: Any) -> dict[str, Any]:
-    """One of a group whose environments say `step` and go on."""
+    """Return a call of a group whose environments show `step` and go on."""
     no = np.zeros(slots, np.bool_)
     outcome = {
         "reward": np.full(slots, step, np.float32), "terminated": no, "truncated": no, "cut": None,
@@ -53,7 +53,7 @@ def checked(sampler: ServedSampler) -> Trajectory:
 
 @pytest.mark.parametrize("network", [{}, LSTM])
 @pytest.mark.parametrize("steps", [500, 7])
-def test_a_served_group_is_learned_from_as_if_an_actor_had_stepped_it_itself(
+def test_a_served_group_gives_the_same_trajectories_as_an_actors_own(
     network: dict[str, Any], steps: int, one_thread: None
 ) -> None:
     settings = EnvSettings("CartPole-v1", {"max_episode_steps": steps}, vectorization="sync")
@@ -76,7 +76,7 @@ def test_a_served_group_is_learned_from_as_if_an_actor_had_stepped_it_itself(
                 np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=f"{name}.{path}")
 
 
-def test_masks_of_a_group_are_acted_by_and_kept(one_thread: None) -> None:
+def test_masks_of_a_group_are_obeyed_and_kept(one_thread: None) -> None:
     settings = EnvSettings("Taxi-v4")
     observed, actions, masked = envs.describe(settings)
     sampler, group = (
@@ -94,7 +94,7 @@ def test_masks_of_a_group_are_acted_by_and_kept(one_thread: None) -> None:
     assert "action_mask must be an array" in str(sampler.act([without])[0])
 
 
-def test_groups_that_ask_together_share_a_forward_pass_and_get_each_its_own_rows() -> None:
+def test_groups_that_ask_together_share_a_forward_pass_and_get_their_own_rows() -> None:
     sampler = sampler_of(slots=5)
     asked: list[int] = []
     step = sampler.policy.step
@@ -110,7 +110,7 @@ def test_groups_that_ask_together_share_a_forward_pass_and_get_each_its_own_rows
     assert trajectory.version.tolist() == [5] * 5
 
 
-def test_a_call_that_comes_again_is_answered_as_before_and_counts_once() -> None:
+def test_a_repeated_call_is_answered_as_before_and_counts_once() -> None:
     sampler = sampler_of()
     (first,) = sampler.act([call("a", 0)])
     again = sampler.act([call("a", 0), call("a", 0)])
@@ -164,7 +164,7 @@ def test_an_episode_that_was_cut_off_ends_in_the_value_of_its_last_observation()
     assert trajectory.episodes.tolist() == [[8, 9]]
 
 
-def test_memory_that_travels_goes_on_at_another_actor() -> None:
+def test_travelling_memory_goes_on_at_another_actor() -> None:
     one, first, second = (sampler_of(LSTM, travelling=True) for _ in range(3))
     memory, alone = None, None
     for number in range(4):
@@ -177,7 +177,7 @@ def test_memory_that_travels_goes_on_at_another_actor() -> None:
     assert any(part.any() for part in memory.values())
 
 
-def test_memory_at_the_actor_is_that_which_would_have_travelled() -> None:
+def test_memory_kept_at_the_actor_equals_travelling_memory() -> None:
     kept, travelling = sampler_of(LSTM), sampler_of(LSTM, travelling=True)
     memory = None
     for number in range(4):
@@ -202,7 +202,7 @@ def test_a_group_leaves_with_its_memory_once_its_trajectory_is_complete() -> Non
     assert len(sampler._complete) == 2, "one that comes back goes on"
 
 
-def test_answers_wait_while_nobody_takes_complete_trajectories() -> None:
+def test_answers_wait_until_complete_trajectories_are_collected() -> None:
     sampler = sampler_of(length=1)
     for number in range(4):
         sampler.act([call("a", number)])
@@ -220,7 +220,7 @@ def test_answers_wait_while_nobody_takes_complete_trajectories() -> None:
     thread.join()
 
 
-def test_who_waits_is_told_when_the_actor_ends() -> None:
+def test_waiting_callers_are_told_when_the_actor_ends() -> None:
     sampler = ServedSampler(policy_of({}), 3, 2, 0)  # without weights
     failures: list[BaseException] = []
 
@@ -242,7 +242,7 @@ def test_who_waits_is_told_when_the_actor_ends() -> None:
     assert len(failures) == 2
 
 
-def test_noise_of_a_process_goes_on_in_its_group_whatever_others_ask_with_it() -> None:
+def test_a_groups_noise_process_goes_on_whatever_other_groups_ask() -> None:
     sampler = ServedSampler(policy_of({"box_actions": {"deterministic": True}}, actions=Box(-1, 1, (1,))), 100, 2, 0)
 
     def noise(*calls: dict[str, Any]) -> list[np.ndarray]:

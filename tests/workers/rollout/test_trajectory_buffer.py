@@ -10,7 +10,7 @@ NO_EPISODES = np.zeros((0, 2), np.float32)
 
 
 def decide(buffer, seats, number, version=0):
-    """Decisions that can be told apart: `number` is in every field."""
+    """Add decisions that can be told apart: `number` is in every field."""
     count = len(seats)
     of = np.full(count, number, np.float32)
     decision = {
@@ -26,7 +26,7 @@ def earn(buffer, *rewards):
     buffer.earn(np.array(rewards, np.float32))
 
 
-def test_a_reward_belongs_to_the_decision_before_it_also_when_others_move_in_between():
+def test_a_reward_belongs_to_the_decision_before_it_though_others_moved_since():
     buffer = TrajectoryBuffer(seats=1, length=2, spec=SPEC)
     decide(buffer, [0], 1)
     for reward in (1, 2, 4):
@@ -65,7 +65,7 @@ def test_games_in_which_a_seat_never_decided_leave_no_trace():
     buffer.end(np.array([0]))
     decide(buffer, [0], 1)
     buffer.end(np.array([0]))
-    earn(buffer, 9)  # the next game's, before its first decision there
+    earn(buffer, 9)  # in the next game, before the seat's first decision
     decide(buffer, [0], 2)
     buffer.end(np.array([0]))
     trajectory = buffer.take(2, NO_EPISODES)
@@ -99,7 +99,7 @@ def test_each_slot_keeps_the_version_that_began_it():
     assert buffer.take(1, NO_EPISODES).version.tolist() == [8]
 
 
-def test_cleared_trajectories_are_empty():
+def test_a_cleared_buffer_is_empty():
     buffer = TrajectoryBuffer(seats=1, length=1, spec=SPEC)
     for number in (1, 2):
         decide(buffer, [0], number)
@@ -114,7 +114,7 @@ def test_cleared_trajectories_are_empty():
 
 
 def play(decisions_a_game, slots=64, length=8, staleness=8, trajectories=60, max_age=None):
-    """Ages in versions of what is taken, of one policy that has the seats of each slot in turn, a version a take."""
+    """Return each take's largest age in versions; one policy has both seats of a slot in turn, a version per take."""
     buffer = TrajectoryBuffer(2 * slots, length, spec=SPEC, max_age=max_age)
     home, left, version, ages = np.arange(slots) % 2, np.full(slots, decisions_a_game), 0, []
     left -= np.arange(slots) % decisions_a_game  # games do not end all at once
@@ -131,7 +131,7 @@ def play(decisions_a_game, slots=64, length=8, staleness=8, trajectories=60, max
 
 
 @pytest.mark.parametrize("decisions_a_game", [5, 100, 200, 1000])
-def test_no_lane_waits_out_a_game_of_the_other_seat_however_long_games_are(decisions_a_game):
+def test_no_lane_waits_for_a_game_of_the_other_seat_however_long_games_are(decisions_a_game):
     ages = play(decisions_a_game)
     assert (ages > 8).mean() == 0, "trajectories that a learner would drop"
 
@@ -148,7 +148,7 @@ def test_the_next_game_fills_a_trajectory_that_a_game_left_unfinished():
     assert trajectory.terminated[:, 0].tolist() == [True, False, True]
 
 
-def test_of_trajectories_left_unfinished_the_one_that_waits_longest_is_filled_first():
+def test_the_unfinished_trajectory_that_waits_longest_is_filled_first():
     buffer = TrajectoryBuffer(seats=4, length=2, spec=SPEC)
     for seat in (2, 0):
         decide(buffer, [seat], 10 + seat)
@@ -165,7 +165,7 @@ def test_experience_older_than_allowed_is_dropped_and_counted_lane_by_lane():
     buffer.end(np.array([1]))
     buffer.renew(3)
     assert buffer.pop_expired() == 2 and buffer.pop_expired() == 0
-    earn(buffer, 9, 9, 9)  # for a decision that was dropped: nobody's
+    earn(buffer, 9, 9, 9)  # for a decision that was dropped, so it counts for none
     decide(buffer, [0, 2], 5, version=3)
     decide(buffer, [0, 2], 6, version=3)
     buffer.end(np.arange(3))
@@ -174,7 +174,7 @@ def test_experience_older_than_allowed_is_dropped_and_counted_lane_by_lane():
     assert trajectory.observation[..., 0].tolist() == [[5, 5], [6, 6]]
 
 
-def test_complete_trajectories_that_nobody_took_in_time_are_dropped_as_well():
+def test_complete_trajectories_that_grew_too_old_are_dropped_too():
     buffer = TrajectoryBuffer(seats=2, length=1, spec=SPEC, max_age=1)
     decide(buffer, [0, 1], 1, version=0)
     buffer.end(np.arange(2))

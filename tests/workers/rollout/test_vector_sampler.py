@@ -31,7 +31,7 @@ class Counter(gymnasium.Env):
 
 
 def short_counter(end: int = 5, limit: int = 3):
-    """Return a counter that is truncated after `limit` steps, `end` permitting."""
+    """Return a counter that is truncated after `limit` steps, unless it terminates before."""
     return gymnasium.wrappers.TimeLimit(Counter(end), limit)
 
 
@@ -55,12 +55,12 @@ def test_box_actions_are_kept_as_drawn_and_clipped_for_the_environment():
     sampler, _ = make("Pendulum-v1")
     trajectory = Trajectory.from_dict(
         sampler.collect(200).to_dict()
-    )  # 16-bit noise beyond +-2 occurs in 600 draws of std 1
+    )  # 600 draws of standard deviation 1 reach beyond +-2
     assert trajectory.action.shape == (200, 3, 1)
     assert np.abs(trajectory.action).max() > 2
 
 
-def test_what_happened_is_recorded_in_order_and_goes_on_in_the_next_trajectory():
+def test_steps_are_recorded_in_order_and_continue_in_the_next_trajectory():
     sampler, _ = make(f"{__file__}:Counter", num_envs=2, end=5)
     first, second = sampler.collect(7), sampler.collect(4)
     assert first.observation.dtype == np.float32
@@ -116,7 +116,7 @@ def test_a_trajectory_does_not_change_when_the_next_is_collected():
 
 
 @pytest.mark.parametrize("other", [{"seed": 2}, None])
-def test_seeds_repeat_what_is_sampled(other):
+def test_the_same_seed_repeats_a_trajectory(other):
     trajectories = []
     for arguments in ({"seed": 1}, other or {"seed": 1}):
         sampler, _ = make(**arguments)
@@ -133,7 +133,7 @@ def test_new_weights_act_at_once():
 
 
 class Failing(Counter):
-    """Goes wrong at its third step, in the way that `how` says."""
+    """A counter that fails at its third step as `how` says."""
 
     def __init__(self, how: str):
         super().__init__(end=100)
@@ -163,7 +163,7 @@ class Failing(Counter):
         ("shape", ["step() gave an observation of shape [3]; its observation_space has [2]"]),
     ],
 )
-def test_what_goes_wrong_in_the_users_environment_is_one_sentence_that_names_it(how, words):
+def test_an_error_of_the_users_environment_is_one_sentence_that_names_it(how, words):
     vector_env = envs.make_vector(f"{__file__}:Failing", 2, 1, how=how)
     policy = build_policy({}, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
     sampler = VectorSampler(vector_env, policy, 1, name="game.py:Failing")

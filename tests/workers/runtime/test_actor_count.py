@@ -31,7 +31,7 @@ def session_of(**settings: Any) -> Any:
     return SimpleNamespace(config=config, redis=Redis(), topology=Topology("r"))
 
 
-def test_what_may_wait_follows_the_number_of_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_waiting_segments_follows_that_of_actors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actor_count, "READ_EVERY", 0.0)
     session = session_of()
     waiting = SegmentsWaiting(session)
@@ -50,7 +50,7 @@ def test_the_number_is_read_once_a_second_at_most(monkeypatch: pytest.MonkeyPatc
     assert session.redis.reads == 1
 
 
-def test_a_batch_that_was_configured_stays() -> None:
+def test_a_configured_batch_does_not_follow_the_number_of_actors() -> None:
     session = session_of(batch_segments=7)
     session.redis[count_key(session, "actors")] = b"5"
     assert SegmentsWaiting(session)() == 7

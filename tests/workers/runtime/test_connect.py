@@ -1,4 +1,4 @@
-"""A role that starts while its servers are away waits for them; what will not pass by itself ends it."""
+"""Tests of a role that starts while its servers are away: it waits for them, but a refusal ends it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_refusal_is_not_waited_out() -> None:
     assert len(tries) == 1
 
 
-def test_tries_come_further_apart_and_a_long_wait_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
+def test_tries_come_further_apart_and_are_not_all_logged(caplog: pytest.LogCaptureFixture) -> None:
     pauses: list[float] = []
 
     def away() -> None:

@@ -1,4 +1,4 @@
-"""The end of a run is heard by who serves it and was started by hand: at once, or when it comes later."""
+"""Tests that roles started by hand hear the end of their run, at once or when they subscribe later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_league_roles_started_by_hand_hear_the_end(servers: Servers, tmp_path: P
         league = [setting for setting in SMALL if not setting.startswith("experiment")]
         processes = [roles.start(role, "league=rps", *league) for role in ("league", "evaluator", "actor")]
         while any(one.process.poll() is None for one in processes):
-            events.fire(STATUS, {"state": CLOSED})  # again and again: one that is not up yet hears none
+            events.fire(STATUS, {"state": CLOSED})  # repeated, since a role that is not up yet hears none
             time.sleep(0.25)
         for process in processes:
             roles.ended(process)
@@ -53,7 +53,7 @@ class Redis(set[str]):
 
 @pytest.fixture
 def subscribed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Callable[[Any], None]], Callable[[], None]]]:
-    """Each subscription: its handlers, and what it calls once it is bound, or bound again."""
+    """Return each subscription's handlers and its callback for each connection."""
     made: list[tuple[dict[str, Callable[[Any], None]], Callable[[], None]]] = []
 
     def subscription(app: Any, topology: Any, handlers: Any, subscriber: str, on_connected: Any) -> Any:
@@ -64,7 +64,7 @@ def subscribed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Callable
     return made
 
 
-def test_who_comes_after_the_end_or_was_away_then_stops_when_it_has_subscribed(subscribed: Any) -> None:
+def test_a_role_that_missed_the_end_stops_when_it_has_subscribed(subscribed: Any) -> None:
     session: Any = SimpleNamespace(redis=Redis(), app=None, config=Config(league={}), topology=Topology("r"))
     stopped: list[str] = []
     follow_run(session, "evaluator-1", lambda: stopped.append("evaluator"))

@@ -1,4 +1,4 @@
-"""One process does the work, the next is told who, and a dead one is not waited for."""
+"""Tests of leases: one process holds the work, the next is told its holder, and a dead holder is not waited for."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def test_a_second_holder_is_refused_and_told_who_holds_it(redis_url: str, run_na
     assert not second.renew()
     first.release()
     assert second.take(threading.Event())
-    assert not first.renew(), "it was silent for too long"
+    assert not first.renew(), "another process has taken it"
     first.release()
-    assert second.renew(), "only the holder gives it back"
+    assert second.renew(), "only the holder can release it"
 
 
 def test_a_lease_that_redis_lost_is_taken_again(redis_url: str, run_name: str) -> None:
@@ -49,7 +49,7 @@ def test_a_holder_of_this_machine_that_was_killed_is_replaced_at_once(redis_url:
     assert Lease(client, f"{run_name}:", "work", seconds=600.0).take(threading.Event())
 
 
-def test_a_lease_that_is_held_is_renewed_and_its_loss_is_told(redis_url: str, run_name: str) -> None:
+def test_a_held_lease_is_renewed_and_its_loss_is_reported(redis_url: str, run_name: str) -> None:
     client = redis.Redis.from_url(redis_url)
     lease, ended, lost = Lease(client, f"{run_name}:", "keeper", seconds=1.0), threading.Event(), threading.Event()
     lease.take(ended)
@@ -73,7 +73,7 @@ def test_a_lease_is_held_until_its_holder_dies_or_gives_it_back(redis_url: str, 
     lease = Lease(client, prefix, "work")
     assert not held(client, prefix, "work")
     lease.take(threading.Event())
-    assert held(client, prefix, "work"), "though its process asks"
+    assert held(client, prefix, "work"), "it is held, though its own process asks"
     lease.release()
     assert not held(client, prefix, "work")
     held_by_the_dead(client, prefix, "work").release()
@@ -84,7 +84,7 @@ def test_a_lease_is_held_until_its_holder_dies_or_gives_it_back(redis_url: str, 
     assert not held(client, prefix, "work"), "an earlier process of the same id"
 
 
-def test_the_living_of_a_run_are_those_whose_lease_is_held(redis_url: str, run_name: str) -> None:
+def test_the_living_processes_of_a_run_are_those_with_a_held_lease(redis_url: str, run_name: str) -> None:
     client, prefix = redis.Redis.from_url(redis_url), f"{run_name}:"
     lease = Lease(client, prefix, "learner of player main")
     assert living(client, prefix) == []
@@ -101,7 +101,7 @@ def test_the_living_of_a_run_are_those_whose_lease_is_held(redis_url: str, run_n
     assert len(living(client, prefix)) == 2
 
 
-def test_who_lives_is_found_without_looking_through_redis(redis_url: str, run_name: str) -> None:
+def test_living_processes_are_found_without_scanning_redis(redis_url: str, run_name: str) -> None:
     client, prefix = redis.Redis.from_url(redis_url), f"{run_name}:"
     for number in range(50):
         held_elsewhere(client, prefix, f"actor {number}")
@@ -138,7 +138,7 @@ def test_a_lease_is_waited_for_while_redis_is_away(run_name: str) -> None:
 
 
 class Blocked:
-    """A Redis whose name nobody resolves: every call hangs."""
+    """A Redis of which every call hangs, as while its name is not resolved."""
 
     def __init__(self) -> None:
         self.asked, self.ended = threading.Event(), threading.Event()
@@ -148,7 +148,7 @@ class Blocked:
         self.ended.wait(60.0)
 
 
-def test_giving_a_lease_back_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_to_release_a_lease_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RELEASED_WITHIN", 0.05)
     blocked = Blocked()
     Lease(blocked, "run:", "work").release()

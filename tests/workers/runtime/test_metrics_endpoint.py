@@ -1,4 +1,4 @@
-"""Metrics of roles: what is given to Prometheus, that it is all in the table, and that nothing listens unasked."""
+"""Tests of metrics for Prometheus: they are those of the table, and nothing listens unless it is asked for."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_role_gives_all_metrics_of_the_table(tmp_path: Path, monkeypatch: pyte
     assert 1e6 < found["warren_resident_memory_bytes"][""] < 1e11
 
 
-def test_a_service_of_a_file_is_read_by_its_launcher_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_services_metrics_are_for_its_launcher_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(FOLDER, raising=False)
     with served_to_launcher("mine", "service", "Actor-0", APP):
         assert list(tmp_path.iterdir()) == []
@@ -148,7 +148,7 @@ def test_wrong_values_are_named() -> None:
 
 
 @pytest.mark.parametrize("port", [-5, 70_000])
-def test_a_port_that_is_none_is_told_once(port: int) -> None:
+def test_an_invalid_port_is_reported_once(port: int) -> None:
     config = Config(metrics=MetricsConfig(port=port), broker=BrokerConfig(mode="embedded"))
     (told,) = [one for one in plain_checks.problems(config, "train") if one.startswith("metrics.port")]
     assert told.endswith("from 1 to 65535, 0 for any that is free, or null")

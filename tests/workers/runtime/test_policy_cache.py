@@ -1,4 +1,4 @@
-"""Frozen models in memory: those played lately, within a bound of bytes."""
+"""Tests of frozen models in memory: those played lately, within a bound of bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def loaded(model: ModelRef, data: bytes) -> Policy:
 
 
 class Pool:
-    """Any model there is; all have the same weights."""
+    """A pool of any models, all with the same weights."""
 
     def __init__(self) -> None:
         self.read: list[ModelRef] = []
@@ -39,7 +39,7 @@ class Pool:
         return SimpleNamespace(data=bytes(self._data))
 
 
-def test_the_least_used_policies_are_unloaded_by_bytes_and_ten_always_stay() -> None:
+def test_the_least_recently_used_policies_are_unloaded_but_ten_stay() -> None:
     pool = Pool()
     kept = FrozenPolicies(pool, loaded, kept_bytes=15 * weight(build(0)))  # type: ignore[arg-type]
     for version in range(15):
@@ -50,7 +50,7 @@ def test_the_least_used_policies_are_unloaded_by_bytes_and_ten_always_stay() -> 
     kept[ModelRef("main", 0)]
     assert len(pool.read) == 16, "it was used lately"
     kept[ModelRef("main", 1)]
-    assert len(pool.read) == 17, "it was not"
+    assert len(pool.read) == 17, "it was unloaded"
     large = FrozenPolicies(pool, loaded, kept_bytes=1)  # type: ignore[arg-type]
     for version in range(12):
         large[ModelRef("main", version)]

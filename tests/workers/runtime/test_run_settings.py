@@ -1,4 +1,4 @@
-"""A role that is started by hand takes its run's settings, and contradicts them in one message."""
+"""Tests of roles started by hand: they take their run's settings, and contradictions are one message."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_role_of_a_league_needs_to_name_no_league(client: Any, run: str) -> No
     found = joined("evaluator", *composed(f"run={run}", "trial=t", name="evaluator"))
     assert found.league is not None and found.league["games"] == 64 and found.trial == "t"
     chosen = joined("evaluator", *composed(f"run={run}", "league=rps", name="evaluator"))
-    assert chosen.league == found.league, "what a group brings beside the game is the run's to change"
+    assert chosen.league == found.league, "a run may change what a group sets besides the game"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_role_of_a_league_needs_to_name_no_league(client: Any, run: str) -> No
         (["+env.kwargs.x=1"], ["env.kwargs.x: 1 here, but run {run} has nothing"]),
     ],
 )
-def test_a_setting_that_was_given_and_is_another_in_the_run_is_refused(
+def test_a_given_setting_that_differs_from_the_runs_is_refused(
     client: Any, run: str, overrides: list[str], problems: list[str]
 ) -> None:
     leads(client, run, "sampling=streaming")
@@ -85,14 +85,14 @@ def test_a_setting_that_was_given_and_is_another_in_the_run_is_refused(
         assert problem.startswith(expected.format(run=run)) and problem.endswith("this process takes the run's")
 
 
-def test_a_group_that_is_the_default_is_refused_where_the_run_has_another(client: Any, run: str) -> None:
+def test_a_named_default_group_is_refused_if_the_run_has_another(client: Any, run: str) -> None:
     leads(client, run, "algorithm=a2c")
     with pytest.raises(ConfigurationError, match=f"algorithm.name: ppo here, but run {run} has a2c"):
         joined("actor", *composed(f"run={run}", "algorithm=ppo"))
     assert joined("actor", *composed(f"run={run}")).algorithm["name"] == "a2c"
 
 
-def test_without_a_launcher_the_settings_are_those_of_the_learner_that_lives(
+def test_without_a_launcher_the_settings_are_those_of_the_living_learner(
     embedded: Servers, client: Any, run: str
 ) -> None:
     learner, _ = composed(f"run={run}", "seed=3", name="learner")
@@ -101,14 +101,14 @@ def test_without_a_launcher_the_settings_are_those_of_the_learner_that_lives(
     session, work = Session(learner, embedded.broker_url, embedded.redis_url), "learner of player main"
     leave(session, Lease(client, f"warren.{run}:", work))
     held_by_the_dead(client, f"warren.{run}:", work)
-    assert joined("actor", *given).seed == 4, "one that is dead may come back with others"
+    assert joined("actor", *given).seed == 4, "a dead learner may come back with other settings"
     client.delete(f"warren.{run}:lease:{work}")
     lease = Lease(client, f"warren.{run}:", work)
     lease.take(threading.Event())
-    assert joined("actor", *given).seed == 4, "it has come back, and has not said yet with which"
+    assert joined("actor", *given).seed == 4, "it has come back, but has not said its settings"
     leave(session, lease)
-    leave(session, Lease(client, f"warren.{run}:", "learner of player exploiter"))  # it has died since
+    leave(session, Lease(client, f"warren.{run}:", "learner of player exploiter"))  # which is dead
     with pytest.raises(ConfigurationError, match="seed: 4 here"):
         joined("actor", *given)
-    assert joined("learner", *composed(f"run={run}", "seed=4", name="learner")).seed == 4, "it says how the run is"
+    assert joined("learner", *composed(f"run={run}", "seed=4", name="learner")).seed == 4, "the learner decides"
     assert joined("actor", *composed(f"run={run}")).seed == 3

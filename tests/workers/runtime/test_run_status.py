@@ -1,4 +1,4 @@
-"""The end of a run: who was not there when the learner said so learns it all the same."""
+"""Tests of the end of a run: a role that missed the learner's event learns of it too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every segment that was made is learned, dropped for a reason, or in flight, on a real Redis."""
+"""Tests that every segment made is learned, stored, dropped for a reason, or in flight, on a real Redis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from workers.runtime.segment_ledger import HELD, LEARNED, REASONS, STORED, Account, Count, Ledger, Segment, Settled
 
-STEPS = 8  # each segment's
+STEPS = 8  # per segment
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_run_without_segments_has_an_empty_account(ledger: Ledger) -> None:
         ledger.settle([])
 
 
-def test_segments_are_told_apart_by_source_and_number_and_by_what_became_of_them(ledger: Ledger) -> None:
+def test_segments_are_counted_by_source_number_and_outcome(ledger: Ledger) -> None:
     for number in range(20):
         ledger.make(a(number))
         if number < 18:
@@ -54,7 +54,7 @@ def test_segments_are_told_apart_by_source_and_number_and_by_what_became_of_them
     assert adds_up(account)
 
 
-def test_what_is_delivered_again_counts_as_repeated_and_is_learned_once(ledger: Ledger) -> None:
+def test_a_redelivered_segment_counts_as_repeated_and_is_learned_once(ledger: Ledger) -> None:
     for number in range(3):
         ledger.make(a(number))
         ledger.confirm(a(number))
@@ -66,7 +66,7 @@ def test_what_is_delivered_again_counts_as_repeated_and_is_learned_once(ledger: 
     assert adds_up(account)
 
 
-def test_what_is_stored_is_a_part_of_its_own_of_which_it_is_known_what_was_kept(ledger: Ledger) -> None:
+def test_stored_segments_are_counted_with_those_that_were_not_kept(ledger: Ledger) -> None:
     ledger.keep(Count())
     ledger.settle(Settled(a(number), STORED, STEPS) for number in range(5))
     assert ledger.account().not_kept == Count()
@@ -78,7 +78,7 @@ def test_what_is_stored_is_a_part_of_its_own_of_which_it_is_known_what_was_kept(
         assert account.not_kept == Count(lost, lost * STEPS)
 
 
-def test_what_comes_again_is_in_the_replay_once_or_was_kept_after_all(ledger: Ledger) -> None:
+def test_a_redelivered_segment_is_stored_once_or_was_kept_after_all(ledger: Ledger) -> None:
     ledger.settle(Settled(a(number), STORED, STEPS) for number in range(5))
     ledger.keep(Count(3, 3 * STEPS))
     ledger.settle([Settled(a(2), HELD, STEPS), Settled(a(4), STORED, STEPS)])
@@ -96,7 +96,7 @@ def test_too_old_steps_of_a_learned_segment_are_counted_as_too_old(ledger: Ledge
     assert adds_up(account)
 
 
-def test_a_segment_that_was_used_before_its_actor_could_note_anything_is_not_missing(ledger: Ledger) -> None:
+def test_a_segment_used_before_its_actor_noted_it_is_not_missing(ledger: Ledger) -> None:
     ledger.settle(learned(0))  # Redis was away when it was made, and then the actor died
     ledger.confirm(a(1))
     account = ledger.account()
@@ -111,7 +111,7 @@ segments = st.builds(Segment, st.sampled_from(["a", "b"]), st.integers(0, 40), s
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(segments), st.sets(segments), st.sets(segments), st.sets(segments))
-def test_the_account_is_that_of_sets_whatever_the_numbers(
+def test_the_account_equals_that_of_sets_for_any_numbers(
     redis_url: str,
     run_name: str,
     made: set[Segment],

@@ -1,4 +1,4 @@
-"""A role's worker: what it begins when it is ready, and that it does not sit there when that failed."""
+"""Tests of a role's worker: it begins when it is ready, and ends if it cannot begin."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_a_role_ends_when_it_stops_itself_or_cannot_begin(
     assert ("RuntimeError: the first weights could not be published" in done.stderr) == (how == "fails")
 
 
-def test_queues_are_the_same_however_many_actors_there_are_and_however_they_sample() -> None:
-    """Whoever comes first declares them, and the broker refuses another declaration."""
+def test_queues_do_not_depend_on_actors_or_sampling() -> None:
+    """Check that it is safe for any process to declare them: the broker refuses a second, different declaration."""
     configs = [
         Config(run="r", sampling=sampling, actors=actors, batch_segments=batch)
         for sampling in Sampling
@@ -71,19 +71,19 @@ def test_queues_are_the_same_however_many_actors_there_are_and_however_they_samp
 
 
 def session_of(redis_url: str, **settings: Any) -> Any:
-    """Return what roles have of Redis, with `settings` in their configuration."""
+    """Return a session of a role without a broker, with `settings` in its configuration."""
     config = Config(**settings)
     return SimpleNamespace(config=config, redis=redis.Redis.from_url(redis_url), topology=topology_of(config))
 
 
 def lease_taken(learner: Any) -> Lease:
-    """Return the lease of a new learner, which has it."""
+    """Take the lease for a new learner; return it."""
     lease = Lease(learner.redis, learner.topology.key_prefix, "learner of player main")
     assert not lease.try_to_take()
     return lease
 
 
-def test_who_joins_a_run_with_other_settings_is_told_which(redis_url: str, run_name: str) -> None:
+def test_a_process_is_told_which_of_its_settings_differ_from_its_runs(redis_url: str, run_name: str) -> None:
     def session(**settings: Any) -> Any:
         return session_of(redis_url, run=run_name, **settings)
 
@@ -100,7 +100,7 @@ def test_who_joins_a_run_with_other_settings_is_told_which(redis_url: str, run_n
     ]
     lease.release()
     check_run_facts(session())  # the run's next learner may have other settings
-    lease_taken(learner)  # which it has not told yet
+    lease_taken(learner)  # it has not published its settings yet
     check_run_facts(session())
 
 
@@ -111,7 +111,7 @@ def test_an_actor_whose_algorithm_asks_for_other_fields_is_told_to_take_the_runs
     learner = session("a2c")
     lease = lease_taken(learner)
     publish_run_facts(learner, lease)
-    check_run_facts(session("ppo"), {"main": list(ON_REQUEST)})  # nobody knows yet
+    check_run_facts(session("ppo"), {"main": list(ON_REQUEST)})  # the learner's fields are not known yet
     publish_run_facts(learner, lease, ["cut.value"])
     check_run_facts(session("a2c"), {"main": ["cut.value"]})
     check_run_facts(session("ppo"))  # a process that steps environments for actors collects nothing
@@ -123,7 +123,7 @@ def test_an_actor_whose_algorithm_asks_for_other_fields_is_told_to_take_the_runs
     ]
 
 
-def test_a_redis_broker_hands_on_no_rollout_that_may_still_run(redis_url: str, run_name: str) -> None:
+def test_a_redis_broker_redelivers_no_rollout_that_may_still_run(redis_url: str, run_name: str) -> None:
     for timeout, least in ((60.0, 120.0), (600.0, 1200.0), (1.0, 60.0)):
         session = Session(Config(run=run_name, round_timeout=timeout), redis_url, redis_url)
         assert session.app.conf.broker_transport_options["visibility_timeout"] == least
@@ -136,7 +136,7 @@ def test_no_two_actor_processes_have_the_same_name() -> None:
 @pytest.mark.parametrize(
     ("settings", "variable", "rate"),
     [
-        ({}, "0.5", 0.0),  # nobody watches
+        ({}, "0.5", 0.0),  # events are off
         ({"task_events": True}, None, 0.01),
         ({"flower_port": 5555}, None, 0.01),
         ({"task_events": True}, "0.5", 0.5),

@@ -1,4 +1,4 @@
-"""Each process of a run has a lease and a number of its own."""
+"""Tests that each process of a run has a lease and a number of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def works(session: Session) -> list[str]:
     return [holder.work for holder in living(session.redis, session.topology.key_prefix)]
 
 
-def test_a_number_that_was_not_given_is_the_next_that_is_free(session: Session) -> None:
+def test_a_number_that_is_not_given_is_the_next_free_one(session: Session) -> None:
     prefix = session.topology.key_prefix
     held_elsewhere(session.redis, prefix, "actor-0")
     held_by_the_dead(session.redis, prefix, "actor-1")
@@ -42,13 +42,13 @@ def test_a_number_that_was_not_given_is_the_next_that_is_free(session: Session) 
     assert session.config.actor_id is None
 
 
-def test_numbers_beside_a_launcher_are_not_those_that_it_may_come_to(session: Session) -> None:
+def test_numbers_beside_a_launcher_are_not_those_that_it_may_use(session: Session) -> None:
     session.redis.set(f"{session.topology.key_prefix}leader", "some launcher")
     with standing(session, roles.LEAGUE) as config:
         assert config.league_id == BY_HAND
 
 
-def test_a_number_that_another_has_is_refused_with_who_has_it(
+def test_a_taken_number_is_refused_with_its_holder(
     session: Session, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -64,7 +64,7 @@ def test_a_number_that_another_has_is_refused_with_who_has_it(
 
 
 @pytest.mark.parametrize(("there", "number"), [("nobody", 0), ("dead", 0), ("here", 1), ("elsewhere", 1)])
-def test_who_may_keep_what_there_is_one_of_waits_whether_its_keeper_lives(
+def test_an_evaluator_is_number_0_unless_another_that_lives_is(
     session: Session, monkeypatch: pytest.MonkeyPatch, there: str, number: int
 ) -> None:
     prefix = session.topology.key_prefix
@@ -81,9 +81,7 @@ def test_who_may_keep_what_there_is_one_of_waits_whether_its_keeper_lives(
         assert config.evaluator_id == number
 
 
-def test_a_process_whose_number_another_has_got_is_told_to_stop(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_lost_its_number_is_told_to_stop(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Session, "lease", lambda self, work: leases.Lease(self.leases, self.topology.key_prefix, work, seconds=1.0)
     )
@@ -96,7 +94,7 @@ def test_a_process_whose_number_another_has_got_is_told_to_stop(
             until(told.is_set)
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert works(session) == ["actor-0"], "the other's lease was given back"
+    assert works(session) == ["actor-0"], "the process released another's lease"
 
 
 def test_redis_is_waited_for_until_a_number_is_got(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

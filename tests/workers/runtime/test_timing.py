@@ -5,7 +5,7 @@ from __future__ import annotations
 from workers.runtime.timing import Timing
 
 
-def test_each_stages_share_of_the_time_is_told() -> None:
+def test_each_stages_share_of_the_time_is_reported() -> None:
     timing = Timing()
     timing.add("update", 3.0)
     timing.add("update", 1.0)

@@ -27,7 +27,7 @@ from workers.servers import record
 
 
 def run_folder(tmp_path: Path, *overrides: str) -> Path:
-    """A run folder with its configuration alone."""
+    """Return a run folder that holds only its configuration."""
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         config = from_hydra(hydra.compose("train", list(overrides)))
     GlobalHydra.instance().clear()
@@ -45,7 +45,7 @@ def cartpole(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def nim(tmp_path: Path) -> Path:
-    """A league's folder: main, who learnt, and a frozen model of it with other weights."""
+    """Return a league's folder: main, which learned, and a frozen model of it with other weights."""
     folder = run_folder(tmp_path, "league=mine", "++league.network.hidden_sizes=[8]")
     games = envs.make_two_player("examples/nim/vectorised.py:Nim", 1, 0)
     spaces = games.single_observation_space, games.single_action_space
@@ -92,7 +92,7 @@ def test_players_of_a_league_are_loaded_by_name_learning_or_frozen(nim: Path) ->
         load(nim, "mian")
 
 
-def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_loaded_is_explained(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"is not a run folder \(it has no config\.yaml\); name one"):
         load(tmp_path)
     with pytest.raises(CheckpointError, match="holds no checkpoint yet"):
@@ -106,7 +106,7 @@ def test_watching_prints_what_each_episode_returned(cartpole: Path) -> None:
 
 
 class Drawn(gymnasium.Env[np.ndarray, int]):
-    """Three steps an episode, and a picture of each."""
+    """An environment of three steps per episode, with a picture of each."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
     observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
@@ -154,13 +154,13 @@ def test_a_film_of_another_kind_is_refused_before_anything_is_played(cartpole: P
 
 
 class Undrawable(Drawn):
-    """Its pictures need a package that is not there."""
+    """An environment whose pictures need a package that is not installed."""
 
     def render(self) -> np.ndarray:
         raise gymnasium.error.DependencyNotInstalled('pygame is not installed, run `pip install "gymnasium[classic]"`')
 
 
-def test_a_package_that_a_film_needs_is_told_for_the_film(cartpole: Path, tmp_path: Path) -> None:
+def test_a_package_that_a_film_lacks_is_named_with_the_film(cartpole: Path, tmp_path: Path) -> None:
     trained = replace(load(cartpole), settings=envs.EnvSettings(f"{__file__}:Undrawable"))
     said: list[str] = []
     film = tmp_path / "film.gif"
@@ -185,7 +185,7 @@ def test_options_of_one_agent_are_refused_for_two_players(nim: Path, given: dict
             play.run(options(what, against=None, **given), say=[].append)
 
 
-def test_of_a_folder_of_runs_the_newest_is_loaded(cartpole: Path) -> None:
+def test_the_newest_run_of_a_folder_is_loaded(cartpole: Path) -> None:
     newest = cartpole / "20260102-000000-aaaa"
     for name in ("20260101-000000-bbbb", newest.name):
         (cartpole / name).mkdir()
@@ -196,7 +196,7 @@ def test_of_a_folder_of_runs_the_newest_is_loaded(cartpole: Path) -> None:
 
 
 def test_the_newest_run_is_the_one_that_was_started_last(cartpole: Path, tmp_path: Path) -> None:
-    """Whatever runs are called; and one that failed before it had saved anything is none to load."""
+    """Check that names do not matter, and that a run that ended without a checkpoint is passed over."""
     runs = tmp_path / "runs" / "cartpole"
     when = {"compose": 1000.0, "20260101-000000-bbbb": 3000.0, "20260102-000000-aaaa": 2000.0, "zz-ended": 4000.0}
     for name in (*when, "zz-never-began"):
@@ -214,7 +214,7 @@ def test_the_newest_run_is_the_one_that_was_started_last(cartpole: Path, tmp_pat
         (runs / name / record.STARTED).unlink()
     again = build_policy({"hidden_sizes": [8]}, *envs.spaces("CartPole-v1"), 5)
     checkpoints.save(runs / "compose/checkpoints", "00000002", again, build_algorithm("ppo", {}, again, 0), {})
-    assert run_in(runs).name == "compose", "without such a time, the one that saved last"
+    assert run_in(runs).name == "compose", "without start times, the run that saved last"
 
 
 def test_a_person_plays_and_is_asked_again_after_a_wrong_move(nim: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_person_plays_and_is_asked_again_after_a_wrong_move(nim: Path) -> None
     assert said[-1] in ("you: +1.00 a game against main", "you: -1.00 a game against main")
 
 
-def test_who_leaves_ends_the_game_without_an_error(nim: Path) -> None:
+def test_leaving_ends_the_game_without_an_error(nim: Path) -> None:
     def leave(_: str) -> str:
         raise EOFError
 
@@ -241,14 +241,14 @@ def test_two_players_of_a_league_play_each_other(nim: Path) -> None:
 
 
 @pytest.mark.parametrize("env_id", ["openspiel:kuhn_poker", "openspiel:connect_four", "pettingzoo:tictactoe_v3"])
-def test_every_source_of_games_has_words_for_a_person(env_id: str) -> None:
+def test_every_source_of_games_shows_text_to_a_person(env_id: str) -> None:
     games = envs.make_two_player(env_id, 1, 0)
     turn = games.reset()
     assert games.text(0).strip()
     assert games.action_text(0, int(np.flatnonzero(turn.action_mask[0])[0]))
 
 
-def test_a_game_by_its_name_is_played_by_moves_names_until_it_is_said_who_won() -> None:
+def test_a_named_game_is_played_by_names_of_moves_to_its_result() -> None:
     said: list[str] = []
     game = options(Path("openspiel:tic_tac_toe"), games=2, seat=None)
     prompts: list[str] = []
@@ -270,7 +270,7 @@ def test_a_game_by_its_name_is_played_by_moves_names_until_it_is_said_who_won() 
 
 
 @pytest.mark.parametrize("leaving", [EOFError, KeyboardInterrupt])
-def test_who_leaves_is_told_how_it_stands(nim: Path, leaving: type[BaseException]) -> None:
+def test_leaving_prints_the_score_so_far(nim: Path, leaving: type[BaseException]) -> None:
     said: list[str] = []
 
     def ask(_: str) -> str:
@@ -289,7 +289,7 @@ def test_who_leaves_is_told_how_it_stands(nim: Path, leaving: type[BaseException
         ({"folder": Path("openspiel:tic_tac_to")}, "did you mean openspiel:tic_tac_toe"),
     ],
 )
-def test_an_opponent_or_a_game_that_there_is_not_is_one_message(changed: dict[str, object], expected: str) -> None:
+def test_a_missing_opponent_or_game_is_one_message(changed: dict[str, object], expected: str) -> None:
     given = argparse.Namespace(**{**vars(options(Path("openspiel:tic_tac_toe"))), **changed})
     with pytest.raises(ConfigurationError, match=expected):
         play.run(given, say=lambda line: None)

@@ -149,7 +149,7 @@ def test_the_exit_status_and_the_traceback_are_those_of_a_fresh_process(host: Ho
     assert error.rstrip().endswith("ZeroDivisionError: division by zero")
 
 
-def test_what_does_not_stop_in_time_is_killed(host: Host) -> None:
+def test_a_process_that_does_not_stop_in_time_is_killed(host: Host) -> None:
     host.start("deaf", f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {FOREVER}", grace=0.5)
     host.start("good", f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); {FOREVER}")
     until(lambda: "begun" in host.log("deaf") and "begun" in host.log("good"))
@@ -195,7 +195,7 @@ def test_a_module_that_was_edited_is_read_anew(host: Host) -> None:
         assert host.log("edited").splitlines()[-1] == f"{word} {word}!"
 
 
-def test_an_environment_that_imports_may_have_read_is_given_by_exec(host: Host) -> None:
+def test_a_variable_that_imports_may_have_read_is_set_by_exec(host: Host) -> None:
     for name, value, forked in (
         ("WARREN_RANK", "3", True),
         ("CUDA_VISIBLE_DEVICES", "1", True),
@@ -211,7 +211,7 @@ def test_an_environment_that_imports_may_have_read_is_given_by_exec(host: Host) 
         (host.folder / "reader.log").unlink()
 
 
-def test_which_variables_differ() -> None:
+def test_only_variables_that_imports_may_have_read_differ() -> None:
     ours = {"PATH": "/bin", "MKL_NUM_THREADS": "1", "WARREN_RUN": "a"}
     assert differing(ours, ours) == []
     assert differing(ours, {"PATH": "/bin", "MKL_NUM_THREADS": "1"}) == []

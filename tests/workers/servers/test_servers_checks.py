@@ -62,7 +62,7 @@ def fails(call: Callable[[], object], kind: type[WarrenError], *words: str) -> s
     return str(caught.value)
 
 
-def test_a_broker_or_redis_that_is_down_is_said_to_be_down() -> None:
+def test_a_broker_or_redis_that_is_down_is_reported() -> None:
     port = free_port()
     fails(
         lambda: check_broker(f"amqp://u:{SECRET}@127.0.0.1:{port}//"), BrokerError, "is down", f"u:***@127.0.0.1:{port}"
@@ -124,12 +124,12 @@ def test_another_kind_of_server_is_recognised_as_such(web_server: int) -> None:
     fails(lambda: check_redis(redis, timeout=PATIENCE), BrokerError, "does not speak like")
 
 
-def test_a_refused_broker_password_is_said_and_not_shown(servers: Servers) -> None:
+def test_a_refused_broker_password_is_reported_and_not_shown(servers: Servers) -> None:
     wrong = with_password(servers.broker_url, SECRET)
     fails(lambda: check_broker(wrong), BrokerError, "refuses the password of user 'warren", ":***@")
 
 
-def test_a_missing_virtual_host_is_said(servers: Servers) -> None:
+def test_a_missing_virtual_host_is_reported(servers: Servers) -> None:
     absent = servers.broker_url.replace("%2F", "no-such-vhost")
     message = fails(
         lambda: check_broker(absent), BrokerError, "no virtual host 'no-such-vhost'", "rabbitmqctl add_vhost"
@@ -137,7 +137,7 @@ def test_a_missing_virtual_host_is_said(servers: Servers) -> None:
     assert servers.broker_url.split(":")[2].split("@")[0] not in message
 
 
-def test_a_virtual_host_closed_to_the_user_is_said(servers: Servers, run_name: str) -> None:
+def test_a_virtual_host_closed_to_the_user_is_reported(servers: Servers, run_name: str) -> None:
     brokers.control(servers, "add_vhost", run_name)
     try:
         closed = servers.broker_url.replace("%2F", run_name)
@@ -146,17 +146,17 @@ def test_a_virtual_host_closed_to_the_user_is_said(servers: Servers, run_name: s
         brokers.control(servers, "delete_vhost", run_name)
 
 
-def test_a_redis_without_the_right_password_says_which_is_wrong(embedded: Servers) -> None:
+def test_a_missing_and_a_wrong_redis_password_are_told_apart(embedded: Servers) -> None:
     bare = "redis://" + embedded.redis_url.partition("@")[2]
     fails(lambda: check_redis(bare), BrokerError, "asks for a password", "redis://:PASSWORD@")
     fails(lambda: check_redis(with_password(embedded.redis_url, SECRET)), BrokerError, "refuses the password")
 
 
-def test_a_redis_database_that_does_not_exist_is_said_in_its_own_words(embedded: Servers) -> None:
+def test_a_missing_redis_database_is_reported_in_the_words_of_redis(embedded: Servers) -> None:
     fails(lambda: check_redis(embedded.redis_url[:-1] + "99"), BrokerError, "DB index is out of range")
 
 
-def test_servers_that_answer_say_what_they_are(servers: Servers, embedded: Servers) -> None:
+def test_servers_that_answer_are_named(servers: Servers, embedded: Servers) -> None:
     check(servers.broker_url, servers.redis_url)
     assert check_broker(servers.broker_url).startswith("RabbitMQ ")
     assert check_redis(servers.redis_url).startswith(("Redis ", "Valkey "))

@@ -140,7 +140,7 @@ def test_a_server_is_not_started_again_on_a_full_disk(tmp_path: Path, monkeypatc
     assert child.log.read_text().count("begun") == 2
 
 
-def test_a_grace_that_is_named_when_stopping_goes_before_the_one_of_the_start(tmp_path: Path) -> None:
+def test_a_grace_given_at_the_stop_overrides_that_of_the_start(tmp_path: Path) -> None:
     script = "trap 'sleep 2; echo written; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
     child = Child("slow", ["sh", "-c", script], tmp_path / "log", grace=0.2)
     until(lambda: "ready" in child.output())
@@ -222,7 +222,7 @@ def test_a_launcher_that_ends_without_stopping_leaves_no_process(
 def test_a_fork_that_outlives_the_launcher_does_not_keep_servers_alive(
     launch: Callable[..., tuple[subprocess.Popen[str], list[psutil.Process]]],
 ) -> None:
-    """The fork holds a copy of the pipe on which the guard waits."""
+    """Check it since the fork holds a copy of the pipe on which the guard waits."""
     launcher, below = launch("embedded", "fork")
     servers = [process for process in below if re.search("valkey|guard", " ".join(process.cmdline()))]
     assert len(servers) == 2

@@ -154,9 +154,7 @@ def test_installing_asks_no_question_and_starts_no_service(debian_machine: Machi
 
 
 @pytest.mark.parametrize("user", [0, 1000])
-def test_what_is_going_to_be_installed_is_said_before_with_a_way_to_say_no(
-    debian_machine: Machine, tmp_path: Path, user: int
-) -> None:
+def test_an_installation_is_announced_with_a_way_to_refuse(debian_machine: Machine, tmp_path: Path, user: int) -> None:
     without_redis(debian_machine, tmp_path)
     (tmp_path / "install").write_text(f"cp {tmp_path}/bin/apt-get {tmp_path}/bin/redis-server\n", encoding="utf-8")
     said: list[str] = []
@@ -171,7 +169,7 @@ def test_what_is_going_to_be_installed_is_said_before_with_a_way_to_say_no(
     assert "to install nothing: Ctrl-C, and broker=embedded" in said[0]
 
 
-def test_a_policy_of_the_machines_own_is_left_as_it_is(debian_machine: Machine, tmp_path: Path) -> None:
+def test_the_machines_own_service_policy_is_left_unchanged(debian_machine: Machine, tmp_path: Path) -> None:
     policy = program(tmp_path / "policy", "exit 104")
     lacking = without_redis(debian_machine, tmp_path)
     (tmp_path / "install").write_text(f"cp {tmp_path}/bin/apt-get {tmp_path}/bin/redis-server\n", encoding="utf-8")

@@ -40,7 +40,7 @@ def servers(private_servers: Servers) -> Servers:
 
 
 def of_each(processes: list[psutil.Process], ask: Callable[[psutil.Process], Any]) -> list[Any]:
-    """Return the answers of those that have not ended meanwhile: RabbitMQ runs short programs, such as df."""
+    """Return `ask` of each process that has not ended meanwhile: RabbitMQ runs short programs, such as df."""
     answers = []
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
@@ -75,7 +75,7 @@ def test_no_password_is_on_a_command_line_or_in_a_file_of_others(servers: Server
     assert (servers.folder / "servers").stat().st_mode & 0o077 == 0
 
 
-def test_a_terminals_ctrl_c_does_not_reach_them(servers: Servers) -> None:
+def test_a_terminals_ctrl_c_does_not_reach_private_servers(servers: Servers) -> None:
     sessions = of_each(servers_of(servers), lambda process: os.getsid(process.pid))
     assert len(sessions) >= 6  # three guards and three servers at least
     assert os.getsid(0) not in sessions
@@ -104,7 +104,7 @@ def test_a_durable_redis_remembers_and_another_does_not(tmp_path: Path) -> None:
             assert client.get("payoff") == kept
 
 
-def test_what_is_saved_nowhere_else_stays_for_the_next(tmp_path: Path) -> None:
+def test_data_that_is_saved_nowhere_else_stays_for_the_next_servers(tmp_path: Path) -> None:
     state = {"unsaved": True}
 
     def held() -> tuple[bytes | None, bytes | None]:
@@ -117,7 +117,7 @@ def test_what_is_saved_nowhere_else_stays_for_the_next(tmp_path: Path) -> None:
             return before
 
     assert held() == (None, None)
-    assert held() == (b"7", None), "queues are those of a run that is gone"
+    assert held() == (b"7", None), "queues of a run that is gone are not kept"
     with pytest.raises(ConfigurationError, match="left data that is not saved elsewhere: go on with broker=private"):
         acquire("external", "redis://127.0.0.1:1/0", folder=tmp_path, unsaved=lambda: True)
     state["unsaved"] = False
@@ -125,7 +125,7 @@ def test_what_is_saved_nowhere_else_stays_for_the_next(tmp_path: Path) -> None:
     assert not (tmp_path / "servers" / "redis" / "appendonlydir").exists()
 
 
-def test_data_that_redis_cannot_read_is_set_aside_and_said(tmp_path: Path) -> None:
+def test_data_that_redis_cannot_read_is_set_aside_and_reported(tmp_path: Path) -> None:
     given = {"folder": tmp_path, "durable": True}
     with acquire("embedded", **given) as found, redis.Redis.from_url(found.redis_url) as client:
         client.set("payoff", 7)
@@ -281,6 +281,8 @@ def test_open_servers_listen_at_the_given_address_with_the_given_password(server
         ("0.0.0.0", "auto", "a-password-of-the-user", "use broker=private"),
     ],
 )
-def test_servers_are_never_opened_by_half(tmp_path: Path, listen: str, mode: str, password: str, expected: str) -> None:
+def test_servers_are_not_opened_with_wrong_settings(
+    tmp_path: Path, listen: str, mode: str, password: str, expected: str
+) -> None:
     with pytest.raises(ConfigurationError, match=expected):
         acquire(mode, folder=tmp_path, listen=listen, environment={"WARREN_PASSWORD": password})

@@ -101,9 +101,7 @@ def guest(servers: Servers) -> Iterator[int]:
 # --- given ---
 
 
-def test_urls_that_are_given_come_first(
-    get: Callable[..., Servers], servers: Servers, open_redis: int, tmp_path: Path
-) -> None:
+def test_given_urls_come_first(get: Callable[..., Servers], servers: Servers, open_redis: int, tmp_path: Path) -> None:
     said: list[str] = []
     found = get(
         broker_url=servers.broker_url,
@@ -131,9 +129,7 @@ def test_a_redis_given_as_broker_is_result_backend_too(get: Callable[..., Server
     assert found.children == []
 
 
-def test_a_url_that_is_given_and_fails_is_never_replaced(
-    get: Callable[..., Servers], open_redis: int, tmp_path: Path
-) -> None:
+def test_a_given_url_that_fails_is_never_replaced(get: Callable[..., Servers], open_redis: int, tmp_path: Path) -> None:
     down = f"redis://:secret@127.0.0.1:{free_port()}/0"
     with pytest.raises(BrokerError, match=r"redis://:\*\*\*@127.0.0.1:\d+/0 is down"):
         get(broker_url=down, machine=bare(tmp_path, redis_port=open_redis))
@@ -159,7 +155,7 @@ def test_an_unknown_mode_is_answered_with_near_ones(get: Callable[..., Servers])
 # --- already listening ---
 
 
-def test_what_listens_is_used_before_anything_is_started(
+def test_listening_servers_are_used_before_any_is_started(
     get: Callable[..., Servers], guest: int, open_redis: int, tmp_path: Path
 ) -> None:
     said: list[str] = []
@@ -179,7 +175,7 @@ def test_rabbitmq_may_be_listening_and_redis_private(get: Callable[..., Servers]
     found.check()
 
 
-def test_servers_that_refuse_us_are_passed_over_with_a_word(
+def test_servers_that_refuse_the_login_are_skipped_with_a_message(
     get: Callable[..., Servers], servers: Servers, tmp_path: Path
 ) -> None:
     """The session's servers ask for passwords, and a run that only finds them listening has none."""
@@ -193,7 +189,7 @@ def test_servers_that_refuse_us_are_passed_over_with_a_word(
         get("local", machine=bare(tmp_path, **ports), folder=tmp_path / "local")
 
 
-def test_a_listening_redis_with_a_password_is_passed_over_with_a_word(
+def test_a_listening_redis_with_a_password_is_skipped_with_a_message(
     get: Callable[..., Servers], servers: Servers, guest: int
 ) -> None:
     said: list[str] = []
@@ -223,10 +219,10 @@ def test_install_elsewhere_than_on_debian_says_so(get: Callable[..., Servers]) -
         get("install")
 
 
-def test_what_is_missing_is_installed_and_then_started(
+def test_missing_servers_are_installed_and_then_started(
     get: Callable[..., Servers], servers: Servers, tmp_path: Path
 ) -> None:
-    """The test's own apt-get puts the real binaries on PATH, from which they were missing."""
+    """Install by an apt-get that only puts the real binaries on PATH."""
     found = REAL.rabbitmq()
     redis_server = REAL.redis()
     assert found is not None and redis_server is not None
@@ -253,7 +249,7 @@ def test_what_is_missing_is_installed_and_then_started(
     started.check()
 
 
-def test_with_nothing_at_all_the_embedded_server_is_everything(get: Callable[..., Servers]) -> None:
+def test_a_bare_machine_uses_the_embedded_server_for_everything(get: Callable[..., Servers]) -> None:
     said: list[str] = []
     found = get("auto", say=said.append)
     assert found.kind == "redis"
@@ -270,7 +266,7 @@ def test_with_nothing_at_all_the_embedded_server_is_everything(get: Callable[...
         assert client.keys() == [b"a-key"]
 
 
-def test_a_rabbitmq_that_will_not_start_gives_way_with_its_last_lines(
+def test_a_rabbitmq_that_will_not_start_is_skipped_with_its_last_lines(
     get: Callable[..., Servers], tmp_path: Path
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -288,7 +284,7 @@ def test_a_rabbitmq_that_will_not_start_gives_way_with_its_last_lines(
         get("private", machine=bare(tmp_path, path=f"{tmp_path}/bin:/bin:/usr/bin"), folder=tmp_path / "other")
 
 
-def test_without_the_embedded_package_every_step_is_accounted_for(get: Callable[..., Servers], tmp_path: Path) -> None:
+def test_without_the_embedded_package_the_error_names_every_step(get: Callable[..., Servers], tmp_path: Path) -> None:
     with pytest.raises(BrokerError) as caught:
         get("auto", machine=bare(tmp_path, embedded_package="no_such_package"))
     for step in modes.BROKER_STEPS["auto"]:
@@ -307,7 +303,9 @@ def test_two_runs_cannot_share_a_folder(get: Callable[..., Servers]) -> None:
     get("embedded").check()
 
 
-def test_the_record_is_its_owners_alone_and_ends_with_the_servers(get: Callable[..., Servers], tmp_path: Path) -> None:
+def test_only_its_owner_reads_the_record_and_it_ends_with_the_servers(
+    get: Callable[..., Servers], tmp_path: Path
+) -> None:
     found = get("embedded")
     path = tmp_path / "run" / record.FOLDER / record.FILE
     assert path.stat().st_mode & 0o777 == 0o600
