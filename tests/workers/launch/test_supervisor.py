@@ -63,7 +63,7 @@ class Stage:
 
 @pytest.fixture(autouse=True)
 def slow_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count every death as soon after a start: on a busy machine a start alone takes long."""
+    """Count every death as soon after a start and none as after a calm time: on a busy machine a start takes long."""
     monkeypatch.setattr(deaths, "SOON", 3600.0)
     monkeypatch.setattr(deaths, "CALM", 3600.0)
 

@@ -145,7 +145,7 @@ def test_minimax_rewards_a_player_for_the_fall_of_its_opponents_value(env_id):
         told = [r for o, a, r, d in expected if a == action and d == done and (o == observation).all()]
         assert min(abs(reward - r) for r in told) < 1e-4
     assert any(abs(2 * reward - round(2 * float(reward))) > 0.01 for _, _, reward, _ in lived), (
-        "the games' own are whole"
+        "the game's own rewards are whole"
     )
     (result,) = sampler.pop_results()
     assert set(np.abs(result.returns).tolist()) <= {float(stake) for stake in range(14)}, "results are without minimax"

@@ -222,7 +222,7 @@ def test_a_launcher_that_ends_without_stopping_leaves_no_process(
 def test_a_fork_that_outlives_the_launcher_does_not_keep_servers_alive(
     launch: Callable[..., tuple[subprocess.Popen[str], list[psutil.Process]]],
 ) -> None:
-    """Check it since the fork holds a copy of the pipe on which the guard waits."""
+    """Check that the guard ends them though the fork holds a copy of the pipe on which it waits."""
     launcher, below = launch("embedded", "fork")
     servers = [process for process in below if re.search("valkey|guard", " ".join(process.cmdline()))]
     assert len(servers) == 2
