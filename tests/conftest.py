@@ -1,7 +1,7 @@
 """Fixtures on real servers: a private RabbitMQ and Redis for the whole session, started when a test first asks.
 
-Where they are not installed, tests that need them skip on a laptop and fail in CI (the variable CI is set), so that a
-green CI run has tested everything. Their processes end with pytest, however it ends (see workers/servers/guard.py).
+Where they are not installed, tests that need them are skipped, but fail in CI (the variable CI is set): a green CI run
+has tested everything. The servers end with pytest, however it ends (see workers/servers/guard.py).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ SERVER_FIXTURES = {"servers", "private_servers", "own_servers", "rabbitmqctl", "
 SERVER_FIXTURES |= {"embedded", "embedded_url"}
 
 
-# The duration of an example only tells how busy the machine is.
+# An example's duration depends on the load of the machine alone.
 settings.register_profile("warren", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("warren")
 
-# Processes are killed and servers restarted: more than two of these at a time would make each other late.
+# These tests kill processes and restart servers: more than two at a time would delay each other.
 FAULTS, LAUNCHERS = "faults/", "launchers of faults/"
 LONGEST_FIRST = (FAULTS, LAUNCHERS, "integration/test_page_commands.py")
 WAITING = "integration/"  # these wait for servers and processes, the others compute
-ALL_BEGUN = 0.6  # the share of the others ahead of the last that waits
+ALL_BEGUN = 0.6  # the share of the other groups that begins before the last waiting one
 
 
 def group(file: str) -> str:
-    """Return the group of tests that one process of pytest-xdist runs in turn; `file`: a path below tests/."""
+    """Return the group of tests that one pytest-xdist worker runs in sequence; `file`: a path below tests/."""
     if not file.startswith(FAULTS):
         return file
     return LAUNCHERS if "launcher" in file else FAULTS
@@ -49,8 +49,8 @@ def group(file: str) -> str:
 def beginnings(groups: Iterable[str]) -> dict[str, float]:
     """Return when to begin each group, as a number to sort by.
 
-    The longest first; then those that wait among those that compute, so that processors are idle neither now nor
-    later. The many short ones come last: no process is left with a long one at the end.
+    The longest come first. Waiting groups follow, mixed with computing ones, which keeps the processors busy
+    throughout. The many short ones come last, so that no process is left with a long one at the end.
     """
     names = [*dict.fromkeys(groups)]
     when = {name: float(LONGEST_FIRST.index(name) - len(LONGEST_FIRST)) for name in names if name in LONGEST_FIRST}
@@ -62,9 +62,9 @@ def beginnings(groups: Iterable[str]) -> dict[str, float]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark `servers` whatever uses them: `-m "not servers"` runs the rest. Say what two processes may share.
+    """Mark tests that use servers (`-m "not servers"` runs the rest), group them for pytest-xdist, and sort the groups.
 
-    A file stays with one process of pytest-xdist, which has servers of its own; all faults go to two, and first.
+    All tests of a file run in one worker, which has servers of its own. Those of faults/ run first, in two workers.
     """
     here = Path(__file__).parent
     groups = {}
@@ -74,22 +74,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         file = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else str(item.path)
         groups[item] = group(file)
         item.add_marker(pytest.mark.xdist_group(groups[item]))
-    if hasattr(config, "workerinput"):  # one of several processes
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         when = beginnings(groups.values())
         items.sort(key=lambda item: when[groups[item]])
 
 
 @pytest.fixture(autouse=True)
 def no_descriptor_left_for_signals() -> Iterator[None]:
-    """Fail a test that leaves a descriptor for signals: its number becomes another file's, which a signal breaks."""
+    """Fail a test that leaves its wakeup descriptor set: a later file may get that number, and a signal corrupt it."""
     yield
     if threading.current_thread() is threading.main_thread():
-        assert signal.set_wakeup_fd(-1) == -1, "signals would still be written to a descriptor of this test's"
+        assert signal.set_wakeup_fd(-1) == -1, "the test left its descriptor set as the one that signals are written to"
 
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """For tiny batches: on a busy machine, handing them to a second thread makes an update ten times slower."""
+    """Limit torch to one thread: on a busy machine, a second one makes updates of tiny batches ten times slower."""
     import torch  # not for tests without it
 
     before = torch.get_num_threads()
@@ -100,7 +100,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def by_torch() -> Iterator[None]:
-    """Compute perceptrons by torch: the compiled library draws by other numbers of the generator."""
+    """Compute perceptrons with torch: the compiled library uses the generator's numbers differently."""
     from agents.native import library  # not for tests without torch
 
     library.choose("torch")
@@ -110,13 +110,13 @@ def by_torch() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def servers(session_servers: Servers) -> Servers:
-    """RabbitMQ and Redis (see support/brokers.py), shared by all tests: keep to names made of `run_name`."""
+    """Return RabbitMQ and Redis (see support/brokers.py). All tests share them: use names made from `run_name`."""
     return session_servers
 
 
 @pytest.fixture(scope="session")
 def session_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """`servers`, under a name that no module overrides."""
+    """Yield `servers` under a name that no module overrides."""
     if not brokers.GIVEN and (missing := debian.missing(Machine())):
         lacking(f"{' and '.join(missing)} not installed")
     with brokers.start(tmp_path_factory.mktemp("servers")) as found:
@@ -125,7 +125,7 @@ def session_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
 
 @pytest.fixture(scope="session")
 def private_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Private servers, also where others are given, for tests that are about just these."""
+    """Yield private servers even where others are given, for tests of private servers."""
     if not brokers.GIVEN:
         yield request.getfixturevalue("session_servers")
         return
@@ -137,7 +137,7 @@ def private_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
 
 @pytest.fixture(scope="session")
 def harmed_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Servers that one test after the other harms: private ones, or the given ones."""
+    """Yield servers that tests damage one after another: private ones, or the given ones."""
     if brokers.GIVEN:
         yield request.getfixturevalue("session_servers")
         return
@@ -147,7 +147,7 @@ def harmed_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 def own_servers(servers: Servers, harmed_servers: Servers) -> Iterator[Servers]:
-    """Servers for a test to harm, whose broker is up again afterwards; it has to undo whatever else it does to them."""
+    """Yield servers that a test may damage. The broker is restarted afterwards; the test undoes anything else."""
     yield harmed_servers
     try:
         check_broker(harmed_servers.broker_url)
@@ -157,25 +157,25 @@ def own_servers(servers: Servers, harmed_servers: Servers) -> Iterator[Servers]:
 
 @pytest.fixture
 def rabbitmqctl(servers: Servers) -> Callable[..., list[str]]:
-    """`rabbitmqctl COMMAND COLUMN...` against the session's RabbitMQ: its lines, without a header."""
+    """Return a function that runs `rabbitmqctl COMMAND COLUMN...` and returns its lines without the header."""
     return lambda command, *columns: brokers.control(servers, command, "--no-table-headers", *columns)
 
 
 @pytest.fixture
 def broker_url(servers: Servers) -> str:
-    """URL of the session's RabbitMQ."""
+    """Return the URL of the session's RabbitMQ."""
     return servers.broker_url
 
 
 @pytest.fixture
 def redis_url(servers: Servers) -> str:
-    """URL of the session's Redis."""
+    """Return the URL of the session's Redis."""
     return servers.redis_url
 
 
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """The embedded server, broker and Redis in one; shared by all tests."""
+    """Yield the embedded server, broker and Redis in one; all tests share it."""
     try:
         found = finding.acquire("embedded", folder=tmp_path_factory.mktemp("embedded"))
     except BrokerError as error:
@@ -186,19 +186,19 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @pytest.fixture
 def embedded_url(embedded: Servers) -> str:
-    """URL of a broker without RabbitMQ."""
+    """Return the URL of the embedded broker."""
     return embedded.broker_url
 
 
 @pytest.fixture
 def run_name() -> str:
-    """A name that no other test has: whatever a test makes on a shared server carries it."""
+    """Return a run name that is unique to the test, for all that it creates on shared servers."""
     return f"test-{secrets.token_hex(6)}"
 
 
 @pytest.fixture
 def own_redis(tmp_path: Path, servers: object) -> Iterator[OwnRedis]:
-    """A Redis of the test's own, where the session has servers at all."""
+    """Yield a Redis of the test's own, if the session has servers."""
     made = OwnRedis(tmp_path / "redis")
     yield made
     made.kill()

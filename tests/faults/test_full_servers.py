@@ -1,6 +1,6 @@
-"""A disk and a Redis that are full for a while: no process ends, and soon after there are new steps.
+"""Tests of a disk and a Redis that are full for a while: no process ends, and training goes on afterwards.
 
-Full for 5 s, unless said otherwise; how soon there were new steps is printed:
+The default is 5 s. The time from then to the next updates is printed:
 `WARREN_FULL_SECONDS=15 make test ARGS="tests/faults/test_full_servers.py -s"`.
 """
 
@@ -30,12 +30,12 @@ OFTEN = ("checkpoint_every=2",)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, which is soon full."""
+    """Yield a small file system."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={STORED}", "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("to mount a file system takes root, and here it is not allowed")
+        pytest.skip("mounting a file system needs root, and is not allowed here")
     try:
         yield place
     finally:
@@ -44,7 +44,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def run_of(kind: str, folder: Path, servers: Servers) -> Iterator[tuple[TrainingRun, redis.Redis]]:
-    """A run in `folder`, where its Redis also keeps its data; the broker's disk is another."""
+    """Yield a run in `folder` and a client of its Redis, whose data is there too; the broker's is on another disk."""
     binary = Machine().redis() or Machine().embedded_redis()
     assert binary is not None
     own = PrivateRedis.start(binary, folder / "redis")
@@ -67,7 +67,7 @@ def updates(run: TrainingRun) -> int:
 
 
 def check(run: TrainingRun, fill: Callable[[], None], empty: Callable[[], None], what: str) -> None:
-    """Fill it, wait, empty it; then there are new steps, by the processes that there were."""
+    """Fill a server or disk, wait and empty it; check that the same processes go on with updates."""
     run.until(lambda: updates(run) >= 10)
     before = {process.pid: process.name() for process in run.children(lambda line: "workers." in " ".join(line))}
     fill()

@@ -1,4 +1,4 @@
-"""Gateways that are killed, with the run's Redis, or told to stop while games train through them."""
+"""Tests of gateways that are killed, as is the run's Redis, or stopped while games train through them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from support.waiting import PATIENCE, until
 from workers.servers import Servers
 from workers.servers.ports import free_port
 
-TICKS = 20  # each game's
+TICKS = 20  # per game
 
 
 class Games:
-    """Games that are played one after another, on as many connections; one that is refused is begun anew."""
+    """Threads that play game after game, each on a connection of its own; a refused game is started again."""
 
     def __init__(self, port: int, at_once: int = 4) -> None:
         self.played = 0
@@ -55,7 +55,7 @@ class Games:
 
 
 def asked(connection: http.client.HTTPConnection, session: str, kind: str) -> int:
-    """The status of the answer."""
+    """Return the status of the gateway's response."""
     message = {"observation": [0.0, 0.1, 0.0, -0.1], "reward": 1.0, "out_of_time": False}
     body = b"" if kind == "start" else json.dumps(message).encode()
     connection.request("POST", "/", body, {"session": session, "step_kind": kind})
@@ -93,7 +93,7 @@ def test_training_by_games_goes_on_when_a_gateway_and_redis_are_killed(tmp_path:
             until(lambda: games.played > played + 2, "a game after Redis came back")
             run.process.send_signal(signal.SIGINT)
             assert run.wait() == 130
-        assert run.output.count("ended with status") == 1, f"another died than the one that was killed:\n{run.output}"
+        assert run.output.count("ended with status") == 1, f"a process that was not killed has died:\n{run.output}"
     finally:
         games.end()
         redis.kill()
@@ -121,7 +121,7 @@ def test_a_gateway_that_is_told_to_stop_lets_its_games_end(tmp_path: Path, serve
         gateway.terminate()
 
         def stopping() -> bool:
-            """Return True while it ends sessions and opens none."""
+            """Return whether the gateway refuses new sessions; check that it still ends open ones."""
             assert asked(other, "b", "stop") == 200
             return asked(other, "b", "start") == 503
 

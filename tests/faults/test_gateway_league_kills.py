@@ -1,4 +1,4 @@
-"""A gateway of a league is killed in the middle of its matches: they expire, and the games go on at the others."""
+"""Test of a league's gateway that is killed during its matches: they expire, and games go on at the others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from workers.servers.ports import free_port
 
 
 def matches_of_a_killed_gateway(run: NimRun, store: Store, rabbitmqctl: Callable[..., list[str]]) -> set[str]:
-    """Kill the gateway while it holds matches; return those it still held once the league had all of its reports."""
+    """Kill gateway 0 while it holds matches; return those it still held once the league had processed all reports."""
     killed = run.role("gateway-0")
 
     def held() -> dict[str, str]:
-        """Return match -> holder of the gateway of that number, whose name begins with it."""
+        """Return match -> holder, for matches of gateway 0."""
         return {one.id: one.holder for one in store.load().matches.values() if one.holder.startswith("actor-0-")}
 
     holders = set(run.until(held).values())
@@ -29,7 +29,7 @@ def matches_of_a_killed_gateway(run: NimRun, store: Store, rabbitmqctl: Callable
     killed.wait()
     reports = f"warren.{run.name}.service.league.report\t0"
     run.until(lambda: reports in rabbitmqctl("list_queues", "name", "messages"))
-    left = {match for match, holder in held().items() if holder in holders}  # another may have taken its place
+    left = {match for match, holder in held().items() if holder in holders}  # its successor's matches do not count
     run.until(lambda: run.role("gateway-0").pid != killed.pid)
     run.until(lambda: not left & store.load().matches.keys())
     return left
@@ -53,7 +53,7 @@ def test_matches_of_a_gateway_that_is_killed_expire_and_the_books_add_up(
         assert counters["expired"] >= len(left)
         run.until(lambda: store.load().counters["counted"] > counters["counted"] + 4)
 
-        # Games go on while the league answers nothing, and their results are told once it is back.
+        # Games go on while the league does not answer; their results are reported once it is back.
         for process in run.processes("league"):
             process.kill()
             process.wait()
@@ -65,7 +65,5 @@ def test_matches_of_a_gateway_that_is_killed_expire_and_the_books_add_up(
     saved = fold(read_file(run.folder / "league" / "league.jsonl"))
     ended = sum(saved.counters[how] for how in ("counted", "expired", "aborted"))
     assert saved.counters["issued"] == ended + len(saved.matches) > counters["issued"]
-    assert run.output.count("ended with status") == kills + 1, (
-        f"another died than those that were killed:\n{run.output}"
-    )
+    assert run.output.count("ended with status") == kills + 1, f"a process that was not killed has died:\n{run.output}"
     assert run.account()["learned"] > 0

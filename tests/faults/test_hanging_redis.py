@@ -1,4 +1,4 @@
-"""A Redis that hangs for longer than its clients wait for an answer, and goes on: so does everything that uses it."""
+"""Test of a Redis that hangs for longer than its clients' timeout: all of them go on once it does."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def test_calls_and_a_gathered_run_outlive_a_redis_that_hangs(servers: Servers, t
         with TrainingRun(tmp_path, "env.goal=null", "total_steps=1000000000", "round_timeout=30", **urls) as run:
             run.after_updates(3)
             store.process.send_signal(signal.SIGSTOP)
-            # These need no Redis: nothing but the timer, which starts after them, lets it go on.
+            # These need no Redis: it stays stopped until the timer ends, which starts after them.
             calls = [calling.solver.send("actor.add", number) for number in range(100)]
             assert [call.result() for call in calls] == list(range(1, 101))
             go_on.start()
-            waiting = [calling.solver.send("actor.once", 0.0) for _ in range(10)]  # not called before: looked up first
+            waiting = [calling.solver.send("actor.once", 0.0) for _ in range(10)]  # first calls: looked up in Redis
             assert all(call.result() for call in waiting)
             go_on.join()
             run.after_updates(3)

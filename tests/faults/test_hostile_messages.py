@@ -1,4 +1,4 @@
-"""A league under messages that no client of ours sends: nobody dies of them, and the league plays on."""
+"""Test of a league that gets messages no client of Warren sends: no process dies, and the league plays on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_league_plays_on_under_hostile_and_a_thousand_random_messages(tmp_path
             for exchange, key, message in mixture(7, MESSAGES, targets):
                 publisher.send(exchange, key, [message])
         sent = time.monotonic()
-        # Longer than a lost connection takes to be replaced, and a round to be given up.
+        # Longer than it takes to replace a lost connection, and to give up a round.
         run.until(lambda: time.monotonic() > sent + 5.0)
         for name in learning:
             run.until(lambda name=name: store.load().progress[name].steps > before[name])

@@ -1,4 +1,4 @@
-"""Each part killed in mid-run: training goes on, and no segment that the broker confirmed is lost."""
+"""Tests of an actor and a learner killed during a run: training goes on, and no confirmed segment is lost."""
 
 import itertools
 from pathlib import Path
@@ -14,7 +14,7 @@ from workers.servers import Servers
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
 def test_training_solves_through_kills_of_actor_and_learner(tmp_path: Path, servers: Servers, sampling: str) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
-    # A lost round would wait for this long; the broker hands on what a killed process held at once, so none is lost.
+    # A lost round would take as long as this. None is lost: the broker redelivers a killed process's messages at once.
     with TrainingRun(tmp_path, f"sampling={sampling}", "round_timeout=30", "checkpoint_every=1", **urls) as run:
         run.after_updates(5)
         run.role("actor-0").kill()
@@ -26,12 +26,12 @@ def test_training_solves_through_kills_of_actor_and_learner(tmp_path: Path, serv
     assert "actor-0 ended with status 137" in run.output
     assert "learner ended with status 137" in run.output
     assert run.output.strip().splitlines()[-1].startswith("solved")
-    # Versions never go back, or actors would keep weights that are newer than the learner's.
+    # Versions never decrease: otherwise actors would keep weights that are newer than the learner's.
     versions = [update["version"] for update in run.metrics()]
     assert all(later > earlier for earlier, later in itertools.pairwise(versions))
     account = run.account()
     assert account["steps"]["learned"] >= run.metrics()[-1]["steps"], (
-        "what a killed learner learned from counts as well"
+        "steps that the killed learner had learned from are missing"
     )
     if sampling == "streaming":
         assert account["learned"] > 20

@@ -1,4 +1,4 @@
-"""A launcher under what may happen to it: a second one, bad events, servers that are killed, hosts, a kill -9."""
+"""Tests of a launcher under faults: a second launcher, bad events, killed servers, other hosts, SIGKILL."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def test_a_second_launcher_on_a_live_run_changes_nothing_of_it(tmp_path: Path, s
 
 
 @pytest.mark.slow
-def test_events_that_make_no_sense_change_nothing_in_the_launcher(tmp_path: Path, servers: Servers) -> None:
+def test_the_launcher_ignores_malformed_events(tmp_path: Path, servers: Servers) -> None:
     with TrainingRun(tmp_path, *ENDLESS, "actors=1", **urls(servers)) as run:
         run.after_updates(2)
         topology = Topology(run.name)
         events = EventDispatcher(create_app(topology, servers.broker_url, servers.redis_url), topology)
         for payload in BAD:
             events.fire(STATUS, payload)
-            time.sleep(0.05)  # events sent at once would be lost, but for the newest
+            time.sleep(0.05)  # without a pause, only the newest would arrive
         events.close()
         run.after_updates(3)
         stop(run)
@@ -102,18 +102,18 @@ def test_private_servers_that_are_killed_come_back_and_the_run_goes_on(tmp_path:
     kept = [one["name"] for one in failure_log.read(run.folder) if one["status"] == 137]
     assert kept == ["private RabbitMQ", "private Redis"]
     versions = [update["version"] for update in run.metrics()]
-    assert versions == sorted(set(versions)), "a version was made twice"
+    assert versions == sorted(set(versions)), "a version was published twice"
     if sampling == "streaming":
         assert json.loads((run.folder / "segments.json").read_text())["lost"] == 0
     leftovers = [run.folder / "servers" / name for name in ("rabbitmq/data", "redis/appendonlydir")]
-    assert not any(path.exists() for path in leftovers), "of a run that is over, nothing is kept"
+    assert not any(path.exists() for path in leftovers), "servers' data is left of a run that is over"
 
 
 @pytest.mark.servers
 @pytest.mark.slow
 def test_a_league_loses_nothing_when_its_private_redis_is_killed(tmp_path: Path) -> None:
     with LeagueOfRun(tmp_path, "broker=private") as run:
-        run.until(lambda: "; Redis: " in run.output)  # said when the record has been written
+        run.until(lambda: "; Redis: " in run.output)  # printed once the record is written
         store = run.store(record.read(run.folder).redis_url)
         run.until(lambda: "main@0" in store.view().roster and store.counters().get("counted", 0) > 0)
         for _ in range(2):
@@ -151,7 +151,7 @@ def test_an_actor_that_is_paused_is_named(tmp_path: Path, servers: Servers) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_long_absence_of_redis_does_not_exhaust_restarts(tmp_path: Path, servers: Servers) -> None:
+def test_a_long_redis_outage_does_not_exhaust_restarts(tmp_path: Path, servers: Servers) -> None:
     port, binary = free_port(), shutil.which("redis-server")
     assert binary is not None
     line = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
@@ -167,7 +167,7 @@ def test_a_long_absence_of_redis_does_not_exhaust_restarts(tmp_path: Path, serve
             run.after_updates(3)
             server.kill()
             server.wait()
-            # The outage: twice as long as a process waits for Redis, which would be its death and that of its restart.
+            # The outage lasts twice as long as a process waits for Redis: enough to exhaust one restart.
             learner = run.folder / "logs" / "learner.log"
             run.until(lambda: learner.read_text().count("the pool cannot be looked after") >= 2, 240.0)
             assert run.process.poll() is None and "Redis is away for" in run.output, run.output
@@ -191,9 +191,9 @@ def test_a_leader_that_was_suspended_leaves_its_successors_run_alone(
         launcher = psutil.Process(first.process.pid)
         launcher.suspend()
         try:
-            for process in launcher.children(recursive=True):  # while one of them lives, the name is not given away
+            for process in launcher.children(recursive=True):  # the name is taken while one of them lives
                 process.kill()
-            client.pexpire(f"warren.{run_name}:leader", 1)  # makes the suspension outlast the lease
+            client.pexpire(f"warren.{run_name}:leader", 1)  # the lease expires while the launcher is suspended
             first.until(lambda: not client.exists(f"warren.{run_name}:leader"))
             with OwnRun(write(tmp_path / "two", HOSTLESS), servers, f"run={run_name}", label="second") as second:
                 second.until(lambda: client.exists(f"warren.{run_name}:leader"))
@@ -202,7 +202,7 @@ def test_a_leader_that_was_suspended_leaves_its_successors_run_alone(
                 assert re.search(r"process \d+ on \S+ has taken this one's place", first.output)
                 assert client.exists(f"warren.{run_name}:leader"), "the successor's lease is gone"
                 second.until(lambda: "played 1" in second.logged("play-0"))
-                queue = f"warren.{run_name}.service.adder.add"  # the successor's: the first one's end left it
+                queue = f"warren.{run_name}.service.adder.add"  # the successor's, which the first launcher left alone
                 second.until(lambda: queue in rabbitmqctl("list_queues", "name"))
                 (tmp_path / "two" / "go").touch()
                 assert second.wait() == 0, second.output
@@ -233,7 +233,7 @@ def test_a_leader_whose_stop_outlasts_its_lease_keeps_it(tmp_path: Path, servers
 
 
 @pytest.mark.slow
-def test_what_a_killed_launcher_left_is_listed_and_purged(
+def test_leftovers_of_a_killed_launcher_are_listed_and_purged(
     tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
 ) -> None:
     client = redis.Redis.from_url(servers.redis_url)
@@ -302,14 +302,12 @@ def test_actors_and_a_learner_run_on_another_host_that_joins_and_leaves(
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_a_run_with_its_outcome_written_and_nothing_half_done(
-    tmp_path: Path, servers: Servers
-) -> None:
+def test_a_run_on_a_full_disk_ends_with_an_outcome_and_no_partial_files(tmp_path: Path, servers: Servers) -> None:
     small = tmp_path / "small"
-    small.mkdir()  # the launcher's own output does not go there: it is what the test reads
+    small.mkdir()  # the launcher's output, which the test reads, goes elsewhere
     mounting = ["mount", "-t", "tmpfs", "-o", "size=320m", "tmpfs", str(small)]
     if os.geteuid() != 0 or subprocess.run(mounting, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a small disk takes a mount, which needs root")
+        pytest.skip("mounting a small disk needs root")
     try:
         often = ("actors=1", "checkpoint_every=0.5", "restarts=2", f"folder={small}")
         with TrainingRun(tmp_path, *ENDLESS, *often, **urls(servers)) as run:

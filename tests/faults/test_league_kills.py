@@ -1,6 +1,6 @@
-"""Actors, learners, league workers and evaluators killed at random, Redis restarted: the league's books stay right.
+"""Test of random kills of a league's processes and a restart of Redis: the league's books stay right.
 
-For WARREN_KILL_SECONDS seconds, 10 unless said otherwise:
+Kills last for WARREN_KILL_SECONDS seconds, 10 by default:
 `WARREN_KILL_SECONDS=300 make test ARGS="tests/faults/test_league_kills.py"`.
 """
 
@@ -55,7 +55,7 @@ def test_the_books_stay_right_through_kills_and_a_restart_of_redis(tmp_path: Pat
             store = run.store(url)
             run.until(lambda: answers(store))
             check_books(store)
-            # And it goes on: whoever learned learns.
+            # All learning players go on learning.
             learning = [player.name for player in store.view().roster if not player.frozen]
             before = {name: store.load().progress[name].steps for name in learning}
             for name in learning:
@@ -71,7 +71,7 @@ def test_the_books_stay_right_through_kills_and_a_restart_of_redis(tmp_path: Pat
 
 
 def answers(store: Store) -> bool:
-    """Return whether Redis is there again."""
+    """Return whether Redis answers."""
     try:
         return bool(store.redis.ping())
     except redis.RedisError:

@@ -1,6 +1,6 @@
-"""A league whose launcher is killed at a random moment and resumed, again and again.
+"""Test of a league whose launcher is killed at random moments and resumed each time.
 
-Two kills, unless said otherwise; how soon every learner learns again is printed:
+The default is two kills. The time until every learner learns again is printed:
 `WARREN_LAUNCHER_KILLS=10 make test ARGS="tests/faults/test_league_launcher_kills.py -s"`.
 """
 
@@ -30,7 +30,7 @@ from workers.servers import record
 
 KILLS = int(os.environ.get("WARREN_LAUNCHER_KILLS", "2"))
 PLAYERS = ("main", "main_exploiter", "league_exploiter_0")
-# Kuhn poker with snapshots and resets every few seconds; the folder is brought up to date far less often than that.
+# Kuhn poker with snapshots and resets every few seconds, far more often than the folder is saved.
 KUHN = (
     *("league=kuhn", "actors=1", "league_workers=2", "total_steps=1000000000", "league.snapshot_every=30"),
     *("league.games=64", "league.tables=2", "league.lanes=64", "league.match_games=32", "league.period_steps=2000"),
@@ -59,7 +59,7 @@ class Look(NamedTuple):
 
 
 class KuhnRun(LeagueOfRun):
-    """A Kuhn league, or that of `folder` resumed; `number` tells their logs apart."""
+    """Number 0 starts a Kuhn league in `folder`, any other resumes it; each `number` has a log of its own."""
 
     def __init__(self, folder: Path, number: int, urls: Mapping[str, str]) -> None:
         place = folder / "project" / "launcher-0"
@@ -68,8 +68,8 @@ class KuhnRun(LeagueOfRun):
         self.folder = place
 
     def served(self) -> Store:
-        """The league, once it is served."""
-        self.until(lambda: "; Redis: " in self.output)  # so the record is this launcher's
+        """Return the league's store once the league is served."""
+        self.until(lambda: "; Redis: " in self.output)  # now the record is this launcher's
 
         def there() -> Store | None:
             with suppress(WarrenError, redis.RedisError):
@@ -80,7 +80,7 @@ class KuhnRun(LeagueOfRun):
         return self.until(there)
 
     def points(self, player: str) -> list[dict[str, Any]]:
-        """The learner's updates so far."""
+        """Return the metrics of a player's updates so far."""
         path = self.folder / "players" / player / "metrics.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]
@@ -93,7 +93,7 @@ class KuhnRun(LeagueOfRun):
 def test_a_league_loses_nothing_when_its_launcher_is_killed(
     private: bool, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """On servers that live on, all processes are killed with it, so that none saves anything at its end."""
+    """With servers that outlive the launcher, all processes are killed too, so that none saves anything at its end."""
     servers = None if private else request.getfixturevalue("servers")
     urls = {} if servers is None else {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     rng, seconds = random.Random(12), list[float]()
@@ -112,21 +112,21 @@ def test_a_league_loses_nothing_when_its_launcher_is_killed(
             run.until(lambda until=pause: time.monotonic() > until)
             before = Look.at(store)
             killed = [] if private else psutil.Process(run.process.pid).children(recursive=True)
-            run.process.send_signal(signal.SIGSTOP)  # or it would start again what is killed before it
+            run.process.send_signal(signal.SIGSTOP)  # or it would restart its children
             for process in killed:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
             run.process.kill()
             run.process.wait()
     left = [run.folder / name for name in ("servers/redis/appendonlydir", "league/unsaved.json")]
-    assert not any(path.exists() for path in left), "of a run that is over, and saved, nothing is kept"
+    assert not any(path.exists() for path in left), "data is left of a run that is over and saved"
     print(
         f"\n{KILLS} kills: s from serving until every learner had learned again: {seconds[1:]}; at first {seconds[0]}"
     )
 
 
 def check_nothing_lost(before: Look, after: Look, folder: Path) -> None:
-    """The history reaches as far as was seen before the kill, and is then what was seen; nothing is smaller since."""
+    """Check that the folder's history contains the state seen before the kill, and that no counter has decreased."""
     history = list(read_folder(folder))
     seen = [entry for entry, _ in history].index(before.state.last_event)
     assert fold(history[: seen + 1]).differences(before.state) == []
@@ -137,7 +137,7 @@ def check_nothing_lost(before: Look, after: Look, folder: Path) -> None:
 
 
 def learn_again(run: KuhnRun, served: float, seconds: list[float]) -> None:
-    """Wait until each player has an update that was made since."""
+    """Wait until each player has an update later than `served`; append the seconds that took."""
     for player in PLAYERS:
         run.until(lambda player=player: any(point["time"] > served for point in run.points(player)))
     first = [next(point["time"] for point in run.points(player) if point["time"] > served) for player in PLAYERS]

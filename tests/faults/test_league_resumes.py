@@ -1,6 +1,6 @@
-"""A league resumed again and again, its keeper killed at a random moment of each resume: nothing of it is lost.
+"""Test of a league resumed many times, its keeper killed at a random moment of each resume: nothing is lost.
 
-Three resumes of 6,000 events, unless said otherwise:
+The default is three resumes of 6,000 events:
 `WARREN_RESUMES=10 WARREN_RESUME_EVENTS=60000 make test ARGS="tests/faults/test_league_resumes.py -s"`.
 """
 
@@ -47,7 +47,7 @@ IN_BATCH = 50
 
 
 class Resumed:
-    """One run's league: its folder, and what Redis holds of it."""
+    """The league of one run: its folder, and its store and pool in Redis."""
 
     def __init__(self, folder: Path, client: redis.Redis, run: str) -> None:
         self.folder, self.run = folder / "p" / "t" / "league", run
@@ -55,14 +55,14 @@ class Resumed:
         self.pool = Pool(client, f"warren.{run}:", cache_bytes=0)
 
     def whole(self) -> tuple[LeagueState, list[Cell], list[tuple[ModelInfo, bytes]]]:
-        """Players, payoff, ratings, matches and counters; returns; models with their bytes."""
+        """Return the league's state, evaluators' returns, and models with their bytes."""
         returns = SharedReturns(self.store.redis, self.store.prefix)
         returns.refresh()
         models = [(info, self.pool.get(*info.ref).data) for info in self.pool.models()]
         return self.store.load(), returns.cells(), models
 
     def play(self, events: int) -> None:
-        """A history of so many events, with snapshots, models, returns, and some matches that nobody ended."""
+        """Write a history of `events` events, with snapshots, models, returns and some unfinished matches."""
         rng = np.random.default_rng(0)
         settings = yaml.safe_load((ROOT / "conf/league/rps.yaml").read_text())
         begin(self.store, self.pool, LeagueConfig.from_dict(settings), None)
@@ -82,7 +82,7 @@ class Resumed:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 120 * RESUMES)
-def test_a_league_resumed_again_and_again_by_workers_that_are_killed_stays_whole(
+def test_a_league_loses_nothing_when_its_keeper_dies_in_each_resume(
     tmp_path: Path, servers: Servers, own_redis: OwnRedis, run_name: str
 ) -> None:
     league, rng, seconds = Resumed(tmp_path, own_redis.client, run_name), random.Random(3), []
@@ -123,7 +123,7 @@ def test_a_league_resumed_again_and_again_by_workers_that_are_killed_stays_whole
             match = first_match(solver, until)
             seconds.append(round(time.monotonic() - started, 1))
             solver.call("league.abort", match, "test")
-            until(lambda before=before, index=index: index.stat().st_mtime_ns > before)  # it keeps the folder
+            until(lambda before=before, index=index: index.stat().st_mtime_ns > before)  # it has saved the folder
         finally:
             for process in (other, keeper):
                 process.terminate()
@@ -140,7 +140,7 @@ def test_a_league_resumed_again_and_again_by_workers_that_are_killed_stays_whole
 def kill_midway(
     keeper: launched.Process, league: Resumed, rng: random.Random, until: Callable[[Callable[[], Any]], None]
 ) -> str:
-    """Kill the keeper at some moment of its restore; which."""
+    """Kill the keeper at a random moment of its restore; return which."""
     moments: dict[str, Callable[[], Any]] = {
         "started": lambda: True,
         "models": lambda: league.pool.redis.hlen(f"{league.pool.prefix}newest"),
@@ -158,7 +158,7 @@ def kill_midway(
 
 
 def first_match(solver: Solver, until: Callable[[Callable[[], Any]], None]) -> str:
-    """Ask until a match is given."""
+    """Request a match until one is issued; return its id."""
     given: list[str] = []
 
     def asked() -> bool:

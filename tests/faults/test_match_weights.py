@@ -1,6 +1,6 @@
-"""Actors and learners killed at random: what plays the away side of a match is the same from beginning to end.
+"""Test of random kills of actors and learners: an opponent's weights never change within a match.
 
-For WARREN_KILL_MATCHES matches with a result, 120 unless said otherwise:
+Runs until WARREN_KILL_MATCHES matches have a result, 120 by default:
 `WARREN_KILL_MATCHES=10000 make test ARGS="tests/faults/test_match_weights.py -s"`.
 """
 
@@ -19,7 +19,7 @@ from support.match_weights import environment, lines_of
 from workers.servers import Servers
 
 MATCHES = int(os.environ.get("WARREN_KILL_MATCHES", "120"))
-KILLS = 5  # at least, however quickly the matches are played
+KILLS = 5  # the least number, however quickly the matches are played
 PATIENCE = 300.0 + MATCHES  # s
 
 
@@ -60,10 +60,10 @@ def test_an_opponents_weights_stay_the_same_for_a_whole_match(tmp_path: Path, se
     issued = {event["match"]: event for event in events if event["event"] == "issued"}
     counted = {event["match"] for event in events if event["event"] == "ended" and event["as"] == "counted"}
     against_others = {match for match in counted if issued[match]["home"] != issued[match]["away"]}
-    assert against_others <= begun.keys(), "results count whose decisions nobody saw"
+    assert against_others <= begun.keys(), "results were counted of matches without a recorded decision"
     opponents = {line["away"] for line in ended.values()}
-    assert any("@" in name for name in opponents), "frozen ones"
-    assert any("@" not in name for name in opponents), "and such that learn meanwhile"
+    assert any("@" in name for name in opponents), "no opponent was frozen"
+    assert any("@" not in name for name in opponents), "no opponent was learning"
     weights = {line["first"] for line in ended.values()}
     print(
         f"\n{len(ended):,} matches with a result, {len(begun) - len(ended):,} cut off by {killed} kills, "

@@ -1,4 +1,4 @@
-"""Three RabbitMQ nodes with quorum queues: one is killed, no message is lost, and clients go on at the others."""
+"""Test of quorum queues on three RabbitMQ nodes: one is killed, no message is lost, and clients use the others."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_a_confirmed_message_outlives_the_node_that_took_it(
     for number in range(MESSAGES):
         assert sender.send("learner.learn", (number,))  # True when a majority of the nodes has it
 
-    cluster.kill(0)  # the queues were declared there, and all clients are there
+    cluster.kill(0)  # the queues were declared on this node, and all clients are connected to it
     for number in range(MESSAGES, 2 * MESSAGES):
         assert sender.send("learner.learn", (number,))
-    told = check_broker(cluster.url)  # a role that starts now does this
+    told = check_broker(cluster.url)  # a starting role does this
     assert told.count("RabbitMQ 3") + told.count("RabbitMQ 4") == 2 and "is down" in told
     assert over_amqp(cluster.url, topology).confirms
     found: list[int] = []
@@ -65,7 +65,7 @@ def test_a_confirmed_message_outlives_the_node_that_took_it(
 
     until(take, "all messages have come")
     assert sorted(set(found)) == list(range(2 * MESSAGES))
-    link = Link(app)  # the way clients and workers of services connect
+    link = Link(app)  # clients and workers of services connect this way
     link.declare(topology.service_queue("policy.act"))
     assert link.consumers(topology.service_queue("policy.act").name) == 0
     link.close()

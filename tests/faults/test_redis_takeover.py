@@ -1,4 +1,4 @@
-"""A Redis with a replica and three sentinels: its master is killed, and everything goes on with the replica."""
+"""Test of a Redis with a replica and three sentinels: its master is killed, and all clients use the replica."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.servers
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sentinels]:
-    # A master that a busy machine has stopped for some seconds is not taken for a dead one.
+    # A master that a busy machine stalls for some seconds does not count as dead.
     monkeypatch.setattr(redis_sentinels, "DOWN_AFTER", 6000)
     binary = Machine().redis()
     if binary is None:
@@ -60,9 +60,9 @@ def test_league_models_claims_and_results_go_on_with_the_replica_that_took_over(
     heard: list[object] = []
     waited_for = app.AsyncResult("after")
     waited_for.then(lambda ready: heard.append(ready.result))
-    assert client.wait(1, 120_000) == 1  # replication is asynchronous: only what has arrived outlives the master
+    assert client.wait(1, 120_000) == 1  # replication is asynchronous: wait until the replica has all
 
-    held = client.connection_pool.get_connection()  # amid a command when the master is killed
+    held = client.connection_pool.get_connection()  # in use when the master is killed
 
     place.master.kill()
     assert store.report(match.id, "w") == Report("counted")  # waits until the replica has taken over

@@ -1,4 +1,4 @@
-"""A learner with a replay killed in mid-run: what was confirmed is in the replay again, or counted as not kept."""
+"""Test of a killed learner with a replay: confirmed steps are in the replay again, or counted as not kept."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ SETTINGS = (
 
 
 @pytest.mark.slow
-def test_a_killed_learners_replay_is_there_again_and_the_rest_is_counted(tmp_path: Path, servers: Servers) -> None:
+def test_a_killed_learners_replay_is_restored_and_lost_steps_are_counted(tmp_path: Path, servers: Servers) -> None:
     with TrainingRun(tmp_path, *SETTINGS, broker_url=servers.broker_url, redis_url=servers.redis_url) as run:
         kept = run.folder / "checkpoints" / "replay.npz"
         run.until(kept.exists)

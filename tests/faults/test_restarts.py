@@ -1,4 +1,4 @@
-"""RabbitMQ and Redis restarted under a running training: it goes on, and what was confirmed is not lost."""
+"""Tests of RabbitMQ and Redis restarted during training: it goes on, and no confirmed segment is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_training_goes_on_when_rabbitmq_was_restarted(tmp_path: Path, own_server
     with TrainingRun(tmp_path, *settings, broker_url=own_servers.broker_url, redis_url=own_servers.redis_url) as run:
         run.after_updates(3)
         brokers.control(own_servers, "stop_app")
-        # Longer than a publish is tried again for, so that the learner's own publishing meets the outage.
+        # Longer than a publish is retried, so that the learner's publishing fails during the outage.
         time.sleep(6)
         assert "queues unknown" in run.output or run.process.poll() is None
         brokers.control(own_servers, "start_app")
@@ -65,7 +65,7 @@ def test_training_goes_on_when_redis_was_restarted_empty(tmp_path: Path, servers
             assert run.wait() == 130
         assert "ended with status" not in run.output, "a role died of it"
         versions = [update["version"] for update in run.metrics()]
-        assert versions == sorted(set(versions)), "a version was made twice"
+        assert versions == sorted(set(versions)), "a version was published twice"
     finally:
         redis.kill()
         redis.wait()
@@ -87,4 +87,4 @@ def test_ctrl_c_ends_a_run_whose_broker_is_gone_for_good(tmp_path: Path, own_ser
         assert run.wait() == 130
     assert "warning: the servers are away, so parts of this run may be left there" in run.output
     assert "Traceback" not in run.output
-    assert list((run.folder / "checkpoints").glob("*.safetensors")), "the learner wrote its checkpoint all the same"
+    assert list((run.folder / "checkpoints").glob("*.safetensors")), "the learner wrote no checkpoint"

@@ -1,4 +1,4 @@
-"""Large segments through shared memory, sender and receiver killed: all are learned from, and no file is left."""
+"""Test of large segments in shared memory, sender and receiver killed: all are learned from, no file is left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bodies(place: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_kills_of_either_side_leave_and_lose_nothing_in_shared_memory(
+def test_shared_memory_loses_and_leaves_nothing_when_either_side_is_killed(
     tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with shared_place(monkeypatch) as place:

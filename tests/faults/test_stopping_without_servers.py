@@ -1,4 +1,4 @@
-"""Roles that are told to stop while their servers are gone, as `docker compose stop` does, end by themselves."""
+"""Test of roles stopped after their servers are gone, as by `docker compose stop`: they end by themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.waiting import until
 
 from workers.runtime.trained import numbered, version_of
 
-PATIENCE = 240.0  # s; a bound against hanging, not an expectation
+PATIENCE = 240.0  # s; only a test that hangs reaches it
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A streaming league, its actor and a learner killed: it plays, learns, pauses, begins anew, and its books add up."""
+"""Test of a streaming league, an actor and a learner killed: it plays, learns, pauses, resets; its books add up."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_streaming_league_learns_through_kills_and_loses_nothing_confirmed(tmp
         run.until(lambda: store.load().counters["counted"] > 20)  # snapshots and periods may come sooner
         check_books(store)
 
-        # A paused player gets nothing more than what was under way for it.
+        # A paused player only gets segments that were already under way.
         log = run.folder / "logs" / "learner-league_exploiter_0.log"
         logged = len(log.read_text())
         store.pause("league_exploiter_0")
