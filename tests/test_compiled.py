@@ -1,4 +1,4 @@
-"""Libraries compiled at the first use: built once, again where they are cut off, and none of another user's."""
+"""Tests of libraries compiled at first use: built once, rebuilt if damaged, and never another user's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def built(source: Path) -> Path:
 
 def test_a_library_is_built_once(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = built(source).stat()
-    monkeypatch.setenv("CC", "false")  # nothing is compiled any more
+    monkeypatch.setenv("CC", "false")  # a second compilation would fail
     assert built(source).stat() == before
     source.write_text("double seven(void) { return 7.5; }\n")
     other = seven(source)
@@ -68,14 +68,14 @@ def of_another_machine(file: Path) -> None:
 
 @pytest.mark.parametrize("harm", [cut_off, of_another_machine, lambda file: compiled._sum_of(file).unlink()])
 def test_a_library_that_cannot_be_loaded_is_built_again(source: Path, harm: Callable[[Path], None]) -> None:
-    file = seven(source)._built()  # a path that was loaded is not looked at again by this process
+    file = seven(source)._built()  # this process never reads a loaded path again
     whole = file.stat().st_size
     harm(file)
     assert built(source).stat().st_size == whole
     assert compiled._whole(file)
 
 
-def test_what_is_built_again_and_cannot_be_loaded_is_said(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuilt_library_that_cannot_be_loaded_is_reported(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes = source.parent / "cc"
     writes.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho nothing >"$2"\n')
     writes.chmod(0o755)

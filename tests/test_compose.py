@@ -1,4 +1,4 @@
-"""docker-compose.yml and its image, as far as can be told without an engine."""
+"""Tests of docker-compose.yml and its image that need no engine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?:(?P<how>:?[-?+])(?P<word>[^${}]*))?\
 
 
 def substituted(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with Compose's variables filled in, the inmost first; a required one that is missing fails."""
+    """Return `text` with Compose's variables filled in, innermost first; check that required ones are given."""
 
     def value(match: re.Match[str]) -> str:
         name, how, word = match["name"], match["how"] or "", match["word"] or ""
@@ -64,7 +64,7 @@ def substituted(text: str, environment: Mapping[str, str]) -> str:
 
 
 def read(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The services of a file with those it includes and what they extend, as Compose reads them."""
+    """Return the services of a file, its includes and extensions resolved, as Compose reads them."""
     file = yaml.safe_load(substituted(path.read_text(), environment))
     found: dict[str, Any] = {}
     for included in file.get("include", ()):
@@ -72,7 +72,7 @@ def read(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     for name, service in file.get("services", {}).items():
         base = service.pop("extends", None)
         if base is not None:
-            assert not {"command", "volumes"} & set(service)  # Compose would add up the volumes
+            assert not {"command", "volumes"} & set(service)  # Compose would merge the volumes
             service = {**read(path.parent / base["file"], environment)[base["service"]], **service}
         assert name not in found
         found[name] = service
@@ -80,20 +80,20 @@ def read(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def services(**environment: str) -> dict[str, Any]:
-    """The services under this environment, but for those of which none starts."""
+    """Return the services that start under this environment without a profile."""
     return copy.deepcopy(read_once(tuple(sorted(environment.items()))))
 
 
 @functools.cache
 def read_once(environment: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """`services`, of which a test reads the same ones many times."""
+    """Return `services`, cached: tests read the same ones many times."""
     found = read(COMPOSE, dict(environment))
     started = {name: one for name, one in found.items() if not one.get("profiles")}
     return {name: one for name, one in started.items() if int(one.get("deploy", {}).get("replicas", 1))}
 
 
 def readers(**environment: str) -> dict[str, Any]:
-    """Return the services that start where their profile is named, but for commands by hand."""
+    """Return the services that start only with their profile, without `tools` for commands by hand."""
     return {name: one for name, one in read(COMPOSE, environment).items() if one.get("profiles") and name != "tools"}
 
 
@@ -104,7 +104,7 @@ def roles(**environment: str) -> dict[str, Any]:
 
 
 def config_of(service: str, **environment: str) -> Config:
-    """Return the words that `python -m workers.ROLE` gets from the service's command."""
+    """Return the configuration that the service's command gives to its role."""
     role, overrides = command_of(service, **environment)
     found = compose(role, overrides)
     assert found is not None
@@ -112,7 +112,7 @@ def config_of(service: str, **environment: str) -> Config:
 
 
 def command_of(service: str, **environment: str) -> tuple[str, list[str]]:
-    """The role of a service, and its overrides."""
+    """Return a service's role and overrides."""
     found = services(**environment)[service]
     python, flag, module, *own = found["entrypoint"]
     assert (python, flag) == ("python", "-m")
@@ -123,9 +123,9 @@ def test_it_has_servers_a_learner_actors_and_flower() -> None:
     assert set(services()) == {*ONE_LEARNER, *SERVERS, "passwords"}
 
 
-def test_every_experiment_of_hydra_s_can_be_named() -> None:
+def test_every_experiment_can_be_named() -> None:
     experiments = {path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")}
-    # Games that the image does not have:
+    # The image lacks these games:
     games_of_their_own = {
         "fightingice", "football", "football_league", "halfcheetah_sac", "hopper_sac", "pong", "pong_league",
         "simple_spread", "simple_spread_mappo", "simple_spread_qmix", "simple_spread_vdn", "slimevolley",
@@ -150,12 +150,12 @@ def test_each_experiment_composes_and_has_its_packages_in_the_image(experiment: 
         role, _ = command_of(name, EXPERIMENT=experiment)
         config = config_of(name, EXPERIMENT=experiment)
         assert (config.run, config.trial) == (experiment or "compose", experiment or "compose")
-        if role in verified:  # a league's learners differ by their players' names
+        if role in verified:  # a league's learners differ only in their players' names
             continue
         verified.add(role)
         try:
             verify(config, role)
-        except ConfigurationError as error:  # packages that the image has need not be installed for these tests
+        except ConfigurationError as error:  # these tests do not need the image's packages
             lacking = [set(re.findall(r"'\.\[(\w+)\]'", problem)) for problem in error.problems]
             assert all(extras and extras <= image_extras() for extras in lacking), error.problems
 
@@ -387,7 +387,7 @@ def test_roles_run_without_privileges() -> None:
 
 
 def test_a_stop_signal_reaches_python() -> None:
-    """No shell stands between the engine and Python: Compose runs a command line without one, unless it asks for it."""
+    """Compose runs a command without a shell unless the command names one."""
     assert "ENTRYPOINT" not in dockerfile()
     assert all(service["entrypoint"][0] == "python" for service in roles(EXPERIMENT="kuhn").values())
 
@@ -420,7 +420,7 @@ def test_the_stage_that_builds_horovod_has_what_the_build_imports() -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """Modules that a file may import: `from a import b` may be module a or a.b."""
+    """Return modules that a file may import: for `from a import b`, both a and a.b."""
     names: set[str] = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):
@@ -430,7 +430,7 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def test_what_is_installed_is_pinned() -> None:
+def test_installed_packages_are_pinned() -> None:
     installs = re.findall(r"pip install (.*)$", dockerfile(), re.MULTILINE)
     assert installs
     assert all("--constraint constraints.txt" in line for line in installs)
@@ -456,7 +456,7 @@ def test_secrets_stay_out_of_git_and_of_the_image() -> None:
 
 
 def reaches_the_engine(path: str) -> bool:
-    """Return whether .dockerignore lets a file in: of the rules for it, or for a folder above it, the last decides."""
+    """Return whether .dockerignore admits a file: the last rule for it, or for a folder above it, decides."""
     parts, inside = path.split("/"), True
     above = ["/".join(parts[: count + 1]) for count in range(len(parts))]
     for line in (ROOT / ".dockerignore").read_text().splitlines():
@@ -483,7 +483,7 @@ def image_extras() -> set[str]:
 
 
 def test_the_proof_on_an_engine_kills_each_service() -> None:
-    """The proof itself is `make compose-test`."""
+    """`make compose-test` runs the proof itself."""
     proof = (ROOT / "tests" / "compose" / "faults.py").read_text()
     (killed,) = (ast.literal_eval(one) for one in re.findall(r"^for each in (\(.*\)):$", proof, re.MULTILINE))
     assert set(killed) == set(services())
@@ -531,5 +531,5 @@ def test_the_files_that_services_read_are_made_for_them(tmp_path: Path) -> None:
 
 
 def dockerfile() -> str:
-    """The Dockerfile with continued lines joined."""
+    """Return the Dockerfile with continued lines joined."""
     return (ROOT / "docker" / "Dockerfile").read_text().replace("\\\n", " ")

@@ -1,4 +1,4 @@
-"""The modules, settings, files and names that the pages mention are there."""
+"""Tests of the pages: the modules, settings, files and names that they mention exist."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ names = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of a language ("" for commands)."""
+    """Return the fenced blocks of a language ("" for commands)."""
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def code(page: Path) -> str:
-    """All that is set as code, in lines and in blocks."""
+    """Return all code of a page, inline and in blocks."""
     text = page.read_text()
     outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     return "\n".join([*re.findall(r"`([^`]+)`", outside), *blocks(page, r"\w*")])
 
 
 def commands(page: Path) -> list[tuple[str, list[str]]]:
-    """(role, its settings) of every line that starts a role, by `make` or by itself."""
+    """Return (role, its settings) of every line that starts a role, directly or by `make`."""
     found = []
     for line in code(page).splitlines():
         if line.startswith("$ ") or "--multirun" in line:
-            continue  # an example of wrong settings; several values of one
+            continue  # `$ ` lines show wrong settings, --multirun gives several values
         for made, given in re.findall(r'make (train|league) ARGS="([^"]*)"', line):
             chosen = made == "train" or any(word.startswith(CHOOSES) for word in shlex.split(given))
             found.append(("train", [*([] if chosen else [LEAGUE]), *shlex.split(given)]))
@@ -56,7 +56,7 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
 
 @names
 def test_every_table_has_a_header(page: Path) -> None:
-    """A blank line within a table ends it: its further rows are shown as text."""
+    """A blank line ends a table: rows below it would be shown as text."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     tables = [block for block in text.split("\n\n") if block.lstrip("\n").startswith("|")]
     rule = re.compile(r"^\|[\s:|-]+\|$", re.MULTILINE)  # below a table's header
@@ -76,7 +76,7 @@ def test_every_setting_of_a_role_is_one(page: Path) -> None:
     for role, given in commands(page):
         settings = [in_full(one) for one in given]
         if any(one.startswith("NAME=") for one in settings):
-            continue  # a reader puts it in
+            continue  # the reader replaces it
         if any(one.startswith("resume=") for one in settings):  # the folder is not here, and may be a league's
             settings = ["experiment=kuhn", *(one for one in settings if not one.startswith("resume="))]
             fixed = [one for one in settings[1:] if is_fixed(one.lstrip("+").partition("=")[0])]
@@ -105,7 +105,7 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 
 def test_the_site_and_the_index_have_every_page() -> None:
-    """By `make site` MkDocs checks more; here it need not be installed."""
+    """`make site` checks more, but needs MkDocs."""
     pages = {page.name for page in ROOT.glob("docs/*.md")}
     nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     named = re.findall(r"- (?:[^:\n]+: )?([\w/]+\.md)$", nav, re.MULTILINE)
@@ -116,14 +116,14 @@ def test_the_site_and_the_index_have_every_page() -> None:
 
 
 @names
-def test_every_file_of_ours_that_is_named_is_there(page: Path) -> None:
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = re.findall(rf"(?<![\w./-])((?:{'|'.join(PACKAGES)}|conf|docs|examples)/[\w./]*\w)", code(page))
     missing = [path for path in named if not PLACEHOLDER.search(path) and not (ROOT / path).exists()]
     assert missing == []
 
 
 @names
-def test_every_dotted_name_of_ours_can_be_imported(page: Path) -> None:
+def test_every_dotted_name_on_a_page_can_be_imported(page: Path) -> None:
     outside = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     dotted = re.findall(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)\b", outside)
     services = {"league.request", "league.report", "league.learning"}
@@ -155,7 +155,7 @@ def is_setting(name: str) -> bool:
 
 
 @names
-def test_python_on_a_page_is_python_and_what_it_imports_of_ours_is_there(page: Path) -> None:
+def test_python_on_a_page_parses_and_its_imports_exist(page: Path) -> None:
     for block in blocks(page, "python"):
         tree = ast.parse("async def page():\n" + "\n".join(f"    {line}" for line in block.splitlines()))
         for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Secrets from the environment: in a variable, or in the file that another names."""
+"""Tests of secrets from the environment: in a variable, or in a file that another variable names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warren.environment import secret
 from warren.errors import ConfigurationError
 
 
-def test_a_variable_goes_before_its_file_and_a_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
+def test_a_variable_wins_over_its_file_whose_last_newline_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "url"
     path.write_text("redis://:secret@redis/0\n")
     assert secret("URL", {}) is None
@@ -21,7 +21,7 @@ def test_a_variable_goes_before_its_file_and_a_file_is_read_without_its_last_new
     assert secret("URL", {"URL_FILE": str(path), "URL": "redis://other/0"}) == "redis://other/0"
 
 
-def test_a_file_that_tells_nothing_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_missing_or_empty_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"URL_FILE: .*/none cannot be read: No such file"):
         secret("URL", {"URL_FILE": str(tmp_path / "none")})
     (tmp_path / "empty").touch()

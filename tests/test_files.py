@@ -1,4 +1,4 @@
-"""Files that are there in full or not at all."""
+"""Tests of files that are written in full or not at all."""
 
 from pathlib import Path
 
@@ -8,9 +8,7 @@ from warren import files
 from warren.files import read_json, write_whole
 
 
-def test_a_full_disk_leaves_the_file_there_was_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "outcome.json"
     write_whole(path, '{"state": "stopped"}')
 
@@ -25,7 +23,7 @@ def test_a_full_disk_leaves_the_file_there_was_and_nothing_beside_it(
 
 
 @pytest.mark.parametrize("content", ["", '{"state": "sto', "[1]"])
-def test_what_is_no_whole_object_reads_as_none(tmp_path: Path, content: str) -> None:
+def test_a_missing_or_malformed_file_reads_as_an_empty_object(tmp_path: Path, content: str) -> None:
     path = tmp_path / "outcome.json"
     path.write_text(content)
     assert read_json(path) == {}

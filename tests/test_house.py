@@ -1,4 +1,4 @@
-"""Rules of the code as a whole that no linter has: first words, sizes, names of tests, circles of imports."""
+"""Tests of rules that no linter has: first words of docstrings, sizes, names of tests, cycles of imports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
 
 
 def test_files_of_tests_have_names_of_their_own() -> None:
-    """Folders of tests are no packages: pytest imports a second file of a name as the first."""
+    """Test folders are not packages: of two files with one name, pytest would import the first twice."""
     names = Counter(path.name for path in tracked("tests") if path.name.startswith("test_"))
     assert [name for name, count in names.items() if count > 1] == []
 
@@ -79,7 +79,7 @@ def test_files_classes_and_functions_are_small() -> None:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    """Imports inside functions count as well, and those for types alone."""
+    """Imports inside functions and imports for types alone count too."""
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for path in tracked(*PACKAGES)

@@ -1,4 +1,4 @@
-"""The manifests of docker/kubernetes: schemas, and that all they name is in this repository. No cluster is asked."""
+"""Tests of the manifests in docker/kubernetes without a cluster: they fit their schemas, and what they name exists."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FOLDER = DOCKER / "kubernetes"
 OVERLAYS = sorted(path.name for path in (FOLDER / "overlays").iterdir())
 BUILT = {overlay: kustomize.build(FOLDER / "overlays" / overlay) for overlay in OVERLAYS}
 SERVERS = ("rabbitmq", "redis")
-OLDEST = "1.28"  # the first to label a StatefulSet's pods by their numbers
+OLDEST = "1.28"  # the first release that labels a StatefulSet's pods with their numbers
 DEPLOYMENT = kustomize.build(FOLDER / "deployment")
 overlays = pytest.mark.parametrize("overlay", OVERLAYS)
 Resource = dict[str, Any]
-FIELD = re.compile(r"\$\([A-Z_]+\)")  # a field of the pod, in a command
+FIELD = re.compile(r"\$\([A-Z_]+\)")  # a field of the pod within a command
 
-# The fields used here, as KEDA 2.12's resource definitions have them: no package has its schemas.
+# Fields of KEDA 2.12's resource definitions that are used here: no package provides its schemas.
 KEDA: dict[str, Resource] = {
     "TriggerAuthentication": {"secretTargetRef": [{"parameter": str, "name": str, "key": str}]},
     "ScaledObject": {
@@ -60,7 +60,7 @@ KEDA: dict[str, Resource] = {
             {
                 "type": str,
                 "name": str,
-                "metadata": {  # settings of the scaler for RabbitMQ; KEDA takes texts alone
+                "metadata": {  # settings of the RabbitMQ scaler; KEDA accepts only strings
                     "protocol": str,
                     "vhostName": str,
                     "queueName": str,
@@ -80,7 +80,7 @@ def of_kind(overlay: str, *kinds: str) -> list[Resource]:
 
 
 def workloads(overlay: str) -> dict[str, Resource]:
-    """Name -> the pod's specification, of everything that runs."""
+    """Return name -> pod specification of all workloads."""
     found = of_kind(overlay, *kustomize.WORKLOADS)
     return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in found}
 
@@ -93,7 +93,7 @@ def containers(overlay: str) -> Iterator[tuple[str, Resource]]:
 
 @pytest.fixture(scope="module")
 def conf_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Overlay -> the folder `conf` as its pods have it."""
+    """Return a function: overlay -> the folder `conf` of its pods."""
 
     @cache
     def make(overlay: str) -> Path:
@@ -109,7 +109,7 @@ def conf_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def composed(conf_of: Any) -> Any:
-    """Overlay -> {name: configuration}, of each role as its command and the settings in its pod make it."""
+    """Return a function: overlay -> {name: configuration} of its roles, from their commands and the pods' settings."""
 
     @cache
     def compose(overlay: str) -> dict[str, Config]:
@@ -120,7 +120,7 @@ def composed(conf_of: Any) -> Any:
 
 
 def commands(overlay: str) -> Iterator[tuple[str, str, list[str]]]:
-    """(name, role, overrides) of each role."""
+    """Yield (name, role, overrides) of each role."""
     for name, pod in workloads(overlay).items():
         if name not in SERVERS:
             (container,) = pod["containers"]
@@ -143,7 +143,7 @@ def test_every_resource_fits_the_schema_of_its_kind(overlay: str, version: str) 
 
 
 def unfitting(given: Any, schema: Any, path: str = "spec") -> Iterator[str]:
-    """Return the values that the schema does not have, or has with another type."""
+    """Yield the paths of values that the schema lacks or has with another type."""
     if isinstance(schema, dict) and isinstance(given, dict):
         yield from (f"{path}.{key}" for key in given.keys() - schema.keys())
         for key in given.keys() & schema.keys():
@@ -176,7 +176,7 @@ def test_the_command_of_each_role_is_a_valid_configuration_of_the_one_run(overla
     roles = {name: role for name, role, _ in commands(overlay)}
     first = next(iter(found.values()))
     for name, config in found.items():
-        verify(replace(config, device="cpu"), roles[name])  # this machine need not have the learner's GPU
+        verify(replace(config, device="cpu"), roles[name])  # this machine may lack the learner's GPU
         assert config.run is not None and (config.run, config.trial) == (first.run, first.trial)
         assert topology_of(config) == topology_of(first)
         assert (config.actors, config.sampling, config.env.id) == (first.actors, first.sampling, first.env.id)
@@ -187,8 +187,8 @@ def test_each_role_has_a_doctor_that_needs_no_run_folder(
     overlay: str, conf_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overrides, "CONF", conf_of(overlay))
-    (tmp_path / Config().folder).touch()  # in this place no run folder can be made
-    (tmp_path / "examples").symlink_to(ROOT / "examples")  # the image has only the Actor of these
+    (tmp_path / Config().folder).touch()  # no run folder can be made here
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # of these, the image has only the Actor
     monkeypatch.chdir(tmp_path)
     roles = {name: role for name, role, _ in commands(overlay)}
     for name, role in roles.items():
@@ -224,7 +224,7 @@ def test_actors_are_scaled_by_a_queue_of_the_run_or_are_as_many_as_a_round_takes
         counts = {one["metadata"]["name"]: one["spec"]["replicas"] for one in of_kind(overlay, "Deployment")}
         assert counts.get("env") == (config.env_runners if config.sampling is Sampling.served else None)
         return
-    assert "replicas" not in actor["spec"]  # or each `kubectl apply` would set it back
+    assert "replicas" not in actor["spec"]  # otherwise each `kubectl apply` would reset it
     (spec,) = (one["spec"] for one in scaled)
     assert spec["scaleTargetRef"]["name"] == "actor"
     topology, triggers = topology_of(config), spec["triggers"]
@@ -257,7 +257,7 @@ def test_each_pod_has_its_own_login_alone_and_none_is_in_a_manifest(overlay: str
         (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["mountPath"] == "/run/warren")
         assert mount["readOnly"] is True
         named = set(re.findall(r"/run/warren/([\w.-]+)", str(pod)))
-        imported = {"definitions.json"} if name == "rabbitmq" else set()  # by what its rabbitmq.conf says
+        imported = {"definitions.json"} if name == "rabbitmq" else set()  # as its rabbitmq.conf says
         assert named | imported == {item["path"] for item in secret["items"]}
     for one in of_kind(overlay, "TriggerAuthentication"):
         for reference in one["spec"]["secretTargetRef"]:
@@ -309,7 +309,7 @@ def test_every_container_runs_without_privileges_and_says_what_it_needs(overlay:
 
 
 @overlays
-def test_each_has_time_to_end_and_what_is_asked_can_be_probed(overlay: str) -> None:
+def test_each_pod_has_time_to_end_and_servers_have_probes(overlay: str) -> None:
     for name, pod in workloads(overlay).items():
         keeps = name in SERVERS or name.startswith(("learner", "league"))
         assert pod["terminationGracePeriodSeconds"] >= (60 if keeps else 2 * Config().grace)
@@ -317,7 +317,7 @@ def test_each_has_time_to_end_and_what_is_asked_can_be_probed(overlay: str) -> N
         assert not others
         if name in SERVERS:
             assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(first)
-        else:  # a role that cannot go on ends; what its servers lack is said before it begins
+        else:  # a role that cannot go on ends by itself; doctor checks its servers before it starts
             assert [one["name"] for one in pod["initContainers"]] == ["doctor"]
             assert pod["shareProcessNamespace"] is True
 
@@ -331,7 +331,7 @@ def test_budgets_keep_parts_of_a_run_when_nodes_are_drained(overlay: str) -> Non
         selector = one["spec"]["selector"]
         chosen = selector.get("matchLabels", {}).values() or selector["matchExpressions"][0]["values"]
         budgets |= dict.fromkeys(chosen, one["spec"])
-    alone = {"league", "evaluator", "flower"}  # one pod each: a budget would only keep its node from being drained
+    alone = {"league", "evaluator", "flower"}  # one pod each: a budget would only block draining of its node
     assert set(budgets) == set(labels.values()) - alone
     assert all(spec["maxUnavailable"] in (1, "25%", "50%") for spec in budgets.values())
 
@@ -367,7 +367,7 @@ def test_a_deployment_only_reads_the_learner_s_volume_and_answers_games_alone() 
 @overlays
 def test_a_role_whose_run_is_over_stays_idle(overlay: str) -> None:
     for name, pod in workloads(overlay).items():
-        if name not in (*SERVERS, "flower"):  # Flower has no end of its own
+        if name not in (*SERVERS, "flower"):  # Flower never ends by itself
             environment = {one["name"]: one["value"] for one in pod["containers"][0]["env"] if "value" in one}
             assert environment[staying.VARIABLE] in staying.STARTED_AGAIN
 
@@ -381,7 +381,7 @@ def test_redis_may_hold_half_of_its_memory(overlay: str) -> None:
 
 
 @overlays
-def test_what_is_kept_is_on_a_volume_of_its_own(overlay: str) -> None:
+def test_persistent_data_is_on_volumes_of_its_own(overlay: str) -> None:
     workdir = re.findall(r"^WORKDIR (\S+)$", dockerfile(), re.MULTILINE)[-1]
     for one in of_kind(overlay, *kustomize.WORKLOADS):
         name, claims = one["metadata"]["name"], one["spec"].get("volumeClaimTemplates", ())

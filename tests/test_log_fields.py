@@ -1,4 +1,4 @@
-"""A JSON log: an object a line with what process and record say, read like a text log by who looks for errors."""
+"""Tests of JSON logs: one object per line, with fields of process and record, readable as text in search of errors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_traceback_is_a_field_of_its_record() -> None:
     assert told["exception"].startswith("Traceback") and told["exception"].endswith("ValueError: no such card")
 
 
-def test_what_ends_a_process_is_logged_as_json_and_found_as_its_failure() -> None:
+def test_an_exception_that_ends_a_process_is_logged_as_json_and_found() -> None:
     done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 1 and json.loads(line)["role"] == "actor"
@@ -67,5 +67,5 @@ def test_what_ends_a_process_is_logged_as_json_and_found_as_its_failure() -> Non
 
 
 @pytest.mark.parametrize("line", ["{", '{"message": 1}', '{"message": "no time"}', "a text"])
-def test_lines_that_are_no_record_stay_as_they_are(line: str) -> None:
+def test_lines_other_than_records_stay_unchanged(line: str) -> None:
     assert log_fields.as_text(f'{line} "message"') == f'{line} "message"'

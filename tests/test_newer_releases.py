@@ -1,4 +1,4 @@
-"""Refusals of what a newer release wrote: one line each, which names both versions and what to use."""
+"""Tests of refusals of data from a newer release: one line that names both versions and the one to use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def checkpoint_in(folder: Path) -> Path:
 
 
 def rewritten(path: Path) -> bytes:
-    """Return the bytes of a checkpoint as a newer release stamps it, in as many bytes."""
+    """Return the bytes of a checkpoint with the stamp of a newer release."""
     old, new = (json.dumps(one)[1:-1].replace('"', '\\"').encode() for one in (formats.stamp(1), NEWER))
     data = path.read_bytes()
     assert data.count(old) == 1
@@ -53,12 +53,12 @@ def rewritten(path: Path) -> bytes:
     return len(header).to_bytes(8, "little") + header + data[8 + length :]
 
 
-def test_a_checkpoint_is_neither_loaded_nor_passed_over(tmp_path: Path) -> None:
+def test_a_newer_checkpoint_is_neither_loaded_nor_passed_over(tmp_path: Path) -> None:
     older, path = checkpoint_in(tmp_path), tmp_path / "00000002.safetensors"
     path.write_bytes(rewritten(checkpoint_in(tmp_path)))
     assert checkpoints.load(older).name == "00000001"
     older.unlink()
-    assert checkpoints.latest(tmp_path) == path, "a run would begin anew without it"
+    assert checkpoints.latest(tmp_path) == path, "the newer checkpoint was passed over"
     with pytest.raises(CheckpointError) as error:
         checkpoints.load(tmp_path)
     assert is_one_line(error.value) and str(path) in str(error.value)
@@ -85,7 +85,7 @@ def test_a_configuration_is_refused_before_its_settings_are_read(tmp_path: Path)
         assert is_one_line(error.value) and str(path) in str(error.value)
 
 
-def test_a_setting_that_a_newer_release_has_is_told_as_such(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_setting_names_the_newer_release(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(newer(Config(), format=formats.CONFIGURATION))
     both = rf"{path} was written by Warren 7\.2\.0, and this is Warren {HERE}: use Warren 7\.2\.0"
@@ -96,7 +96,7 @@ def test_a_setting_that_a_newer_release_has_is_told_as_such(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("stamp", [{"messages": 1000, "release": "7.2.0"}, None, {}, "no table"])
-def test_a_role_does_not_join_a_run_that_speaks_otherwise(stamp: dict[str, Any] | str | None) -> None:
+def test_a_role_does_not_join_a_run_with_another_message_format(stamp: dict[str, Any] | str | None) -> None:
     settings = OmegaConf.create(to_yaml(Config(run="mine")))
     assert isinstance(settings, DictConfig)
     check_messages(settings, "mine")

@@ -1,4 +1,4 @@
-"""Folders and messages of release 0.1.0, resumed and read by code of today; tests/releases says how they were made."""
+"""Tests that today's code resumes and reads data of release 0.1.0; tests/releases says how it was made."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STEPS, VERSION = 4096, 4  # the checkpoint's
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A copy of what was written, as a folder of runs."""
+    """Return a folder with a copy of the release's runs."""
     shutil.copytree(RELEASE, tmp_path / "runs")
     return tmp_path / "runs"
 
@@ -58,7 +58,7 @@ def test_a_plain_run_goes_on_with_its_weights_optimizer_and_steps(run: Path, mes
         assert tensor.equal(kept.policy[name]), name
     tensors, _ = state.algorithm.state()
     moments = [name for name in tensors if tensors[name].any()]
-    assert moments and all(tensors[name].equal(kept.algorithm[name]) for name in moments), "Adam's, not begun anew"
+    assert moments and all(tensors[name].equal(kept.algorithm[name]) for name in moments), "Adam's moments are lost"
     state.algorithm.update(Batch([Trajectory.from_dict(messages["segment"]["trajectory"], state.spec)]))
     assert not all(tensor.equal(kept.policy[name]) for name, tensor in state.policy.state_dict().items())
 

@@ -1,4 +1,4 @@
-"""Each reason for which a test skips comes with what to install."""
+"""Tests that each reason for a skipped test has a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docker/python3.13.sh: it takes this machine's Python 3.13, else a container's, else it says what is missing."""
+"""Tests of docker/python3.13.sh: it uses this machine's Python 3.13, else a container's, else says what is missing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NEEDED = ("sh", "dirname", "printenv")
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """Return a folder that is all of PATH: the script's own programs, and none that it looks for."""
+    """Return the only folder on PATH: it has the programs the script uses, but none of those it searches for."""
     for name in NEEDED:
         (tmp_path / name).symlink_to(str(shutil.which(name)))
     return tmp_path
 
 
 def stand_in(programs: Path, name: str) -> None:
-    """Make a program that writes its name and arguments, a line each, and succeeds."""
+    """Make a program that prints its name and arguments, one per line, and succeeds."""
     (programs / name).write_text(f"#!/bin/sh\nprintf '%s\\n' {name} \"$@\"\n")
     (programs / name).chmod(0o755)
 

@@ -1,4 +1,4 @@
-"""The wheel in a new environment, used from a folder that holds packages of the user's with the names of Warren's."""
+"""Tests of the wheel in a new environment, used from a folder whose packages have the names of Warren's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ envs:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy: what an earlier build has left in the checkout would be packed too."""
+    """Return the wheel, built from a copy: leftovers of an earlier build in the checkout would be packed too."""
     copy, place = tmp_path_factory.mktemp("sources") / "warren", tmp_path_factory.mktemp("wheel")
     copy.mkdir()
     for name in ("pyproject.toml", "README.md"):
@@ -74,7 +74,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that holds the wheel, and takes what Warren needs from this one."""
+    """Return the folder of programs of an environment with the wheel; its dependencies are this environment's."""
     place = tmp_path_factory.mktemp("environment")
     venv.create(place, with_pip=False)
     python = place / "bin" / "python"
@@ -89,7 +89,7 @@ def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of a user's, whose packages end whatever imports them."""
+    """Return a user's folder, whose packages end any process that imports them."""
     for name in OURS:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(THEIRS)
@@ -100,12 +100,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def warren(bin_folder: Path, folder: Path, *words: str) -> tuple[int, str]:
-    """The status and all that `warren WORD ...` prints."""
+    """Return the status and the output of `warren WORD ...`."""
     return printed(folder, bin_folder / "warren", *words)
 
 
 def printed(folder: Path, *command: Path | str) -> tuple[int, str]:
-    """The status of a command, and all that it prints."""
+    """Return the status and the output of a command."""
     done = subprocess.run(
         command, cwd=folder, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -161,5 +161,5 @@ def test_python_p_finds_modules_of_warren_behind_packages_of_the_same_names(bin_
     python = bin_folder / "python"
     status, said = printed(folder, python, "-P", "-m", "workers.train", "experiment=mine", "--help")
     assert status == 0, said
-    status, said = printed(folder, python, "-m", "workers.train", "--help")  # Python's own rule, which the pages tell
+    status, said = printed(folder, python, "-m", "workers.train", "--help")  # Python's own rule, as the pages say
     assert (status, "a package of the user's" in said) == (1, True), said

@@ -1,4 +1,4 @@
-"""warren.progress: a long command says how far it is, a short one nothing."""
+"""Tests of warren.progress: a long command reports its progress, a short one prints nothing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from warren import progress
 
 
 class Terminal(io.StringIO):
-    """A terminal's stderr."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def said(out: io.StringIO, seconds: int, total: int | None = None) -> str:
-    """Return what is said of `seconds` items that take a second each."""
+    """Return the output for `seconds` items that take one second each."""
     now = 0.0
 
     def items() -> Iterator[int]:
@@ -31,21 +31,21 @@ def said(out: io.StringIO, seconds: int, total: int | None = None) -> str:
     return out.getvalue()
 
 
-def test_nothing_is_said_of_what_takes_less_than_two_seconds() -> None:
+def test_work_of_less_than_two_seconds_prints_nothing() -> None:
     assert said(io.StringIO(), 1) == said(Terminal(), 1) == ""
 
 
 def test_a_file_gets_a_line_after_two_seconds_and_then_every_ten() -> None:
     assert said(io.StringIO(), 23) == "2 events\n12 events\n22 events\n"
     assert said(io.StringIO(), 3, 30) == "2 of 30 events\n"
-    assert said(io.StringIO(), 2, 1) == "2 of 2 events\n"  # more came than were counted before
+    assert said(io.StringIO(), 2, 1) == "2 of 2 events\n"  # more items than the total
 
 
-def test_a_terminal_has_one_line_written_anew_and_ended() -> None:
+def test_a_terminal_gets_one_line_that_is_overwritten_and_ended() -> None:
     assert said(Terminal(), 5) == "\r2 events\r4 events\n"
 
 
-def test_a_terminals_line_is_ended_where_the_work_fails() -> None:
+def test_a_terminals_line_is_ended_if_the_work_fails() -> None:
     out, now = Terminal(), iter(range(0, 100, 5))
     with pytest.raises(OSError):
         for _ in progress.shown(range(9), "events", to=out, clock=lambda: next(now)):

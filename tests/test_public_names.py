@@ -1,4 +1,4 @@
-"""The names of `import warren`: the stub lists them, docs/names.md tells of them, and they cost nothing until used."""
+"""Tests of the names of `import warren`: stub and docs/names.md list them, and nothing is imported until used."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def test_importing_warren_imports_nothing_else() -> None:
     }
 
 
-def test_a_name_that_is_none_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Solvr'"):
         _ = warren.Solvr  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""URLs of Redis, and who may make clients of them."""
+"""Tests of URLs of Redis, and of the one module that makes clients from them."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def test_a_url_of_sentinels_names_their_addresses_the_service_and_its_database()
     ["sentinel://one:1", "sentinel://one:port/main/0", "sentinel://:hunter2@one:1/0;sentinel://two:2/0",
      "sentinel://:hunter2@/main/0", "sentinel://one/main/zero", "sentinel://one/main/0?ssl=true"],
 )  # fmt: skip
-def test_a_url_of_sentinels_that_cannot_be_read_is_told_without_its_password(url: str) -> None:
+def test_errors_in_a_url_of_sentinels_show_no_password(url: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         redis_client.connect(url)
     assert "hunter2" not in str(error.value)
     assert "SERVICE" in str(error.value) or "ssl" in str(error.value)
 
 
-def test_the_password_of_a_url_of_sentinels_is_hidden_where_it_is_shown() -> None:
+def test_a_shown_url_of_sentinels_hides_its_passwords() -> None:
     assert redact("sentinel://:hunter2@one:1,two:2/main/0?sentinel_password=hunter3") == (
         "sentinel://:***@one:1,two:2/main/0?sentinel_password=***"
     )
 
 
-def test_redis_is_waited_for_by_tries_and_once_hurried_by_the_clock() -> None:
+def test_waiting_for_redis_is_bounded_by_tries_or_once_hurried_by_time() -> None:
     tried: list[str] = []
 
     class Away(redis.Connection):
@@ -81,10 +81,10 @@ def test_redis_is_waited_for_by_tries_and_once_hurried_by_the_clock() -> None:
     patience.hurry(0.0)
     with pytest.raises(redis.ConnectionError, match="refused"):
         client.ping()
-    assert len(tried) == waited + 1, "the clock ran out, so one failure was enough"
+    assert len(tried) == waited + 1, "tried again after the time was over"
     with pytest.raises(redis.ConnectionError, match="Redis is away, and this process ends without it"):
         client.ping()
-    assert len(tried) == waited + 1, "nothing is tried any more"
+    assert len(tried) == waited + 1, "tried to connect after giving up"
 
 
 def test_a_hurried_client_uses_a_redis_that_is_there(redis_url: str) -> None:

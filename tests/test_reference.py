@@ -1,4 +1,4 @@
-"""The reference that `make site` generates has every public name, setting and command, with what a reader needs."""
+"""Tests of the reference of `make site`: it has every public name, setting and command, with types and shapes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def hooks() -> ModuleType:
 
 
 def functions(name: str) -> Iterator[tuple[str, Callable[..., Any], str | None]]:
-    """(name, function, docstring) of a public function, or of a class's own public methods."""
+    """Yield (name, function, docstring) of a public function, or of a class's own public methods."""
     value = getattr(warren, name)
     if inspect.isfunction(value):
         yield name, value, value.__doc__
@@ -66,7 +66,7 @@ def test_the_reference_has_every_setting_with_its_meaning() -> None:
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", "\n".join(hooks().settings()), re.MULTILINE))
     assert set(Config.__dataclass_fields__) - {name.partition(".")[0] for name in rows} == set()
     assert len(rows) > 200
-    # One without a meaning is a table, whose settings are listed.
+    # A setting without a meaning is a table, whose own settings are listed.
     bare = [name for name, meaning in meanings("ppo", "mlp").items() if not meaning]
     assert [name for name in bare if not any(row.startswith(f"{name}.") for row in rows)] == []
 

@@ -1,11 +1,11 @@
-"""warren.repeats: the first is told at once, the rest every ten seconds with their number."""
+"""Test of warren.repeats: the first repeat is logged at once, the others every ten seconds with their number."""
 
 from __future__ import annotations
 
 from warren.repeats import Repeats
 
 
-def test_the_first_is_told_at_once_and_the_rest_every_ten_seconds_with_their_number() -> None:
+def test_repeats_are_logged_at_once_and_then_every_ten_seconds_with_their_number() -> None:
     now = 100.0
     repeats = Repeats(lambda: now)
     assert repeats.line("dropped") == "dropped"

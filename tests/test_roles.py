@@ -1,4 +1,4 @@
-"""The table of roles: what is written elsewhere for each role agrees with it, and what is made from it follows it."""
+"""Tests of the table of roles: files with an entry per role agree with it, and code made from it follows it."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def swarm(table: Table) -> Complaints:
         yield f"roles that do not exist: {unknown}"
     for role in table:
         if role.module(Config()) is None or role.switch is not None:
-            continue  # a stack runs one plain run
+            continue  # a stack is one plain run
         if (service := started.get(role.name)) is None:
             yield f"{role.name}: is not there"
             continue
@@ -141,7 +141,7 @@ def kubernetes(table: Table) -> Complaints:
     for overlay in (DOCKER / "kubernetes" / "overlays").iterdir():
         built = kustomize.build(overlay)
         scaled = {one["spec"]["scaleTargetRef"]["name"] for one in built if one["kind"] == "ScaledObject"}
-        for one in built:  # one that is scaled has the time that test_kubernetes.py says
+        for one in built:  # test_kubernetes.py checks the time of a scaled one
             if one["kind"] in kustomize.WORKLOADS and one["metadata"]["name"] not in scaled:
                 command = one["spec"]["template"]["spec"]["containers"][0].get("command", [])
                 if command[:2] == ["python", "-m"]:
@@ -180,16 +180,16 @@ holders = pytest.mark.parametrize("check", HOLDERS, ids=lambda check: check.__na
 
 
 @holders
-def test_agrees_with_the_table(check: Callable[[Table], Complaints]) -> None:
+def test_each_holder_agrees_with_the_table(check: Callable[[Table], Complaints]) -> None:
     assert [*check(roles.ROLES)] == []
 
 
 @holders
-def test_a_row_that_is_made_up_is_missed(check: Callable[[Table], Complaints]) -> None:
+def test_each_holder_reports_an_added_row(check: Callable[[Table], Complaints]) -> None:
     assert [*check((*roles.ROLES, MADE_UP))] != []
 
 
-def test_what_is_made_from_the_table_has_a_new_role_by_its_row_alone(
+def test_a_new_row_alone_adds_a_role_to_code_made_from_the_table(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     watcher = dataclasses.replace(
@@ -212,6 +212,6 @@ def test_what_is_made_from_the_table_has_a_new_role_by_its_row_alone(
 
 
 @holders
-def test_a_row_that_is_gone_is_missed(check: Callable[[Table], Complaints]) -> None:
+def test_each_holder_reports_a_removed_row(check: Callable[[Table], Complaints]) -> None:
     fewer = [[role for role in roles.ROLES if role is not gone] for gone in roles.ROLES]
     assert any([*check(table)] for table in fewer)

@@ -1,4 +1,4 @@
-"""A process that is told to stop while it looks at its event hears of it."""
+"""Test that a stop signal is handled even while the process checks its event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ while not stopping.is_set():
 
 
 @pytest.mark.parametrize("number", [*[15] * 7, 2])
-def test_a_stop_is_heard_at_any_moment(number: int) -> None:
+def test_a_stop_signal_is_handled_at_any_moment(number: int) -> None:
     command = [sys.executable, "-c", TOLD, str(number)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout) == (0, f"{number}\n"), done.stderr

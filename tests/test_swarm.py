@@ -1,4 +1,4 @@
-"""The stack file of docker/swarm: that Docker reads it, and that all it names is in this repository."""
+"""Tests of the stack file in docker/swarm: Docker reads it, and what it names exists in this repository."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ROLES = ("learner", "actor")
 
 
 def stack(**environment: str) -> dict[str, Any]:
-    """The file under this environment."""
+    """Return the stack file under this environment."""
     return yaml.safe_load(substituted(re.sub(r"^ *#.*$", "", FILE.read_text(), flags=re.MULTILINE), environment))
 
 
-def test_docker_reads_it() -> None:
+def test_docker_reads_the_stack_file() -> None:
     if shutil.which("docker") is None:
         pytest.skip("docker is not installed")
     command = ["docker", "stack", "config", "--compose-file", FILE]
@@ -77,7 +77,7 @@ def test_each_service_has_the_secrets_of_its_own_login_alone(tmp_path: Path) -> 
             file = one["target"].rpartition("/")[2]
             assert found["secrets"][one["source"]]["name"] == f"warren-{name}-{file}"
             used.add(one["source"])
-        # RabbitMQ reads the second file by what the first says.
+        # The first file tells RabbitMQ to read the second.
         read = {path.rpartition("/")[2] for path in re.findall(rf"{MOUNTED}/[\w.-]+", str({**service, "secrets": ()}))}
         assert wanted - read == ({"definitions.json"} if name == "rabbitmq" else set())
     assert used == set(found["secrets"])
@@ -92,7 +92,7 @@ def test_nothing_is_published_and_what_is_kept_stays_on_one_node() -> None:
         assert "ports" not in service and service["networks"] == ["servers"]
         volumes = [one.partition(":") for one in service["volumes"] if isinstance(one, str)]
         kept |= {volume for volume, _, _ in volumes}
-        # Swarm's load balancer forgets connections that are silent for long.
+        # Swarm's load balancer drops connections that are idle for long.
         assert (service["deploy"].get("endpoint_mode") == "dnsrr") == (name not in ROLES)
         at_home = service["deploy"].get("placement") == {"constraints": ["node.labels.warren == home"]}
         assert at_home == bool(volumes), name
@@ -105,7 +105,7 @@ def test_roles_run_without_privileges_and_are_started_again() -> None:
     for name in ROLES:
         service = stack()["services"][name]
         assert (service["read_only"], service["cap_drop"], service["init"]) == (True, ["ALL"], True)
-        # A node that is shut down ends them with status 0.
+        # They end with status 0 when their node shuts down.
         assert service["deploy"]["restart_policy"]["condition"] == "any"
         assert service["environment"][staying.VARIABLE] in staying.STARTED_AGAIN
 

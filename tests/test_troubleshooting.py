@@ -1,4 +1,4 @@
-"""Messages on the page of troubleshooting: each stands in the code, and what settings cause is raised here."""
+"""Tests of the page on troubleshooting: its messages are in the code, and those of wrong settings are raised here."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from workers.config.validation import verify
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "troubleshooting.md"
 PACKAGES = ("warren", "tasks", "workers", "league", "agents", "envs")
-VALUE = "\0"  # stands in a message where the code puts a name or a number
+VALUE = "\0"  # stands for a name or number that the code inserts
 
 
 def rows() -> list[str]:
-    """The messages, of the first column."""
+    """Return the messages in the table's first column."""
     return re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(), re.MULTILINE)
 
 
@@ -36,7 +36,7 @@ def text(node: ast.expr) -> str | None:
 
 @cache
 def messages() -> str:
-    """Every text of the code, a line each."""
+    """Return every string of the code, one per line."""
     found = set()
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         for node in nodes(path):
@@ -46,19 +46,19 @@ def messages() -> str:
 
 
 def in_code(row: str) -> bool:
-    """Return whether one text of the code has the parts of a row in turn, and a value between any two."""
+    """Return whether a string of the code has the row's parts in order, with a value between each two."""
     parts = [re.escape(part) for part in row.removeprefix("...").removesuffix("...").split("...")]
     return re.search(f"[^\n]*{VALUE}[^\n]*".join(parts), messages()) is not None
 
 
 def in_text(row: str, text: str) -> bool:
-    """Return whether a message is the row's: its parts, and between two of them at most one value or other text."""
+    """Return whether a message fits the row: its parts in order, with at most one value between each two."""
     parts = row.removeprefix("...").removesuffix("...").split("...")
     return re.search(f"[^\n]*(?:{VALUE}[^\n]*)?".join(map(re.escape, parts)), text) is not None
 
 
 def refused() -> dict[str, list[str]]:
-    """Messages of ConfigurationError by the subpackage that raises them, but for those that are values alone."""
+    """Return subpackage -> messages of its ConfigurationErrors, without those that are values alone."""
     found: dict[str, list[str]] = {}
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         family = "/".join(path.relative_to(ROOT).parent.parts[:2])
@@ -78,11 +78,11 @@ def test_each_family_of_wrong_settings_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("row", rows())
-def test_a_message_of_the_page_stands_in_the_code(row: str) -> None:
+def test_each_message_of_the_page_is_in_the_code(row: str) -> None:
     assert in_code(row)
 
 
-def test_a_message_that_is_in_no_code_would_be_found() -> None:
+def test_a_message_that_is_not_in_the_code_is_found() -> None:
     assert len(rows()) > 60 and not in_code("the ... of this run has ... moons")
 
 
@@ -96,7 +96,7 @@ def test_a_message_that_is_in_no_code_would_be_found() -> None:
         (["device=cuda:99"], "...=... is not there: this machine has ..."),
     ],
 )
-def test_a_wrong_setting_is_told_as_the_page_has_it(settings: list[str], row: str) -> None:
+def test_a_wrong_setting_raises_the_message_on_the_page(settings: list[str], row: str) -> None:
     assert row in rows()
     found = compose("train", settings)
     assert found is not None

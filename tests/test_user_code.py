@@ -1,4 +1,4 @@
-"""The loader of user code, and the line of it that a failure names."""
+"""Tests of the loader of user code, and of the line in it that a failure names."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_code_elsewhere_is_the_users(folder: str) -> None:
 
 
 def loaded(folder: Path, script: str) -> str:
-    """Run `script` where `load` is imported, so that this process keeps its modules; return its output."""
+    """Run `script`, with `find` and `load`, in a process of its own; return its output."""
     line = [sys.executable, "-c", f"from warren.user_code import find, load\n{script}"]
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr

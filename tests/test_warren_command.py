@@ -1,4 +1,4 @@
-"""The command `warren`: what it lists, and what becomes of its words."""
+"""Tests of the command `warren`: its list of commands, and the words that it passes on."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_words_are_passed_on(given: list[str], module: str, passed: list[str], m
     assert ran == [(module, passed)]
 
 
-def test_the_status_is_the_one_of_the_program() -> None:
+def test_the_exit_status_is_that_of_the_program() -> None:
     line = [sys.executable, "-m", "workers.command", "export"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     alone = subprocess.run([sys.executable, "-m", "workers.export"], capture_output=True, text=True, check=False)

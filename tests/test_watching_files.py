@@ -1,4 +1,4 @@
-"""The files for Prometheus and Grafana name metrics that exist, with labels that they have."""
+"""Tests of the files for Prometheus and Grafana: the metrics and labels that they name exist."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_label_named_is_one_of_its_metrics() -> None:
         assert used <= labels, (expression, used - labels)
 
 
-def test_alerts_cover_what_a_person_has_to_see_to() -> None:
+def test_alerts_cover_what_needs_a_person() -> None:
     named = {name for rule in rules() for name in METRIC.findall(rule["expr"])}
     assert named >= {
         "warren_last_progress_timestamp_seconds", "warren_learner_data_age_seconds", "warren_dead_letters",
@@ -64,6 +64,6 @@ def test_the_dashboard_is_one_that_grafana_imports() -> None:
         assert panel["type"] in ("row", "timeseries") and panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
 
 
-def test_counters_are_named_as_such() -> None:
+def test_counters_end_in_total() -> None:
     for name, metric in TABLE.items():
         assert name.endswith("_total") == (metric.kind == "counter"), name

@@ -1,4 +1,4 @@
-"""The example of one's own game: both forms are the same game, and conf/league/mine.yaml learns it."""
+"""Tests of the example of a user's own game: its two forms are one game, and conf/league/mine.yaml learns it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_both_forms_are_one_game() -> None:
 def test_the_starter_settings_learn_to_leave_a_multiple_of_four() -> None:
     config = LeagueConfig.from_dict(yaml.safe_load((CONF / "league/mine.yaml").read_text()))
     league = LocalLeague(config)
-    left = np.array([left for left in range(1, 16) if left % 4])  # positions with a move that wins
+    left = np.array([left for left in range(1, 16) if left % 4])  # positions with a winning move
     observation, action_mask = np.eye(16, dtype=np.float32)[left], np.arange(1, 4) <= left[:, None]
     found = 0.0
     for _ in range(60):
@@ -58,7 +58,7 @@ def test_the_starter_settings_beat_uniform_play_in_the_game_by_rules() -> None:
     assert start == pytest.approx(11 / 24)
     found = start
     for number in range(60):
-        league.progress = number / 60  # players are frozen by shares of the run
+        league.progress = number / 60  # snapshots are due at shares of the run
         league.round()
         slots, shares = league.mixture()
         tables = [table(form, league.policy_of(int(slot))) for slot in slots]

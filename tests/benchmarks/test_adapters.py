@@ -1,4 +1,4 @@
-"""benchmarks.adapters: both sides of a case play the same game, and a pair of rates gives a ratio."""
+"""Tests of benchmarks.adapters: both sides of a case play the same game, and pairs of rates give a ratio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""benchmarks.dashboard_pictures: each page of small runs as a picture, and a GIF of a league that grows."""
+"""Tests of benchmarks.dashboard_pictures: a picture of each page for small runs, and a GIF of a growing league."""
 
 from __future__ import annotations
 

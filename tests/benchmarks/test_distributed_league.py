@@ -1,4 +1,4 @@
-"""The comparison of a league through servers with the same one in one process."""
+"""Test of the comparison of a league on servers with the same league in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instruments for a run's growth: simulated queues, delayed links, grown costs."""
+"""Tests of the instruments for a run's growth: simulated queues, delayed links, grown costs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SERVICE = Service(
 )  # fmt: skip
 
 
-def test_few_actors_limit_the_rate_and_with_many_the_slowest_part_does() -> None:
+def test_few_actors_limit_the_rate_and_many_leave_it_to_the_slowest_part() -> None:
     few = Run(SERVICE, 5).simulate()
     assert few.rate == pytest.approx(5_000, rel=0.1) and few.limit == "actors"
     many = Run(SERVICE, 40).simulate()
@@ -43,34 +43,34 @@ def test_few_actors_limit_the_rate_and_with_many_the_slowest_part_does() -> None
         ({"segment_bytes": 25e6}, "link in"),
     ],
 )
-def test_the_part_that_is_slowed_is_the_one_that_ends_first(slow: dict[str, float], limit: str) -> None:
+def test_a_slowed_part_becomes_the_limit(slow: dict[str, float], limit: str) -> None:
     assert Run(replace(SERVICE, **slow), 40).simulate().limit == limit
 
 
-def test_on_few_cores_all_that_is_done_shares_them() -> None:
+def test_all_parts_share_a_single_core() -> None:
     alone = Run(SERVICE, 4, cores=1).simulate()
     assert alone.rate == pytest.approx(1000 / (1.0 + 0.1 + 0.0021), rel=0.1)
 
 
-def test_once_the_first_limit_is_gone_the_next_is_told() -> None:
+def test_limits_are_reported_in_order_as_each_is_removed() -> None:
     steps = ladder(replace(SERVICE, receive=0.02), 100, updates=6)
     assert [part for part, _ in steps[:2]] == ["learner's update", "learner's receive"]
     assert steps[0][1] < steps[1][1]
 
 
-def test_only_what_grew_is_told() -> None:
+def test_only_costs_that_grew_are_reported() -> None:
     assert grown({"1": {"actor": 2.0, "redis": 1.0}, "9": {"actor": 5.0, "redis": 1.1}}, {"1": {}, "9": {}}) == {
         "actor us": 2.5
     }
 
 
-def test_slower_cores_make_a_run_slower_by_as_much() -> None:
+def test_cores_of_half_the_speed_halve_the_rate() -> None:
     assert Run(SERVICE.slower(2.0), 4, cores=1).simulate().rate == pytest.approx(
         Run(SERVICE, 4, cores=1).simulate().rate / 2, rel=0.05
     )
 
 
-def test_points_are_kept_for_the_same_command_given_again(tmp_path: Path) -> None:
+def test_points_are_kept_for_a_repeated_command(tmp_path: Path) -> None:
     first = Points(tmp_path / "kept", "part")
     assert first.get(size=1, turn=0) is None
     first.add({"rate": 2.0}, size=1, turn=0)
@@ -80,7 +80,7 @@ def test_points_are_kept_for_the_same_command_given_again(tmp_path: Path) -> Non
     assert Points(None, "part").get(turn=0, size=1) is None
 
 
-def test_a_run_that_takes_too_long_or_would_is_told_and_left_out(
+def test_a_run_too_long_for_the_time_left_is_reported_and_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
@@ -102,7 +102,7 @@ def test_a_run_that_takes_too_long_or_would_is_told_and_left_out(
     assert "third: it has not ended" in capsys.readouterr().out
 
 
-def test_packets_between_hosts_on_a_switch_come_as_late_as_they_are_to() -> None:
+def test_packets_between_hosts_on_a_switch_have_the_given_delay() -> None:
     if why := lacking():
         pytest.skip(why)
     delay = 0.05
@@ -118,4 +118,4 @@ def test_packets_between_hosts_on_a_switch_come_as_late_as_they_are_to() -> None
                     assert client.wait(PATIENCE) == 0
                     assert time.monotonic() - began >= delay
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine lets nobody make network namespaces: {error}")
+        pytest.skip(f"this machine allows no network namespaces: {error}")

@@ -1,11 +1,11 @@
-"""The rate of a league in one process."""
+"""Tests of the benchmark of a league's rate in one process."""
 
 from __future__ import annotations
 
 from benchmarks.league import decisions
 
 
-def test_each_side_runs_in_a_process_of_its_own_and_the_least_ratio_is_told(monkeypatch):
+def test_each_side_runs_in_its_own_process_and_the_least_ratio_is_reported(monkeypatch):
     asked = []
 
     def run(game, seconds, environment):

@@ -65,14 +65,14 @@ def test_a_control_is_worth_its_mixture_at_the_end_beside_the_leagues():
 
 
 def test_the_interval_is_of_differences_between_runs_of_the_same_seed():
-    apart = [0.10, 0.12, 0.08, 0.10]  # by which the control is more exploitable, on each seed
+    apart = [0.10, 0.12, 0.08, 0.10]  # how much more exploitable the control is, per seed
     ends = [0.2, 0.9, 0.4, 0.6]  # seeds differ by far more
     lines = [line for seed, end in enumerate(ends) for line in curve("league", seed, [2.0, end], main_agent=1.0)]
     lines += [line for seed, end in enumerate(ends) for line in curve("control", seed, [2.0, end + apart[seed]])]
     lines += [{"side": "league", "seed": seed, "relative_performance": 0.01 * seed} for seed in range(4)]
     found = summary("leduc", lines)
     low, high = found["leduc_interval"]
-    error = 0.0163299 / 2.0  # the differences' deviation over the root of their number
+    error = 0.0163299 / 2.0  # the standard error of the differences
     assert (low, high) == pytest.approx((-0.1 - 3.1824 * error, -0.1 + 3.1824 * error), abs=1e-4)  # t of 3 degrees
     assert found["leduc_relative_performance"] == pytest.approx(0.015)
 
@@ -172,7 +172,7 @@ def test_self_play_has_the_settings_of_the_main_agent_but_nobody_else_to_play():
 
 
 def played(command, **_):
-    """Write what a process would have: two lines, of the peer or the league that the command names."""
+    """Write two lines, as the process of the peer or the league that the command names would."""
     out, seed = (command[command.index(name) + 1] for name in ("--out", "--seed"))
     name = "nash_mixture" if "benchmarks.league.curve" in command else "exploitability"
     lines = [{"seed": int(seed), "seconds": s, name: 2.0 - s, "main_agent": 3.0} for s in (0.0, 1.0)]
@@ -218,7 +218,7 @@ def algorithm_of(config, player):
     games = envs.make_two_player(config.env, 1, 0, **config.env_kwargs)
     policy = build_policy(config.network, games.single_observation_space, games.single_action_space, 0)
     found = build_algorithm("ppo", config.algorithm_of(player), policy, 0)
-    found.adjust(config.players[player].hyperparameters)  # constants, all of them
+    found.adjust(config.players[player].hyperparameters)  # all are constants
     return found
 
 
@@ -310,7 +310,7 @@ def test_the_league_of_liars_dice_is_the_one_that_is_held_out():
 def test_exact_payoffs_are_asked_of_games_that_have_them_and_for_all_players_at_once(game):
     found = settings(game, 1, "league")
     form = exploitability.load(found.env, **found.env_kwargs)
-    assert 200 * sum(form.num_sequences) <= PLANS  # else each player's plans are made anew for each cell
+    assert 200 * sum(form.num_sequences) <= PLANS  # otherwise each cell would make each player's plans again
 
 
 FROZEN_OFTEN = (
@@ -336,7 +336,7 @@ def test_cycles_are_the_triples_in_which_each_beats_the_next(monkeypatch):
     pure = np.repeat(np.eye(3)[:, None], 2, axis=1)  # each strategy in both seats
     monkeypatch.setattr(curves, "table", lambda form, policy: next(played))
     played = iter([*pure, pure[0]])
-    assert meter.cycles() == 0.5  # two of four triples: those with one of the equal players
+    assert meter.cycles() == 0.5  # two of four triples: those with one of the two equal players
 
 
 def test_in_games_too_large_to_be_solved_best_responses_measure_the_mixture(monkeypatch):

@@ -1,4 +1,4 @@
-"""benchmarks.learning: its comparisons are runs that can be started, and its figures are those of the runs."""
+"""Tests of benchmarks.learning: its comparisons are valid runs, and its figures are those of the runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_same_command_goes_on_after_ended_runs_and_may_add_the_peer(
         folder: Path, trial: str, overrides: list[str], *_: Any
     ) -> tuple[dict[str, Any], list[tuple[int, float]]]:
         begun.append(overrides[-1])
-        (folder / "learning" / trial).mkdir(parents=True)  # a run makes it, and must not find one of its name
+        (folder / "learning" / trial).mkdir(parents=True)  # the run makes the folder, which must not exist before
         if len(begun) == 2:
             raise SystemExit("cut short")
         return {"state": "solved", "steps": 1000 * len(begun), "seconds": 2.0}, [(500, 1.0), (1000, 9.0)]
@@ -106,8 +106,8 @@ def test_settings_have_the_names_that_the_peer_knows() -> None:
     assert (ppo["n_epochs"], ppo["batch_size"], ppo["clip_range"]) == (3, 64, 0.1)
 
 
-def test_a_replay_has_the_pace_and_the_networks_that_the_peer_is_given() -> None:
-    """Two actors of two environments: 4 copies whose 8 steps pay for 32 updates."""
+def test_the_peers_replay_has_the_pace_and_settings_of_ours() -> None:
+    """Two actors with two environments each are 4 copies, and 8 steps allow 32 updates."""
     td3 = equal_replay(composed_once(("experiment=pendulum_td3",)), 4)
     assert (td3["train_freq"], td3["gradient_steps"], td3["policy_delay"], td3["action_noise"]) == (8, 32, 2, 0.1)
     quarter = composed_once(("experiment=pendulum_td3", "replay.samples_per_insert=32"))
@@ -118,13 +118,13 @@ def test_a_replay_has_the_pace_and_the_networks_that_the_peer_is_given() -> None
         equal_replay(composed_once(("experiment=pendulum_td3", "algorithm.prioritized=true")), 4)
 
 
-def test_a_peer_has_the_epsilon_of_warrens_adam_in_place_of_its_own() -> None:
+def test_a_peer_is_given_the_epsilon_of_warrens_adam() -> None:
     for name, epsilon in (("pendulum_td3", 1e-8), ("cartpole_qrdqn", 0.01 / 64)):
         peer = equal_replay(composed_once((f"experiment={name}",)), 4)
         assert peer["policy_kwargs"]["optimizer_kwargs"] == {"eps": pytest.approx(epsilon)}, name
 
 
-def test_a_curve_that_is_kept_is_short_and_has_its_best_and_its_last_point() -> None:
+def test_a_kept_curve_is_short_and_has_its_best_and_its_last_point() -> None:
     curve = [(step, float(-abs(step - 701))) for step in range(1, 1001)]
     kept = learning.thinned(curve)
     assert len(kept) < 50 and kept[-1] == curve[-1] and (701, 0.0) in kept

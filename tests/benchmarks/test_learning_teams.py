@@ -1,4 +1,4 @@
-"""benchmarks.learning.teams: its figures are those of the runs, and its runs differ in the algorithm alone."""
+"""Tests of benchmarks.learning.teams: its figures are those of the runs, which differ in the algorithm alone."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def test_all_sides_have_the_same_game_and_as_many_copies() -> None:
     }  # fmt: skip
 
 
-def test_a_run_is_told_by_the_mean_of_each_tenth_of_its_steps() -> None:
+def test_a_run_is_reported_as_the_mean_of_each_tenth_of_its_steps() -> None:
     curve = [(step, float(step)) for step in range(50, 1001, 50)]
     assert teams.by_parts(curve, 1000) == [(100 * n, 100 * n - 25.0) for n in range(1, 11)]
-    assert teams.by_parts([(990, 1.0), (1010, 2.0)], 1000) == [(1000, 1.5)]  # the last update may go beyond
+    assert teams.by_parts([(990, 1.0), (1010, 2.0)], 1000) == [(1000, 1.5)]  # the last update may end beyond the budget
 
 
 def test_figures_are_those_of_the_last_tenth_with_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,14 +33,14 @@ def test_figures_are_those_of_the_last_tenth_with_an_interval(monkeypatch: pytes
     curves |= {"MAPPO": [[(1, -22.0), (10, last)] for last in (-7.0, -8.0, -9.0)]}
     found = teams.figures(curves)
     assert found["mean_return"] == {"IPPO": -11.0, "MAPPO": -8.0}
-    assert found["interval"]["IPPO"] == pytest.approx(4.303 / np.sqrt(3), abs=0.01)  # Student's t of two degrees
+    assert found["interval"]["IPPO"] == pytest.approx(4.303 / np.sqrt(3), abs=0.01)  # Student's t, 2 degrees
     assert found["in_the_first_tenth"] == {"IPPO": -20.0, "MAPPO": -22.0}
     assert found["p_beside_IPPO"] == {"MAPPO": 0.1}
     assert teams.half_interval([1.0]) is None
 
 
-def test_an_assigned_agent_goes_to_the_landmark_that_is_left_to_it() -> None:
-    """Agent 0 is nearest landmark 0, but agent 1 stands on it: the sum is least where agent 0 takes landmark 1."""
+def test_an_assigned_agent_goes_to_the_landmark_left_for_it() -> None:
+    """Agent 1 stands on landmark 0, the nearest of agent 0: the sum of distances is least if 0 takes landmark 1."""
     places = np.array([(0.0, 0.0), (-0.2, 0.0), (0.0, 1.0)])
     landmarks = np.array([(-0.2, 0.0), (0.6, 0.0), (0.0, 1.0)])
     seen = np.zeros((3, 18))
@@ -50,7 +50,7 @@ def test_an_assigned_agent_goes_to_the_landmark_that_is_left_to_it() -> None:
     assert teams.assigned(seen, np.random.default_rng(0)).tolist() == [right, stay, stay]
 
 
-def test_who_is_sent_to_a_landmark_gets_more_than_who_moves_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assigned_agents_get_a_higher_return_than_random_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mpe2")
     monkeypatch.setattr(teams, "GAMES", 8)
     assert teams.returns(teams.assigned) > teams.returns(teams.at_random) + 5

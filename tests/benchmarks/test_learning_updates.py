@@ -1,4 +1,4 @@
-"""benchmarks.learning: from the same weights and transitions Warren and the peer make the same updates."""
+"""Tests of benchmarks.learning: Warren and the peer make equal updates from equal weights and transitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PEERS = {"cartpole_dqn": "DQN", "cartpole_qrdqn": "QRDQN"}
 
 
 @pytest.mark.parametrize("experiment", PEERS)
-def test_updates_of_dqn_are_those_of_the_peer_with_the_settings_that_it_is_given(experiment: str) -> None:
+def test_updates_of_dqn_equal_those_of_the_peer_with_the_same_settings(experiment: str) -> None:
     kind = PEERS[experiment]
     library = pytest.importorskip(LIBRARIES[kind], reason="Stable-Baselines3 or sb3-contrib is not installed")
     config = composed([f"experiment={experiment}"])
@@ -34,7 +34,7 @@ def test_updates_of_dqn_are_those_of_the_peer_with_the_settings_that_it_is_given
     quantiles = int(config.algorithm["quantiles"])
     with torch.no_grad():
         for own, its in zip(algorithm.target.parameters(), of_peer[1].parameters(), strict=True):
-            its.mul_(1.05)  # another network than the one that learns
+            its.mul_(1.05)  # the target differs from the learning network
             own.copy_(_of_warren(its, quantiles))
         for own, its in zip(policy.parameters(), of_peer[0].parameters(), strict=True):
             own.copy_(_of_warren(its, quantiles))
@@ -49,14 +49,14 @@ def test_updates_of_dqn_are_those_of_the_peer_with_the_settings_that_it_is_given
 
 
 def _of_warren(its: torch.Tensor, quantiles: int) -> torch.Tensor:
-    """Return a peer's parameter in Warren's order: of the last layer's rows, an action's quantiles together."""
+    """Return a peer's parameter in Warren's order: rows of the last layer are grouped by action, not by quantile."""
     if len(its) != quantiles * ACTIONS:
         return its
     return its.reshape(quantiles, ACTIONS, *its.shape[1:]).transpose(0, 1).reshape(its.shape)
 
 
 def _transitions(gamma: float) -> tuple[Trajectory, Any]:
-    """Return transitions of three steps, some of which end sooner, for Warren, and a peer's replay of just these."""
+    """Return transitions of three steps, some cut short by an end, for Warren, and a peer's replay of the same."""
     from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
     generator = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""benchmarks.allreduce: its ranks train together, and its figures are what they are called."""
+"""Tests of benchmarks.allreduce: its ranks train together, and its figures have the meaning of their names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_gap_of_curves_is_in_deviations_of_their_seeds() -> None:
     assert allreduce_curves.gap(curves, curves + np.array([0.0, 14.0])) == pytest.approx(7.0 / 7.778, rel=1e-3)
 
 
-def test_horovod_is_left_out_in_so_many_words_where_it_is_not_built(
+def test_horovod_is_left_out_with_a_message_if_it_is_not_built(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(horovod_ring, "is_built", lambda: False)
@@ -56,7 +56,7 @@ def test_no_round_begins_that_would_probably_end_too_late(
     assert made == [0, 1, 2]
     assert "3 rounds of 5" in capsys.readouterr().out
     now[0] = 0.0
-    for _ in allreduce.turns(1, seconds=1.0):  # one there is in any case
+    for _ in allreduce.turns(1, seconds=1.0):  # there is always one round
         made.append(9)
         now[0] += 30.0
     assert made[-1] == 9 and capsys.readouterr().out == ""
@@ -72,7 +72,7 @@ def test_curves_that_are_kept_are_not_trained_again(
             self.left = [*job["curves"]]
 
         def until(self, good: Any, limit: float) -> dict[str, Any]:
-            if len(trained) == 6:  # the command's time is over
+            if len(trained) == 6:  # the command has no time left
                 trained.append(("late", 0))
                 raise TimeoutError
             trained.append(self.left.pop(0))

@@ -1,4 +1,4 @@
-"""The zoo: its table in docs/algorithms.md is made from the runs that are kept, and a run is made once."""
+"""Tests of the zoo: its table in docs/algorithms.md is made from kept runs, and no run is made twice."""
 
 from __future__ import annotations
 
