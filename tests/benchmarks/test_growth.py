@@ -118,4 +118,4 @@ def test_packets_between_hosts_on_a_switch_have_the_given_delay() -> None:
                     assert client.wait(PATIENCE) == 0
                     assert time.monotonic() - began >= delay
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine allows no network namespaces: {error}")
+        pytest.skip(f"this machine lets nobody make network namespaces: {error}")

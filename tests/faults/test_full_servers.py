@@ -35,7 +35,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={STORED}", "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("mounting a file system needs root, and is not allowed here")
+        pytest.skip("to mount a file system takes root, and here it is not allowed")
     try:
         yield place
     finally:

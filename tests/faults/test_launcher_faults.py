@@ -307,7 +307,7 @@ def test_a_run_on_a_full_disk_ends_with_an_outcome_and_no_partial_files(tmp_path
     small.mkdir()  # the launcher's output, which the test reads, goes elsewhere
     mounting = ["mount", "-t", "tmpfs", "-o", "size=320m", "tmpfs", str(small)]
     if os.geteuid() != 0 or subprocess.run(mounting, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a small disk needs root")
+        pytest.skip("a small disk takes a mount, which needs root")
     try:
         often = ("actors=1", "checkpoint_every=0.5", "restarts=2", f"folder={small}")
         with TrainingRun(tmp_path, *ENDLESS, *often, **urls(servers)) as run:

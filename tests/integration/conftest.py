@@ -9,7 +9,7 @@ from workers.servers import Servers
 
 @pytest.fixture
 def calling(servers: Servers, run_name: str, tmp_path: Path) -> Iterator[Calling]:
-    """A run with services, a solver, and workers to start and to kill."""
+    """Yield a run with services, a solver, and workers to start and to kill."""
     run = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
     try:
         yield run

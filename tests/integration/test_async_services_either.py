@@ -1,4 +1,4 @@
-"""`async def` services on RabbitMQ and on the embedded server: many calls at once, and one end for each."""
+"""Tests of `async def` services on RabbitMQ and the embedded server: concurrent calls, each of which ends once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_calls_of_one_service_run_at_once_while_others_are_answered(calling_eith
     assert len({handle.result() for handle in held}) == 1 and calling_either.ran("all") == 30
 
 
-def test_batches_and_failures_are_those_of_plain_services(calling_either):
+def test_async_batches_and_failures_are_like_those_of_plain_services(calling_either):
     solver = calling_either.solver
     handles = [solver.send("actor.ainverses", n) for n in (1, 0, 4)]
     assert handles[0].result() == 1 and handles[2].result() == 0.25
@@ -41,7 +41,7 @@ def test_a_call_that_is_cancelled_or_late_is_cancelled_in_the_loop(calling_eithe
     solver = calling_either.solver
 
     def late() -> int:
-        """Return how many calls began: on a busy machine, one may be too late even for that, and is dropped."""
+        """Let a call pass its deadline; return how many have begun: a busy machine may drop one before it begins."""
         with pytest.raises(DeadlinePassed):
             solver.call("actor.ahold", "late", deadline=1.0)
         return calling_either.ran("late")
@@ -54,7 +54,7 @@ def test_a_call_that_is_cancelled_or_late_is_cancelled_in_the_loop(calling_eithe
     until(lambda: calling_either.ran("unwanted cancelled") == 1)
 
 
-def test_a_call_of_celerys_that_is_revoked_is_cancelled_and_ends_as_such(calling_either):
+def test_a_revoked_celery_call_is_cancelled_and_ends_as_revoked(calling_either):
     call = calling_either.app.send_task("actor.ahold", ("stock",), argsrepr="", kwargsrepr="")
     until(lambda: calling_either.ran("stock") == 1)
     calling_either.app.control.revoke(call.id)
@@ -63,7 +63,7 @@ def test_a_call_of_celerys_that_is_revoked_is_cancelled_and_ends_as_such(calling
     until(lambda: calling_either.ran("stock cancelled") == 1)
 
 
-def test_a_worker_that_is_stopped_finishes_what_ends_and_hands_back_the_rest(calling_either):
+def test_a_stopped_worker_finishes_calls_that_end_and_returns_the_rest(calling_either):
     solver = calling_either.solver
     (first,) = calling_either.processes
     ends, goes_on = solver.send("actor.ahold", "ends"), solver.send("actor.ahold", "goes on", deadline=None)
@@ -79,7 +79,7 @@ def test_a_worker_that_is_stopped_finishes_what_ends_and_hands_back_the_rest(cal
     assert goes_on.result() == second.pid
 
 
-def test_asyncio_callers_and_asyncio_services_meet(calling_either):
+def test_asyncio_callers_can_call_asyncio_services(calling_either):
     async def scenario() -> list[int]:
         calls = [calling_either.solver.asend("actor.ahold", "loop") for _ in range(10)]
         await asyncio.to_thread(until, lambda: calling_either.ran("loop") == 10)
@@ -111,11 +111,11 @@ def test_a_one_way_call_that_kills_its_worker_kills_three(calling: Calling):
     assert solver.call("actor.add", 1) == 2 and calling.ran(key) == 3
 
 
-def test_a_killed_workers_calls_run_elsewhere_but_for_those_of_retries_0(calling: Calling):
+def test_a_killed_workers_calls_run_elsewhere_unless_retries_is_0(calling: Calling):
     (first,) = calling.start()
     again, once = calling.solver.send("actor.ahold", "again"), calling.solver.send("actor.ahold_once", "once")
     for handle in (again, once):
-        handle.add_done_callback(print)  # so that somebody reads for it
+        handle.add_done_callback(print)  # a thread then reads the answers
     until(lambda: calling.ran("again") == calling.ran("once") == 1)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()

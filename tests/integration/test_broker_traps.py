@@ -1,5 +1,4 @@
-"""Traps of brokers: a channel closed for a message that was held too long, an exchange that
-is gone, connections to a Redis that break while nothing is sent."""
+"""Tests of broker faults: a channel closed for an overdue acknowledgement, a deleted exchange, broken connections."""
 
 from __future__ import annotations
 
@@ -20,13 +19,13 @@ from tasks.solver import Solver
 from warren.errors import BrokerError, CallError
 from workers.servers import Servers
 
-# In ms. RabbitMQ looks once a minute for messages that are held too long; a channel reads both when it is opened.
+# In ms. By default RabbitMQ checks once per minute for overdue messages; a channel reads both settings when opened.
 IMPATIENT = {"consumer_timeout": 1000, "channel_tick_interval": 200}
 
 
 @pytest.fixture
 def impatient(private_servers: Servers) -> Iterator[Servers]:
-    """A RabbitMQ that closes the channel of whoever holds a message for over a second."""
+    """Yield a RabbitMQ that closes a consumer's channel when it holds a message for over a second."""
     before = {}
     for name, milliseconds in IMPATIENT.items():
         (before[name],) = brokers.control(
@@ -38,7 +37,7 @@ def impatient(private_servers: Servers) -> Iterator[Servers]:
         brokers.control(private_servers, "eval", f"application:set_env(rabbit, {name}, {was}).")
 
 
-def test_a_task_that_is_held_too_long_costs_its_worker_the_channel_and_not_its_life(
+def test_a_worker_survives_its_channel_being_closed_for_an_overdue_task(
     impatient: Servers, tmp_path: Path, run_name: str
 ) -> None:
     log = tmp_path / "log"
@@ -47,7 +46,7 @@ def test_a_task_that_is_held_too_long_costs_its_worker_the_channel_and_not_its_l
         worker.noted("began", "held")
         until(lambda: "delivery acknowledgement" in log.read_text(), "the broker's complaint")
         worker.let_go()
-        worker.noted("ended", "held", times=2)  # it could not be acknowledged, so it came again
+        worker.noted("ended", "held", times=2)  # the acknowledgement failed, so it was redelivered
         assert worker.do("return", "after").get(timeout=PATIENCE) == "after"
         assert worker.process.poll() is None
 
@@ -90,7 +89,7 @@ def test_calls_to_a_deleted_exchange_fail_with_an_error(calling: Calling) -> Non
     solver.close()
 
 
-def test_an_event_for_an_exchange_that_is_gone_is_an_error_or_makes_a_new_one(calling: Calling) -> None:
+def test_an_event_for_a_deleted_exchange_fails_or_declares_it_again(calling: Calling) -> None:
     events = EventDispatcher(calling.app, calling.topology)
     events.fire("stated", 1)
     delete_exchange(calling, calling.topology.event("stated").name)

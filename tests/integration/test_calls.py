@@ -1,4 +1,4 @@
-"""Calls through a real broker: answers, batches, errors, deadlines, chords, events, every kind of client."""
+"""Tests of calls through RabbitMQ: answers, batches, errors, deadlines, chords, events, every kind of client."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def served(servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callin
 
 
 def until_the_worker_has_them(served: Calling, name: str) -> None:
-    """Wait until no call of the service that was sent before is on its way to the broker, or waits there."""
+    """Wait until the workers have received all earlier calls of the service."""
     served.solver.call("actor.push", "sent after them")
     assert served.solver.flush(PATIENCE) == 0
     with served.app.connection_for_read() as connection:
@@ -67,7 +67,7 @@ def test_a_bare_name_finds_the_only_service_that_has_it(served):
     assert served.solver.call("add", 1) == 2
 
 
-def test_msagents_retrieve_takes_a_worker_or_a_role_and_a_method(served):
+def test_retrieve_as_in_msagent_takes_a_worker_or_a_role_and_a_method(served):
     from support.offered import Actor
 
     assert served.solver.retrieve("actor", "add", 1, b=2) == 3
@@ -92,7 +92,7 @@ def test_a_process_without_a_run_says_what_is_missing(monkeypatch):
         solving.Solver()
 
 
-def test_a_failure_brings_its_kind_its_words_and_the_remote_traceback(served):
+def test_a_failure_has_its_kind_its_message_and_the_remote_traceback(served):
     with pytest.raises(RemoteFailure) as caught:
         served.solver.call("actor.fail", "no such wall")
     assert caught.value.kind == "ValueError"
@@ -125,7 +125,7 @@ def test_a_batched_service_answers_each_of_many_callers_with_its_own_result(serv
 
 
 def test_a_lone_call_of_a_batched_service_never_waits_for_company(served):
-    for _ in range(20):  # a batch of 64 never comes together
+    for _ in range(20):  # a batch of 64 never fills
         served.solver.call("actor.policy_eval", OBSERVATION, deadline=PATIENCE)
 
 
@@ -137,8 +137,8 @@ def test_exactly_waits_for_as_many_callers_as_asked_for(served):
     assert [handle.result() for handle in handles] == [(1, 2, 3)] * 3
 
 
-def test_exactly_leaves_with_fewer_once_its_wait_has_passed(served):
-    # All five have to come before the wait begins: they come to a worker that is busy.
+def test_exactly_runs_with_fewer_callers_once_its_wait_has_passed(served):
+    # All five must arrive before the wait begins: send them while the worker is busy.
     busy = served.solver.send("actor.hold", "crowd")
     until(lambda: served.ran("crowd") == 1)
     handles = [served.solver.send("actor.crowd", n) for n in range(5)]
@@ -189,7 +189,7 @@ def test_a_handle_can_be_waited_for_from_another_thread(served):
 
 
 def test_a_cancelled_call_raises_and_does_not_run(served):
-    # The worker has to be busy first, and until it knows of the cancellation.
+    # Keep the worker busy until it knows of the cancellation.
     busy = served.solver.send("actor.hold", "cancelling")
     until(lambda: served.ran("cancelling") == 1)
     handle = served.solver.send("actor.ran", "cancelled")
@@ -203,7 +203,7 @@ def test_a_cancelled_call_raises_and_does_not_run(served):
     assert served.ran("cancelled") == 0 and not handle.cancel()
 
 
-def test_map_keeps_order_and_bounds_what_is_under_way(served):
+def test_map_keeps_order_and_bounds_calls_in_flight(served):
     assert list(served.solver.map("actor.add", range(500), in_flight=16)) == list(range(1, 501))
     assert list(served.solver.map("actor.add", [(1, 2), (3, 4)])) == [3, 7]
     assert list(served.solver.map("actor.add", [])) == []
@@ -223,9 +223,9 @@ def test_a_service_without_a_response_runs_and_its_caller_never_waits(served):
     until(lambda: served.ran("pushed") == 300)
 
 
-def test_calls_over_a_services_bound_hold_their_caller_up_and_none_is_lost(served):
+def test_a_caller_beyond_a_services_bound_waits_and_no_call_is_lost(served):
     def call() -> None:
-        for _ in range(800):  # over those under way: 256 here, 64 there, 20 between
+        for _ in range(800):  # more than fit: 256 here, 64 there, 20 between
             served.solver.call("actor.push_slowly", "slowly")
 
     busy = served.solver.send("actor.hold", "bound")
@@ -257,12 +257,12 @@ def test_a_failed_call_without_a_response_goes_to_the_dead_letters(served):
 
 
 def test_a_deadline_that_passes_raises_and_the_worker_drops_the_call(served):
-    # The broker keeps no order between the queues of two services: the worker has to be busy first.
+    # The broker keeps no order between queues of two services: the worker must be busy first.
     busy = served.solver.send("actor.hold", "past the deadline")
     until(lambda: served.ran("past the deadline") == 1)
     with pytest.raises(DeadlinePassed, match=r"0\.3 s"):
         served.solver.call("actor.ran", "late", deadline=0.3)
-    assert not busy.done()  # the caller was told while the worker was still busy
+    assert not busy.done()  # the caller got the error while the worker was still busy
     served.release("past the deadline")
     busy.result()
     served.solver.call("actor.add", 1)
@@ -280,7 +280,7 @@ def test_a_service_that_nobody_serves_is_an_error_that_says_for_how_long(served)
     from tasks.service import Spec
 
     served.solver._directory.enter([Spec("critic.judge")])
-    time.sleep(1.0)  # for which the solver caches the directory
+    time.sleep(1.0)  # the solver caches the directory for this long
     solver = solving.Solver(served.app, served.topology, patience=0.6)
     with pytest.raises(NobodyServing, match=r"no worker has served critic\.judge for \d+\.\d s") as caught:
         solver.call("critic.judge", 1, deadline=PATIENCE)
@@ -288,13 +288,13 @@ def test_a_service_that_nobody_serves_is_an_error_that_says_for_how_long(served)
     assert said and float(said[1]) >= 0.6
 
 
-def test_a_worker_that_dies_of_a_call_again_and_again_fails_it_and_not_the_rest(servers, run_name, tmp_path):
+def test_a_call_that_keeps_killing_workers_fails_and_the_others_do_not(servers, run_name, tmp_path):
     calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
     try:
         calling.start(4)
         with pytest.raises(WorkerLost):
             calling.solver.call("actor.deadly")
-        # Sent once and again twice: three workers died, the fourth serves.
+        # Sent once and resent twice: three workers died, the fourth serves.
         until(lambda: sum(process.poll() is None for process in calling.processes) == 1)
         assert calling.solver.call("actor.add", 1) == 2
     finally:
@@ -333,7 +333,7 @@ def test_an_event_loop_stays_free_while_a_call_is_under_way(served):
     asyncio.run(scenario())
 
 
-def test_a_chord_joins_its_results_in_order_and_leaves_no_key_without_an_end(served):
+def test_a_chord_joins_results_in_order_and_its_keys_expire(served):
     result = served.solver.gather([("actor.add", n) for n in range(1000)], then="actor.total")
     assert result.get(timeout=PATIENCE) == sum(range(1, 1001))
     store = served.solver._directory._redis
@@ -367,7 +367,7 @@ def test_a_stock_celery_client_gets_its_answers_and_errors(served):
         failing.get(timeout=PATIENCE)
 
 
-def test_the_apps_own_client_needs_the_name_alone(served):
+def test_the_apps_own_client_needs_only_the_services_name(served):
     assert served.app.send_task("actor.add", (5,), {"b": 6}).get(timeout=PATIENCE) == 11
 
 
@@ -388,5 +388,5 @@ def test_thousands_of_sequential_calls_never_stall(served):
         started = time.monotonic()
         assert served.solver.call("actor.add", number) == number + 1
         seconds.append(time.monotonic() - started)
-    # A stall is the wait for some timer. A few may be those of a busy machine; the benchmark has a stricter bound.
+    # A stall is a wait for a timer. A busy machine may add a few; the benchmark has a stricter bound.
     assert sum(one > 1.0 for one in seconds) < 5

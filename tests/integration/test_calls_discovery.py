@@ -1,4 +1,4 @@
-"""Discovery: workers asked for their services, the command line's list, task events for Flower."""
+"""Tests of discovery: workers' answers on their services, the command that lists them, task events for Flower."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def calling(servers, run_name: str, tmp_path: Path):
 
 
 def environment_of(calling: Calling, **more: str) -> dict[str, str]:
-    """Return the environment variables by which a process of the run finds the servers."""
+    """Return the environment variables that tell a process the run and its servers."""
     urls = {"WARREN_BROKER_URL": calling.broker_url, "WARREN_REDIS_URL": calling.redis_url}
     return {**urls, "WARREN_RUN": calling.topology.run, "PYTHONPATH": str(ROOT), **more}
 
@@ -46,21 +46,21 @@ def listed(calling: Calling, *options: str) -> subprocess.CompletedProcess[str]:
     return launched.command("workers.services", *options, given=environment_of(calling, COLUMNS="200"))
 
 
-def test_workers_tell_what_they_serve_and_how_much_they_did_also_while_one_computes(calling):
+def test_workers_report_services_and_counts_even_while_one_is_busy(calling):
     calling.start(2)
     busy = calling.solver.send("actor.hold", "busy")
     until(lambda: calling.ran("busy") == 1)
-    # Some of these come to the worker that is busy, and wait there.
+    # Some of these wait in the busy worker.
     handles = [calling.solver.send("actor.add", number) for number in range(20)]
 
     def told() -> list[Served]:
-        """Return what each of the two tells of the service; a busy machine may make one late."""
+        """Return both workers' answers on the service, or none: on a busy machine, one may be late."""
         found = [one for one in discover(calling.app, within=1.5) if one.service == "actor.add"]
         return found if len(found) == 2 else []
 
     found = until(told)
     assert {one.pid for one in found} == {process.pid for process in calling.processes}
-    assert not busy.done(), "told while one computes"
+    assert not busy.done(), "the busy worker's call had ended"
     calling.release("busy")
     busy.result()
     assert [handle.result() for handle in handles] == list(range(1, 21))
@@ -72,7 +72,7 @@ def test_the_command_lists_services_as_json_and_as_a_table(calling):
     calling.solver.call("actor.add", 1)
 
     def served(*options: str) -> subprocess.CompletedProcess[str] | None:
-        """Return what the command printed; None where a worker on a busy machine answered too late for it."""
+        """Return the finished command; None if a worker answered too late, as on a busy machine."""
         done = listed(calling, *options)
         return done if done.returncode == 0 else None
 
@@ -92,12 +92,12 @@ def test_a_service_whose_workers_are_gone_is_listed_as_served_by_nobody(calling)
     assert "actor.add" in json.loads(done.stdout)["unserved"]
 
 
-def test_the_command_says_what_it_lacks():
+def test_the_command_names_a_missing_variable():
     done = launched.command("workers.services")
     assert done.returncode == 2 and "WARREN_RUN" in done.stderr
 
 
-def test_a_sample_of_the_calls_is_told_to_flower(calling):
+def test_flower_gets_events_of_a_sample_of_calls(calling):
     seen: list[dict[str, Any]] = []
 
     def told(kind: str) -> int:
@@ -116,13 +116,13 @@ def test_a_sample_of_the_calls_is_told_to_flower(calling):
             calling.solver.call("actor.add", number)
         until(lambda: told("task-succeeded") == 10)
         receiver.should_stop = True
-        watcher.join(PATIENCE)  # the next heartbeat of the worker wakes it
+        watcher.join(PATIENCE)  # the worker's next heartbeat wakes it
     assert told("task-received") == told("task-started") == 10
     assert {event["name"] for event in seen if event["type"] == "task-received"} == {"actor.add"}
 
 
 class Terminal:
-    """`python -m workers.services` with a terminal of its own, whose keys and screen are this test's."""
+    """`python -m workers.services` on a terminal of its own, whose keys and screen the test controls."""
 
     def __init__(self, calling: Calling, *options: str) -> None:
         self._keys, screen = pty.openpty()
@@ -140,12 +140,12 @@ class Terminal:
         self._reader.start()
 
     def shows(self, wanted: Callable[[str], Any]) -> None:
-        """Wait until what has been shown so far is as wanted."""
+        """Wait until the output so far satisfies `wanted`."""
         until(lambda: wanted(self.shown) or self.process.poll() is not None)
         assert wanted(self.shown), self.shown
 
     def press_ctrl_c(self) -> int:
-        """The exit status after it."""
+        """Press Ctrl-C; return the exit status."""
         os.write(self._keys, b"\x03")
         status = self.process.wait(timeout=PATIENCE)
         self._reader.join(PATIENCE)
@@ -157,7 +157,7 @@ class Terminal:
                 self.shown += data.decode(errors="replace")
 
 
-# Makes the terminal the controlling one, so that its Ctrl-C becomes a signal, then runs the command line.
+# Makes the terminal the controlling one, so that Ctrl-C becomes a signal, then runs the command.
 ON_A_TERMINAL = """
 import fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -166,7 +166,7 @@ sys.exit(main())
 """
 
 
-def test_watching_draws_one_table_over_and_over_until_ctrl_c(calling):
+def test_watching_redraws_one_table_until_ctrl_c(calling):
     calling.start(1)
     calling.solver.call("actor.add", 1)
     watching = Terminal(calling, "--watch", "0.5")
@@ -175,20 +175,20 @@ def test_watching_draws_one_table_over_and_over_until_ctrl_c(calling):
         calling.solver.call("actor.add", number)
     watching.shows(lambda shown: re.search(r"actor\.add .* 42 ", shown))
     assert watching.press_ctrl_c() == 0
-    assert "Traceback" not in watching.shown and "\x1b[2J" not in watching.shown, "the screen was cleared: it flickers"
-    assert watching.shown.count("\x1b[?25l") == watching.shown.count("\x1b[?25h") == 1, "the cursor is not back"
+    assert "Traceback" not in watching.shown and "\x1b[2J" not in watching.shown, "it was cleared: it flickers"
+    assert watching.shown.count("\x1b[?25l") == watching.shown.count("\x1b[?25h") == 1, "the cursor was not shown again"
     rows = watching.shown.count("actor.policy_eval") - 1
-    assert watching.shown.count("\x1b[1A") > rows * 10, "tables were drawn below each other"
+    assert watching.shown.count("\x1b[1A") > rows * 10, "a table was drawn below another, not over it"
 
 
-def test_watching_in_json_is_a_line_a_look_until_the_reader_goes(calling):
+def test_watching_in_json_prints_a_line_per_query_until_the_reader_ends(calling):
     calling.start(1)
     command = [sys.executable, "-m", "workers.services", "--watch", "0.2", "--json", "--timeout", "0.3"]
     environment, pipes = os.environ | environment_of(calling), dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     watching = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
 
     def report_has_the_services() -> bool:
-        """Return whether the next line has them: a worker on a busy machine may answer too late for one."""
+        """Return whether the next line has both services: on a busy machine, the worker may answer too late for one."""
         return {one["service"] for one in json.loads(watching.stdout.readline())["served"]} >= {
             "actor.add",
             "actor.infer",

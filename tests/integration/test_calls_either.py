@@ -1,4 +1,4 @@
-"""Calls behave alike on RabbitMQ and on the embedded server."""
+"""Tests of calls that behave alike on RabbitMQ and on the embedded server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_event_loops_that_end_leave_no_descriptor(calling_either):
         return descriptors()
 
     after_20 = turns(20)
-    assert turns(100) <= after_20 + 3, "each loop would keep one at least"
+    assert turns(100) <= after_20 + 3, "loops kept descriptors open"
 
 
 def test_the_kind_of_a_failure_names_its_class_and_module(calling_either):
@@ -39,7 +39,7 @@ def test_the_kind_of_a_failure_names_its_class_and_module(calling_either):
     assert "WRONGTYPE" in failed.remote_message and "in ran" in failed.traceback
 
 
-def test_a_call_calls_back_though_nobody_waits_for_it(calling_either):
+def test_a_calls_callback_runs_without_a_waiter(calling_either):
     solver = calling_either.solver
     futures = {solver.send("actor.add", number).future(): number for number in range(20)}
     for done in concurrent.futures.as_completed(futures, timeout=60.0):
@@ -56,7 +56,7 @@ def test_threads_that_follow_each_other_share_a_connection(calling_either, monke
             thread = threading.Thread(target=lambda turn=turn: results.append(solver.call("actor.add", turn)))
             thread.start()
             thread.join()
-        gc.collect()  # Celery makes a result backend for each thread, with cycles, and on the embedded server a socket
+        gc.collect()  # Celery makes a result backend per thread, with cycles, and on the embedded server a socket
         return descriptors()
 
     after_20 = in_turn(20)
@@ -64,7 +64,7 @@ def test_threads_that_follow_each_other_share_a_connection(calling_either, monke
     assert results == [*range(1, 21), *range(1, 201)] and len(links) <= 1
 
 
-def test_threads_at_the_same_time_have_connections_of_their_own_and_leave_16_at_most(calling_either, monkeypatch):
+def test_concurrent_threads_have_own_connections_and_leave_at_most_16(calling_either, monkeypatch):
     solver, links, meet = calling_either.solver, list[Any](), threading.Barrier(30)
     connect = brokers.of(calling_either.app).connect
     monkeypatch.setattr(brokers.of(calling_either.app), "connect", lambda: links.append(connect()) or links[-1])

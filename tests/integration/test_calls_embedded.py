@@ -1,4 +1,4 @@
-"""Calls on the embedded server: a Redis broker, so by Celery's own receive path, with the same answers and errors."""
+"""Tests of calls on the embedded Redis, received by Celery's own consumer: answers and errors are the same."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_calls_block_for_their_answers(served):
     assert served.solver.call("actor.add", 2, 5, scale=10) == 70
 
 
-def test_a_failure_brings_its_words_and_its_kind(served):
+def test_a_failure_has_its_message_and_its_kind(served):
     with pytest.raises(RemoteFailure, match="words") as caught:
         served.solver.call("actor.fail", "words")
     assert caught.value.kind == "ValueError"
@@ -66,7 +66,7 @@ def test_calls_without_an_answer_run(served):
 
 
 def test_deadlines_and_unknown_names_are_errors(served):
-    busy = served.solver.send("actor.hold", "busy")  # else the call may be answered within its deadline
+    busy = served.solver.send("actor.hold", "busy")  # otherwise the call may be answered within its deadline
     until(lambda: served.ran("busy") == 1)
     with pytest.raises(DeadlinePassed):
         served.solver.call("actor.ran", "late", deadline=0.2)

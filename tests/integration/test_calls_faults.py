@@ -1,4 +1,4 @@
-"""Calls while things die: workers by SIGKILL and SIGTERM, the broker under load, connections from outside."""
+"""Tests of calls under faults: workers killed or stopped, the broker restarted, connections cut."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_a_thousand_calls_outlive_the_kill_of_one_of_two_workers(calling, monkey
     victim.send_signal(signal.SIGKILL)
     outcomes = Counter(outcome_of(handle) for handle in handles)
     assert outcomes["answered"] + outcomes["lost"] == 1000
-    assert outcomes["answered"] >= 999  # sent again, all of them, to the one that is left
+    assert outcomes["answered"] >= 999  # all were resent to the remaining worker
     assert set(settled.values()) == {1}, "a call was answered twice"
 
 
 def test_calls_that_must_not_run_twice_fail_with_worker_lost(calling):
     calling.start(2)
     handles = [calling.solver.send("actor.once", 0.02, f"once-{number}") for number in range(100)]
-    handles.insert(50, calling.solver.send("actor.live_or_die_once", "deadly"))  # its worker dies while it runs
+    handles.insert(50, calling.solver.send("actor.live_or_die_once", "deadly"))  # kills its worker
     outcomes = Counter(outcome_of(handle) for handle in handles)
     assert outcomes["answered"] + outcomes["lost"] == 101
     assert isinstance(handles[50].exception(), WorkerLost)
@@ -72,7 +72,7 @@ def test_with_no_worker_left_every_call_fails_and_none_hangs(calling):
 def test_a_worker_that_is_told_to_stop_loses_no_call_and_costs_none_a_retry(calling):
     first, _ = calling.start(2)
     handles = [calling.solver.send("actor.once", 0.02) for _ in range(200)]
-    # The first has to have run one: until then, results come in order, and its own hold up those after it.
+    # The first must have run one: until then, results come in order, and its own hold up later ones.
     assert any(handle.result() == first.pid for handle in handles)
     first.send_signal(signal.SIGTERM)
     pids = {handle.result() for handle in handles}
@@ -126,7 +126,7 @@ def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error(own_servers, 
             thread.start()
         until(lambda: min(answered) > 50)
         brokers.control(own_servers, "stop_app")
-        time.sleep(1.0)  # the outage itself
+        time.sleep(1.0)  # the outage
         brokers.control(own_servers, "start_app")
         before = list(answered)
         until(lambda: all(now > then + 50 for now, then in zip(answered, before, strict=True)))
@@ -139,7 +139,7 @@ def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error(own_servers, 
         calling.close()
 
 
-def test_callers_are_told_of_the_brokers_memory_alarm_and_go_on_after_it(own_servers, run_name, tmp_path):
+def test_calls_fail_with_the_brokers_memory_alarm_and_go_on_after_it(own_servers, run_name, tmp_path):
     calling = Calling(own_servers.broker_url, own_servers.redis_url, run_name, tmp_path)
     try:
         calling.start(1)
@@ -147,9 +147,9 @@ def test_callers_are_told_of_the_brokers_memory_alarm_and_go_on_after_it(own_ser
         assert solver.call("actor.add", 1) == 2
         brokers.control(own_servers, "set_vm_memory_high_watermark", "0")
         try:
-            # The broker tells a connection of the alarm when it publishes; what it sent just before may pass.
+            # The broker reports the alarm to a connection that publishes; a call sent just before may pass.
             errors: list[Exception] = []
-            # Then it is answered, or not: its worker may be told before it has sent the answer.
+            # Such a call may or may not be answered: the alarm may block its worker before it answers.
             until(lambda: any("low on memory" in str(error) for error in errors) or errors.extend(failures(solver)))
             (error,) = failures(solver)
             assert isinstance(error, BrokerError) and "taken no messages for" in str(error)
@@ -163,7 +163,7 @@ def test_callers_are_told_of_the_brokers_memory_alarm_and_go_on_after_it(own_ser
 
 
 def failures(solver: Solver) -> list[Exception]:
-    """Call once; return the error, where the broker took nothing, in a list."""
+    """Call once; return its error in a list, or an empty list."""
     try:
         solver.call("actor.add", 1, deadline=10.0)
     except (CallError, BrokerError) as error:

@@ -1,4 +1,4 @@
-"""Workers that come and go while calls keep coming: who starts takes its share at once, who stops loses nothing."""
+"""Test of workers that start and stop under load: a new one takes its share at once, a stopped one loses nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.calling import Calling
 from support.waiting import PATIENCE, until
 
 CALLERS = 8
-SECONDS = 0.005  # one call's time in its worker
+SECONDS = 0.005  # duration of a call
 
 
 class Answer(NamedTuple):
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 class Load:
-    """Threads that call `actor.once`, which never runs twice, until told to stop."""
+    """Threads that call `actor.once`, which never runs twice, while the block runs."""
 
     def __init__(self, calling: Calling) -> None:
         self._calling, self._stop = calling, threading.Event()
@@ -42,7 +42,7 @@ class Load:
             thread.join()
 
     def sent_after(self, moment: float) -> list[Answer]:
-        """The answers to calls that were sent after `moment`, in the order of sending."""
+        """Return the answers to calls sent after `moment`, in the order of sending."""
         return sorted(answer for answer in self.answers if answer.sent_at > moment)
 
     def _call(self) -> None:
@@ -64,7 +64,7 @@ def test_a_worker_started_under_load_takes_its_share_and_stops_without_loss(call
         ready = time.monotonic()
         until(lambda: len(load.sent_after(ready)) > 400)
         calls = load.sent_after(ready)[:400]
-        # The first calls sent after it was ready: it answers one of the first few, and about half of all.
+        # Of the first 400 calls sent once it was ready, it answers one of the first few, and about half.
         its_own = [answer for answer in calls if answer.pid == second.pid]
         assert its_own[0] in calls[: 4 * CALLERS]
         assert len(its_own) > len(calls) / 4

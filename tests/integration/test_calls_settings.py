@@ -1,4 +1,4 @@
-"""Retries of exceptions, and time limits, as services ask for them, on RabbitMQ and on the embedded server."""
+"""Tests of services' retries, time limits, priorities and delays, on RabbitMQ and on the embedded server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.worker.time_limits import ENDED
 from warren.errors import ConfigurationError, RemoteFailure, WorkerLost
 
 
-def test_a_call_runs_again_after_exceptions_that_its_service_has_tried_again(calling_either):
+def test_a_call_runs_again_after_exceptions_that_its_service_retries(calling_either):
     solver = calling_either.solver
     assert solver.call("actor.flaky", "direct", 3) == 3
     assert solver.call("actor.flaky_async", "in a loop", 3) == 3
@@ -66,7 +66,7 @@ def test_a_call_that_passes_its_hard_limit_ends_as_many_workers_as_it_may(server
 
 
 def at_the_broker(calling: Calling, name: str) -> int:
-    """Return how many calls of the service no worker holds."""
+    """Return how many calls of the service wait at the broker."""
     queue = calling.topology.service_queue(name, response=name == "actor.ranked", priorities=5)
     with calling.app.connection_for_read() as connection:
         return waiting(connection, queue)
@@ -82,7 +82,7 @@ def test_calls_of_a_higher_priority_run_first_though_they_were_sent_later(callin
         handles += [view.send(name, f"{what} {number}") for number in range(5)]
     solver.call("actor.push", "sent after them")  # once the broker has it, it has them too
     assert solver.flush(PATIENCE) == 0
-    until(lambda: at_the_broker(calling_either, name) == 0)  # or the worker would choose among some of them
+    until(lambda: at_the_broker(calling_either, name) == 0)  # otherwise the worker would choose among a part of them
     calling_either.release("busy")
     busy.result()
     [handle.result() for handle in handles]
@@ -96,7 +96,7 @@ def test_calls_of_a_higher_priority_run_first_though_they_were_sent_later(callin
     assert max(map(order().index, first)) == 4, order()
 
 
-def test_a_priority_that_a_service_does_not_have_is_one_clear_error(calling_either):
+def test_a_priority_that_a_service_lacks_is_one_clear_error(calling_either):
     solver = calling_either.solver
     with pytest.raises(ConfigurationError, match=r"actor\.add has no priorities; mark it with @service"):
         solver.options(priority=1).call("actor.add", 1)
@@ -113,7 +113,7 @@ def pushed(calling: Calling) -> list[str]:
 
 def test_a_one_way_call_with_a_delay_runs_after_others_that_were_sent_later(calling_either):
     solver = calling_either.solver
-    later = solver.options(delay=12.0, headers={"tenant": "a"})  # longer than a busy machine stops this process
+    later = solver.options(delay=12.0, headers={"tenant": "a"})  # longer than a busy machine stalls this process
     later.call("actor.push_later", "called")
     assert list(later.map("actor.push_later", ["mapped"])) == [None]
     asyncio.run(later.acall("actor.push_later", "by a loop"))
@@ -137,7 +137,7 @@ def test_any_number_of_calls_wait_in_the_broker_whatever_becomes_of_the_worker(c
     until(lambda: set(pushed(calling)) == {"first", *map(str, range(200))})
 
 
-def test_queues_of_delayed_calls_go_with_their_run(servers, rabbitmqctl, run_name, tmp_path):
+def test_queues_of_delayed_calls_are_removed_with_their_run(servers, rabbitmqctl, run_name, tmp_path):
     calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
     try:
         calling.start()
@@ -151,7 +151,7 @@ def test_queues_of_delayed_calls_go_with_their_run(servers, rabbitmqctl, run_nam
     assert [name for name in rabbitmqctl("list_queues", "name") if name.startswith(prefix)] == []
 
 
-def test_a_delay_that_a_call_cannot_have_is_one_clear_error(calling_either):
+def test_an_impossible_delay_is_one_clear_error(calling_either):
     view = calling_either.solver.options(delay=1.0)
     with pytest.raises(ConfigurationError, match=r"actor\.add answers, so its caller waits itself"):
         view.call("actor.add", 1)

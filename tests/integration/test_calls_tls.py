@@ -1,4 +1,4 @@
-"""Calls over TLS to a real RabbitMQ and Redis: several threads on one connection, and certificates that are checked."""
+"""Tests of calls over TLS to RabbitMQ and Redis: several threads on one connection, and checks of certificates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.servers import Servers, certificates, check_broker, check_redis
 from workers.servers.__main__ import main
 from workers.servers.ports import LOOPBACK, free_port
 
-# Does what listeners.ssl and ssl_options of the configuration do, but at run time: no new RabbitMQ has to start for it.
+# Does at run time what listeners.ssl and ssl_options do in the configuration, which would need another RabbitMQ.
 LISTEN = """
 application:set_env(rabbit, ssl_options, [{{cacertfile, "{ca}"}}, {{certfile, "{crt}"}}, {{keyfile, "{key}"}},
   {{verify, verify_peer}}, {{fail_if_no_peer_cert, false}}]),
@@ -32,7 +32,7 @@ rabbit_networking:start_ssl_listener({{"{host}", {port}, inet}}, rabbit_networki
 
 
 def authority(folder: Path) -> Path:
-    """A folder with the certificates of a new authority, for 127.0.0.1."""
+    """Fill a folder with certificates of a new authority for 127.0.0.1; return it."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl, which makes certificates, is not installed")
     certificates.make(folder, [LOOPBACK])
@@ -41,13 +41,13 @@ def authority(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The servers' certificates."""
+    """Return the folder of the servers' certificates."""
     return authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
 def tls_url(private_servers: Servers, folder: Path) -> str:
-    """The private RabbitMQ at a port that takes nothing but TLS; without a certificate to check it by."""
+    """Return the URL of a TLS port of the private RabbitMQ, without an authority to check it by."""
     port = free_port()
     files = {"ca": folder / "ca.pem", "crt": folder / "server.pem", "key": folder / "server.key"}
     words = LISTEN.format(**files, host=LOOPBACK, port=port)
@@ -61,7 +61,7 @@ def tls_url(private_servers: Servers, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def redis_tls_url(private_servers: Servers, folder: Path) -> Iterator[str]:
-    """The private Redis at a port that takes nothing but TLS, of clients with certificates."""
+    """Yield the URL of a TLS port of the private Redis that demands clients' certificates."""
     port = free_port()
     files = ("ca-cert-file", folder / "ca.pem", "cert-file", folder / "server.pem", "key-file", folder / "server.key")
     words = [f"tls-{word}" if isinstance(word, str) else str(word) for word in files]
@@ -76,7 +76,7 @@ def redis_tls_url(private_servers: Servers, folder: Path) -> Iterator[str]:
 
 
 def trusting(folder: Path, client: bool = False) -> str:
-    """The options of a URL that names an authority, and the certificate of a client."""
+    """Return URL options that name the authority, and with `client` a client's certificate."""
     files = {"ssl_ca_certs": folder / "ca.pem"}
     if client:
         files |= {"ssl_certfile": folder / "client.pem", "ssl_keyfile": folder / "client.key"}
@@ -102,7 +102,7 @@ def test_calls_of_many_threads_are_answered_over_one_tls_connection(calling: Cal
 
     handles = [calling.solver.send("actor.add", long, str(number)) for number in range(8)]
     threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
-    readers = [threading.Thread(target=handle.result) for handle in handles]  # they read from this thread's connection
+    readers = [threading.Thread(target=handle.result) for handle in handles]  # the readers use this thread's connection
     for thread in (*threads, *readers):
         thread.start()
     for thread in (*threads, *readers):

@@ -1,4 +1,4 @@
-"""Messages of a stock Celery client that unpack to a thousand times their size, to every queue: nobody unpacks them."""
+"""Test of compressed messages to every queue, a thousand times larger unpacked: no process unpacks them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tasks.topology import address
 from workers.servers import Servers
 
 UNPACKED = 256 << 20  # bytes
-MOST = UNPACKED >> 2  # bytes that a process may grow by
+MOST = UNPACKED >> 2  # bytes by which a process may grow
 
 
 @functools.cache
 def bodies() -> dict[str, bytes]:
-    """Compressor -> what it makes of so many zeros."""
+    """Return compressor -> a compressed body of zeros."""
     zeros = bytes(UNPACKED)
     return {
         "gzip": zlib.compress(zeros),
@@ -36,7 +36,7 @@ def bodies() -> dict[str, bytes]:
 
 @pytest.fixture(params=["rabbitmq", "embedded"])
 def run(request: pytest.FixtureRequest, run_name: str, tmp_path: Path) -> Iterator[Calling]:
-    """Services and a learner, on RabbitMQ and on a Redis."""
+    """Yield a run with a worker of services and a learner, on RabbitMQ and on a Redis."""
     servers: Servers = request.getfixturevalue("servers" if request.param == "rabbitmq" else "embedded")
     calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
     try:
@@ -49,13 +49,13 @@ def run(request: pytest.FixtureRequest, run_name: str, tmp_path: Path) -> Iterat
 
 
 def peak(process: launched.Process) -> int:
-    """The most bytes of memory that the process ever had."""
+    """Return the process's peak memory in bytes."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
 
 
 def works(run: Calling, number: int) -> None:
-    """Everybody runs, and a call, a one-way call, a segment, an event and a command are dealt with as ever."""
+    """Check that all processes run and deal with a call, a one-way call, a segment, an event and a command."""
     assert [process.poll() for process in run.processes] == [None, None]
     assert run.solver.call("actor.add", number, 2) == number + 2
     run.solver.call("actor.push", "alive")
@@ -67,7 +67,7 @@ def works(run: Calling, number: int) -> None:
 
 
 def refusals(run: Calling) -> tuple[int, bool]:
-    """Return how many messages have been refused but for events, and whether those were: their log only has some."""
+    """Return the number of refused messages other than events, and whether events were refused: few are logged."""
     logs = "".join(path.read_text() for path in run.folder.glob("*.log"))
     for message in ("subscribing anew", "connecting anew", "Unrecoverable"):
         assert message not in logs
@@ -97,7 +97,7 @@ def test_compressed_messages_are_refused_and_memory_stays_flat(run):
                     headers={"task": task, "id": f"compressed-{name}", "lang": "py", "compression": name},
                 )  # fmt: skip
     works(run, 2)
-    # Both processes receive a command. RabbitMQ's events never pass kombu, so they are no events at all there.
+    # Both processes receive a command. On RabbitMQ, events bypass kombu, so none is refused as compressed.
     others = 5 * len(bodies()), not run.broker_url.startswith("amqp")
     until(lambda: refusals(run) == others)
     works(run, 3)

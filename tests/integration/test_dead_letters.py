@@ -1,4 +1,4 @@
-"""Dead letters on a real RabbitMQ: listed, shown, sent again, dropped, and never lost, whoever is killed."""
+"""Tests of dead letters on RabbitMQ: listed, shown, sent again, dropped, and never lost by a kill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tasks.admin.dead_letters import DeadLetters
 from tasks.topology import Topology
 from workers.ui import deadletters
 
-# Ends the command as a kill does, just before it calls what the first argument names.
+# Kills the command just before it calls the method that the first argument names.
 KILLED = """
 import os, signal, sys
 import amqp
@@ -46,7 +46,7 @@ class Done(NamedTuple):
 
 
 def command(run: Any, *arguments: str, answer: str = "") -> Done:
-    """Run the command in this process."""
+    """Run the command in this process, with `answer` as its input."""
     where = ["--broker-url", run.broker_url, "--redis-url", run.redis_url, "--run", run.topology.run]
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
@@ -62,13 +62,13 @@ def listed(run: Calling) -> list[dict[str, Any]]:
 
 
 def waiting(run: Calling) -> int:
-    """Return the number of dead letters, without taking them."""
+    """Return the number of dead letters; they stay."""
     with DeadLetters(run.app, run.topology) as letters:
         return letters.count() or 0
 
 
 def fail(run: Calling, *messages: str) -> None:
-    """Calls that fail for good: of a service without a response that raises."""
+    """Make a dead letter of each message: call a one-way service that raises."""
     before = waiting(run)
     for message in messages:
         run.solver.send("actor.push_badly", message)
@@ -82,7 +82,7 @@ def test_dead_letters_are_listed_shown_and_dropped_when_asked(calling):
     found = listed(calling)
     assert [one["service"] for one in found] == ["actor.push_badly"] * 2
     assert all("rejected" in one["reason"] and time.time() - one["died_at"] < 3600 and one["bytes"] for one in found)
-    assert len({one["id"] for one in found}) == 2 and listed(calling) == found  # looking changes nothing
+    assert len({one["id"] for one in found}) == 2 and listed(calling) == found  # listing changes nothing
     (row,) = [line for line in command(calling).stdout.splitlines() if "actor.push_badly" in line]
     assert row.split()[1] == "2"
     identity = found[1]["id"]
@@ -98,7 +98,7 @@ def test_dead_letters_are_listed_shown_and_dropped_when_asked(calling):
     assert "has no dead letters" in command(calling).stdout
 
 
-def test_a_letter_that_is_sent_again_runs_and_fails_again_as_a_new_letter(calling):
+def test_a_letter_that_is_sent_again_runs_and_becomes_a_letter_again(calling):
     calling.start(1)
     fail(calling, "again")
     before = listed(calling)[0]
@@ -154,10 +154,10 @@ def test_letters_are_chosen_by_a_part_of_their_reason(calling):
     assert json.loads(dropped.stdout)["dropped"] == 1 and "for good? [y/N]" in dropped.stderr
     again = command(calling, "replay", "--reason", "rejected", "--json")
     assert json.loads(again.stdout) == {"run": calling.topology.run, "sent_again": 1, "stayed": {}}
-    until(lambda: [one["service"] for one in listed(calling)] == ["actor.push_badly"])  # it failed once more
+    until(lambda: [one["service"] for one in listed(calling)] == ["actor.push_badly"])  # its new letter
 
 
-def test_what_is_no_call_is_shown_without_being_run_or_obeyed(calling):
+def test_a_letter_that_is_not_a_call_is_shown_without_being_unpickled(calling):
     calling.start(1)
     with calling.app.producer_or_acquire() as producer:
         producer.publish(
@@ -196,11 +196,11 @@ def test_a_letter_outlives_a_kill_before_and_after_its_copy_is_confirmed(calling
     started = [sys.executable, "-c", KILLED, method, "replay", "--all"]
     done = subprocess.run(started, cwd=ROOT, env=environment(calling), timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL
-    until(lambda: waiting(calling) == 1 + copies)  # the copy ran, and failed as the first did
+    until(lambda: waiting(calling) == 1 + copies)  # the copy ran and failed like the first
     assert {one["id"] for one in listed(calling)} == {listed(calling)[0]["id"]}
 
 
-def test_none_of_many_is_lost_by_kills_at_any_moment(calling):
+def test_kills_at_any_moment_lose_no_letter(calling):
     calling.start(1)
     keys = [f"key-{number}" for number in range(100)]
     connection = calling.app.connection_for_write()
@@ -218,11 +218,11 @@ def test_none_of_many_is_lost_by_kills_at_any_moment(calling):
         started = [sys.executable, "-m", "workers.dead", "replay", "--all"]
         process = subprocess.Popen(started, cwd=ROOT, env=environment(calling), stdout=subprocess.DEVNULL)
         until(lambda before=before, process=process: process.poll() is not None or waiting(calling) < before)
-        time.sleep(chance.uniform(0.0, 0.02))  # some letters on
+        time.sleep(chance.uniform(0.0, 0.02))  # it has moved some letters
         process.kill()
         process.wait()
 
-    def each_ran_or_is_left() -> bool:  # what a killed command held is soon back
+    def each_ran_or_is_left() -> bool:  # letters that a killed command held return soon
         left = [one["id"] for one in listed(calling)]
         return all(calling.ran(key) for key in keys if key not in left)
 
@@ -231,7 +231,7 @@ def test_none_of_many_is_lost_by_kills_at_any_moment(calling):
     until(lambda: all(calling.ran(key) for key in keys) and waiting(calling) == 0)
 
 
-def test_mistakes_are_one_line_each(calling):
+def test_each_mistake_is_one_line(calling):
     calling.start(1)
     fail(calling, "one")
     for arguments, said in (
@@ -252,7 +252,7 @@ def test_mistakes_are_one_line_each(calling):
     )
 
 
-def test_a_redis_broker_says_that_it_keeps_none(embedded, run_name):
+def test_on_a_redis_broker_the_command_says_that_it_keeps_no_letters(embedded, run_name):
     done = command(
         SimpleNamespace(broker_url=embedded.broker_url, redis_url=embedded.redis_url, topology=Topology(run_name))
     )

@@ -1,4 +1,4 @@
-"""A message that kills whoever runs it kills three workers and then lies among the dead letters, with the reason."""
+"""Tests of a message that kills its worker: after three of them it is a dead letter, with the reason."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def letters(calling: Calling, role: str) -> list[Any]:
 
 
 def lies(calling: Calling, role: str, least: int = 1) -> bool:
-    """Return whether `least` dead letters of `role` are there; they stay."""
+    """Return whether there are at least `least` dead letters of `role`; they stay."""
     with calling.app.connection_for_write() as connection:
         return calling.topology.dead_queue(role)(connection.channel()).queue_declare().message_count >= least
 
 
 def start_until_one_survives(calling: Calling, done: Any, most: int = 6) -> int:
-    """Start a worker whenever the one before it was killed; how many were."""
+    """Start workers, one after another was killed, until `done`; return how many were killed."""
     for killed in range(most):
         (worker,) = calling.start(1, may_end=True)
         until(lambda worker=worker: worker.poll() is not None or done())
@@ -59,7 +59,7 @@ def test_a_call_without_an_answer_kills_three_workers_and_no_more(calling):
     assert "goes to the dead letters" in (calling.folder / "actor-3.log").read_text()
 
 
-def test_calls_beside_one_that_kills_its_workers_are_answered_and_it_kills_three(calling):
+def test_a_deadly_call_kills_three_workers_and_calls_beside_it_are_answered(calling):
     (first,) = calling.start(1)
     solver = Solver(calling.app, calling.topology, deadline=280.0, patience=PATIENCE)
     solver.send("actor.hold", "gate")
@@ -76,7 +76,7 @@ def test_calls_beside_one_that_kills_its_workers_are_answered_and_it_kills_three
     assert "3 workers died" in str(handles[0].exception())
 
 
-def test_calls_of_retries_0_beside_one_that_kills_its_worker_are_answered(calling):
+def test_calls_without_retries_beside_a_deadly_one_are_answered(calling):
     (first,) = calling.start(1)
     solver = Solver(calling.app, calling.topology, deadline=280.0, patience=PATIENCE)
     solver.send("actor.hold", "gate")
@@ -94,7 +94,7 @@ def test_calls_of_retries_0_beside_one_that_kills_its_worker_are_answered(callin
     assert {calling.ran(key) for key in keys} == {1}
 
 
-def test_of_a_batch_that_kills_only_the_call_at_fault_is_given_up(calling):
+def test_only_the_call_at_fault_of_a_deadly_batch_is_given_up(calling):
     (first,) = calling.start(1)
     for key in ("one", "deadly", "two", "three"):
         calling.solver.call("actor.push_some", key)
@@ -117,7 +117,7 @@ def test_a_call_that_must_not_run_twice_kills_one_worker(calling):
     assert "was delivered once" in letter.headers[REASON]
 
 
-def test_a_call_that_a_killed_worker_only_held_is_not_counted(calling):
+def test_a_delivery_that_a_killed_worker_had_not_begun_is_not_counted(calling):
     calling.start(1)
     for number in range(2):
         calling.solver.call("actor.push_deadly", f"deadly-{number}")
@@ -125,15 +125,15 @@ def test_a_call_that_a_killed_worker_only_held_is_not_counted(calling):
         calling.solver.call("actor.push", "held")
     assert calling.solver.flush(PATIENCE) == 0
     calling.processes[0].wait(PATIENCE)
-    # Each of the two kills as many as it may.
+    # Each of the two kills as many workers as the limit allows.
     start_until_one_survives(calling, lambda: calling.ran("held") >= 40 and lies(calling, "actor", 2), most=12)
-    # The first worker may have begun the second of them, which then counts as its first delivery.
+    # The first worker may have begun the second call too: that counts as a delivery.
     assert [calling.ran(f"deadly-{number}") for number in range(2)] in ([3, 3], [3, 2])
     assert {letter.decode()[0][0] for letter in letters(calling, "actor")} == {f"deadly-{n}" for n in range(2)}
 
 
 def learners_until(calling: Calling, done: Any, most: int = 6) -> int:
-    """Start a learner whenever the one before it was killed; how many were, when one is `done` and survives."""
+    """Start learners, one after another was killed, until `done`; return how many were killed."""
     for killed in range(most):
         process = calling.start_learner(f"learner-{killed}")
         until(lambda process=process: process.poll() is not None or done())
@@ -171,7 +171,7 @@ def test_a_plain_task_that_crashes_its_worker_crashes_three(calling):
 
 
 @pytest.mark.slow
-def test_on_the_embedded_server_it_is_given_up_as_well(embedded, run_name, tmp_path):
+def test_a_deadly_segment_is_given_up_on_the_embedded_server_too(embedded, run_name, tmp_path):
     calling = Calling(embedded.broker_url, embedded.redis_url, run_name, tmp_path)
     try:
         send(calling, "learner.learn", "one", "deadly", "two")

@@ -1,4 +1,4 @@
-"""The same seed makes the same weights, run after run, by one actor or by two."""
+"""Tests that a seed determines the weights in every run, with one actor or two."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS = (
 
 
 @pytest.mark.slow
-def test_weights_are_the_same_bit_for_bit_however_environments_are_divided(tmp_path: Path, servers: Servers) -> None:
+def test_weights_are_equal_bit_for_bit_however_environments_are_divided(tmp_path: Path, servers: Servers) -> None:
     urls: dict[str, Any] = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     divided = {"one": ("actors=1", "env.num_envs=4"), "two": ("actors=2", "env.num_envs=2")}
     left: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Flower beside a run: it sees the run's workers and tasks, listens on loopback alone, and ends with the run."""
+"""Test of Flower beside a run: it shows the run's workers and tasks, listens on loopback alone, ends with the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask(port: int, path: str) -> Any:
 def test_flower_shows_the_workers_and_tasks_of_a_run_and_ends_with_it(
     tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Flower keeps its API shut unless it is told otherwise or has a login.
+    # Flower's API is closed unless this variable or a login opens it.
     monkeypatch.setenv("FLOWER_UNAUTHENTICATED_API", "true")
     port = free_port()
     with TrainingRun(

@@ -1,4 +1,4 @@
-"""The clients of examples/gamecore in other languages: a policy learns from their games, through two gateways."""
+"""Tests of the clients in other languages in examples/gamecore: a policy learns from them through two gateways."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from workers.servers import Servers
 from workers.servers.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "gamecore"
-GOAL = 100  # mean return of the last 100 games; by chance 22
+GOAL = 100  # mean return of the last 100 games; random play has 22
 
 
 def compiled(folder: Path) -> Path:
-    """The C++ client, compiled as its first lines say."""
+    """Compile the C++ client by the command in its first lines; return the program."""
     source = EXAMPLES / "game.cpp"
     command = re.search(r"^//     (g\+\+ .*)$", source.read_text(), re.MULTILINE)
     assert command
@@ -40,7 +40,7 @@ def compiled(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def learning(folder: Path, servers: Servers, port: int, raw: int) -> Iterator[TrainingRun]:
-    """A run that ends at the goal, with two gateways that want a token."""
+    """Yield a run that ends at the goal, with two gateways that demand a token."""
     settings = ("experiment=cartpole_gamecore", f"gateway.port={port}", f"gateway.tcp_port={raw}", "actors=2")
     settings += (f"env.goal={GOAL}", "gateway.drain=0.1")
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
@@ -59,7 +59,7 @@ def playing(*command: str) -> Iterator[subprocess.Popen[str]]:
 
 
 class Elsewhere(BaseHTTPRequestHandler):
-    """A gateway that holds no session: it sends each request to another."""
+    """A gateway without sessions, which redirects each request to another gateway."""
 
     protocol_version, address = "HTTP/1.1", ""
 
@@ -92,7 +92,7 @@ def test_the_game_in_javascript_follows_redirects() -> None:
             )
             assert game.poll() is None
             gateway.close()
-            assert game.wait(PATIENCE) == 0  # nobody answers there any longer
+            assert game.wait(PATIENCE) == 0  # no gateway answers any longer
     finally:
         gateway.close()
         first.shutdown()

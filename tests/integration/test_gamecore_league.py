@@ -1,4 +1,4 @@
-"""Games that drive themselves play a league through gateways, from the launcher to its books."""
+"""Test of a league of games that drive themselves through gateways, from the launcher to its books."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_league_of_games_that_drive_themselves_beats_its_first_snapshot(tmp_pa
         run.until(lambda: store.load().counters["counted"] > 10)
         check_books(store)
 
-        # A player that is paused gives its matches back, and others play on.
+        # A paused player returns its matches, and the others play on.
         store.pause("main_exploiter")
         run.until(lambda: all(match.home != "main_exploiter" for match in store.load().matches.values()))
         steps = store.load().progress["main"].steps
@@ -39,7 +39,7 @@ def test_a_league_of_games_that_drive_themselves_beats_its_first_snapshot(tmp_pa
         run.process.send_signal(signal.SIGINT)
         assert run.wait() == 130
     saved = fold(read_file(run.folder / "league" / "league.jsonl"))
-    assert not saved.matches and not saved.counters["expired"], "gateways that stop give their matches back"
+    assert not saved.matches and not saved.counters["expired"], "stopping gateways kept matches"
     account = run.account()
     assert account["learned"] > 10 and account["refused"] == 0
     assert not run.tracebacks()

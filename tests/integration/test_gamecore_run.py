@@ -1,4 +1,4 @@
-"""Games that drive themselves train a policy through gateways, from the launcher to its last line."""
+"""Test of a policy trained by games that drive themselves, from the launcher to its last line."""
 
 from __future__ import annotations
 

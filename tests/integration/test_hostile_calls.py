@@ -1,4 +1,4 @@
-"""Services, events, remote control and a learner's queue under messages that no client of ours sends."""
+"""Tests of services, events, remote control and a learner's queue with messages that no client of Warren sends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITH_ANSWER, ONE_WAY = ("add", "policy_eval", "halves", "total", "infer"), ("pus
 
 @pytest.fixture
 def app(calling: Calling) -> Calling:
-    """A worker of services and a learner."""
+    """Return a run with a worker of services and a learner."""
     calling.start(1)
     calling.start_learner("learner")
     until(lambda: b"ready" in (calling.folder / "learner.log").read_bytes())
@@ -25,10 +25,10 @@ def app(calling: Calling) -> Calling:
 
 
 def counters(app: Calling) -> dict[str, dict[str, int]]:
-    """Service -> its counters in the one worker."""
+    """Return service -> its counters in the worker."""
 
     def told() -> list[dict[str, Any]]:
-        """Return the worker's answer; none where it is late."""
+        """Return the worker's answer in a list, empty if it is late."""
         with app.app.connection_for_write() as connection:
             replies = app.app.control.broadcast("services", reply=True, timeout=10.0, limit=1, connection=connection)
         return [one for reply in replies or () for one in reply.values() if isinstance(one, dict) and "services" in one]
@@ -39,7 +39,7 @@ def counters(app: Calling) -> dict[str, dict[str, int]]:
 
 
 def ended(app: Calling) -> int:
-    """Messages of services that have ended in one way or another."""
+    """Return how many messages to services have ended, in whichever way."""
     ways = ("calls", "dropped", "refused")
     return sum(int(counts.get(way, 0)) for counts in counters(app).values() for way in ways)
 
@@ -50,7 +50,7 @@ def queue_length(app: Calling, queue: Any) -> int:
 
 
 def works(app: Calling) -> None:
-    """Everybody still runs, and a call, a one-way call, a segment, an event and a command are answered as ever."""
+    """Check that both processes run and deal with a call, a one-way call, a segment, an event and a command."""
     assert [process.poll() for process in app.processes] == [None, None]
     assert app.solver.call("actor.add", 1, 2) == 3
     pushed, learned = app.ran("alive"), app.ran("segment")
@@ -70,7 +70,7 @@ def dead(app: Calling) -> int:
 
 
 def all_settled(app: Calling) -> None:
-    """Nothing goes round: queues are empty, and what has ended ends no further."""
+    """Wait until queues are empty and no more messages end: none is redelivered for ever."""
     topology = app.topology
     queues = [topology.service_queue(f"actor.{name}") for name in WITH_ANSWER]
     queues += [topology.service_queue(f"actor.{name}", response=False) for name in ONE_WAY]
@@ -78,7 +78,7 @@ def all_settled(app: Calling) -> None:
     until(lambda: ended(app) == ended(app))  # the worker may still hold some
 
 
-def test_every_message_that_once_did_harm_ends_and_nothing_else_does(app):
+def test_messages_that_once_did_harm_end_and_do_no_harm(app):
     calls = [f"actor.{name}" for name in (*WITH_ANSWER, *ONE_WAY)]
     works(app)
     topology = app.topology
@@ -113,7 +113,7 @@ def test_a_thousand_random_messages_end_and_calls_go_on(app):
     all_settled(app)
 
 
-def test_a_refusal_is_told_to_its_caller_and_counted(app):
+def test_a_refusal_is_counted_and_its_caller_gets_a_failure(app):
     message = Hostile(b"hello", {"id": "a", "task": "actor.add"}, reply_to="a stock client")
     with Publisher(app.broker_url) as publisher:
         publisher.send(app.topology.service.name, "actor.add", [message])

@@ -1,4 +1,4 @@
-"""Several learners of each player of a league: they share its updates, its periods and what begins anew."""
+"""Tests of several learners per player of a league: they share its updates, periods and resets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_two_learners_of_each_player_end_a_gathered_league_with_equal_weights(tm
         found = logs(run, player)
         ends = [re.findall(r"rank \d of 2 ends with weights (\w+)", log)[-1] for log in found]
         assert ends[0] == ends[1]
-        assert "period 2 at" in found[0] and "period" not in found[1], "the first learner alone asks the league"
+        assert "period 2 at" in found[0] and "period" not in found[1], "a learner other than the first asked the league"
         assert (run.folder / "players" / player / "checkpoints").exists()
     assert "player main_exploiter starts anew" in logs(run, "main_exploiter")[0]
     assert "error" not in "".join(path.read_text() for path in (run.folder / "logs").glob("learner*.log")).lower()

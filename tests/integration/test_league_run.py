@@ -1,4 +1,4 @@
-"""A whole league through real queues: it plays, learns, freezes, scores; stops cleanly; goes on from its folder."""
+"""Tests of a whole league on real servers: it plays, learns, freezes, evaluates, stops and goes on from its folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.servers.ports import free_port
 
 @pytest.fixture
 def another_redis(servers: Servers, tmp_path: Path) -> Iterator[str]:
-    """URL of a Redis on a port of its own, empty."""
+    """Yield the URL of an empty Redis on a port of its own."""
     port, binary = free_port(), shutil.which("redis-server")
     assert binary is not None
     command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)]
@@ -50,7 +50,7 @@ def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
         prefix = f"warren.{run.name}"
         run.until(lambda: f"{prefix}.learner.main_exploiter" in rabbitmqctl("list_queues", "name"))
 
-        # A person meddles.
+        # A person pauses, adds, resumes and freezes players.
         store.pause("main_exploiter")
         log = run.folder / "logs" / "learner-main_exploiter.log"
         run.until(lambda: re.search("player main_exploiter: (paused|waiting)", log.read_text()))
@@ -75,11 +75,11 @@ def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
     assert run.output.strip().splitlines()[-1].startswith("stopped; go on with")
     assert "Traceback" not in run.output
     assert "ended with status" not in run.output
-    for kind in ("list_queues", "list_exchanges"):  # the broker ends what was a connection's own a moment later
+    for kind in ("list_queues", "list_exchanges"):  # the broker removes exclusive queues a moment later
         until(lambda kind=kind: not [line for line in rabbitmqctl(kind, "name") if line.startswith(prefix)])
     assert not list(redis.Redis.from_url(servers.redis_url).scan_iter(f"{prefix}:*"))
 
-    # It goes on from its folder, on another Redis that knows nothing of it.
+    # It goes on from its folder, on another, empty Redis.
     before = fold(read_file(run.folder / "league" / "league.jsonl"))
     more = f"total_steps={sum(progress.steps for progress in before.progress.values()) + 60_000}"
     urls = {"broker_url": servers.broker_url, "redis_url": another_redis}
@@ -91,7 +91,7 @@ def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
     assert lines[-2].startswith("play against it: ")
     assert json.loads((run.folder / "outcome.json").read_text())["state"] == "finished"
     after = fold(read_file(run.folder / "league" / "league.jsonl"))
-    assert list(after.players)[: len(before.players)] == list(before.players), "players keep their slots"
+    assert list(after.players)[: len(before.players)] == list(before.players), "players changed slots"
     for name in ("main", "league_exploiter_0"):
         assert after.progress[name].steps > before.progress[name].steps > 0
     assert after.counters["counted"] > before.counters["counted"]

@@ -1,4 +1,4 @@
-"""Several learners of one player: they train together, and go on when one of them is killed."""
+"""Tests of several learners of one player: they train together, and go on when one is killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = ("learners=2", "env.num_envs=4", "env.goal=null", "unroll_length=32",
 
 def learner(run: TrainingRun, number: int) -> psutil.Process:
     def is_it(line: list[str]) -> bool:
-        text = " ".join(line)  # some installations show the name that Celery gives a process
+        text = " ".join(line)  # Celery renames processes in some installations
         return ("workers.learner" in text or ": learner" in text) and ("learner_id=1" in text) == bool(number)
 
     found: psutil.Process = run.until(lambda: next(iter(run.children(is_it)), None))
@@ -35,7 +35,7 @@ def until_it_is_back(run: TrainingRun, number: int) -> None:
 
 
 def weights_at_the_end(run: TrainingRun) -> list[str]:
-    """The hash of the last weights of each learner, as their logs have it."""
+    """Return the hash of each learner's last weights, from their logs."""
     logs = [(run.folder / "logs" / f"{name}.log").read_text() for name in ("learner", "learner-1")]
     return [re.findall(r"ends with weights (\w+)", log)[-1] for log in logs]
 

@@ -1,4 +1,4 @@
-"""A run without a launcher lives while any of its processes does, whichever it is."""
+"""Tests that a run without a launcher lives as long as any of its processes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_process_keeps_its_run_from_being_purged_until_it_ends(
             one.process.kill()
             one.process.wait()
         gone = ("actor-0", "league-0", "script own.py", "service Own-0")
-        assert works() == [work for work in expected if work not in gone], "killed ones of this machine"
+        assert works() == [work for work in expected if work not in gone], "a killed process still counts"
         with pytest.raises(ConfigurationError, match="is running: env-0 "):
             runs.purge(found)
         for one in started:
@@ -94,7 +94,7 @@ def test_every_process_keeps_its_run_from_being_purged_until_it_ends(
 
 
 @pytest.mark.slow
-def test_an_actor_by_hand_takes_a_number_and_the_settings_of_the_run(servers: Servers, tmp_path: Path) -> None:
+def test_an_actor_started_by_hand_takes_a_number_and_the_runs_settings(servers: Servers, tmp_path: Path) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     settings = ("sampling=streaming", "env.id=Acrobot-v1", "env.num_envs=4", "env.goal=null", "actors=1")
     settings += ("total_steps=1000000000",)

@@ -1,4 +1,4 @@
-"""Middleware and headers on RabbitMQ and on the embedded server."""
+"""Tests of middleware and headers on RabbitMQ and on the embedded server."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ async def by_loop(solver: Solver) -> list[int]:
     return [one, await solver.asend("back.add", 4), *[result async for result in solver.amap("back.add", [5, 6])]]
 
 
-def test_hooks_of_the_worker_run_around_every_form_of_call_with_the_callers_headers(hooked):
+def test_worker_hooks_run_around_every_form_of_call_with_callers_headers(hooked):
     mine = hooked.solver.options(headers={"number": 7})
     assert [mine.call("back.add", 1), mine.send("back.add", 2).result()] == [2, 3]
     assert [*mine.map("back.add", [1, 2])] == [2, 3] and asyncio.run(by_loop(mine)) == [4, 5, 6, 7]
     mine.call("back.push", 1)
     assert mine.gather([("back.add", 1), ("back.add", 2)], then="back.total").get(timeout=PATIENCE) == 5
-    if not on_redis(hooked):  # a client of Redis has to be told the queue's name as well
+    if not on_redis(hooked):  # on Redis, a client must also name the queue
         address = {"exchange": hooked.topology.service.name, "routing_key": "back.add"}
         result = stock_client(hooked).send_task("back.add", (9,), headers={"number": 7}, **address)
         assert result.get(timeout=PATIENCE) == 10
@@ -98,9 +98,9 @@ def test_a_trace_passes_to_the_service_and_to_the_services_own_calls(hooked):
         parents = begun.call("front.ask")
         others = solver.call("front.ask")
     assert all(re.fullmatch(rf"00-{TRACE}-[0-9a-f]{{16}}-01", parent) for parent in parents), parents
-    assert len(set(parents)) == 4, "each call is a span of its own"
+    assert len(set(parents)) == 4, "calls shared a span"
     assert len({parent.split("-")[1] for parent in others}) == 1 and TRACE not in others[0]
-    assert "front.ask None" in (hooked.folder / "actor-1.log").read_text(), "what the page's Timed prints"
+    assert "front.ask None" in (hooked.folder / "actor-1.log").read_text(), "the page's Timed printed nothing"
 
 
 NOTING = """

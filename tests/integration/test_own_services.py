@@ -1,4 +1,4 @@
-"""Services and environments of a user's own from one file: to the end, through a kill, with Ctrl-C, on two hosts."""
+"""Tests of a run file of a user's services and environments: to its end, with a kill, Ctrl-C and two hosts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ hosts:
 
 
 def keys(run: str, servers: Servers) -> list[str]:
-    """Return the keys of a run that are left in Redis."""
+    """Return the run's keys in Redis."""
     return [key.decode() for key in redis.Redis.from_url(servers.redis_url).scan_iter(match=f"warren.{run}:*")]
 
 
@@ -35,7 +35,7 @@ def test_a_run_plays_through_a_killed_service_to_its_end_and_leaves_nothing(serv
         (learner,) = [one for one in run.processes("workers.serve") if "Learner-0" in one.cmdline()]
         for adder in run.processes("workers.serve"):
             if adder != learner:
-                adder.kill()  # both: one that is restarted must get the weights that were fired before
+                adder.kill()  # both: a restarted one must get weights fired earlier
         run.until(lambda: "restarting Adder-0 (1 of 5)" in run.output and "restarting Adder-1 (1 of 5)" in run.output)
         (tmp_path / "go").touch()
         assert run.wait() == 0, run.output
@@ -43,11 +43,11 @@ def test_a_run_plays_through_a_killed_service_to_its_end_and_leaves_nothing(serv
     assert "env 0 of 1 answered by" in run.logged("play-0")
     assert "all environments are done" in run.output
     assert keys(name, servers) == []
-    for kind in ("list_queues", "list_exchanges"):  # the broker ends what was a connection's own a moment later
+    for kind in ("list_queues", "list_exchanges"):  # the broker removes exclusive queues a moment later
         until(lambda kind=kind: not [left for left in rabbitmqctl(kind, "name") if left.startswith(f"warren.{name}")])
 
 
-def test_ctrl_c_stops_everything_and_who_joined_and_leaves_nothing(servers, tmp_path: Path):
+def test_ctrl_c_stops_all_hosts_of_a_run_and_leaves_nothing(servers, tmp_path: Path):
     more = "services: [{name: Adder, path: services.py, kwargs: {plus: 10}}]\njoin: stopped"
     with OwnRun(write(tmp_path), servers, "Adder.num=1", "run=stopped") as run:
         run.until(lambda: "played 20" in run.logged("play-0"))
@@ -119,7 +119,7 @@ def test_a_plain_script_calls_a_service_of_a_class_that_derives_from_nothing(ser
     )
     (tmp_path / "play.py").write_text(SCRIPT + waits)
     with OwnRun(file, servers) as run:
-        run.until(lambda: "unknown: " in run.logged("play-0"))  # long before what a restart may take
+        run.until(lambda: "unknown: " in run.logged("play-0"))  # much shorter than a restart may take
         (folder,) = (path.parent for path in run.folder.glob("*/*/run.yaml"))
         python, clean = shlex.quote(sys.executable), "unset WARREN_RUN WARREN_BROKER_URL WARREN_REDIS_URL;"
         entered = f'{clean} eval "$({python} -m workers.servers --run {folder} env)"; {python} {tmp_path}/script.py'

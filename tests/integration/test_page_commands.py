@@ -1,4 +1,4 @@
-"""The commands of README.md and the pages work: each is run on small trained runs, or is known not to be, and why."""
+"""Tests of commands on README.md and the pages: each runs on small trained runs, or a reason says why it does not."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from workers.config.validation import verify
 from workers.servers import Servers
 
 ROOT = pages.ROOT
-pytestmark = pytest.mark.timeout(900)  # with the time of the runs that all use, on a busy machine
+pytestmark = pytest.mark.timeout(900)  # includes training of the shared runs, on a busy machine
 COMMANDS = list(pages.commands())
 RUN = [one for one in COMMANDS if isinstance(pages.TABLE.get(one), pages.Run)]
-# Commands that resume are left out: the same is run in another form.
+# Commands that resume are left out: another form of them runs.
 VERIFIED = [
     one for one in COMMANDS
     if one not in pages.TABLE and pages.training(one) is not None and "resume=" not in one
 ]  # fmt: skip
-# Settings of the runs that are made here under the pages' names, all at once: short, and on one actor each.
+# Settings of the runs made here under the pages' names, all at once: short, with one actor each.
 SHORT = ("trial=TRIAL", "actors=1", "env.goal=null", "total_steps=6000")
 LEAGUE = ("trial=TRIAL", "actors=1", "evaluators=1", "league.goal=null")
 FEW_SNAPSHOTS = (
@@ -61,11 +61,11 @@ def test_every_code_block_says_what_it_is():
 
 
 def test_every_command_of_a_page_is_classified_and_nothing_else_is():
-    """A new one goes into TABLE of page_commands.py: run, or with the reason why it is not."""
+    """Add a new command to TABLE of page_commands.py: as one that runs, or with the reason why it does not."""
     assert pages.unclassified() == [] and pages.stale() == []
 
 
-def test_every_target_of_make_is_one():
+def test_every_target_of_make_on_a_page_exists():
     targets = set(re.findall(r"^([a-z0-9.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {target for command in COMMANDS for target in re.findall(r"\bmake ([a-z][a-z0-9.-]*)", command)}
     assert named and named - targets == set()
@@ -73,19 +73,19 @@ def test_every_target_of_make_is_one():
 
 @dataclass
 class Place:
-    """A folder with trained runs, and a Redis with leagues that nobody plays."""
+    """A folder with trained runs, and a Redis with leagues that no process plays."""
 
-    folder: Path  # holds the runs; no command changes it: each page has a copy
+    folder: Path  # holds the runs; commands change only the page's copy
     servers: Servers
     league: str  # a league's run, for commands that take it from the environment
-    other: str  # the same league once more, for those that name a run
-    gone: str  # once more, to be removed
+    other: str  # a copy of the league, for commands that name a run
+    gone: str  # another copy, to be removed
     frozen: str  # one of its players, PLAYER@VERSION
-    version: int  # a checkpoint of its main agent has it
-    at: str  # a time at which it existed, ISO 8601
+    version: int  # of a checkpoint of its main agent
+    at: str  # a moment of its life, ISO 8601
 
     def of_page(self, page: Path) -> Path:
-        """Return the folder of a page, which holds the runs and what the page's own commands leave there."""
+        """Return the folder of a page: a copy of the runs, and files that the page's commands have left."""
         place = self.folder / "pages" / page.stem
         if not place.exists():
             place.mkdir(parents=True)
@@ -103,7 +103,7 @@ class Place:
         return {**kept, **more, **self.servers.environment()}
 
     def filled_in(self, command: str, run: str) -> str:
-        """Put what there is here in the place of a page's examples and placeholders."""
+        """Replace a page's examples and placeholders by names and values of this place."""
         for placeholder, here in (
             (r"\bNAME\b", run), (r"\bRUN\b", self.league), (r"\bOTHER\b", f"{self.other}-again"),
             (r"\bmain@1200\b", self.frozen), (r"\bversion=1200\b", f"version={self.version}"),
@@ -113,7 +113,7 @@ class Place:
         return command
 
     def run(self, command: str, run: str, how: pages.Run) -> tuple[int, str]:
-        """Return exit status and output of a page's command, run in the page's own folder."""
+        """Run a page's command in the page's folder; return exit status and output."""
         page = pages.first_pages().get(command)
         folder = self.folder if page is None or how.where == "live" else self.of_page(page)
         line = f"{self.filled_in(command, run)} {how.more}"
@@ -155,7 +155,7 @@ def launched(folder: Path, servers: Servers, name: str, *settings: str) -> Launc
 
 @pytest.fixture(scope="module")
 def place(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Runs that were trained for some seconds each."""
+    """Yield a place with runs that were trained for some seconds each."""
     folder = tmp_path_factory.mktemp("pages")
     (folder / "examples").symlink_to(ROOT / "examples")
     for name, text in OWN_FILES.items():
@@ -169,7 +169,7 @@ def place(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         }
         for name, run in started.items():
             assert run.wait(500.0) == 0, f"{name}:\n{run.output}"
-    # A gateway's run leaves the same files, but for the game's name.
+    # A gateway's run leaves the same files except for the game's name.
     shutil.copytree(folder / "runs/cartpole", folder / "runs/cartpole-gamecore")
     config = folder / "runs/cartpole-gamecore/TRIAL/config.yaml"
     config.write_text(config.read_text().replace("CartPole-v1", "gamecore:examples/gamecore/actor.py:CartPole"))
@@ -195,7 +195,7 @@ def place(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def live(place: Place) -> Iterator[str]:
-    """The name of a run that goes on until it is told to stop."""
+    """Yield the name of a run that goes on until it is stopped."""
     name = f"{place.league}-live"
     settings = ("project=live", "trial=TRIAL", "actors=1", "env.goal=null", "total_steps=1000000000", f"run={name}")
     with launched(place.folder, place.servers, "live", *settings) as run:
@@ -204,16 +204,16 @@ def live(place: Place) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", [one for one in RUN if pages.TABLE[one].where in ("saved", "league", "gone")])  # type: ignore[union-attr]
-def test_a_command_of_the_pages_does_what_they_say(command: str, place: Place):
+def test_a_command_of_a_page_does_what_the_page_says(command: str, place: Place):
     how = pages.TABLE[command]
     assert isinstance(how, pages.Run)
     run = place.gone if how.where == "gone" else place.other if "NAME" in command else place.league
     status, output = place.run(command, run, how)
     assert status == how.status and how.says in output and "Traceback" not in output, output
     said = iter([pages.comparable(line) for line in output.splitlines()])
-    for line in pages.shown(command):  # a shorter run may have a note more at a line's end
+    for line in pages.shown(command):  # a shorter run may add a note to a line
         assert any(one.startswith(line) for one in said), (
-            f"the page shows {line!r}, which is not (in its place) in:\n{output}"
+            f"the page shows {line!r}, which is missing or out of order in:\n{output}"
         )
 
 
@@ -224,7 +224,7 @@ def test_the_output_on_the_pages_is_found():
 
 @pytest.mark.parametrize("name", ["networks.md", "trained.md"])
 def test_python_of_a_page_runs(name: str, place: Place):
-    """Blocks that stand alone: the page's first ones, up to one that is a file or a class of the reader's."""
+    """Runs the page's first blocks, up to one that is a file or a class of the reader's."""
     page = ROOT / "docs" / name
     blocks = [text for language, text in pages.BLOCK.findall(page.read_text()) if language == "python"]
     alone = "\n".join(itertools.takewhile(lambda text: "class " not in text, blocks))
@@ -243,7 +243,7 @@ def test_python_of_a_page_runs(name: str, place: Place):
         key=lambda one: pages.TABLE[one].where == "last",  # type: ignore[union-attr]
     ),
 )
-def test_a_command_of_the_pages_about_a_run_that_goes_on_does_what_they_say(command: str, place: Place, live: str):
+def test_a_command_about_a_live_run_does_what_the_page_says(command: str, place: Place, live: str):
     how = pages.TABLE[command]
     assert isinstance(how, pages.Run)
     status, output = place.run(command, live, how)
@@ -287,12 +287,12 @@ def test_the_game_process_of_the_page_plays_at_the_deployment_above_it(place: Pl
         while not json.loads(subprocess.run(ask, capture_output=True, timeout=PATIENCE).stdout)["decisions"]:
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.1)
-    assert process.wait(PATIENCE) == 0  # the gateway is gone
+    assert process.wait(PATIENCE) == 0  # the gateway has ended
 
 
 @contextlib.contextmanager
 def deployed(place: Place, command: str) -> Iterator[str]:
-    """Serve by a page's command; the URL at which it answers."""
+    """Serve by a page's command; yield the URL at which it answers."""
     words = shlex.split(command)[3:]
     given = place.environment(place.league)
     with (

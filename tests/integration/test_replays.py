@@ -1,4 +1,4 @@
-"""A league on real servers that records all of its matches: each comes to its recorded result again."""
+"""Tests of a league on real servers that records all matches: each one's replay has the recorded result."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RULES = ("league.replay_every=1", "league.replay_evaluations=1", "league.replay_
 
 
 def play(run: LeagueOfRun, store: Any, matches: int) -> None:
-    """Until so many more have counted."""
+    """Wait until `matches` more matches have counted."""
     before = store.counters().get("counted", 0)
     run.until(lambda: store.counters().get("counted", 0) >= before + matches)
 
 
 def end(run: LeagueOfRun) -> None:
-    """With records on disk, also of an evaluation: on a busy machine, an evaluator may start late."""
+    """Wait for a record of an evaluation, which may start late on a busy machine; then stop the run."""
     run.until(lambda: any("evaluation" in record.rules for record in folder.read(run.folder / folder.FOLDER)))
     run.process.send_signal(signal.SIGINT)
     assert run.wait() == 130
@@ -38,7 +38,7 @@ def events(run: LeagueOfRun) -> list[dict[str, Any]]:
 
 
 def recorded(run: LeagueOfRun) -> dict[str, Any]:
-    """Match -> outcomes, of those recorded as every n-th; all that was recorded is played again to its result."""
+    """Check that all records replay to their results; return match -> outcomes of those recorded as every n-th."""
     matches = list(RecordedRun(run.folder).matches())
     assert any("evaluation" in record.rules for record in matches)
     checked = launched.command("workers.replay", str(run.folder), "--check")
@@ -75,10 +75,12 @@ def test_records_are_whole_and_only_those_of_a_killed_actor_may_be_missing(tmp_p
     ended = {event["match"]: event for event in events(run) if event.get("as") == "counted"}
     found = recorded(run)
     assert found.items() <= {match: event["outcomes"] for match, event in ended.items()}.items()
-    # Its answer was lost, and the league was told once more: who reported it does not know that it counted.
+    # A repeated report is refused as a duplicate: its actor does not know that the first has counted.
     asked_again = {event["match"] for event in events(run) if event.get("reason") == "duplicate"}
     missing = {ended[match]["by"] for match in ended.keys() - found.keys() - asked_again}
-    assert all(f"-{killed.pid}-" in actor for actor in missing), f"of {killed.pid} alone may be missing: {missing}"
+    assert all(f"-{killed.pid}-" in actor for actor in missing), (
+        f"not only records of {killed.pid} are missing: {missing}"
+    )
     for path in folder.files(run.folder / folder.FOLDER):
         data = path.read_bytes()
-        assert sum(folder.HEAD.size + len(one) for one in folder.entries(data)) == len(data), "half a record"
+        assert sum(folder.HEAD.size + len(one) for one in folder.entries(data)) == len(data), "a record is incomplete"

@@ -1,4 +1,4 @@
-"""Late subscribers get the newest event; events without a subscribing service are not kept."""
+"""Tests of retained events: late subscribers get the newest one; without a subscribing service none is kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def calling(request: pytest.FixtureRequest, run_name: str, tmp_path: Path):
         run.close()
 
 
-def test_a_worker_that_starts_later_first_hears_the_newest_event_of_before(calling):
+def test_a_late_worker_first_receives_the_newest_earlier_event(calling):
     (first,) = calling.start(1)
     dispatcher = EventDispatcher(calling.app, calling.topology)
     for number in (1, 2, 3):
@@ -40,7 +40,7 @@ def test_a_worker_that_starts_later_first_hears_the_newest_event_of_before(calli
     until(lambda: calling.solver.call("actor.events_received") == ([3, 4], []))
 
 
-def test_only_the_newest_of_what_services_subscribe_to_is_kept(servers, run_name: str):
+def test_only_the_newest_event_with_a_subscribing_service_is_kept(servers, run_name: str):
     topology = Topology(run_name)
     app = create_app(topology, servers.broker_url, servers.redis_url)
     dispatcher, retained = EventDispatcher(app, topology), Retained(app, topology)
@@ -50,11 +50,11 @@ def test_only_the_newest_of_what_services_subscribe_to_is_kept(servers, run_name
         dispatcher.fire("wanted_by_nobody", number)
     assert unpack(retained.newest("weights_of_mine") or b"") == 2
     assert retained.newest("wanted_by_nobody") is None
-    assert retained.names() == ["wanted_by_nobody", "weights_of_mine"]  # so that both exchanges can be removed
+    assert retained.names() == ["wanted_by_nobody", "weights_of_mine"]  # both exchanges are then removed
 
 
 @pytest.mark.timeout(60, func_only=True)  # it does not wait for Redis
-def test_a_redis_that_is_away_keeps_nobody_from_firing(servers, run_name: str, caplog: pytest.LogCaptureFixture):
+def test_events_are_fired_while_redis_is_away(servers, run_name: str, caplog: pytest.LogCaptureFixture):
     topology = Topology(run_name)
     app = create_app(topology, servers.broker_url, f"redis://127.0.0.1:{free_port()}/0")
     EventDispatcher(app, topology).fire("weights_of_mine", 1)

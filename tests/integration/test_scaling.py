@@ -1,4 +1,4 @@
-"""Actors added to and taken from a run that goes on, by the command, on real servers."""
+"""Tests of the command that adds actors to a live run and removes them, on real servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def scaler(run: TrainingRun, servers: Servers) -> Scale:
 
 
 def last_rounds(run: TrainingRun, number: int = 3) -> list[int]:
-    """Environment steps of the newest updates."""
+    """Return the environment steps of each of the newest updates."""
     steps = [0, *(update["steps"] for update in run.metrics())]
     return [later - earlier for earlier, later in itertools.pairwise(steps)][-number:]
 
@@ -65,14 +65,14 @@ def test_gathered_rounds_follow_the_number_of_actors_and_none_is_lost(gathered: 
     gathered.until(lambda: last_rounds(gathered) == [STEPS] * 3)
     assert "has left with status" not in gathered.output
     assert "did not come back" not in (gathered.folder / "logs" / "learner.log").read_text()
-    # A learner that is started anew asks for as many rollouts as the one before it.
+    # A restarted learner requests as many rollouts as the one before it.
     learner = gathered.role("learner")
     learner.kill()
-    learner.wait()  # it makes no more updates
+    learner.wait()  # no more updates come from it
     made = len(gathered.metrics())
     gathered.until(lambda: len(gathered.metrics()) > made + 3)
     assert last_rounds(gathered) == [STEPS] * 3
-    # A number is not used again.
+    # Numbers of removed actors are not used again.
     assert scale("actors=2").stdout == "started actor-3\nactors=2\n"
 
 

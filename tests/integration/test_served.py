@@ -1,4 +1,4 @@
-"""Training where env runners step the environments and actors decide for many of them at once."""
+"""Test of training with env runners, which step environments, and actors, which decide for many at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A league whose games are stepped by env runners, for which actors decide on both sides of every match."""
+"""Test of a league whose games env runners step, while actors decide for both sides of each match."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ def test_a_served_league_learns_through_kills_and_its_books_add_up(tmp_path: Pat
     assert "Traceback" not in run.output and run.tracebacks() == {}
     ended = [line for line in lines_of(record) if "reported" in line]
     assert ended and not any(line["changed"] for line in ended), "an opponent's weights changed within a match"
-    assert any("@" in line["away"] for line in ended), "frozen opponents"
+    assert any("@" in line["away"] for line in ended), "no opponent was frozen"

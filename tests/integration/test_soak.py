@@ -1,4 +1,4 @@
-"""A short form of `python -m benchmarks.soak`: nothing grows, nobody is overtaken, whatever services raise."""
+"""Test of a short `python -m benchmarks.soak`: services run in turns and nothing grows, whatever they raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of stock Celery, and nothing of this project: what works and what does not, as the page's table says."""
+"""Tests of a client with stock Celery alone: features work or fail as the page's table says."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from support.waiting import until
 
 from workers.servers import Servers
 
-ROWS: dict[str, str] = {}  # the page's table: feature -> what happens
-AS_EVER: list[str] = []  # features that the page's sentence before the table names
+ROWS: dict[str, str] = {}  # the page's table: feature -> behaviour
+AS_EVER: list[str] = []  # features named in the page's sentence above the table
 
 Test = Callable[..., None]
 
 
 def row(feature: str, rabbitmq: str, embedded: str | None = None) -> Callable[[Test], Test]:
-    """Name the row of the page's table that a test holds; `embedded`: what differs on the embedded Redis."""
+    """Name the row of the page's table that a test verifies; `embedded`: a difference on the embedded Redis."""
     ROWS[feature] = rabbitmq if embedded is None else f"{rabbitmq}; embedded Redis: {embedded}"
     return lambda test: test
 
 
 def as_ever(feature: str) -> Callable[[Test], Test]:
-    """Name a feature that works as in Celery, which a test holds."""
+    """Name a feature that works as in Celery and that a test verifies."""
     AS_EVER.append(feature)
     return lambda test: test
 
@@ -61,7 +61,7 @@ def on_rabbitmq(run: Calling) -> bool:
 
 @pytest.fixture
 def busy(run: Calling, stock: StockProgram) -> Iterator[Callable[[], None]]:
-    """A worker that is busy from the first line of the test until it calls this."""
+    """Keep the worker busy; yield a function that ends this."""
     key = secrets.token_hex(4)
     holding = stock.call("actor.hold", key)
     until(lambda: run.ran(key) == 1)
@@ -79,7 +79,7 @@ def add(*args: Any, **options: Any) -> dict[str, Any]:
 
 
 def fails(stock: StockProgram, key: str, kind: str, text: str) -> None:
-    """The result is this error, at once and for ever."""
+    """Check that the call failed with this error."""
     found = stock.get(key)
     assert found.get("error") == kind and text in found["text"], found
 
@@ -150,7 +150,7 @@ def test_an_ignored_result_is_stored_nowhere(run, stock):
     ignored = stock.call("actor.ran", key, ignore_result=True)
     assert stock.get(ignored) == {"value": None}
     until(lambda: run.ran(key) == 1)
-    assert stock.get(stock.call("actor.add", 1)) == {"value": 2}  # by then the worker has settled the first
+    assert stock.get(stock.call("actor.add", 1)) == {"value": 2}  # the worker has acknowledged the first by then
     stock.do("by_id", ignored, "ignored")
     assert stock.state("ignored") == "PENDING"
 
@@ -273,7 +273,7 @@ def test_a_chord_ends_with_its_failed_or_expired_member(run, stock, busy):
     time.sleep(0.4)  # the call's own time
     busy()
     for result, why in ((failing, "member"), (expiring, "expired")):
-        stock.do("by_id", result, "body")  # without its parents, whose failures `get` would raise first
+        stock.do("by_id", result, "body")  # without its parents: `get` would raise their failures first
         fails(stock, "body", "ChordError", why)
 
 

@@ -1,4 +1,4 @@
-"""A client of stock Celery with Warren's serializer and no more of it: its calls end as any task's, on both brokers."""
+"""Tests of a stock Celery client with Warren's serializer alone: its calls end like any task, on both brokers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_call_that_was_revoked_is_revoked(run, stock):
     busy = stock.call("actor.hold", "busy")
     until(lambda: run.ran("busy") == 1)
     late = stock.call("actor.ran", "revoked")
-    with run.app.connection_for_write() as own:  # one of the app's pool may have died since it was used last
+    with run.app.connection_for_write() as own:  # a connection of the app's pool may have died since its last use
         until(lambda: run.app.control.revoke(late.id, reply=True, timeout=1.0, connection=own))  # the worker knows
     run.release("busy")
     with pytest.raises(TaskRevokedError, match="revoked"):
@@ -109,7 +109,7 @@ def test_a_call_that_is_due_in_an_hour_fails_with_the_reason(run, stock):
 
 
 @pytest.mark.parametrize("how", ["reject", "surrogate", "cancelled", "memory", "lost", "retry"])
-def test_whatever_a_service_raises_its_stock_caller_is_told(run, stock, how):
+def test_a_stock_caller_gets_whatever_a_service_raises(run, stock, how):
     failing = stock.call("actor.trouble", how)
     with pytest.raises(Exception):  # noqa: B017 of a class that Celery makes
         failing.get(timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""The main job from end to end, on real servers."""
+"""Tests of training from end to end, on real servers."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from workers.runtime.trained import load
 from workers.servers import Servers
 
 ENDLESS = ("env.goal=null", "total_steps=1000000000")
-LEARNS = 800.0  # s for a run to reach its goal, on a machine that is busy tenfold
+LEARNS = 800.0  # s for a run to reach its goal, on a machine with tenfold load
 
 
 def last_line(run: TrainingRun) -> str:
@@ -40,7 +40,7 @@ def test_cartpole_is_solved_through_rabbitmq_and_redis(tmp_path: Path, servers: 
     account, last = run.account(), run.metrics()[-1]
     assert account["steps"]["learned"] == last["steps"]
     assert account["steps"]["stale"] == last["stale_steps"]
-    assert account["steps"]["made"] % account["made"] == 0, "each segment has as many steps"
+    assert account["steps"]["made"] % account["made"] == 0, "segments differ in their numbers of steps"
 
 
 @pytest.mark.slow
@@ -83,9 +83,9 @@ def hears_of_weights(run: TrainingRun, rabbitmqctl: Callable[..., list[str]]) ->
 
 
 def shows_its_topology(run: TrainingRun, rabbitmqctl: Callable[..., list[str]]) -> bool:
-    """Return whether the broker shows the exchanges, queues, bounds and bindings of a run that lasts.
+    """Return whether the broker shows the exchanges, queues, bounds and bindings of a live run.
 
-    A listing is not a snapshot: on a busy machine it may lack a queue that is in use.
+    A listing is not a snapshot: on a busy machine it may miss a queue that is in use.
     """
     prefix = f"warren.{run.name}"
     exchanges = dict(line.split("\t")[:2] for line in rabbitmqctl("list_exchanges", "name", "type"))
@@ -134,7 +134,7 @@ def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
         run.process.send_signal(signal.SIGINT)
         assert run.wait() == 130
     assert not [process for process in processes if process.is_running()]
-    for kind in ("list_queues", "list_exchanges"):  # the broker ends what was a connection's own a moment later
+    for kind in ("list_queues", "list_exchanges"):  # the broker removes exclusive queues a moment later
         until(lambda kind=kind: not [line for line in rabbitmqctl(kind, "name") if name in line])
     stopped = json.loads((run.folder / "outcome.json").read_text())
     updates = run.metrics()
@@ -158,7 +158,7 @@ def test_a_second_ctrl_c_kills_at_once(tmp_path: Path, servers: Servers) -> None
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     with TrainingRun(
         tmp_path, *ENDLESS, "grace=1000", **urls
-    ) as run:  # the first alone would take longer than the test
+    ) as run:  # the first alone would wait longer than the test
         run.after_updates(1)
         learner, actor = run.role("learner"), run.role("actor-0")
         learner.suspend()  # a learner that cannot stop by itself
@@ -177,7 +177,7 @@ def test_two_runs_on_the_same_servers_never_see_each_other(tmp_path: Path, serve
         TrainingRun(tmp_path, *small, "unroll_length=64", "network.hidden_sizes=[16]", trial="a", **urls) as a,
         TrainingRun(tmp_path, *small, "unroll_length=32", "sampling=streaming", trial="b", **urls) as b,
     ):
-        # Weights or segments that crossed over would be of another network, and refused with an error.
+        # Weights or segments of the other run would not fit the network, and be refused with an error.
         assert a.wait() == 0, a.output
         assert b.wait() == 0, b.output
     for run in (a, b):

@@ -1,4 +1,4 @@
-"""A user for each role on real servers: what it may not do is refused, and a league trains with all of them."""
+"""Tests of a user per role on real servers: actions beyond its rights are refused, and a league trains with all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROLES = ("actor", "evaluator", "league", "learner")
 
 @pytest.fixture(scope="module")
 def users(private_servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounts]:
-    """Users of the roles of RUN, whose queues exist."""
+    """Yield users of the roles of RUN, whose queues exist."""
     node = brokers.node(private_servers)
     assert node is not None
 
@@ -61,7 +61,7 @@ def users(private_servers: Servers, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def channel_of(users: Accounts, private_servers: Servers) -> Iterator[Callable[[str], Any]]:
-    """A channel of py-amqp itself, as a role's user."""
+    """Yield a function that opens a channel of py-amqp as a role's user."""
     opened = []
 
     def connect(role: str) -> Any:
@@ -114,13 +114,13 @@ REFUSED_BY_RABBITMQ: dict[str, tuple[str, Callable[[Any], object]]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED_BY_RABBITMQ)
-def test_rabbitmq_refuses_a_role_what_is_of_others(what: str, channel_of: Callable[[str], Any]) -> None:
+def test_rabbitmq_refuses_a_role_access_to_objects_of_others(what: str, channel_of: Callable[[str], Any]) -> None:
     role, attempt = REFUSED_BY_RABBITMQ[what]
     with pytest.raises(amqp.AccessRefused):
         attempt(channel_of(role))
 
 
-def test_what_is_refused_to_others_its_own_role_may_do(channel_of: Callable[[str], Any]) -> None:
+def test_a_role_may_do_what_is_refused_to_others(channel_of: Callable[[str], Any]) -> None:
     published(NAMES.learner.name, "learner.main")(channel_of("actor"))
     learner = channel_of("learner")
     assert learner.basic_get(SEGMENTS, no_ack=True).body == b"{}"
@@ -160,7 +160,7 @@ REFUSED_BY_REDIS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED_BY_REDIS)
-def test_redis_refuses_a_role_what_is_of_others(what: str, users: Accounts, private_servers: Servers) -> None:
+def test_redis_refuses_a_role_access_to_keys_of_others(what: str, users: Accounts, private_servers: Servers) -> None:
     role, command = REFUSED_BY_REDIS[what]
     _, url = users.urls(role, RUN, private_servers.broker_url, private_servers.redis_url)
     with redis_client.connect(url) as client, pytest.raises(redis.ResponseError, match=r"(?i)permission|can't access"):
@@ -177,7 +177,7 @@ def test_the_doctor_finds_that_a_role_has_what_it_needs(role: str, users: Accoun
     assert permissions.level is Level.ok and role in permissions.found
 
 
-def test_an_administrator_s_learner_declares_what_users_of_roles_look_for(
+def test_an_administrators_learner_declares_exchanges_for_users_of_roles(
     users: Accounts, private_servers: Servers, run_name: str
 ) -> None:
     config = Config(run=run_name, trial="t")
