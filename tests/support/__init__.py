@@ -2,4 +2,4 @@
 
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent  # holds the programs
+FOLDER = Path(__file__).resolve().parent  # the folder of the programs

@@ -1,6 +1,6 @@
-"""An actor and the league worker that it asks, in one process: it plays matches until it is killed.
+"""A process that plays a league's matches until it is killed, requesting them from the store itself.
 
-It writes the id of each match whose result was acknowledged as counted, one per line, to the file that it is given.
+It appends the id of each match whose result was acknowledged as counted to a file, one per line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from league.redis.store import Store
 
 def main() -> None:
     url, prefix, path, seed = sys.argv[1:]
-    # Requests and results are safe to repeat, so a lost connection is simply tried again.
+    # Requests and reports may be repeated safely, so a lost connection is retried.
     retry = Retry(ConstantBackoff(0.05), 600)
     errors = [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError]
     client = redis.Redis.from_url(url, retry=retry, retry_on_error=errors)

@@ -67,7 +67,7 @@ def ask(
 
 
 async def listen(app: Any, address: str, headers: dict[str, str], take: Callable[[bytes], Awaitable[bool]]) -> None:
-    """Give each part of a stream to `take`, and hang up when it returns False."""
+    """Give each part of a stream to `take`; disconnect when it returns False."""
     gone = asyncio.Event()
     asked = False
 
@@ -84,5 +84,5 @@ async def listen(app: Any, address: str, headers: dict[str, str], take: Callable
             gone.set()
 
     scope = scope_of("GET", address, headers)
-    scope["asgi"]["spec_version"] = "2.3"  # uvicorn's: the application then listens for the end of its client
+    scope["asgi"]["spec_version"] = "2.3"  # uvicorn's version: the application then listens for its client's disconnect
     await app(scope, receive, send)

@@ -19,19 +19,19 @@ from workers import servers as finding
 from workers.servers import Servers, record
 from workers.servers.private_rabbitmq import Node
 
-CONTROL_PATIENCE = 280.0  # s; on a machine that is busy tenfold rabbitmqctl takes two minutes to start
+CONTROL_PATIENCE = 280.0  # s; on a machine with tenfold load rabbitmqctl takes two minutes to start
 GIVEN = os.environ.get("WARREN_TEST_BROKER_URL")
 
 
 def start(folder: Path) -> Servers:
-    """Return the given servers, or else start private ones."""
+    """Return the given servers; without any, start private ones."""
     if not GIVEN:
         return finding.acquire("private", folder=folder)
     return finding.acquire("external", GIVEN, os.environ["WARREN_TEST_REDIS_URL"], folder=folder)
 
 
 def node(servers: Servers) -> Node | None:
-    """Return the private node behind `servers`; None where they were given."""
+    """Return the private node of `servers`; None if they were given."""
     known = record.read(servers.folder).node
     return None if known is None else Node(**known)
 
@@ -49,7 +49,7 @@ def control(servers: Servers, *arguments: str) -> list[str]:
 
 
 def lacking(what: str) -> NoReturn:
-    """End the test: as a failure in CI, as a skip elsewhere."""
+    """End the test, failed in CI and skipped elsewhere."""
     if os.environ.get("CI"):
         pytest.fail(f"{what}, and CI must test with them", pytrace=False)
     pytest.skip(f"{what}; `python -m workers.servers install` may help")

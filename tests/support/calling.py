@@ -28,22 +28,22 @@ def _said_ready(log: Path, process: launched.Process) -> bool:
 
 
 class Calling:
-    """One run: `start()` starts its workers, `solver` calls them."""
+    """A run whose workers `start()` starts and `solver` calls."""
 
     def __init__(
         self, broker_url: str, redis_url: str, run: str, folder: Path, offered: Path = OFFERED, **options: Any
     ) -> None:
-        """`offered`: the script of its workers; `options`: of its Solver."""
+        """Make the run; `offered`: the script of its workers; `options`: those of its Solver."""
         self.broker_url, self.redis_url, self.folder = broker_url, redis_url, folder
         self.topology = Topology(run)
         self.app = create_app(self.topology, broker_url, redis_url)
-        # A worker that is started while calls wait for it may take a minute.
+        # A worker may take a minute to start while calls wait for it.
         self.solver = Solver(self.app, self.topology, **{"deadline": PATIENCE, "patience": PATIENCE, **options})
         self._offered = offered
         self.processes: list[launched.Process] = []
 
     def start(self, number: int = 1, may_end: bool = False, **environment: str) -> list[launched.Process]:
-        """Start worker processes; return once each serves, or (`may_end`) was killed by a call."""
+        """Start worker processes; return once each serves or, with `may_end`, was killed by a call."""
         started = []
         here = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         for _ in range(number):
@@ -57,7 +57,7 @@ class Calling:
         for name, process in started:
             path = self.folder / f"{name}.log"
             until(partial(_said_ready, path, process))
-            # A call that kills its worker may do so before the worker has said that it is ready.
+            # A call may kill its worker before it has printed that it is ready.
             assert process.poll() is None or (may_end and process.returncode == -signal.SIGKILL), path.read_text()
         return [process for _, process in started]
 
@@ -70,7 +70,7 @@ class Calling:
         return self.processes[-1]
 
     def release(self, key: str) -> None:
-        """Let the call of `hold` with this key end."""
+        """End the call of `hold` with this key."""
         self.solver._directory._redis.set(f"{self.topology.key_prefix}release:{key}", 1, ex=600)
 
     def ran(self, key: str) -> int:
@@ -78,7 +78,7 @@ class Calling:
         return int(self.solver._directory._redis.get(f"{self.topology.key_prefix}ran:{key}") or 0)
 
     def close(self) -> None:
-        """Stop all workers, remove all traces."""
+        """Stop all workers and remove all traces of the run."""
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -93,7 +93,7 @@ class Calling:
 
 
 def events_received_while_busy(calling: Calling, number: int) -> tuple[list[int], list[int]]:
-    """Fire `number` events at busy handlers; return those that the handler of all and that of the newest received."""
+    """Fire events while the worker is busy; return those that its handlers of all and of the newest received."""
     events = EventDispatcher(calling.app, calling.topology)
     busy = calling.solver.send("actor.hold", "events")
     until(lambda: calling.ran("events") == 1)

@@ -1,7 +1,7 @@
-"""`python deadly_learner.py BROKER REDIS RUN`: a learner that some segments kill in an update, as a bad driver would.
+"""`python deadly_learner.py BROKER REDIS RUN`: a learner that some segments kill.
 
-The learn task takes batches of 4 segments, which are words here; one that begins with "deadly" kills. A plain task does
-the same.
+The learn task takes batches of 4 segments, which are words here; one that begins with "deadly" kills the process. A
+plain task does the same.
 """
 
 from __future__ import annotations

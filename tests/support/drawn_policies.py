@@ -1,4 +1,4 @@
-"""Policies that are drawn rather than learned."""
+"""Random policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envs.large.game import PolicyFunction
 
 
 def drawn(seed: int) -> PolicyFunction:
-    """Return a random policy: another one for each seed, with probabilities that depend on the observation alone."""
+    """Return the random policy of a seed; its probabilities depend on the observation alone."""
     rows = np.random.default_rng(seed).normal(size=(4096, 32))
 
     def policy(observation: np.ndarray, action_mask: np.ndarray) -> np.ndarray:

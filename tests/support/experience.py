@@ -6,7 +6,7 @@ import torch
 from agents import Policy, Trajectory
 from agents.algorithms import ALGORITHMS
 
-# Algorithms that learn once from new steps of a policy of logits, or of a gaussian one, with its own value.
+# On-policy algorithms that learn once from the steps of a categorical or Gaussian policy with a value.
 ON_POLICY = sorted(set(ALGORITHMS) - {"bc", "ddpg", "dqn", "qmix", "r2d2", "sac", "td3"})
 
 

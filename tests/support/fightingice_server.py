@@ -1,7 +1,7 @@
-"""A small FightingICE: its protocol and its order of messages, with a fight of its own. Takes the game's options.
+"""A small FightingICE with the game's options, protocol and order of messages, but a fight of its own.
 
-Like the game, it takes connections one after another by their first byte, and no more after one that said nothing. A
-fighter walks by R or L; a press of A within reach takes 20 hit points. The program stands in for `java ... Main`.
+Like the game, it accepts connections one at a time by their first byte, and none after a silent one. A fighter walks
+by R or L; a press of A within reach takes 20 hit points. The program stands in for `java ... Main`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from envs.fightingice import protocol
 from envs.fightingice.protocol import Line, Lost, message
 
 DELAY, REACH, DAMAGE = 15, 200, 20  # frames; pixels; hit points
-PROGRAMS = {"Sleeper"}  # AIs of the game's own
+PROGRAMS = {"Sleeper"}  # AIs that the game includes
 
 
 class Fighter:
@@ -33,12 +33,12 @@ class Fighter:
 
 
 class Server:
-    """A server of one game after another, until it is closed. `heard`: each RunGameRequest and InitializeRequest."""
+    """A server of consecutive games until it is closed. `heard`: each RunGameRequest and InitializeRequest."""
 
     def __init__(self, port: int = 0, rounds: int = 1, frames: int = 120, hp: int = 100) -> None:
         self.rounds, self.frames, self.hp = rounds, frames, hp
         self.heard: list[Any] = []
-        self.broken = False  # leave in the midst of the next game
+        self.broken = False  # disconnect during the next game
         self._listening = socket.create_server(("127.0.0.1", port))
         self.port = self._listening.getsockname()[1]
         self._players: dict[int, Line] = {}

@@ -1,4 +1,4 @@
-"""An algorithm that draws from a replay: it moves the value of each first step towards its reward.
+"""An algorithm with a replay: it moves the value of each first step towards its reward.
 
 The module's `seen` keeps the input of each update of this process.
 """

@@ -1,4 +1,4 @@
-"""A user's game with a sequence form, by which it is solved exactly, and one with a wrong sequence form."""
+"""A user's game with a sequence form, which makes it exactly solvable, and one with a wrong sequence form."""
 
 from __future__ import annotations
 

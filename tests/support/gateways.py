@@ -53,7 +53,7 @@ class Gateway:
         port: int = 0,
         **limits: Any,
     ) -> None:
-        """`shared`: the gateways with which it shares its port."""
+        """Start the gateway; `shared`: the gateways with which it shares its port."""
         self.policy = build_policy({"hidden_sizes": [8]}, actor.observation_space, actor.action_space, 0)
         self.sampler = GatewaySampler(
             self.policy, LENGTH, SLOTS, Rewards(), 0, patience=0, legal_actions=actor.action_masks

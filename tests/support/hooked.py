@@ -1,6 +1,6 @@
-"""Services with middleware for tests. `python hooked.py BROKER REDIS RUN NAME`: serves Back, or Front (ROLE=front).
+"""`python hooked.py BROKER REDIS RUN NAME`: a worker of Back, or Front (ROLE=front), with middleware for tests.
 
-The middleware is that of docs/services.md, and one that notes each hook of this worker in Redis.
+The middleware is that of docs/services.md, and one that records each hook of this worker in Redis.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[2] / "docs/services.md"
 
 
 def from_page(file: str) -> dict[str, Any]:
-    """Run the page's code block of the file `file`; return the names that it defines."""
+    """Run the page's code block for `file`; return the names that it defines."""
     (code,) = re.findall(rf"^```python\n# {re.escape(file)}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(code, file, "exec"), names)

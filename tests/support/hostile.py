@@ -1,6 +1,6 @@
-"""Messages that no client of Warren would send: those that once did harm, and random ones from a seed.
+"""Messages that no client of Warren sends: those that once did harm, and random ones from a seed.
 
-They are published by py-amqp alone, past all checks of a sender.
+Only py-amqp publishes them, without a sender's checks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Hostile:
 
 
 def known(task: str) -> list[Hostile]:
-    """Return messages for `task` that once killed a worker or were redelivered for ever."""
+    """Return messages for `task` that once killed a worker or were redelivered endlessly."""
     headers = {"task": task, "id": "hostile", "lang": "py"}
     bodies = [b"", b"5", b"[]", b"null", b"{", codec.encode(5), codec.encode(((1,), {})), codec.encode((5, [], "x"))]
     found = [Hostile(body, headers, kind) for body in bodies for kind in (WARREN, "application/json", "")]
@@ -130,7 +130,7 @@ class Publisher:
 
     def knows(self, exchange: str) -> bool:
         """Return whether the broker has an exchange of that name."""
-        channel = self._connection.channel()  # a no closes it
+        channel = self._connection.channel()  # the broker closes it if there is none
         try:
             channel.exchange_declare(exchange, "", passive=True)
         except NotFound:
@@ -139,7 +139,7 @@ class Publisher:
         return True
 
     def send(self, exchange: str, key: str, messages: Iterable[Hostile]) -> int:
-        """Publish the messages, each confirmed; return how many the broker took: a full queue refuses more."""
+        """Publish the messages with confirms; return how many the broker accepted: a full queue refuses some."""
         number = 0
         for message in messages:
             with contextlib.suppress(MessageNacked):

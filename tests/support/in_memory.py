@@ -82,7 +82,7 @@ class Kept:
         return redis.Redis().get_encoder()
 
     def set(self, key: str, body: bytes, px: int | None = None, ex: int | None = None) -> None:
-        if ex is not None:  # a mark that a claim was used, no body
+        if ex is not None:  # a mark of a used claim, not a body
             self.marks.add(key)
             return
         self.bodies[key] = body
@@ -96,7 +96,7 @@ class Kept:
         yield self
 
     def execute(self) -> None:
-        """Do nothing: each command of a pipeline was done at once."""
+        """Do nothing: the pipeline's commands have already run."""
 
     def get(self, key: str) -> bytes | None:
         return self.bodies.get(key)

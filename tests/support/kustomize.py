@@ -27,7 +27,7 @@ def build(folder: Path) -> list[Resource]:
 
 
 def by_kubectl(folder: Path) -> list[Resource] | None:
-    """Return the same by `kubectl kustomize`; None where that is not installed."""
+    """Return the resources that `kubectl kustomize` builds; None if it is not installed."""
     program = shutil.which("kubectl")
     if program is None:
         return None

@@ -1,4 +1,4 @@
-"""A launcher as a person starts it: its output, its end, and waiting for what it does."""
+"""A launcher as a user starts it: its output, its end, and waits for conditions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import psutil
 from support.python_forks import ForkedPython, forks, may_fork
 
 Process = subprocess.Popen[bytes] | ForkedPython
-PATIENCE = 120.0  # s for anything to happen; a bound against hanging, not an expectation
+PATIENCE = 120.0  # s; only a test that hangs reaches it
 
 
 class Launched:
     """`python -m MODULE WORDS`, printing into `log`; `given` is added to an environment without Warren's variables.
 
-    It is forked from a process that has made its imports (see python_forks.py), which saves three seconds of work per
-    run. `executed`: it is executed, as a person does it.
+    It is forked from a process with its imports done (see python_forks.py), which saves three seconds per run.
+    `executed`: it is executed instead, as a user does.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Launched:
         return self.log.read_text()
 
     def until(self, condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-        """Return `condition()`'s value once it is true; fail when the launcher ends or `timeout` s pass first."""
+        """Return `condition()`'s value once it is true; fail if the launcher ends or `timeout` s pass first."""
         deadline = time.monotonic() + timeout
         while True:
             ended = self.process.poll()
@@ -61,14 +61,14 @@ class Launched:
             time.sleep(0.05)
 
     def children(self, belongs: Callable[[list[str]], bool]) -> list[psutil.Process]:
-        """Return the living processes below it whose command line `belongs`, guards left out."""
+        """Return its living descendants whose command line `belongs`, without guards."""
         found = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 line = process.cmdline()
             except psutil.Error:
                 continue
-            if line and "guard.py" not in " ".join(line) and belongs(line):  # none while it ends
+            if line and "guard.py" not in " ".join(line) and belongs(line):  # an ending process has none
                 found.append(process)
         return found
 

@@ -1,4 +1,4 @@
-"""A league in memory, made of events, for tests that need no Redis."""
+"""A league in memory, built from events, for tests without Redis."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def set_win_rate(state: LeagueState, home: str, away: str, rate: float, games: f
 
 
 def set_return(state: LeagueState, one: str, other: str, edge: float, games: int = 50) -> None:
-    """Add evaluators' games: `one` gains `edge` per game from `other` in either seat, and each nothing from itself."""
+    """Add evaluation games: `one` gains `edge` per game from `other` in either seat; self-play gains nothing."""
     here, there = state.players[one].slot, state.players[other].slot
     for first, second, mean in ((here, there, edge), (there, here, -edge), (here, here, 0.0), (there, there, 0.0)):
         state.empirical_game.add(first, second, games, mean * games, mean * mean * games)
 
 
 def named(state: LeagueState, probabilities: np.ndarray) -> dict[str, float]:
-    """Return probabilities by the player's name, without players that are never chosen."""
+    """Return player's name -> probability, without zeros."""
     return {state.roster.by_slot[slot].name: float(p) for slot, p in enumerate(probabilities) if p > 0.0}

@@ -1,4 +1,4 @@
-"""A league's run as a person starts it, watched from outside, and a check of its books that holds at any moment."""
+"""A league's run as a user starts it, observed from outside, and a check of its books for any moment."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LeagueOfRun(TrainingRun):
     def __init__(self, folder: Any, *overrides: str, **given: Any) -> None:
         resumes = any(override.startswith("resume=") for override in overrides)
         limited = resumes or any(override.startswith("total_steps=") for override in overrides)
-        endless = () if limited else ("total_steps=1000000000",)  # a test on a busy machine outlasts four million
+        endless = () if limited else ("total_steps=1000000000",)  # a slow test may outlast four million
         super().__init__(folder, *(() if resumes else SMALL), *endless, *overrides, **given)
 
     def store(self, redis_url: str) -> Store:
@@ -48,7 +48,7 @@ class LeagueOfRun(TrainingRun):
         return Store(redis.Redis.from_url(redis_url), f"warren.{self.name}:league:")
 
     def processes(self, *roles: str) -> list[psutil.Process]:
-        """Return the processes of these roles, guards left out."""
+        """Return the processes of these roles, without guards."""
         return self.children(lambda line: any(f"workers.{role}" in line for role in roles))
 
     def kill_one(self, rng: random.Random, *roles: str) -> str:
@@ -68,7 +68,7 @@ def check_books(store: Store) -> dict[str, int]:
     state = store.load()
     events = list(store.events(until=state.last_event))
     assert fold(events).differences(state) == []
-    before = LeagueState()  # the state before the stream, which was trimmed, or saved and restored
+    before = LeagueState()  # the state before the stream's first event, once it was trimmed or restored
     if events and events[0][1]["event"] == "checkpoint":
         before.apply(events[0][1])
     issued = [*before.matches] + [event["match"] for _, event in events if event["event"] == "issued"]

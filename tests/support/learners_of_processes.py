@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.learner_run import CARTPOLE, Run
 
 SHARES = (1, 2, 1)  # segments of each learner in each update
-UPDATES, LEFT_AFTER = 6, 3  # the last learner is in the first three
+UPDATES, LEFT_AFTER = 6, 3  # the last learner takes part in the first three
 STEPS, ENVS = 16, 2
 SETTINGS = {
     **{"name": "ppo", "epochs": 2, "minibatch_size": 1_000_000, "learning_rate": 0.01, "anneal_steps": 1_000},
@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 def segment(run: Run, update: int, place: int, version: int) -> dict[str, Any]:
-    """Return payload `place` of `update`, the same in every process."""
+    """Return payload `place` of `update`, equal in every process."""
     generator = np.random.default_rng((update, place))
     shape = (STEPS, ENVS)
     made = run.sampler.collect(STEPS)
@@ -92,7 +92,7 @@ def wait_for(client: Any, key: str) -> None:
 def main(url: str, prefix: str, learner: str, folder: str) -> None:
     logging.basicConfig(level=logging.INFO)
     torch.set_num_threads(1)
-    membership.SILENT = 120.0  # a busy machine is not to be taken for a dead learner
+    membership.SILENT = 120.0  # a learner on a busy machine must not count as dead
     me, client = int(learner), redis.Redis.from_url(url)
     here = Path(folder) / learner
     here.mkdir(parents=True)
@@ -109,7 +109,7 @@ def main(url: str, prefix: str, learner: str, folder: str) -> None:
             ranks.leave()
             return
     client.rpush(f"{prefix}:weights:{me}", weights_to_bytes(trainer.state.policy, {}))
-    wait_for(client, f"{prefix}:end")  # a learner that leaves before the others are done interrupts their last update
+    wait_for(client, f"{prefix}:end")  # leaving before the others are done would interrupt their last update
     ranks.leave()
 
 

@@ -11,7 +11,7 @@ from workers.runtime.lease import Lease
 
 
 def held_elsewhere(client: Any, prefix: str, work: str, **facts: Any) -> Lease:
-    """Return a lease that a process on another machine holds; `facts` add to those of the process, or replace them."""
+    """Return a lease that a process on another machine holds; `facts` update those of the process."""
     lease = Lease(client, prefix, work, seconds=600.0)
     lease._me = json.dumps({"host": "gpu-3", "pid": 77, "space": "another", "token": "x"} | facts)
     assert lease.renew()
@@ -19,7 +19,7 @@ def held_elsewhere(client: Any, prefix: str, work: str, **facts: Any) -> Lease:
 
 
 def taken_elsewhere(client: Any, prefix: str, work: str) -> Lease:
-    """Return the lease that a process on another machine has taken from its holder, which cannot renew it between."""
+    """Return the lease that a process on another machine takes from its holder in one step."""
     lease = Lease(client, prefix, work, seconds=600.0)
     lease._me = json.dumps({"host": "gpu-3", "pid": 77, "space": "another", "token": "x"})
     assert lease._hold(replaced=client.get(lease._key) or b"") is None

@@ -1,4 +1,4 @@
-"""A record of the weights that played the away side of each match of a run, from its first decision to its last.
+"""A record of the away side's weights in each match of a run, from its first decision to its last.
 
 The actors of a run that is started with `environment(folder)` write FOLDER/PROCESS.jsonl, two lines per match: one at
 the opponent's first decision, one after the report of its result.
@@ -51,7 +51,7 @@ def checksum(policy: Policy) -> int:
 
 
 class WatchedPolicy:
-    """Plays like `policy`, and notes the checksum of the weights at its first decision and at its last so far."""
+    """Plays like `policy`, and keeps the checksum of the weights at its first and its latest decision."""
 
     def __init__(self, policy: Policy, folder: Path, match: Match) -> None:
         self._policy, self._folder, self._match = policy, folder, match
@@ -77,7 +77,7 @@ class WatchedPolicy:
 
 
 class WatchingHost(PlayerHost):
-    """A PlayerHost whose opponents' weights are watched."""
+    """A PlayerHost that records its opponents' weights."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from agents import Algorithm, Batch, Policy, Trajectory, build_policy
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]])
-BIASED = np.array([[0.0, -1, 2], [1, 0, -1], [-1, 1, 0]])  # its equilibria are not uniform
+BIASED = np.array([[0.0, -1, 2], [1, 0, -1], [-1, 1, 0]])  # its equilibrium is not uniform
 
 
 def seats(lanes: int) -> np.ndarray:
@@ -56,7 +56,7 @@ def strategies(policy: Policy) -> np.ndarray:
     """Return the policy's mixed strategies, float64 [2, actions], by seat."""
     with torch.no_grad():
         logits = policy.network.step(policy.leaves(seats(1)), {})[0].policy
-    assert isinstance(logits, torch.Tensor), "one head"
+    assert isinstance(logits, torch.Tensor), "the policy has several heads"
     return torch.softmax(logits.double(), -1).numpy()
 
 

@@ -1,4 +1,4 @@
-"""A league of Nim whose games drive themselves, as a person starts it: the run, and the example's game process."""
+"""A league of Nim whose games drive themselves, as a user starts it: the run, and the example's game process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL = (
 
 
 class NimRun(LeagueOfRun):
-    """A small `python -m workers.train experiment=nim_gamecore`, and `games` games at once that ask its gateways."""
+    """A small `python -m workers.train experiment=nim_gamecore`, and a process of `games` games at its gateways."""
 
     def __init__(self, folder: Path, port: int, *overrides: str, games: int = 8, **given: Any) -> None:
         TrainingRun.__init__(self, folder, *SMALL, f"gateway.port={port}", *overrides, **given)

@@ -1,4 +1,4 @@
-"""A worker process that obeys its messages and notes events in a Redis list."""
+"""A worker process that obeys its messages and records events in a Redis list."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from workers.servers import Servers
 
 
 def close_connections(servers: Servers) -> None:
-    """Close every connection to the broker, from its side."""
+    """Close every connection to the broker from the broker's side."""
     if servers.kind == "redis":
-        # In one step: who subscribes anew in between would lose that connection as well.
+        # In one step: a client that reconnected in between would lose the new connection too.
         with redis.Redis.from_url(servers.broker_url).pipeline(transaction=True) as pipe:
             for kind in ("pubsub", "normal"):
                 pipe.client_kill_filter(_type=kind, skipme=True)
@@ -35,7 +35,7 @@ def close_connections(servers: Servers) -> None:
 
 
 class ObedientWorker:
-    """Consumes the actor and the learner queue of `run` in a process of its own."""
+    """A process that consumes the actor and the learner queue of `run`."""
 
     def __init__(self, run: str, broker_url: str, redis_url: str, log: Path, heartbeat: int = 30) -> None:
         self.topology = Topology(run)
@@ -56,7 +56,7 @@ class ObedientWorker:
         return self.app.send_task("actor.rollout", args=(deed, value), **options)
 
     def let_go(self) -> None:
-        """End the wait of all orders `wait`, also of later ones."""
+        """End all orders `wait`, also later ones."""
         self._redis.set(f"go:{self.topology.run}", 1)
 
     def notes(self, *kinds: str) -> list[list[Any]]:
@@ -65,7 +65,7 @@ class ObedientWorker:
         return [note for note in notes if not kinds or note[0] in kinds]
 
     def noted(self, kind: str, value: Any = None, times: int = 1) -> None:
-        """Wait until `kind` was noted with `value`, `times` times. Fails if the worker ends."""
+        """Wait until `kind` was noted with `value` `times` times; fail if the worker ends."""
 
         def enough() -> bool:
             assert self.process.poll() is None, f"the worker has ended:\n{self.log.read_text()}"

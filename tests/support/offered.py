@@ -1,4 +1,4 @@
-"""Services for the tests of calls. `python offered.py BROKER REDIS RUN NAME`: a worker process that serves them."""
+"""`python offered.py BROKER REDIS RUN NAME`: a worker process of the services that tests call."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Actor(Worker):
 
     @service
     def hold(self, key: str) -> int:
-        """Keep this worker busy until `release` of the key is set."""
+        """Keep this worker busy until the key is released."""
         self.store.incr(f"{self.prefix}ran:{key}")
         while not self.store.exists(f"{self.prefix}release:{key}"):
             time.sleep(0.02)
@@ -209,7 +209,7 @@ class Actor(Worker):
 
     @service(concurrency=20)
     async def ahold(self, key: str) -> int:
-        """Await the release of the key, in turns with other calls."""
+        """Wait for the release of the key, while other calls run."""
         self.store.incr(f"{self.prefix}ran:{key}")
         try:
             while not self.store.exists(f"{self.prefix}release:{key}"):
@@ -244,7 +244,7 @@ class Actor(Worker):
 
     @service
     def echo(self, value: object, how: str = "") -> object:
-        """Return the value, or with how="array" an array in a deep place."""
+        """Return the value, or with how="array" a nested array."""
         return {"a": [1, {"b": WEIGHTS}]} if how == "array" else value
 
     @service
@@ -261,7 +261,7 @@ class Actor(Worker):
 
     @event_handler("acounted", bound=100)
     async def anote(self, number: int) -> None:
-        """Note an event, once events are released."""
+        """Record an event once events are released."""
         while not self.store.exists(f"{self.prefix}release:acounted"):
             await asyncio.sleep(0.02)
         self.areceived.append(number)
@@ -284,7 +284,7 @@ class Actor(Worker):
 def main() -> int:
     broker_url, redis_url, run, name = sys.argv[1:5]
     logging.basicConfig(level="WARNING", stream=sys.stderr)
-    # A call that may end does so in time, though a busy machine stops the test or this process for seconds.
+    # Long enough for released calls to end, even if a busy machine stalls the test or this process for seconds.
     celery_async.FINISH_WITHIN = consumer_loop.FINISH_WITHIN = 8.0
     topology = Topology(run)
     app = create_app(topology, broker_url, redis_url)

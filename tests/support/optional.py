@@ -1,4 +1,4 @@
-"""Optional tests that did not run here, and how to make them run: the last lines of a test session."""
+"""Last lines of a test session: optional tests that did not run, and their remedies."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ REMEDIES = (
 
 
 def remedy(reason: str) -> str | None:
-    """Return the remedy for tests that were skipped for `reason`; None where the table has none."""
+    """Return the remedy for tests skipped for `reason`; None if the table has none."""
     return next((text for pattern, text in REMEDIES if re.search(pattern, reason)), None)
 
 
 def summary(reasons: Iterable[str]) -> list[str]:
-    """Return a line for each remedy, with the number of tests that wait for it; `reasons`: one per skipped test."""
+    """Return a line per remedy with the number of tests that need it; `reasons`: one per skipped test."""
     counts = Counter(remedy(reason) or reason.removeprefix("Skipped: ") for reason in reasons)
     return [f"{count:4d}  {text}" for text, count in counts.most_common()]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print these lines below pytest's own summary."""
+    """Print the lines of `summary` below pytest's own."""
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
     if lines := summary(reasons):

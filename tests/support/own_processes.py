@@ -10,7 +10,7 @@ from workers.servers import Servers
 
 
 def living(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Return the processes that still run; an unreaped zombie does not."""
+    """Return the processes that still run; zombies do not."""
     return [one for one in processes if one.is_running() and _status(one) != psutil.STATUS_ZOMBIE]
 
 

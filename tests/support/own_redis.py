@@ -1,4 +1,4 @@
-"""A Redis of a test's own that keeps its data in a folder, and that the test kills and starts again."""
+"""A Redis of a test's own with its data in a folder, which the test kills and restarts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from workers.servers.ports import free_port
 
 
 class OwnRedis:
-    """Keeps an append-only file, synced before it answers; `client` connects to it, also after a restart.
+    """A Redis whose append-only file is synced before each answer; `client` connects to it, also after a restart.
 
-    With the usual sync once per second, a crash may lose what was acknowledged in the last moments.
+    With the usual sync once per second, a crash may lose the last acknowledged writes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -32,7 +32,7 @@ class OwnRedis:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        """Start it on its data, and wait until it answers."""
+        """Start it with its data and wait until it answers."""
         options = ["--port", str(self.port), "--dir", str(self.folder), "--appendonly", "yes"]
         options += ["--appendfsync", "always", "--save", ""]
         self.process = subprocess.Popen(
@@ -48,7 +48,7 @@ class OwnRedis:
 
 
 def until_it_answers(port: int) -> None:
-    """Wait until the Redis on `port` answers: on a busy machine, seconds after it was started."""
+    """Wait until the Redis on `port` answers, which takes seconds on a busy machine."""
 
     def answers() -> bool:
         with redis.Redis(port=port) as client:

@@ -1,4 +1,4 @@
-"""`python -m workers.run` as a person starts it, on the session's servers, watched from outside."""
+"""`python -m workers.run` as a user starts it, on the session's servers, observed from outside."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Learner(Worker):
         return self.seen
 """
 
-# Ends once the file `go` exists: a test acts on the run before that.
+# Ends once the file `go` exists, so that a test can act on the run before.
 PLAY = """
 import os, time
 from pathlib import Path
@@ -85,7 +85,7 @@ envs:
 """
 
 
-HOSTLESS = FILE.replace("num: 2, ", "")  # the same with less to start
+HOSTLESS = FILE.replace("num: 2, ", "")  # the same with fewer processes
 
 
 def write(folder: Path, text: str = FILE, name: str = "own.yaml") -> Path:
@@ -97,7 +97,7 @@ def write(folder: Path, text: str = FILE, name: str = "own.yaml") -> Path:
 
 
 class OwnRun(Launched):
-    """One launcher. `output`: its output; `logged`: that of its processes, by the names of their logs."""
+    """A launcher; `output`: its output; `logged`: that of one of its processes, by the name of its log."""
 
     def __init__(self, file: Path, servers: Any, *arguments: str, label: str = "out") -> None:
         self.folder = file.parent / f"runs-{label}"

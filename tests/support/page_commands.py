@@ -1,7 +1,7 @@
-"""Commands of README.md and the pages: a test runs each as written or shortened, or a reason says why it does not.
+"""Commands of README.md and the pages: each runs in a test, as written or shortened, or a reason says why not.
 
-Commands of the kinds `python -m workers.train ...` and `make TARGET` need no entry: tests verify the settings as a
-launcher does, and the existence of the target.
+`python -m workers.train ...` and `make TARGET` need no entry: tests verify the settings as a launcher does, and that
+the target exists.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def first_pages() -> Mapping[str, Path]:
     for page in PAGES:
         for language, text in BLOCK.findall(page.read_text()):
             lines = {"bash": r"^(?!#)(.+)$", "console": r"^\$ (.+)$"}.get(language, r"(?!)")
-            for line in re.findall(lines, re.sub(r"\\\n\s*", "", text), re.MULTILINE):  # one command on two lines
+            for line in re.findall(lines, re.sub(r"\\\n\s*", "", text), re.MULTILINE):  # a command on two lines
                 found.setdefault(re.sub(r"\s+#\s.*$", "", line).strip(), page)
     return found
 
@@ -51,12 +51,12 @@ def shown(command: str) -> list[str]:
 
 
 def comparable(line: str) -> str:
-    """Return a line with its numbers left out."""
+    """Return a line with N for each number, to compare output."""
     return " ".join(re.sub(r"\d[\d,.]*", "N", line).split())
 
 
 def training(command: str) -> list[str] | None:
-    """Return the settings of a command that trains, by `make` or by itself; None for any other."""
+    """Return the settings of a command that trains, directly or by `make`; None for any other."""
     if made := re.fullmatch(r'make (train|league)(?: ARGS="([^"]*)")?', command):
         given = shlex.split(made[2] or "")
         chosen = made[1] == "train" or any(word.startswith(CHOOSES) for word in given)
@@ -112,7 +112,7 @@ RESPONSE = NotRun("it learns for minutes; tests/workers/evaluation/test_best_res
 CLIENTS = NotRun("tests/integration/test_gamecore_clients.py compiles it and trains by it, at a port of its own")
 NAMED = NotRun("an address of a reader's own")
 
-ENTER = "0\n" * 20  # moves of a player who always takes the first
+ENTER = "0\n" * 20  # always the first legal move
 TABLE: dict[str, Run | NotRun] = {
     # README.md
     "sudo apt-get install git build-essential python3-venv": INSTALLS,
@@ -129,7 +129,7 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.play runs/cartpole --games 200 --record games.safetensors": Run(
         more="--games 4", says="4 episodes are in games.safetensors"
     ),
-    # These read the file that the command before has written:
+    # These read the file that the command above writes:
     "python -m workers.imitate project=clones imitation.data=games.safetensors": Run(
         more="imitation.passes=1 imitation.evaluation_games=2", says="the clone's mean return"
     ),
@@ -306,7 +306,7 @@ TABLE: dict[str, Run | NotRun] = {
 
 
 def unclassified() -> list[str]:
-    """Return the commands that are neither in the table nor of a kind that is verified."""
+    """Return the commands that are neither in the table nor verified without an entry."""
     return [one for one in commands() if one not in TABLE and training(one) is None and target(one) is None]
 
 

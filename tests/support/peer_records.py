@@ -1,7 +1,7 @@
-"""Recorded numbers of Stable-Baselines3 and sb3-contrib, with which tests compare Warren's where those are absent.
+"""Recorded results of Stable-Baselines3 and sb3-contrib, which tests compare with Warren's without installing them.
 
     pip install -e '.[peers]'
-    python tests/support/peer_records.py     # write the record anew
+    python tests/support/peer_records.py     # write the record again
 
 A record has the inputs (weights, trajectories, orders of minibatches), the peers' results, and their versions.
 """
@@ -201,7 +201,7 @@ def contrib_gradients(record: Record) -> Record:
         for mine, its in pairs:
             its.copy_(mine)
 
-    def one_after_another(name: str) -> torch.Tensor:  # they have [N * T, ...], a slot's steps together
+    def one_after_another(name: str) -> torch.Tensor:  # theirs are [N * T, ...], grouped by slot
         return torch.from_numpy(record[name]).transpose(0, 1).flatten(0, 1)
 
     def states(trunk: str) -> tuple[torch.Tensor, ...]:

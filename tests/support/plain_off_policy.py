@@ -1,6 +1,6 @@
-"""Off-policy updates in plain form, one transition at a time in float64, with which tests compare Warren's.
+"""Reference off-policy updates, one transition at a time in float64, for comparison with Warren's.
 
-Nothing of Warren's algorithms is used: perceptrons are lists of (weight, bias), Adam is its formula.
+They use none of Warren's algorithms: perceptrons are lists of (weight, bias), Adam is its formula.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Layers = list[tuple[Tensor, Tensor]]
 
 
 def layers_of(state: Mapping[str, Tensor], prefix: str) -> Layers:
-    """Return float64 copies, with gradients, of a perceptron's layers: of tensors `prefix`.0.weight and so on."""
+    """Return float64 copies, with gradients, of a perceptron's layers: tensors `prefix`.0.weight and so on."""
     found: Layers = []
     while f"{prefix}.{len(found)}.weight" in state:
         weight, bias = (state[f"{prefix}.{len(found)}.{kind}"].detach().double() for kind in ("weight", "bias"))
@@ -54,7 +54,7 @@ def transition(played: Trajectory, slot: int, gamma: float) -> tuple[Tensor, obj
 
 
 class Adam:
-    """Kingma and Ba 2015, algorithm 1, after the gradient was cut to `norm`."""
+    """Kingma and Ba 2015, algorithm 1, with the gradient's norm clipped to `norm`."""
 
     def __init__(self, parameters: Sequence[Tensor], rate: float, epsilon: float, norm: float = math.inf) -> None:
         self.parameters, self.rate, self.epsilon, self.norm, self.t = list(parameters), rate, epsilon, norm, 0

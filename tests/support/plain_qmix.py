@@ -1,4 +1,4 @@
-"""QMIX in plain form: one game at a time in float64, for a network of one hidden layer."""
+"""Reference QMIX: one game at a time in float64, for a network with one hidden layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PlainQMIX:
 
     def __init__(self, values: Mapping[str, Tensor], mixer: Mapping[str, Tensor], agents: int, *, gamma: float,
                  rate: float, norm: float, delta: float, offset: float = 0.0) -> None:  # fmt: skip
-        """`mixer`: its weights; without any, values are summed."""
+        """Copy the networks; `mixer`: the mixer's weights; without any, values are summed."""
         named = {f"{part}.{kind}": values[f"{part}.{kind}"] for part in (TRUNK, HEAD) for kind in ("weight", "bias")}
         self.weights = {
             name: part.detach().double().clone().requires_grad_() for name, part in (named | dict(mixer)).items()

@@ -1,4 +1,4 @@
-"""Recorded matches, played by samplers and policies as in a league."""
+"""Recorded matches that samplers and policies play as in a league."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def play_match(
     played: list[Any] = []
     version = 0
     while len(played) < 20:
-        if version < 6:  # in the middle of games
+        if version < 6:  # during games
             weights = policy_for(env, 10 + version, network)
             kept[Weights("main", version, fingerprint(weights))] = weights
             sampler.load(weights.state_dict(), version)

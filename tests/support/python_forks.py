@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from workers.servers.process_title import set_title
 
-PATIENCE = 240  # s for a command; a bound against hanging, not an expectation
+PATIENCE = 240  # s for a command; only one that hangs reaches it
 HIGHEST = 1 << 20  # above any file descriptor
 # Imports of launchers, of the processes that they fork, and of most commands.
 COMMON = (
@@ -38,7 +38,7 @@ COMMON = (
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = str(ROOT), str(ROOT / "tests")
-# Only these of the variables that tests give are read neither at the interpreter's start nor by an import.
+# Of the variables that tests set, only these are read after the interpreter's start and the imports.
 READ_LATE = ("WARREN_", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "COLUMNS")
 READ_EARLY = {"WARREN_PATIENCE", "WARREN_UNKNOWN_FOR"}
 
@@ -51,7 +51,7 @@ class ForkedPython:
 
     @property
     def returncode(self) -> int | None:
-        """Return the exit status, -n after signal n; None while it runs, or until somebody asks (see `poll`)."""
+        """Return the exit status, -n after signal n; None while it runs, or until `poll` is called."""
         return self._forks.ended.get(self.pid)
 
     def poll(self) -> int | None:
@@ -76,7 +76,7 @@ class ForkedPython:
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Tell it to stop."""
+        """Send it SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -85,13 +85,13 @@ class ForkedPython:
 
 
 class PythonForks:
-    """The process that is forked, and its reports about its forks."""
+    """The process that forks, and its reports on its forks."""
 
     def __init__(self) -> None:
         self.ended: dict[int, int] = {}
         self._told, self._begun, self._lock = b"", list[int](), threading.RLock()
         kept = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
-        # One thread, like a launcher: a process with threads cannot be forked.
+        # One thread, like a launcher: forking a process with threads is unsafe.
         environment = {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(PATHS)}
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
@@ -99,7 +99,7 @@ class PythonForks:
         self.load(COMMON)
 
     def load(self, modules: Sequence[str]) -> None:
-        """Import these modules for later processes."""
+        """Import these modules for later forks."""
         self._ask({"modules": [*modules]})
 
     def start(self, module: str, words: Sequence[str], log: Path, given: Mapping[str, str]) -> ForkedPython:
@@ -107,7 +107,7 @@ class PythonForks:
 
         `module` may be the file of a script.
         """
-        log.touch()  # it can be read at once
+        log.touch()  # readable at once
         return self._start(module, words, given, output=str(log))
 
     def run(
@@ -138,12 +138,12 @@ class PythonForks:
         self._process.stdin.write(json.dumps(job).encode() + b"\n")
 
     def listen(self, timeout: float) -> None:
-        """Take in the reports that come within `timeout` s."""
+        """Take the reports that arrive within `timeout` s."""
         assert self._process.stdout is not None
         with self._lock:
             if select.select([self._process.stdout], [], [], timeout)[0]:
                 part = os.read(self._process.stdout.fileno(), 1 << 16)
-                assert part, "the process that is forked has ended"
+                assert part, "the process that forks has ended"
                 *lines, self._told = (self._told + part).split(b"\n")
                 for line in lines:
                     pid, *status = map(int, line.split())
@@ -154,7 +154,7 @@ class PythonForks:
 
 
 def may_fork(given: Mapping[str, str]) -> bool:
-    """Return whether a fork with the environment `given` behaves like a process that is executed."""
+    """Return whether a fork with the environment `given` behaves like an executed process."""
     # Other folders may have a sitecustomize.py, which only a new interpreter runs.
     here = {*given.get("PYTHONPATH", "").split(os.pathsep)} <= {"", *PATHS}
     differing = {name for name in given if given[name] != os.environ.get(name)} - ({"PYTHONPATH"} if here else set())
@@ -163,12 +163,12 @@ def may_fork(given: Mapping[str, str]) -> bool:
 
 @functools.cache
 def forks() -> PythonForks:
-    """Return the session's process to fork, which ends with the session: its standard input is then closed."""
+    """Return the session's process that forks; it ends when the session does and closes its standard input."""
     return PythonForks()
 
 
 def become(job: dict[str, Any]) -> NoReturn:
-    """Turn this fork into the process of its job, as if it had just been executed."""
+    """Turn this fork into its job's process, as if just executed."""
     os.setsid()
     output = job["output"]
     os.dup2(os.open(job.get("input", os.devnull), os.O_RDONLY), 0)
@@ -188,7 +188,7 @@ def become(job: dict[str, Any]) -> NoReturn:
     sys.modules["numpy"].random.seed()  # `random` reseeds itself
     importlib.invalidate_caches()
     sys.argv, sys.path[0] = [module, *job["words"]], str(Path(module).parent) if script else job["folder"]
-    # Launchers import the verification, which they also run as a module.
+    # Launchers import the verification and also run it as a module.
     warnings.filterwarnings("ignore", message=".* found in sys.modules after import", category=RuntimeWarning)
     if lacking := job.get("lacking"):
         assert lacking not in sys.modules, f"{lacking} is imported already"
@@ -204,13 +204,13 @@ def become(job: dict[str, Any]) -> NoReturn:
 
 
 def main() -> None:
-    """Do each job that is read, and report each child that ended, until standard input is closed."""
-    os.environ.update({**os.environ})  # out of the title's way
+    """Read jobs and do them, and report ended children, until standard input is closed."""
+    os.environ.update({**os.environ})  # setting the title overwrites the original environment
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for pytest
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is for pytest
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     read = b""
     while True:
@@ -243,7 +243,7 @@ def do(job: dict[str, Any]) -> None:
 
 
 def tell(*numbers: int) -> None:
-    """Write a line of numbers to the process that asks."""
+    """Write a line of numbers to the parent process."""
     os.write(1, " ".join(map(str, numbers)).encode() + b"\n")
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 def parsed(path: Path) -> ast.Module:
     """Return a file's tree.
 
-    Meanwhile no garbage is collected: that may log a traceback, which parses too, and Python 3.11.7 takes a parse
-    within a parse for an error (gh-106905).
+    Garbage collection is off meanwhile: it may log a traceback, which parses too, and Python 3.11.7 fails when a
+    parse runs within another (gh-106905).
     """
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Leagues in memory whose events are recorded, and written into folders as a league's keeper does."""
+"""Leagues in memory whose events are recorded, and written to folders like a league keeper's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def small_league(matches: int = 30) -> RecordedLeague:
 
 
 def write(folder: Path, entries: list[tuple[str, dict[str, str]]], segment: int = 0) -> None:
-    """Write a league's folder; `segment`: older events go to segments of so many, with a checkpoint between them."""
+    """Write a league's folder; `segment`: older events go to segments of this many, each followed by a checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     history, lines, first = History(), list[str](), ""
 

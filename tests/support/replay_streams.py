@@ -6,7 +6,7 @@ import numpy as np
 
 from agents.trajectories import Trajectory
 
-END = 7  # episodes end where the step is a multiple of it: truncated at odd multiples, else terminated
+END = 7  # episodes end at multiples of this step: truncated at odd ones, terminated at even ones
 
 
 class Streams:
@@ -46,10 +46,10 @@ class Streams:
 
 
 def where(trajectory: Trajectory) -> list[tuple[int, int]]:
-    """Check all that drawn sequences hold; return the stream and the first step of each."""
+    """Check the contents of drawn sequences; return the stream and the first step of each."""
     stream, step = trajectory.observation[..., 0], trajectory.observation[..., 1]
-    assert (stream == stream[0]).all(), "never two streams"
-    assert (np.diff(step, axis=0) == 1).all(), "never a gap, nor what was overwritten"
+    assert (stream == stream[0]).all(), "a sequence mixes two streams"
+    assert (np.diff(step, axis=0) == 1).all(), "a sequence has a gap or overwritten steps"
     assert np.array_equal(trajectory.action, step.astype(np.int64))
     assert np.array_equal(trajectory.reward, (stream.astype(np.int64) + step.astype(np.int64) / 100).astype(np.float32))
     assert np.array_equal(trajectory.extras["log_prob"], -step)

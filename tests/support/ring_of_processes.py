@@ -46,7 +46,7 @@ def main(url: str, prefix: str, learner: str, expected: str, backend: str) -> No
     while not client.exists(f"{prefix}:end"):
         try:
             figures, rows = ranks.enter((float(learner), 1.0), np.full((int(learner), 2), float(learner)))
-            means = [averages(ranks, how) for how in ways]  # collectives: no rank may leave one out
+            means = [averages(ranks, how) for how in ways]  # collectives: no rank may skip one
             good = all(means)
             good &= ranks.least(5 - ranks.rank) == 6 - ranks.size
             good &= [len(one) for one in rows] == [int(one[0]) for one in figures]

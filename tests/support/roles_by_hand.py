@@ -8,11 +8,11 @@ from pathlib import Path
 from support.launched import Launched
 from workers.servers import Servers
 
-PATIENCE = 120.0  # s for a role to end by itself; a bound against hanging, not an expectation
+PATIENCE = 120.0  # s for a role to end by itself; only a test that hangs reaches it
 
 
 class Roles:
-    """The processes of one run; `close` ends what still runs."""
+    """The processes of one run; `close` ends those that still run."""
 
     def __init__(self, servers: Servers, folder: Path, run: str) -> None:
         self._environment = {**servers.environment(), "OMP_NUM_THREADS": "1"}
@@ -26,7 +26,7 @@ class Roles:
         return started
 
     def ended(self, started: Launched) -> str:
-        """Wait until a process has ended by itself and well; return its log."""
+        """Wait until a process ends with status 0; return its log."""
         try:
             assert started.wait(PATIENCE) == 0, started.output
         except AssertionError as error:

@@ -1,4 +1,4 @@
-"""The run folder of a league, as a launcher and a keeper would leave it, without servers."""
+"""The run folder of a league as a launcher and a keeper leave it, made without servers."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ TOPOLOGY = Topology("memory")
 
 
 class Store:
-    """A stand-in for the part of Redis that counts deliveries, with pipelines. `away`: it fails before it answers."""
+    """A stand-in for the part of Redis that counts deliveries, with pipelines. `away`: every command fails."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
-        self.lasting: dict[str, int] = {}  # s until each value that expires
+        self.lasting: dict[str, int] = {}  # key -> s until it expires
         self.away = False
         self._results: list[Any] = []
 
@@ -76,7 +76,7 @@ class Store:
 
 
 class InMemoryServing:
-    """`workers` served on a broker in memory, and what their callers sent and received."""
+    """`workers` served on a broker in memory, and a link that sends calls and receives their answers."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, *workers: Worker, middleware: Sequence[Middleware] = ()
@@ -113,7 +113,7 @@ class InMemoryServing:
         assert self.loop.ready.wait(PATIENCE)
 
     def declare(self) -> None:
-        """Declare the queues before anybody consumes them: what is sent then arrives all at once."""
+        """Declare the queues before they have consumers: calls sent until then arrive all at once."""
         for task in self._tasks.values():
             spec = next(one for one in services_of(self._workers[0]) if one.name == task.name)
             self.link.declare(TOPOLOGY.service_queue(spec.name, spec.response, spec.bound))
@@ -129,7 +129,7 @@ class InMemoryServing:
         by_keyword: bool = False,
         headers: Mapping[str, Any] | None = None,
     ) -> str:
-        """Send a call; return its id. `seconds`: its time to live. `reply_to`: that of a stock client of Celery's."""
+        """Send a call; return its id. `seconds`: its time to live. `reply_to`: that of a stock Celery client."""
         reply_to = reply_to or (DIRECT_REPLY if direct else "")
         exchange = TOPOLOGY.service.name
         envelope = Envelope(

@@ -1,4 +1,4 @@
-"""Sessions of rock, paper, scissors that drive themselves, seated in matches of a league in this process."""
+"""Sessions of rock, paper, scissors that drive themselves, in matches of a league in this process."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Host(MatchHost):
 
 
 class Hall:
-    """The sessions of one gateway; `main` always plays paper, and its frozen opponent, if it has one, rock."""
+    """The sessions of a gateway; `main` always plays paper, its frozen opponent, if there is one, rock."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Hall:
 
 
 async def throw(game: Game) -> dict[str, int]:
-    """Let both sides throw at once, reward them, and return each side's throw."""
+    """Let both sides throw at once and reward them; return side -> throw."""
     red, blue = await asyncio.gather(game.act([0.0, 0.0], "red"), game.act([0.0, 0.0], "blue"))
     gain = float((red - blue + 1) % 3 - 1)
     game.reward(gain, "red")

@@ -1,4 +1,4 @@
-"""A folder of a test's own in the machine's shared memory, in the place of /dev/shm."""
+"""A folder in the machine's shared memory that stands in for /dev/shm in a test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.codec import shared_memory
 
 @contextmanager
 def shared_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield the folder, which is also in the environment of processes that the test starts."""
+    """Yield the folder; processes that the test starts use it too."""
     if not Path("/dev/shm").is_dir():
         pytest.skip("this machine has no /dev/shm")
     path = Path(f"/dev/shm/test-{secrets.token_hex(6)}")

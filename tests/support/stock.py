@@ -1,4 +1,4 @@
-"""Processes of `stock_program.py`: a client and a worker that have Celery and nothing of this project."""
+"""Processes of `stock_program.py`: a client and a worker with Celery and without this project."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def site_of(folder: Path, *requirements: str) -> Path:
 
 
 class StockProgram:
-    """The program as a client of `run`, `program.do(COMMAND, ...)`, and as a worker of its own tasks."""
+    """The program as a client of `run`, driven by `do(COMMAND, ...)`, and as a worker of its own tasks."""
 
     def __init__(self, run: Calling, folder: Path) -> None:
         self._command = [sys.executable, "-I", "-S", str(PROGRAM), str(site_of(folder / "site", "celery[redis]"))]

@@ -1,7 +1,7 @@
-"""A program that has Celery and nothing of this project: `python -I -S stock_program.py SITE BROKER REDIS RUN`.
+"""`python -I -S stock_program.py SITE BROKER REDIS RUN`: a program with Celery and without this project.
 
-SITE is a folder with Celery, the client of Redis and what they need; beside the standard library it is all that can be
-imported. Each line read is a JSON object, {"do": COMMAND, "with": ARGUMENTS, "how": KEYWORDS}; each is answered by one.
+SITE is a folder with Celery, the Redis client and their requirements; apart from the standard library, nothing else can
+be imported. Each line read is a JSON object, {"do": COMMAND, "with": ARGUMENTS, "how": KEYWORDS}; each is answered by one.
 With a further argument `worker` it is a worker of its own tasks instead.
 """
 
@@ -41,12 +41,12 @@ if sys.argv[5:] != ["worker"]:
 if BROKER.startswith("redis"):
     app.conf.broker_transport_options = {"global_keyprefix": f"{NAME}:"}
 else:
-    app.conf.broker_transport_options = {"confirm_publish": True}  # `apply_async` returns when the broker has the call
+    app.conf.broker_transport_options = {"confirm_publish": True}  # `apply_async` returns once the broker has the call
 
 
 @app.task(name="actor.add")
 def add(a: Any, b: Any = 1, *, scale: Any = 1) -> None:
-    """Stand for the service of this name."""
+    """Stand in for the service of this name."""
 
 
 @app.task(name="own.double")
@@ -56,7 +56,7 @@ def double(number: int) -> int:
 
 @app.task(name="own.note")
 def note(said: Any) -> None:
-    """Keep the argument where `noted` finds it."""
+    """Store the argument for `noted`."""
     app.backend.client.rpush(f"{NAME}:noted", json.dumps(said))
 
 
@@ -64,7 +64,7 @@ results: dict[str, Any] = {}
 
 
 def signature(what: dict[str, Any]) -> Any:
-    """Return the signature that {"task": NAME, "args": ..., "options": ...}, {"chain": [...]} and so on stand for."""
+    """Return the signature for {"task": NAME, "args": ..., "options": ...}, {"chain": [...]} and the like."""
     if "chain" in what:
         return chain(*map(signature, what["chain"]))
     if "group" in what:
@@ -104,7 +104,10 @@ def get(key: str, **how: Any) -> dict[str, Any]:
     try:
         found = results[key].get(**{"timeout": 120, **how})
     except CeleryTimeout as error:
-        return {**told(error), "state": look(key).get("state", "")}  # SUCCESS: it came, and this process missed it
+        return {
+            **told(error),
+            "state": look(key).get("state", ""),
+        }  # SUCCESS here: the result exists, but this process missed it
     except Exception as error:
         return told(error)
     parts = found if isinstance(found, list) else [found]
@@ -136,7 +139,7 @@ def forget(key: str) -> None:
     results[key].forget()
 
 
-# The one worker of services replies; the limit ends the wait for it.
+# Only the worker of services replies: the limit ends the wait after one reply.
 REPLY: dict[str, Any] = {"reply": True, "timeout": 120.0, "limit": 1}
 
 
@@ -165,7 +168,7 @@ def noted() -> list[Any]:
 
 
 def ours() -> dict[str, list[str]]:
-    """Return the packages of the project that are imported, and those that could be."""
+    """Return the project's packages that are imported, and those that can be."""
     names = ("tasks", "warren", "workers", "league", "agents", "envs")
     imported = sorted({name.partition(".")[0] for name in sys.modules} & set(names))
     return {"imported": imported, "can be": [name for name in names if importlib.util.find_spec(name)]}

@@ -1,4 +1,4 @@
-"""A training run as a person starts it, watched from outside through its run folder and its processes."""
+"""A training run as a user starts it, observed from outside through its run folder and its processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TrainingRun(Launched):
         resumes = any(override.startswith("resume=") for override in overrides)
         place: tuple[str, ...] = () if resumes else (f"folder={folder}", "project=project", f"trial={trial}")
         if not resumes and not any(override.startswith("grace=") for override in overrides):
-            place += ("grace=60",)  # a process that a busy machine stops for seconds still ends by itself
+            place += ("grace=60",)  # long enough for a process that a busy machine stalls to end by itself
         super().__init__(
             folder / f"{trial}.log",
             "workers.train",
@@ -55,7 +55,7 @@ class TrainingRun(Launched):
         return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
     def account(self, lost: int = 0) -> dict[str, Any]:
-        """Check that the account of an ended run adds up, for every segment and step made; return it."""
+        """Check that the account of an ended run adds up for all segments and steps made; return it."""
         found: dict[str, Any] = json.loads((self.folder / "segments.json").read_text())
         assert found == json.loads((self.folder / "outcome.json").read_text())["segments"]
         for numbers in (found, found["steps"]):

@@ -1,4 +1,4 @@
-"""Typed calls of services, on which test_stubs.py runs mypy: it has to find an error at each `# error` alone."""
+"""Typed calls of services on which test_stubs.py runs mypy: it must find errors exactly at each `# error`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random unrolls for tests of returns, and the plain loops with which these compare them."""
+"""Random unrolls for tests of returns, and plain loops as their reference."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ NAMES = [field.name for field in dataclasses.fields(Unroll)]
 
 @st.composite
 def unrolls(draw: st.DrawFn, channels: Sequence[int | None] = (None,)) -> Unroll:
-    """Draw an unroll of one step or more in which no episode ends, some end, or all end in one way or both."""
+    """Draw an unroll in which no episode ends, some end, or each step ends one by termination, truncation or both."""
     steps, envs = draw(st.integers(1, 9)), draw(st.integers(1, 3))
     ending = draw(st.sampled_from([(0, 0), (0.2, 0.2), (1, 0), (0, 1), (1, 1)]))
     return random_unroll(draw(st.integers(0, 2**32)), steps, envs, draw(st.sampled_from(channels)), ending)
@@ -23,7 +23,7 @@ def unrolls(draw: st.DrawFn, channels: Sequence[int | None] = (None,)) -> Unroll
 def random_unroll(
     seed: int, steps: int = 6, envs: int = 2, channels: int | None = None, ending: tuple[float, float] = (0.2, 0.2)
 ) -> Unroll:
-    """Return a float64 unroll. Numbers that nothing may read are nan."""
+    """Return a float64 unroll; numbers that must not be read are nan."""
     generator = torch.Generator().manual_seed(seed)
     shape = (steps, envs) if channels is None else (steps, envs, channels)
 

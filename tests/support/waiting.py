@@ -1,4 +1,4 @@
-"""Waiting in tests: for a condition, with a bound that only a test that hangs reaches."""
+"""Waits for a condition, with a bound that only a test that hangs reaches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE = 120.0  # s for anything to happen, on a machine however busy
+PATIENCE = 120.0  # s; enough on any busy machine
 
 
 def until(condition: Callable[[], Any], what: str = "it", timeout: float = PATIENCE) -> Any:

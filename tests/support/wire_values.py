@@ -77,7 +77,7 @@ def message(skeleton: bytes, frames: bytes = b"") -> bytes:
 
 
 def extension(code: int, payload: bytes) -> bytes:
-    return struct.pack(">BHb", 0xC8, len(payload), code) + payload  # also codes that msgpack itself refuses to write
+    return struct.pack(">BHb", 0xC8, len(payload), code) + payload  # including codes that msgpack refuses to write
 
 
 def shape(code: int, *dimensions: int) -> bytes:
