@@ -10,6 +10,7 @@ Exit status 1 when matches are missing: issued = counted + expired + aborted + o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -253,18 +254,17 @@ def run(given: argparse.Namespace, console: Console | None = None) -> int:
 
 def watch(given: argparse.Namespace, console: Console, read: Callable[[], Row]) -> int:
     """Show the page again and again until Ctrl-C, which is how it is meant to end."""
-    try:
-        if given.json or not console.is_terminal:
-            for found in readings(read, given.every):
-                _print(given, console, found)
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            for found in readings(read, given.every):
-                rows = given.rows or max(4, (console.height - FIXED_ROWS) // 4)
-                live.update(page(found, given.run, console.width, rows), refresh=True)
-    except KeyboardInterrupt:
-        pass
-    except BrokenPipeError:  # the reader has read enough; the rest is dropped
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            if given.json or not console.is_terminal:
+                for found in readings(read, given.every):
+                    _print(given, console, found)
+            with Live(console=console, screen=True, auto_refresh=False) as live:
+                for found in readings(read, given.every):
+                    rows = given.rows or max(4, (console.height - FIXED_ROWS) // 4)
+                    live.update(page(found, given.run, console.width, rows), refresh=True)
+        except BrokenPipeError:  # the reader has read enough; the rest is dropped
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
