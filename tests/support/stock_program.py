@@ -1,7 +1,8 @@
 """`python -I -S stock_program.py SITE BROKER REDIS RUN`: a program with Celery and without this project.
 
 SITE is a folder with Celery, the Redis client and their requirements; apart from the standard library, nothing else can
-be imported. Each line read is a JSON object, {"do": COMMAND, "with": ARGUMENTS, "how": KEYWORDS}; one answers each.
+be imported. Each input line is a JSON object, {"do": COMMAND, "with": ARGUMENTS, "how": KEYWORDS}, and is answered by
+one.
 With a further argument `worker` it is a worker of its own tasks instead.
 """
 

@@ -1,4 +1,4 @@
-"""Private names of other packages that Warren uses still exist and behave as before."""
+"""Tests that private names of other packages that Warren uses exist and behave as expected."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_celery_new_result_backends_pass_get_backend_and_connect_with_connparams
 
 
 class Waiting:
-    """A wait for two results. `store` stores the first one in Redis; `kill` breaks all subscriptions just before."""
+    """A wait for two results. `store` stores the first in Redis; with `kill` it breaks all subscriptions before."""
 
     def __init__(self, servers: Any) -> None:
         self.app = create_app(Topology(f"compat-{secrets.token_hex(4)}"), servers.broker_url, servers.redis_url)
@@ -196,7 +196,7 @@ def test_celery_a_result_is_heard_that_came_while_the_subscription_was_broken(wa
 
 def test_celery_a_result_is_heard_though_the_next_subscription_breaks(waiting):
     waiting.store(kill=True)
-    for name in ("third", "fourth", "fifth"):  # the first one writes to a closed socket, which is no error
+    for name in ("third", "fourth", "fifth"):  # the first command writes to a closed socket, which raises no error
         waiting.waits_for(name)
     waiting.hears()
 
@@ -217,7 +217,7 @@ def test_celery_a_result_between_the_look_and_the_new_subscription_is_heard(wait
 
 
 class Late:
-    """A socket to Redis whose writes arrive only when the next look for a result has come back."""
+    """A socket to Redis whose writes arrive only after the next read of a result."""
 
     def __init__(self, waiting: Waiting) -> None:
         self.waiting, self.looked = waiting, threading.Event()
@@ -236,7 +236,7 @@ class Late:
         return found
 
     def send_late(self, command: Any, **options: Any) -> None:
-        """Pass on a command, in order, once a result was looked for, or after a second at the latest."""
+        """Send a command, in order, after a result was read, or after a second at the latest."""
         before = self.sending[-1:]
 
         def send() -> None:
@@ -327,7 +327,7 @@ HOOKS = [
 
 @pytest.mark.parametrize(("owner", "name"), HOOKS, ids=[f"{owner.__name__}.{name}" for owner, name in HOOKS])
 def test_what_is_overridden_or_set_is_still_called_so(owner, name):
-    assert hasattr(owner, name), f"{owner.__name__} has no {name} any more: what overrides it is never called"
+    assert hasattr(owner, name), f"{owner.__name__} has no {name} any more, so the override is never called"
 
 
 # Public but undocumented names that other modules than compat.py import: "module:name" -> its attributes that are used

@@ -1,4 +1,4 @@
-"""Tests of a look at a run's queues, and of the removal of all traces of a run and none of another."""
+"""Tests of the lengths of a run's queues, and of removing all traces of a run but none of another."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from workers.servers import Servers
 
 @pytest.fixture(params=["rabbitmq", "embedded"])
 def server(request: pytest.FixtureRequest) -> Servers:
-    kombu.pools.reset()  # drops connections that another test of this process has cut
+    kombu.pools.reset()  # drops connections that another test has cut
     found: Servers = request.getfixturevalue("servers" if request.param == "rabbitmq" else "embedded")
     return found
 
 
 def lived_in(servers: Servers, run: str) -> tuple[Any, Topology]:
-    """Make a run with traces everywhere: queues, events, a chord that never ends, results, remote control, keys."""
+    """Make a run with traces of each kind: queues, events, an unfinished chord, results, remote control, keys."""
     topology = Topology(run)
     app = create_app(topology, servers.broker_url, servers.redis_url)
     with app.connection_for_write() as connection, connection.channel() as channel:
@@ -62,7 +62,7 @@ def keys(servers: Servers, topology: Topology) -> set[bytes]:
     return found
 
 
-def test_removing_a_run_leaves_nothing_of_it_and_all_of_another(
+def test_removing_a_run_leaves_none_of_its_traces_and_all_of_another_run(
     server: Servers, run_name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasks.app.reader.HOLDS", 3600)
@@ -74,12 +74,12 @@ def test_removing_a_run_leaves_nothing_of_it_and_all_of_another(
     def names() -> list[set[str]]:
         """Return the names of queues and exchanges of both runs."""
         listed = rabbitmqctl and [*rabbitmqctl("list_queues", "name"), *rabbitmqctl("list_exchanges", "name")]
-        # Queues of remote control and of task events belong to a connection or expire by themselves within a minute.
+        # Queues of remote control and of task events end with their connections or expire within a minute.
         lasting = [name for name in listed or () if ".control.reply." not in name and ".events." not in name]
         return [{name for name in lasting if f"{of.prefix}." in name} for of in (topology, other)]
 
     def without_subscribers() -> list[set[str]] | None:
-        """Return the names once the queues of subscriptions, which go with their connections, are gone."""
+        """Return the names, or None while queues of subscriptions exist, which end with their connections."""
         found = names()
         return None if any(".me." in name for name in set[str]().union(*found)) else found
 
@@ -93,7 +93,9 @@ def test_removing_a_run_leaves_nothing_of_it_and_all_of_another(
     assert names() == [set(), kept]
     assert keys(server, topology) == set()
     assert keys(server, other) == kept_keys
-    assert [folder.is_ours() for folder in folders] == [False, True], "shared memory, of this run alone"
+    assert [folder.is_ours() for folder in folders] == [False, True], (
+        "shared memory of this run is left, or the other's is gone"
+    )
     remove_shared(client, other)
 
 
@@ -156,6 +158,6 @@ def test_depths_leave_out_a_queue_that_has_expired(servers: Servers, run_name: s
 
 @pytest.mark.timeout(240)  # it does not try again and again
 @pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
-def test_depths_of_a_broker_that_is_away_are_unknown(url: str, run_name: str) -> None:
+def test_depths_are_unknown_while_the_broker_is_away(url: str, run_name: str) -> None:
     topology = Topology(run_name)
     assert Depths(create_app(topology, url, "redis://127.0.0.1:1/0"), topology).read() == {}

@@ -1,4 +1,4 @@
-"""Tests of the run's directory of services, as other versions write it."""
+"""Test of the run's directory of services with entries of other versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.service import Spec
 from tasks.topology import Topology
 
 
-def test_entries_of_another_version_are_read_and_nonsense_is_left_out(caplog):
+def test_entries_of_other_versions_are_read_and_invalid_ones_left_out(caplog):
     app: Any = SimpleNamespace(conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0"))
     directory = Directory(app, Topology("run"))
     newer = {**Spec("actor.newer", batch=4).as_dict(), "priority": 3}

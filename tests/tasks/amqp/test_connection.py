@@ -1,4 +1,4 @@
-"""Tests of a connection over a socket pair, to a broker that is silent, short of memory, or wrong."""
+"""Tests of a connection over a socket pair to a broker that is silent, low on memory, or faulty."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_deliveries_come_from_the_socket_and_other_methods_go_to_pyamqp(peer):
     assert [frame.payload for frame in peer.passed] == [CLOSED]
 
 
-def test_what_came_before_the_end_of_the_connection_is_delivered_first(peer):
+def test_messages_received_before_a_connection_ends_are_delivered(peer):
     peer.connection.on_inbound_frame = lambda _: (_ for _ in ()).throw(ConnectionResetError("closed"))
     peer.far.sendall(delivery(1, b"one") + method(1, CLOSED))
     assert [one.body for one in peer.link.drain(60.0)] == [b"one"]
@@ -51,7 +51,7 @@ def test_what_came_before_the_end_of_the_connection_is_delivered_first(peer):
             peer.link.drain(60.0)
 
 
-def test_a_delivery_that_comes_while_pyamqp_waits_for_an_answer_is_kept(peer):
+def test_a_delivery_during_a_wait_of_pyamqp_is_kept(peer):
     peer.far.sendall(delivery(1, b"one") + method(1, b"\x00\x3c\x00\x0b"))
     assert peer.link._read_frame() == (frames.METHOD, 1, b"\x00\x3c\x00\x0b")
     assert [one.body for one in peer.link.drain(0.0)] == [b"one"]
@@ -93,7 +93,7 @@ def test_many_answers_to_other_methods_do_not_prolong_the_wait_for_one(peer, mon
     thread = peer.trickle(method(1, b"\x00\x32\x00\x0b"), stop)
     try:
         with pytest.raises(LinkLost, match="did not answer"), peer.link._method():
-            while True:  # py-amqp does this until its answer has come
+            while True:  # py-amqp reads until its answer arrives
                 peer.link._read_frame()
     finally:
         stop.set()
@@ -111,7 +111,7 @@ def test_a_link_that_cannot_open_its_channel_leaves_no_connection_behind(peer):
     assert peer.near.fileno() == -1
 
 
-def test_confirms_and_returns_are_told_as_they_come(peer):
+def test_confirms_and_returns_are_passed_on_in_order(peer):
     settled, returned = list[Any](), list[str]()
     peer.link._notices.settled[1] = lambda *told: settled.append(told)
     peer.link.on_returned(returned.append)
@@ -131,7 +131,7 @@ def test_a_consumer_that_the_broker_cancels_ends_the_connection(peer):
         peer.link.drain(60.0)
 
 
-def test_the_brokers_alarm_is_known_with_its_reason_until_it_ends(peer):
+def test_the_brokers_alarm_and_its_reason_are_known_until_it_ends(peer):
     peer.far.sendall(method(0, BLOCKED, frames.short("low on disk")))
     while not peer.link.blocked:
         peer.link.drain(60.0)
@@ -142,7 +142,7 @@ def test_the_brokers_alarm_is_known_with_its_reason_until_it_ends(peer):
     assert peer.passed == []
 
 
-def test_while_the_broker_takes_no_messages_acknowledgements_pass_and_replies_wait(peer):
+def test_during_an_alarm_acknowledgements_pass_and_replies_wait(peer):
     other = Peer()
     other.far.settimeout(60.0)
     peer.app.connection_for_write = other.app.connection_for_write
@@ -159,7 +159,7 @@ def test_while_the_broker_takes_no_messages_acknowledgements_pass_and_replies_wa
     assert other.received(7) == b"reply 2"
 
 
-def test_a_publisher_that_was_closed_is_replaced_and_the_connection_beside_it_stays(peer):
+def test_a_closed_publisher_is_replaced_and_its_link_stays_open(peer):
     first, second = Peer(), Peer()
     others = iter((first, second))
     peer.app.connection_for_write = lambda **_: next(others).app.connection_for_write()
@@ -172,13 +172,13 @@ def test_a_publisher_that_was_closed_is_replaced_and_the_connection_beside_it_st
     assert peer.link.alive and first.link._publisher.link is None
 
 
-def test_a_connection_that_only_publishes_is_not_looked_after_at_every_message(peer, monkeypatch):
+def test_a_connection_that_only_publishes_is_not_drained_per_message(peer, monkeypatch):
     other, looks = Peer(), list[float]()
     peer.app.connection_for_write = other.app.connection_for_write
     monkeypatch.setattr("tasks.amqp.publisher.PROBE_EVERY", 1000.0)
     peer.link.publish(b"0")
     publisher = peer.link._publisher.link
-    publisher.received_at -= 60.0  # nothing ever comes on it
+    publisher.received_at -= 60.0  # nothing is received on it
     monkeypatch.setattr(publisher, "drain", lambda timeout: looks.append(timeout))
     for _ in range(5):
         peer.link.publish(b"1")
@@ -192,7 +192,7 @@ def test_several_threads_that_publish_at_once_open_one_connection(peer):
 
     def connect(**_: Any) -> Any:
         opened.append(1)
-        time.sleep(0.01)  # for the others to come
+        time.sleep(0.01)  # for the other threads to arrive
         return real()
 
     peer.app.connection_for_write = connect
@@ -204,7 +204,7 @@ def test_several_threads_that_publish_at_once_open_one_connection(peer):
     assert opened == [1] and other.received(8) == b"r" * 8
 
 
-def test_confirms_that_follow_deliveries_are_told_by_the_same_call(peer):
+def test_confirms_after_deliveries_are_passed_on_by_the_same_drain(peer):
     settled: list[Any] = []
     peer.link._notices.settled[1] = lambda *told: settled.append(told)
     peer.far.sendall(delivery(1, b"one") + method(1, ACK, (7).to_bytes(8, "big") + b"\x00") + delivery(2, b"two"))
@@ -212,11 +212,11 @@ def test_confirms_that_follow_deliveries_are_told_by_the_same_call(peer):
     assert settled == [(7, False, True)]
 
 
-def test_a_connection_that_is_stuck_keeps_no_heartbeat_of_another_waiting():
+def test_a_stuck_connection_does_not_delay_heartbeats_of_others():
     stuck, healthy = Peer(heartbeat=0.003), Peer(heartbeat=0.003)
     beats = Heartbeats()
     beats._connections.update((stuck.link, healthy.link))
-    with stuck.link._stream._writing:  # like a thread that waits for the broker to read
+    with stuck.link._stream._writing:  # as if a thread waited for the broker to read
         for peer in (stuck, healthy):
             peer.link.sent_at -= 1.0
         beating = threading.Thread(target=beats._beat, daemon=True)
@@ -226,7 +226,7 @@ def test_a_connection_that_is_stuck_keeps_no_heartbeat_of_another_waiting():
         assert not beating.is_alive()
 
 
-def test_a_heartbeat_is_not_written_to_a_socket_that_takes_nothing(peer):
+def test_no_heartbeat_is_written_to_a_full_socket(peer):
     peer.near.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -236,7 +236,7 @@ def test_a_heartbeat_is_not_written_to_a_socket_that_takes_nothing(peer):
     assert peer.link.sent_at == before and peer.link.alive
 
 
-def test_a_forked_child_neither_beats_for_its_parents_links_nor_keeps_them_open():
+def test_a_forked_child_sends_no_heartbeats_and_keeps_no_link_open():
     peer = Peer(heartbeat=30.0)
     reader, writer = os.pipe()
     child = os.fork()
@@ -248,7 +248,7 @@ def test_a_forked_child_neither_beats_for_its_parents_links_nor_keeps_them_open(
     try:
         peer.link.abandon()  # the parent dies, as far as the broker can see
         peer.far.settimeout(60.0)
-        assert peer.far.recv(1) == b"", "the child keeps the connection open"
+        assert peer.far.recv(1) == b"", "the child kept the connection open"
     finally:
         os.close(writer)
         _, status = os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""tasks.amqp.frames and tasks.amqp.messages against py-amqp: each reads what the other writes."""
+"""Tests of tasks.amqp.frames and messages against py-amqp: each reads frames that the other writes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def message_of(parts: list[tuple[int, int, bytes]]) -> Message:
 
 
 @given(st.dictionaries(st.text(max_size=30), values, max_size=8))
-def test_header_tables_read_by_pyamqp_are_what_was_written(table):
+def test_header_tables_are_read_equal_by_pyamqp(table):
     fields = frames.table(table)
     raw = struct.pack(">HI", frames.HEADERS, len(fields)) + fields
     message = Message()
@@ -61,7 +61,7 @@ def test_header_tables_read_by_pyamqp_are_what_was_written(table):
     st.text(max_size=40),
     st.text(max_size=40),
 )
-def test_properties_written_by_pyamqp_are_read_as_they_are(headers, correlation_id, reply_to, kind):
+def test_properties_written_by_pyamqp_are_read_equal(headers, correlation_id, reply_to, kind):
     message = Message(
         b"",
         content_type="application/x-warren",
@@ -81,7 +81,7 @@ def test_properties_written_by_pyamqp_are_read_as_they_are(headers, correlation_
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_at_all_are_read_as_properties_with_any_other_error(raw):
+def test_any_bytes_give_properties_or_malformed(raw):
     with contextlib.suppress(frames.Malformed):
         frames.read_properties(raw)
 
@@ -109,7 +109,7 @@ def test_a_call_is_a_celery_message_that_pyamqp_can_read(size):
     assert message.properties["expiration"] == "1500" and message.properties["reply_to"] == "back"
 
 
-def test_a_call_without_a_time_to_live_has_neither_header_nor_property_of_it():
+def test_a_call_without_a_time_to_live_has_no_header_or_property_for_it():
     envelope = Envelope(1, FRAME_MAX, "x", "actor.push", persistent=True)
     message = message_of(split(envelope.write(Ids().new(), b"", b"body"))[1:])
     assert "expires" not in message.properties["application_headers"]

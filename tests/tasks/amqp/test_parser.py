@@ -1,4 +1,4 @@
-"""Tests of the parser against the text of AMQP 0-9-1 and against any bytes; no socket, no broker."""
+"""Tests of the parser with frames of AMQP 0-9-1 and with any bytes, without socket or broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.amqp.frames import Delivery
 from tasks.amqp.parser import LONG, LONGEST_BODY, Content, Event, Frame, FrameError, Parser
 
 FRAME_MAX = 4096
-LEAST_FRAME_MAX = 64  # so that small bodies take many frames
+LEAST_FRAME_MAX = 64  # small, so that bodies take many frames
 
 
 def frame(kind: int, channel: int, payload: bytes, end: int = 0xCE) -> bytes:
@@ -38,7 +38,7 @@ def message(channel: int, tag: int, body: bytes, frame_max: int = FRAME_MAX) -> 
 
 
 def read(data: bytes, cuts: list[int], frame_max: int = FRAME_MAX) -> list[Event]:
-    """Return the events of a parser that is fed `data` in pieces, through `room` where it offers that."""
+    """Return the events of a parser that gets `data` in pieces, through `room` if it offers any."""
     parser, events, start = Parser(frame_max), list[Event](), 0
     for cut in [*sorted(cuts), len(data)]:
         piece, start = data[start:cut], cut
@@ -61,7 +61,7 @@ def expected(tag: int, body: bytes, consumer: str = "c") -> Delivery:
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[bytes, set[tuple[int, bytes]], list[int]]:
-    """Draw alternating frames of several channels, the deliveries in them, and the places where the stream is cut."""
+    """Draw interleaved frames of several channels, their deliveries, and the positions of cuts."""
     bodies = draw(st.lists(st.tuples(st.integers(1, 3), st.binary(max_size=300)), max_size=6))
     queues: dict[int, list[bytes]] = {}
     for tag, (channel, body) in enumerate(bodies):
@@ -81,7 +81,7 @@ def streams(draw: st.DrawFn) -> tuple[bytes, set[tuple[int, bytes]], list[int]]:
 
 @settings(max_examples=150)
 @given(streams())
-def test_any_split_of_a_stream_gives_the_same_frames_and_every_message_whole(stream):
+def test_any_split_of_a_stream_gives_the_same_whole_messages(stream):
     data, bodies, cuts = stream
     events = read(data, cuts, LEAST_FRAME_MAX)
     assert {(event.tag, event.body) for event in events if isinstance(event, Delivery)} == bodies
@@ -161,7 +161,7 @@ def test_frames_out_of_their_order_are_an_error(parts):
         Parser(FRAME_MAX).feed(b"".join(parts))
 
 
-def test_messages_of_several_channels_are_put_together_where_their_frames_alternate():
+def test_messages_of_channels_with_interleaved_frames_are_assembled():
     one, two = (
         [deliver(channel, channel), *content(channel, bytes([channel]) * 150, LEAST_FRAME_MAX)] for channel in (1, 2)
     )
@@ -169,7 +169,7 @@ def test_messages_of_several_channels_are_put_together_where_their_frames_altern
     assert read(data, [], LEAST_FRAME_MAX) == [expected(1, b"\x01" * 150), expected(2, b"\x02" * 150)]
 
 
-def test_methods_returned_messages_and_heartbeats_come_as_they_are():
+def test_methods_returned_messages_and_heartbeats_are_passed_on():
     returned = b"\x00\x3c\x00\x32" + struct.pack(">H", 312) + frames.short("NO_ROUTE") + b"\x00\x00"
     data = frame(frames.METHOD, 0, b"\x00\x0a\x00\x3d") + frame(frames.METHOD, 3, returned)
     data += b"".join(content(3, b"back")) + frames.HEARTBEAT_FRAME
@@ -180,7 +180,7 @@ def test_methods_returned_messages_and_heartbeats_come_as_they_are():
     ]
 
 
-def test_a_long_message_is_read_to_where_it_lies():
+def test_a_long_message_is_read_into_its_final_buffer():
     body = bytes(range(256)) * (3 * LONG // 256)
     parser = Parser(1 << 17)
     assert parser.room() is None

@@ -1,4 +1,4 @@
-"""Tests of streams over real sockets, plain and TLS: one thread reads while others write, and nothing is mixed up."""
+"""Tests of streams over real sockets, plain and TLS: one thread reads while others write, without interference."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tasks.amqp import frames
 from tasks.amqp.stream import PARTS_AT_ONCE, Stream, TlsStream, stream
 
 PIECE = bytes(range(256)) * 64  # 16 KiB
-PIECES = 200  # per thread: several times what the buffers of a socket hold
+PIECES = 200  # per thread: several times a socket's buffers
 
 Pair = Callable[[], tuple[Any, Any]]
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file that holds a key and a certificate for it."""
+    """Return a file with a key and its certificate."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl, which makes a certificate, is not installed")
     path = tmp_path_factory.mktemp("tls") / "both.pem"
@@ -60,7 +60,7 @@ def pair(request: pytest.FixtureRequest) -> Pair:
 
 
 def echo(sock: Any) -> None:
-    """Send back what comes until the other end closes. One thread reads and writes: an SSL object allows only one."""
+    """Send data back until the other end closes, in one thread: an SSL object allows only one."""
     while data := sock.recv(1 << 16):
         sock.sendall(data)
 
@@ -87,7 +87,7 @@ def test_threads_that_write_and_one_that_reads_share_a_connection(pair):
     assert bytes(received) == PIECE * (2 * PIECES)
 
 
-def test_nothing_to_read_is_none_and_the_end_is_empty(pair):
+def test_read_returns_none_without_data_and_empty_at_the_end(pair):
     near, far = pair()
     found = stream(near)
     assert found.read(0.0) is None and found.read_into(memoryview(bytearray(8)), 0.0) is None
@@ -96,7 +96,7 @@ def test_nothing_to_read_is_none_and_the_end_is_empty(pair):
     assert found.read_into(room, 60.0) == 8 and bytes(room) == b"abcdefgh"
     if isinstance(far, ssl.SSLSocket):
         far.setblocking(False)
-        with pytest.raises(ssl.SSLWantReadError):  # it says good-bye and waits for ours
+        with pytest.raises(ssl.SSLWantReadError):  # it sends its close and waits for ours
             far.unwrap()
     far.close()
     assert found.read(60.0) == b""
@@ -127,7 +127,7 @@ def test_no_two_threads_are_ever_within_one_ssl_object():
                 self.entered_twice = True
                 return act()
             try:
-                for _ in range(2000):  # long enough for another thread to come in
+                for _ in range(2000):  # long enough for another thread to enter
                     pass
                 return act()
             except BlockingIOError as error:
@@ -197,7 +197,7 @@ def test_a_read_ends_as_soon_as_its_waker_is_readable(pair):
     found, (reader, writer) = stream(near), socket.socketpair()
     found.waker = reader.fileno()
     threading.Timer(0.05, writer.send, (b"x",)).start()
-    longer = 3600.0  # s; than this test may take
+    longer = 3600.0  # s; longer than this test may take
     assert found.read(longer) is None and found.read_into(memoryview(bytearray(8)), longer) is None
     far.sendall(b"abcdefgh")
     assert found.read(60.0) == b"abcdefgh"

@@ -1,4 +1,4 @@
-"""Tests of the app's Celery workers on a real RabbitMQ: unreadable messages, and claims of settled messages."""
+"""Tests of the app's Celery workers on RabbitMQ: unreadable messages, and claims of settled messages."""
 
 import secrets
 import socket
@@ -63,7 +63,7 @@ class Running:
         return list(self.redis.scan_iter(match=f"{self.topology.key_prefix}claim:*"))
 
     def letters(self) -> list[Any]:
-        """Take out the dead letters and return them, as py-amqp reads them: kombu raises for some."""
+        """Take out the dead letters and return them as py-amqp messages: kombu raises for some."""
         with self.app.connection_for_read() as connection:
             name = self.topology.dead_queue("actor").name
             return list(iter(lambda: connection.default_channel.basic_get(name, no_ack=True), None))
@@ -76,12 +76,12 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(servers: Servers) -> Iterator[Running]:
-    # One worker for all tests: a second one in the same process would find the first one's state.
+    # One worker for all tests: a second one in the same process would inherit the first one's state.
     found = Running(f"test-{secrets.token_hex(6)}", servers.broker_url, servers.redis_url)
     yield found
     worker_state.should_stop = 0
     found.thread.join(PATIENCE)
-    # A worker leaves these behind in its process, and later tests must not find them.
+    # A worker leaves this state in its process; later tests must not see it.
     worker_state.should_stop = None
     _set_task_join_will_block(False)
 
@@ -124,7 +124,7 @@ def test_an_unreadable_message_becomes_a_dead_letter_and_others_go_on(running: R
     until(lambda: running.dead() == before + 1)
 
 
-def test_a_message_whose_claim_has_gone_goes_to_the_dead_letter_queue(running: Running) -> None:
+def test_a_message_whose_claim_is_gone_becomes_a_dead_letter(running: Running) -> None:
     before, seen = running.dead(), list(running.seen)
     stub = codec.encode(((np.ones(10_000),), {}, {}), running.app.warren_claims)
     running.redis.delete(*running.claims())
@@ -133,7 +133,7 @@ def test_a_message_whose_claim_has_gone_goes_to_the_dead_letter_queue(running: R
     assert running.seen == seen
 
 
-def test_a_message_that_comes_again_after_its_claim_was_used_was_done(running: Running) -> None:
+def test_a_redelivered_message_with_a_used_claim_counts_as_done(running: Running) -> None:
     before, seen = running.dead(), list(running.seen)
     stub = codec.encode(((np.ones(10_000),), {}, {}), running.app.warren_claims)
     claim_check.release(stub, used=True)
@@ -143,7 +143,7 @@ def test_a_message_that_comes_again_after_its_claim_was_used_was_done(running: R
     assert running.dead() == before
 
 
-def test_a_message_whose_claim_has_gone_while_its_worker_held_it_is_a_dead_letter(running: Running) -> None:
+def test_a_redelivered_message_whose_claim_is_gone_is_a_dead_letter(running: Running) -> None:
     before = running.dead()
     stub = codec.encode(((np.ones(10_000),), {}, {}), running.app.warren_claims)
     running.redis.delete(*running.claims())
@@ -215,7 +215,7 @@ def test_a_malformed_message_is_a_dead_letter_with_a_reason_and_the_worker_goes_
     assert running.thread.is_alive()
 
 
-def test_what_is_no_command_of_remote_control_is_refused_and_commands_go_on(running):
+def test_invalid_remote_control_messages_are_refused_and_commands_go_on(running):
     exchange = f"{running.topology.control}.pidbox"
     with kombu.Connection(running.app.conf.broker_url) as connection:
         producer = connection.Producer()

@@ -1,4 +1,4 @@
-"""Tests of a worker's end of remote control: messages that it obeys, ignores and refuses."""
+"""Tests of remote control at a worker: messages that it obeys, ignores and refuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.topology import Topology
 
 
 def said(caplog: pytest.LogCaptureFixture, **body: Any) -> list[str]:
-    """Give the node `actor-0`, which knows `ping` alone, a message; return "pinged" if it obeys, and what it logs."""
+    """Give a message to node `actor-0`, which only knows `ping`; return "pinged" if it obeys, and its log lines."""
     done: list[str] = []
     app = create_app(Topology("run"), "memory://", "redis://127.0.0.1:1/0")
     node = app.control.mailbox.Node("actor-0", handlers={"ping": lambda state: done.append("pinged")})
@@ -31,18 +31,18 @@ def test_a_command_is_carried_out(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("destination", [None, ["launcher"], ["launcher", "learner"]])
-def test_a_command_for_others_is_passed_over_in_silence(
+def test_a_command_for_other_nodes_is_ignored_silently(
     caplog: pytest.LogCaptureFixture, destination: list[str] | None
 ) -> None:
     assert said(caplog, method="scale", destination=destination) == []
 
 
-def test_a_command_for_this_node_that_it_does_not_know_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_command_for_this_node_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     (line,) = said(caplog, method="scale", destination=["actor-0"])
     assert line == "a message of remote control is refused: there is no command 'scale'"
 
 
-def test_a_message_that_is_no_command_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_message_that_is_not_a_command_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert said(caplog, method=3) == ["a message of remote control is refused: it names no method"]
     (line,) = said(caplog, method="scale", destination=7)
     assert line.endswith("its destination is not a list of workers")

@@ -1,4 +1,4 @@
-"""Senders use shared memory only for a reader that sees the same files."""
+"""Tests that senders use shared memory only if the reader sees the same files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def client() -> Any:
 
 def test_a_reader_on_this_host_is_found_until_it_leaves(place: Path, client: Any) -> None:
     reader, here = Reader(client, RUN, QUEUE, 3600), ReaderHere(client, RUN, QUEUE)
-    assert here() is None, "nobody reads yet"
+    assert here() is None, "there was a reader before any was announced"
     assert reader.announce() and reader.announce()
     folder = here()
     assert folder is not None and folder.is_ours()
@@ -59,18 +59,20 @@ def test_a_reader_on_this_host_is_found_until_it_leaves(place: Path, client: Any
     name = folder.write(b"sent before it left")
     reader.leave()
     assert here() is None
-    assert [path.name for path in folder.path.iterdir()] == [name], "what was sent stays for the next reader"
+    assert [path.name for path in folder.path.iterdir()] == [name], "bodies went with their reader"
     another = Reader(client, RUN, QUEUE, 3600)
     assert another.announce()
     assert (found := here()) is not None and found.path == folder.path
     reader.leave()
-    assert here() is not None, "an earlier one takes nothing back of the next one"
+    assert here() is not None, "an earlier reader withdrew the next one's announcement"
 
 
-def test_a_reader_that_sees_other_files_is_none(place: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_with_other_shared_memory_is_ignored(
+    place: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert Reader(client, RUN, QUEUE, 3600).announce()
     here = ReaderHere(client, RUN, QUEUE)
-    with shared_place(monkeypatch):  # like a container with a /dev/shm of its own
+    with shared_place(monkeypatch):  # as in a container with its own /dev/shm
         assert here() is None
     monkeypatch.setenv(shared_memory.PLACE, "off")
     assert here() is None
@@ -85,7 +87,7 @@ def test_a_reader_without_shared_memory_announces_nothing(client: Any, monkeypat
 
 
 @pytest.mark.parametrize("said", [b"", b"../../etc reader-aaaaaaaaaaaaaaaa", b"a" * 16 + b" ../../x", b"\xff" * 40])
-def test_an_announcement_that_could_lead_elsewhere_is_none(place: Path, client: Any, said: bytes) -> None:
+def test_an_invalid_announcement_is_ignored(place: Path, client: Any, said: bytes) -> None:
     client[f"{RUN.key_prefix}reader:{QUEUE.routing_key}"] = said
     assert ReaderHere(client, RUN, QUEUE)() is None
 

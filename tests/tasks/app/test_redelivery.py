@@ -1,4 +1,4 @@
-"""Tests of the count of deliveries that a message's dead workers had begun."""
+"""Tests of the count of a message's deliveries that dead workers had begun."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def deliveries(redis_url: str, run_name: str):
 
 
 def die_at(deliveries: Deliveries, ids: list[str]) -> None:
-    """Begin these deliveries and never end them, as a worker does that is killed meanwhile."""
+    """Begin these deliveries without ending them, like a worker killed meanwhile."""
     deliveries.begin(ids)
 
 
@@ -44,8 +44,8 @@ def echo(calls: list[Any]) -> list[Any]:
     return list(calls)
 
 
-def test_a_message_is_given_up_after_as_many_deliveries_as_it_may_have(deliveries):
-    assert deliveries.numbers(["a"]) == [2]  # the first delivery, which is no redelivery, was not counted
+def test_a_message_is_given_up_after_its_limit_of_deliveries(deliveries):
+    assert deliveries.numbers(["a"]) == [2]  # the first delivery was not counted
     die_at(deliveries, ["a"])
     assert deliveries.numbers(["a"]) == [3]
     assert deliveries.run("actor.push", 3, echo, ["A"], again("a")) == ["A"]
@@ -80,7 +80,7 @@ def test_on_its_last_delivery_a_message_runs_alone(deliveries):
     assert groups == [["A"], ["B"], ["new", "C"]]
 
 
-def test_with_a_limit_of_one_what_was_begun_never_runs_again(deliveries):
+def test_with_a_limit_of_one_a_begun_call_never_runs_again(deliveries):
     def die(calls: list[Any]) -> list[Any]:
         raise SystemExit(1)
 
@@ -91,26 +91,26 @@ def test_with_a_limit_of_one_what_was_begun_never_runs_again(deliveries):
     assert "delivered once" in outcomes[0].message
 
 
-def test_with_a_limit_of_one_what_has_run_does_not_run_again(deliveries):
+def test_with_a_limit_of_one_a_call_that_has_run_does_not_run_again(deliveries):
     assert deliveries.run("n", 1, echo, ["A"], first("a")) == ["A"]
-    for messages in (again("a"), first("a")):  # the acknowledgement was lost, or the message was published twice
+    for messages in (again("a"), first("a")):  # after a lost acknowledgement, or published twice
         (outcome,) = deliveries.run("n", 1, echo, ["A"], messages)
         assert isinstance(outcome, Dropped) and isinstance(outcome.error, Ignore)
 
 
-def test_with_a_limit_of_one_a_message_that_is_twice_in_a_batch_runs_once(deliveries):
+def test_with_a_limit_of_one_a_duplicate_in_a_batch_runs_once(deliveries):
     one, second = deliveries.run("n", 1, echo, ["A", "A"], first("a", "a"))
     assert one == "A" and isinstance(second, Dropped)
 
 
 @pytest.mark.parametrize("error", [Reject("later", requeue=True), Retry("later")])
-def test_with_a_limit_of_one_what_asks_to_come_again_runs_again(deliveries, error):
+def test_with_a_limit_of_one_a_call_that_asks_for_redelivery_runs_again(deliveries, error):
     asked = outcome_of(error)
     assert deliveries.run("n", 1, lambda calls: [asked], ["A"], first("a")) == [asked]
     assert deliveries.run("n", 1, echo, ["A"], again("a")) == ["A"]
 
 
-def test_with_a_limit_of_one_what_cannot_be_counted_waits(run_name):
+def test_with_a_limit_of_one_a_call_that_cannot_be_counted_waits(run_name):
     nowhere = Deliveries("redis://127.0.0.1:1/0", Topology(run_name))
     messages = [*again("a"), *first("b"), Message("c", redelivered=False, awaited=60.0)]
     outcomes = nowhere.run("n", 1, echo, ["A", "B", "C"], messages)
@@ -127,7 +127,7 @@ def test_an_awaited_call_is_given_up_once_begun_and_forgotten_once_expired(deliv
         assert isinstance(outcome.error, DeliveriesExceeded)
 
 
-def test_what_ends_its_worker_by_sys_exit_is_counted_like_what_kills_it(deliveries):
+def test_a_call_that_ends_its_worker_by_sys_exit_counts_as_deadly(deliveries):
     def die(calls: list[Any]) -> list[Any]:
         raise SystemExit(1)
 
@@ -148,6 +148,6 @@ def test_without_redis_a_message_is_delivered_once_more(run_name, caplog):
     ("info", "headers", "expected"),
     [({"redelivered": True}, {}, True), ({}, {"redelivered": True}, True), ({"redelivered": False}, {}, False)],
 )
-def test_both_brokers_mark_what_was_delivered_before(info, headers, expected):
+def test_both_brokers_mark_redelivered_messages(info, headers, expected):
     assert was_redelivered(info, headers) is expected
     assert was_redelivered(None, None) is False

@@ -35,7 +35,7 @@ def test_an_error_of_a_step_passes_through_the_generator():
     assert log == [SystemExit]
 
 
-def test_nested_steps_are_those_of_the_inner_and_both_hear_of_an_error():
+def test_inner_steps_are_passed_on_and_errors_reach_both_generators():
     log: list[Any] = []
     assert drive(nested(halves([1, 2, 3, 4], log), lambda some: halves(some, log)), doubled) == [2, 4, 6, 8]
     steps = nested(halves([1, 2, 3, 4], log), lambda some: halves(some, log))

@@ -1,4 +1,4 @@
-"""Tests of compressed messages and results: the app's connections refuse them before anything unpacks them."""
+"""Tests of compressed messages and results: the app's connections refuse them before they are unpacked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def app(request: pytest.FixtureRequest, run_name: str) -> Iterator[Any]:
 
 @pytest.fixture
 def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return the bodies that kombu unpacks; it knows every compression here, brotli and zstd included."""
+    """Return the list of bodies that kombu unpacks; it supports all compressions here, even brotli and zstd."""
     found: list[bytes] = []
 
     def unpack(body: bytes) -> bytes:
@@ -116,7 +116,7 @@ def test_a_pool_is_not_shared_with_connections_of_others(app):
     assert kombu.pools.connections[other] is not kombu.pools.connections[own]
 
 
-def test_connections_of_others_in_the_process_unpack_as_ever(app, unpacked):
+def test_other_connections_in_the_process_still_unpack(app, unpacked):
     (message,), errors = receive(app, kombu.Connection(app.conf.broker_read_url), "gzip")
     assert message.payload == [["x"], {}, {}] and len(unpacked) == 1 and errors == []
 

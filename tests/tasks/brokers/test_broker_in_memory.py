@@ -1,4 +1,4 @@
-"""The broker in memory does what RabbitMQ does, as far as clients and workers rely on it."""
+"""Tests that the broker in memory behaves like RabbitMQ as far as clients and workers rely on it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_message_goes_to_its_bound_queue_and_leaves_when_acknowledged(broker):
     assert second.body == b"second"
 
 
-def test_what_a_lost_connection_held_is_delivered_again_and_marked(broker):
+def test_unacknowledged_messages_of_a_lost_connection_are_redelivered_and_marked(broker):
     queue = TOPOLOGY.service_queue("actor.add")
     first, caller = connect(broker), connect(broker)
     first.declare(queue)
@@ -65,7 +65,7 @@ def test_what_a_lost_connection_held_is_delivered_again_and_marked(broker):
     assert again.redelivered
 
 
-def test_a_direct_reply_reaches_who_asked(broker):
+def test_a_direct_reply_reaches_its_caller(broker):
     queue = TOPOLOGY.service_queue("actor.add")
     worker, caller = connect(broker), connect(broker)
     worker.declare(queue)
@@ -81,7 +81,7 @@ def test_a_direct_reply_reaches_who_asked(broker):
     assert frames.read_properties(answer.properties).correlation_id == properties.correlation_id
 
 
-def test_confirms_tell_what_was_taken_and_returns_what_no_queue_is_bound_for(broker):
+def test_messages_are_confirmed_or_returned_if_no_queue_is_bound(broker):
     queue = TOPOLOGY.service_queue("actor.push", response=False, bound=1)
     caller, settled, returned = connect(broker), list[tuple[int, bool, bool]](), list[str]()
     caller.declare(queue)
@@ -94,7 +94,7 @@ def test_confirms_tell_what_was_taken_and_returns_what_no_queue_is_bound_for(bro
     assert len(returned) == 1
 
 
-def test_what_is_rejected_for_good_goes_to_the_dead_letters(broker):
+def test_messages_rejected_for_good_become_dead_letters(broker):
     queue, dead = TOPOLOGY.service_queue("actor.push", response=False), TOPOLOGY.dead_queue("actor")
     worker = connect(broker)
     worker.declare(queue)
@@ -119,7 +119,7 @@ def test_an_event_reaches_every_queue_and_a_bounded_one_keeps_the_newest(broker)
     assert queues[0].name not in broker.host.queues
 
 
-def test_a_broker_in_need_of_memory_holds_up_messages_and_passes_acknowledgements(broker):
+def test_a_broker_low_on_memory_blocks_messages_but_not_acknowledgements(broker):
     queue = TOPOLOGY.service_queue("actor.add")
     worker = connect(broker)
     worker.declare(queue)

@@ -1,4 +1,4 @@
-"""Tests of a role's wait for exchanges and queues that its user may not declare."""
+"""Test of a role's wait for exchanges and queues that its user may not declare."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amqp.exceptions import NotFound
 from tasks.brokers.declaring import declare
 
 
-def test_what_others_declare_is_looked_for_until_a_stop() -> None:
+def test_a_role_waits_until_others_have_declared_or_it_is_stopped() -> None:
     looks, stops = [], iter([False, True])
 
     def entity(channel: object) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""Calls from an event loop on a broker in memory: the loop never waits for the broker."""
+"""Tests of calls from an event loop on a broker in memory: the loop never waits for the broker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_loop_runs_on_while_a_connection_is_made(broker, monkeypatch):
         await asyncio.get_running_loop().run_in_executor(None, solver._find, "actor.add")
         future = solver.asend("actor.add", 1)
         await asyncio.sleep(0)
-        let_in.set()  # a loop that waited for the connection would never come here
+        let_in.set()  # a blocked loop would never reach this line
         return await future
 
     with Service(broker, ADD, add):
@@ -60,7 +60,7 @@ def test_the_loop_runs_on_while_a_connection_is_made(broker, monkeypatch):
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == 2
 
 
-def test_the_loop_runs_on_while_it_is_looked_who_serves(broker, monkeypatch):
+def test_the_loop_runs_on_during_a_look_up_of_a_service(broker, monkeypatch):
     asked, answer = threading.Event(), threading.Event()
 
     async def main() -> Any:
@@ -94,7 +94,7 @@ def test_the_loop_runs_on_while_it_is_looked_who_serves(broker, monkeypatch):
 
 
 def test_calls_of_unknown_services_hold_up_no_other_call(broker, slow):
-    """Jobs that fill the loop's default executor, which belongs to its user, hold up none either."""
+    """Nor do jobs that fill the loop's default executor, which belongs to its user."""
 
     async def main() -> bytes:
         turning = slow.watch()
@@ -132,8 +132,8 @@ def test_calls_of_one_unknown_service_share_its_look_up(broker):
     assert len(looks) < 50
 
 
-def test_a_new_connection_is_watched_though_its_descriptor_may_be_the_old_ones(broker, monkeypatch):
-    monkeypatch.setattr(Client, "poll_every", 1000.0)  # only a watched socket wakes the loop
+def test_a_new_connection_is_watched_even_with_the_old_descriptor(broker, monkeypatch):
+    monkeypatch.setattr(Client, "poll_every", 1000.0)  # only a socket in its selector wakes the loop
 
     async def main() -> list[Any]:
         solver = solver_of(broker)
@@ -148,14 +148,14 @@ def test_a_new_connection_is_watched_though_its_descriptor_may_be_the_old_ones(b
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [2, 3, 4]
 
 
-def test_a_call_that_is_sent_while_tending_ends_is_tended_afterwards(broker, monkeypatch):
+def test_a_call_sent_while_tending_ends_is_tended_afterwards(broker, monkeypatch):
     monkeypatch.setattr(Client, "poll_every", 1000.0)
     done, third_sent, real = threading.Event(), threading.Event(), Client.tend
 
     def tend(client: Client) -> None:
         real(client)
         done.set()
-        assert third_sent.wait(60.0)  # the tending is done, and has not returned yet
+        assert third_sent.wait(60.0)  # the tending has done its work but not returned
 
     async def main() -> list[Any]:
         solver = solver_of(broker)
@@ -163,7 +163,7 @@ def test_a_call_that_is_sent_while_tending_ends_is_tended_afterwards(broker, mon
         first = await solver.asend("actor.add", 1)
         monkeypatch.setattr(Client, "tend", tend)
         broker.cut()
-        second = solver.asend("actor.add", 2)  # its answer may be read only after the tending
+        second = solver.asend("actor.add", 2)  # its answer may be read only after this tending
         assert await asyncio.to_thread(done.wait, 60.0)
         broker.cut()
         third = solver.asend("actor.add", 3)
@@ -192,7 +192,7 @@ def test_one_way_calls_over_the_window_wait_for_the_broker(broker):
     assert asyncio.run(asyncio.wait_for(main(), 120.0)) <= ONE_WAY_WINDOW
 
 
-def test_an_amap_that_could_send_nothing_is_refused(broker):
+def test_an_amap_with_none_in_flight_is_refused(broker):
     async def main() -> None:
         async for _ in solver_of(broker).amap("actor.add", [1], in_flight=0):
             pass
@@ -205,7 +205,7 @@ LONG = b"x" * 3_000_000
 
 
 class SlowRedis(Kept):
-    """A stand-in for Redis that refuses the loop's thread, and answers other threads once the loop has run on."""
+    """A stand-in for Redis that refuses the loop's thread, and answers other threads only if the loop goes on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -231,7 +231,7 @@ class SlowRedis(Kept):
         super().unlink(key)
 
     def watch(self) -> asyncio.Task[None]:
-        """Refuse the present thread from now on; return a task that shows that its loop runs on."""
+        """Refuse the current thread from now on; return a task that notes that its loop goes on."""
 
         async def turn() -> None:
             while True:
@@ -250,7 +250,7 @@ def slow() -> Iterator[SlowRedis]:
     uninstall_claims(found.claims)
 
 
-def test_the_loop_runs_on_while_long_calls_and_answers_go_by_redis(broker, slow):
+def test_the_loop_runs_on_while_long_bodies_pass_through_redis(broker, slow):
     async def main() -> list[Any]:
         turning = slow.watch()
         solver = solver_of(broker, claims=slow.claims)
@@ -261,7 +261,7 @@ def test_the_loop_runs_on_while_long_calls_and_answers_go_by_redis(broker, slow)
 
     with Service(broker, ADD, claims=slow.claims, function=lambda body: body + b"!"):
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [LONG + b"!"] * 3
-    assert slow.stored == 6 and slow.bodies == {}, "nothing is left once the answers are read"
+    assert slow.stored == 6 and slow.bodies == {}, "bodies were left after the answers had been read"
 
 
 def test_long_one_way_calls_keep_their_order(broker, slow):

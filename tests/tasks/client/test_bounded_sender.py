@@ -21,7 +21,7 @@ BOUND = 2
 
 
 class Sending:
-    """A sender to a bounded queue, and the means to look into that queue."""
+    """A sender to a bounded queue, and access to that queue."""
 
     def __init__(self, servers: Servers, run: str) -> None:
         self.topology = Topology(run, learner_bound=BOUND)
@@ -74,7 +74,7 @@ def test_a_sender_to_a_full_queue_waits_until_there_is_room(sending: Sending) ->
     began = time.monotonic()
     until(lambda: sending.sender.looked > looked + 4, "some more looks")
     waited = time.monotonic() - began
-    assert not results, "the queue is full, and yet the message was sent"
+    assert not results, "the message was sent to a full queue"
     assert sending.waiting() == BOUND
     assert sending.take() == 0
     thread.join(PATIENCE)
@@ -114,7 +114,7 @@ def test_nothing_is_lost_or_duplicated_under_back_pressure(sending: Sending) -> 
     assert deepest <= BOUND
 
 
-def test_stopping_ends_the_wait_and_the_message_was_not_sent(sending: Sending) -> None:
+def test_stopping_ends_the_wait_without_sending_the_message(sending: Sending) -> None:
     for number in range(BOUND):
         sending.send(number)
     looked = sending.sender.looked
@@ -133,7 +133,7 @@ def test_a_sender_that_is_stopping_sends_nothing(sending: Sending) -> None:
     assert sending.waiting() == 0
 
 
-@pytest.mark.timeout(240)  # it does not try for ever
+@pytest.mark.timeout(240)  # its attempts end
 @pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
 def test_a_broker_that_stays_away_is_an_error_when_patience_ends(url: str, run_name: str) -> None:
     topology = Topology(run_name)

@@ -1,4 +1,4 @@
-"""The table of calls, without a connection: each event moves a call to one state, and a call ends once."""
+"""Tests of the table of calls without a connection: each event moves a call to one state, and calls end once."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def call(call_id: str, spec: Spec = ADD, seconds: float | None = None) -> Handle
 
 
 def sent(data: bytes) -> list[tuple[int, str]]:
-    """Return (channel, id) of each call among frames."""
+    """Return (channel, id) of each call in these frames."""
     contents = [event for event in Parser(FRAME_MAX).feed(data) if isinstance(event, Content)]
     return [(one.channel, frames.read_properties(one.properties).correlation_id.rstrip(".")) for one in contents]
 
 
 def answer(table: CallTable, one: Handle, value: Any = None, kind: str = "") -> bool:
-    """Let a worker's answer arrive; return whether the call took it."""
+    """Deliver a worker's answer; return whether the call took it."""
     data = b"".join(Replies(CHANNEL, FRAME_MAX).write("caller", one.id, codec.encode(value), kind))
     (content,) = (event for event in Parser(FRAME_MAX).feed(data) if isinstance(event, Content))
     return table.delivered(content.properties, content.body)
@@ -55,7 +55,7 @@ def test_a_call_is_sent_and_its_answer_ends_it(table):
     assert one.state is State.WAITING
     assert sent(table.send([one], NOW)) == [(CHANNEL, "one")] and one.state is State.SENT
     assert answer(table, one, 7) and one.state is State.ENDED and one.outcome() == 7
-    assert not answer(table, one, 8), "nobody waits for it any more"
+    assert not answer(table, one, 8), "an ended call took another answer"
     assert len(table) == 0 and one.outcome() == 7
 
 
@@ -76,14 +76,14 @@ def test_confirmations_of_several_end_those_up_to_their_number(table):
     assert table.unconfirmed == 0
 
 
-def test_a_failure_and_its_words_end_a_call(table):
+def test_a_failure_with_its_message_ends_a_call(table):
     one = call("one")
     table.send([one], NOW)
     assert answer(table, one, ("ValueError", "words", "traceback"), FAILED)
     assert isinstance(one.failure, RemoteFailure) and one.failure.kind == "ValueError"
 
 
-def test_a_call_whose_worker_died_waits_to_be_sent_again_as_often_as_it_may_be(table):
+def test_a_dead_workers_call_waits_to_be_resent_up_to_its_retries(table):
     one = call("one")
     table.send([one], NOW)
     for turn in range(ADD.retries):
@@ -97,7 +97,7 @@ def test_each_lost_connection_costs_a_call_one_retry_and_no_more(table):
     one, once = call("one"), call("once", ONCE)
     table.send([one, once], NOW)
     assert [(lost, type(error)) for lost, error in table.lost()] == [(once, WorkerLost)]
-    assert table.lost() and one.retries == 1, "what waits costs nothing"
+    assert table.lost() and one.retries == 1, "a waiting call lost a retry"
     table.opened(CHANNEL, FRAME_MAX)
     table.send_due(NOW, 10)
     table.lost()
@@ -115,14 +115,14 @@ def test_one_way_calls_are_sent_again_after_a_loss_unless_they_may_run_once(tabl
     table.fail(lost, error)
     assert table.failures.take() == (1, error)
     table.opened(CHANNEL, FRAME_MAX)
-    assert table.send_due(NOW, 10) == b"", "there is no channel for them yet"
+    assert table.send_due(NOW, 10) == b"", "one-way calls were sent before their channel was open"
     assert table.one_way_waiting()
     table.confirm_on(CONFIRMS)
     assert sent(table.send_due(NOW, 10)) == [(CONFIRMS, "unwritten"), (CONFIRMS, "again")]
     assert again.retries == 0 and not table.one_way_waiting()
 
 
-def test_what_a_full_queue_refused_is_due_again_after_a_moment(table):
+def test_a_call_refused_by_a_full_queue_is_due_again_shortly(table):
     one = call("one", PUSH_ONCE)
     table.send([one], NOW)
     table.confirmed(1, False, False, NOW)
@@ -138,13 +138,13 @@ def test_a_returned_one_way_call_is_not_ended_by_the_confirmation_that_follows(t
     assert table.returned(one.id, NOW) is None
     later = NOW + ASK_AGAIN
     table.send_due(later, 10)
-    table.confirmed(1, False, True, later)  # the late confirmation of the message that was returned
+    table.confirmed(1, False, True, later)  # the late confirmation of the returned message
     assert one.state is State.UNCONFIRMED
     table.confirmed(2, False, True, later)
     assert one.state is State.ENDED
 
 
-def test_a_call_that_is_returned_again_and_again_is_unserved_when_patience_ends(table):
+def test_a_call_that_keeps_being_returned_is_unserved_when_patience_ends(table):
     one, now = call("one"), NOW
     table.send([one], now)
     while table.returned(one.id, now) is None:
@@ -161,7 +161,7 @@ def test_a_service_without_consumers_is_unserved_when_patience_ends(table):
     assert table.out_since(NOW) == set() and table.out_since(NOW + 1.0) == {ADD.name}
     assert table.counted(ADD.name, 0, NOW) == [] and table.counted(ADD.name, 0, NOW + 10.0) == [one]
     assert table.counted(ADD.name, 1, NOW + 11.0) == [] and ADD.name in table.served
-    assert table.counted(ADD.name, 0, NOW + 12.0) == [], "it is counted from then"
+    assert table.counted(ADD.name, 0, NOW + 12.0) == [], "patience was not counted from the last consumer on"
 
 
 def test_a_deadline_ends_a_call_in_any_state_and_says_why(table):
@@ -185,7 +185,7 @@ def test_a_cancelled_call_is_not_sent_again(table):
     assert sent(table.send_due(NOW, 10)) == [(CHANNEL, "two")]
 
 
-def test_calls_that_wait_are_sent_in_order_and_so_many_at_once(table):
+def test_waiting_calls_are_sent_in_order_and_limited_in_number(table):
     calls = [call(str(number)) for number in range(5)]
     table.send_later(calls)
     assert table.due(NOW) and [one for _, one in sent(table.send_due(NOW, 3))] == ["0", "1", "2"]
@@ -193,7 +193,7 @@ def test_calls_that_wait_are_sent_in_order_and_so_many_at_once(table):
     assert not table.due(NOW) and table.send_due(NOW, 3) == b""
 
 
-def test_a_call_that_cannot_be_written_is_not_taken_in(table):
+def test_a_call_that_cannot_be_written_is_not_entered(table):
     long = call("long", replace(ADD, name="a" * 300))
     with pytest.raises(ValueError, match="300 bytes"):
         table.send([call("one"), long], NOW)
@@ -212,7 +212,7 @@ def test_lost_one_way_calls_are_counted_and_not_kept(table, caplog, monkeypatch)
     assert table.failures.take() == (1000, error) and table.failures.take() == (0, None)
 
 
-def test_calls_come_and_go_in_some_threads_while_others_look_at_all(table):
+def test_calls_are_entered_and_ended_while_other_threads_iterate(table):
     calls = [call(str(number), PUSH if number % 2 else ADD) for number in range(3000)]
     ends: list[str] = []
     stop = threading.Event()

@@ -1,4 +1,4 @@
-"""Tests of calls by Celery's own client, on a result backend in memory: errors as on RabbitMQ; no loop waits."""
+"""Tests of calls by Celery's own client with results in memory: errors are as on RabbitMQ, and no loop waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warren.errors import BrokerError, CallCancelled, CodecError, DeadlinePassed
 
 
 class Stock:
-    """A Celery app whose tasks `serve` runs as they are sent. `threads`: those that sent or looked for results."""
+    """A Celery app whose sent tasks `serve` runs. `threads`: those that sent calls or looked for results."""
 
     def __init__(self, serve: Callable[..., Any]) -> None:
         self.backend = Celery("stock", backend="cache+memory://", set_as_current=False).backend
@@ -50,7 +50,7 @@ class Stock:
             backend=self.backend,
             send_task=send_task,
             control=SimpleNamespace(revoke=self.revoked.append),
-            conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0"),  # the directory would be there
+            conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0"),  # the directory's place
             warren_broker=SimpleNamespace(direct_reply=False),
         )
         self.solver = Solver(app, TOPOLOGY)
@@ -58,7 +58,7 @@ class Stock:
 
 
 class Unanswered(Exception):
-    """Raised by a service whose call is to stay under way."""
+    """Raised by a service whose call stays unanswered."""
 
 
 @pytest.fixture
@@ -132,10 +132,10 @@ def test_all_calls_of_a_loop_are_looked_for_by_one_command(stock):
         assert {type(error) for error in ended} == {DeadlinePassed}
 
     asyncio.run(asyncio.wait_for(main(), 60.0))
-    assert 0 < one.looks < 2 * 300, "at most one a millisecond, whatever is under way"
+    assert 0 < one.looks < 2 * 300, "looked more often than once per millisecond"
 
 
-def test_a_call_that_comes_while_others_are_looked_for_is_sent_at_once(stock):
+def test_a_call_during_a_look_for_results_is_sent_at_once(stock):
     sent: list[int] = []
 
     def serve(number: int) -> None:
@@ -160,7 +160,7 @@ def test_a_call_that_comes_while_others_are_looked_for_is_sent_at_once(stock):
     asyncio.run(asyncio.wait_for(main(), 60.0))
 
 
-def test_an_absent_broker_fails_calls_and_lost_one_way_calls_are_told(stock):
+def test_an_absent_broker_fails_calls_and_reports_lost_one_way_calls(stock):
     one = stock(failing(OperationalError("away")))
     with pytest.raises(BrokerError, match="the broker is away: away"):
         one.solver.call("actor.add", 1)
@@ -170,7 +170,7 @@ def test_an_absent_broker_fails_calls_and_lost_one_way_calls_are_told(stock):
     assert one.solver.failed == 1
 
 
-def test_arguments_that_cannot_be_sent_are_refused_before_anything_is_entered(stock):
+def test_arguments_that_cannot_be_sent_are_refused_before_an_entry(stock):
     one = stock(unanswered)
     with pytest.raises(CodecError):
         one.solver.call("actor.add", object())
@@ -187,7 +187,7 @@ def test_handles_are_futures_here_too(stock):
     assert waiting.cancel() and isinstance(waiting.exception(), CallCancelled)
 
 
-def test_a_redis_that_is_away_is_the_error_of_who_waits(stock):
+def test_a_waiting_caller_gets_the_error_of_an_absent_redis(stock):
     one = stock(unanswered)
     one.backend.mget = failing(redis.ConnectionError("no Redis"))
     with pytest.raises(BrokerError, match=r"cannot look for the result of actor\.add: no Redis"):

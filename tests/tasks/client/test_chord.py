@@ -1,4 +1,4 @@
-"""Chords on a real broker and Redis."""
+"""Tests of chords on a real broker and Redis."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def test_a_call_that_fails_calls_on_error_and_never_the_body(worker: ObedientWor
     assert len(worker.notes("joined")) == joined
 
 
-def test_what_a_chord_leaves_in_redis_goes_by_itself(worker: ObedientWorker) -> None:
+def test_keys_that_a_chord_leaves_in_redis_expire(worker: ObedientWorker) -> None:
     done = len(worker.notes("joined"))
     gather(worker.app, calls(worker, ("return", 1), ("return", 2)), **ends(worker, "no"))
     until(lambda: len(worker.notes("joined")) > done, "the join")
-    # On the embedded server the broker's own bindings are keys of another database.
+    # On the embedded server, the broker's bindings are keys of another database.
     assert keys_without_an_end(worker) == []
 
 
-def test_a_process_that_gathers_stays_subscribed_to_nothing(worker: ObedientWorker) -> None:
+def test_a_process_that_gathers_keeps_no_subscriptions(worker: ObedientWorker) -> None:
     done = len(worker.notes("joined"))
     results = [gather(worker.app, calls(worker, ("return", 1), ("return", 2)), **ends(worker, "no")) for _ in range(5)]
     assert worker.app.backend.result_consumer.subscribed_to == set()
@@ -74,7 +74,7 @@ def test_a_process_that_gathers_stays_subscribed_to_nothing(worker: ObedientWork
     assert len(results) == 5
 
 
-def test_what_failed_goes_to_the_dead_letters_with_the_reason(
+def test_failed_calls_become_dead_letters_with_the_reason(
     servers: Servers, tmp_path: Path, run_name: str, rabbitmqctl: Callable[..., list[str]]
 ) -> None:
     with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log") as worker:

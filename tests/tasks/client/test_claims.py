@@ -1,4 +1,4 @@
-"""Tests of claims: the bodies of calls and replies in Redis are removed as soon as nobody can need them any more."""
+"""Tests of claims: bodies of calls and replies in Redis are removed as soon as no process can need them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_long_call_and_its_long_answer_leave_nothing_once_the_answer_is_read(k
     with Service(broker, ADD, claims=kept.claims, function=lambda body: body + b"!"):
         handle = client.submit(ADD, (LONG,), {}, 60.0)
         assert handle.result() == LONG + b"!"
-        assert handle.result() == LONG + b"!", "it may be asked for again"
+        assert handle.result() == LONG + b"!", "a body was removed that could still be needed"
     assert kept.stored == 2 and kept.bodies == {}
 
 
@@ -72,7 +72,7 @@ def test_a_call_that_is_sent_again_keeps_its_claim(kept):
     assert kept.stored == 1 and kept.bodies == {}
 
 
-def test_what_is_tried_again_and_again_is_stored_once(kept):
+def test_a_body_encoded_for_many_tries_is_stored_once(kept):
     with claim_check.once() as sent:
         stubs = {codec.encode(LONG, kept.claims) for _ in range(10)}
         sent()
@@ -80,13 +80,13 @@ def test_what_is_tried_again_and_again_is_stored_once(kept):
     assert codec.decode(stubs.pop()) == LONG
 
 
-def test_what_was_not_sent_in_the_end_leaves_nothing(kept):
+def test_a_body_that_was_never_sent_is_removed(kept):
     with claim_check.once():
         codec.encode(LONG, kept.claims)
     assert kept.stored == 1 and kept.bodies == {}
 
 
-def test_a_stored_result_is_no_claim(kept):
+def test_a_stored_result_is_not_a_claim(kept):
     codec.register()
     content_type, encoding, body = dumps({"result": LONG}, serializer=codec.STORED)
     assert kept.stored == 0
@@ -116,7 +116,7 @@ def test_a_claim_of_a_run_that_this_process_does_not_know_names_the_remedy(kept)
 
 
 def refusing(app: Any, times: int, stopping: threading.Event | None) -> Callable[..., None]:
-    """Return a `send_task` whose message the queue refuses `times` times; then it takes it, or sets `stopping`."""
+    """Return a `send_task` that the queue refuses `times` times; then it accepts the message, or sets `stopping`."""
     left = [times]
 
     def send_task(name: str, args: Any, **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""A deadline that no call can have is refused by every form of a call, before anything is sent or entered."""
+"""Tests that every form of a call refuses an impossible deadline before it sends or enters anything."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("deadline", WRONG, ids=repr)
-def test_a_deadline_that_no_call_can_have_is_refused_before_anything_is_sent(form, deadline):
+def test_an_impossible_deadline_is_refused_before_anything_is_sent(form, deadline):
     broker = InMemoryBroker()
     queue = declare(broker, ADD)
     with solver_of(broker) as solver:
@@ -45,6 +45,6 @@ def test_a_deadline_that_no_call_can_have_is_refused_before_anything_is_sent(for
         assert solver._client().under_way == 0 and not broker.waiting(queue)
 
 
-def test_deadlines_that_a_message_can_carry_are_taken_as_they_are():
+def test_deadlines_that_a_message_can_carry_are_kept():
     assert [checked(one) for one in (None, 0.001, 60, MOST)] == [None, 0.001, 60.0, MOST]
     assert int(MOST * 1000) < 2**32

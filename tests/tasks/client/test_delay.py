@@ -1,4 +1,4 @@
-"""Tests of delays: those that a call can have, and the broker's queues in which calls wait."""
+"""Tests of delays: which values are allowed, and the broker's queues in which calls wait."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def test_delays_are_rounded_up_to_two_digits(seconds, milliseconds):
 
 
 @pytest.mark.parametrize("delay", [0, -1.0, True, "1", float("nan"), 31.0])
-def test_a_delay_that_is_no_time_on_this_broker_is_refused(delay):
+def test_an_invalid_delay_is_refused(delay):
     with pytest.raises(ConfigurationError, match="at most 30 on this broker"):
         checked_delay(delay, LATER, 30.0)
 
 
-def test_a_delayed_call_waits_in_a_queue_that_hands_it_on_and_outlives_it():
+def test_a_delayed_call_waits_in_a_queue_that_forwards_and_outlives_it():
     broker = InMemoryBroker()
     with solver_of(broker) as solver:
         directory = solver._directory = Directory(LATER)  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Tests of handles as futures: callbacks, several at once, awaited, and errors as values."""
+"""Tests of handles as futures: callbacks, waits for several, awaiting, and exceptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(one: int) -> int:
     return one + 1
 
 
-def test_a_callback_is_called_with_the_handle_though_nobody_waits_for_it(broker):
+def test_a_callback_gets_the_handle_without_a_waiter(broker):
     found: list[Any] = []
     with Service(broker, ADD, add), solver_of(broker) as solver:
         handle = solver.send("actor.add", 1)
@@ -34,7 +34,7 @@ def test_a_callback_is_called_with_the_handle_though_nobody_waits_for_it(broker)
         until(lambda: found, "the callback")
         assert found == [handle] and handle.result() == 2
         handle.add_done_callback(found.append)
-        assert found == [handle] * 2, "at once where the call has ended"
+        assert found == [handle] * 2, "the callback of an ended call did not run at once"
 
 
 def test_callbacks_of_calls_that_fail_are_called_as_well(broker):
@@ -101,14 +101,14 @@ def test_a_handle_can_be_awaited(broker):
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == list(range(1, 21))
 
 
-def test_the_exception_of_a_call_is_returned_whatever_it_is(broker):
+def test_exception_returns_any_exception_of_a_call(broker):
     broker.stop()
     solver = solver_of(broker, patience=0.1)
     assert isinstance(solver.send("actor.add", 1).exception(), BrokerError)
     assert isinstance(solver.send("actor.push", 1).exception(60.0), BrokerError)
 
 
-def test_the_exception_of_a_call_under_way_is_a_timeout_and_not_none(broker):
+def test_exception_of_an_unfinished_call_raises_a_timeout(broker):
     declare(broker, ADD)
     with solver_of(broker) as solver:
         handle = solver.send("actor.add", 1)
@@ -116,7 +116,7 @@ def test_the_exception_of_a_call_under_way_is_a_timeout_and_not_none(broker):
             handle.exception(timeout=0.01)
 
 
-def test_a_one_way_call_calls_back_when_the_broker_has_it(broker):
+def test_a_one_way_calls_callback_runs_once_the_broker_has_it(broker):
     declare(broker, PUSH)
     found: list[Any] = []
     with solver_of(broker) as solver:

@@ -1,4 +1,4 @@
-"""Tests of a service's first call while Redis, which knows the services, is away: it waits as long as for a broker."""
+"""Tests of a first call while Redis, which holds the directory, is away: it waits as long as for a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of many calls at once: the arguments that an item gives, and the end of the others when one fails."""
+"""Tests of maps of calls: arguments from items, and cancelled calls after a failure or an early end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ITEMS = [1, (1, 2), Args(1, b=2), Args((1, 2)), Args()]
 GIVEN = [[[1], {}], [[1, 2], {}], [[1], {"b": 2}], [[(1, 2)], {}], [[], {}]]
 
 
-def test_an_item_is_one_value_a_tuple_of_several_or_arguments_as_a_call_has_them(broker):
+def test_an_item_is_a_value_a_tuple_of_them_or_arguments(broker):
     async def main() -> list[Any]:
         return [answer async for answer in solver.amap("actor.add", ITEMS)]
 
@@ -39,7 +39,7 @@ def test_an_item_is_one_value_a_tuple_of_several_or_arguments_as_a_call_has_them
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == GIVEN
 
 
-def test_a_map_whose_call_fails_cancels_those_under_way(broker):
+def test_a_map_whose_call_fails_cancels_the_others(broker):
     queue = declare(broker, ADD)
     with solver_of(broker) as solver:
         with pytest.raises(DeadlinePassed):
@@ -48,7 +48,7 @@ def test_a_map_whose_call_fails_cancels_those_under_way(broker):
         assert len(broker.waiting(queue)) <= 16
 
 
-def test_a_map_that_is_given_up_cancels_those_under_way_by_one_message(broker):
+def test_a_map_that_is_given_up_cancels_its_calls_by_one_message(broker):
     def answer(number: int) -> int:
         if number:
             until(lambda: solver.app.revoked, "the end of the map")
@@ -62,7 +62,7 @@ def test_a_map_that_is_given_up_cancels_those_under_way_by_one_message(broker):
         assert solver._client().under_way == 0
 
 
-def test_an_amap_whose_call_fails_cancels_those_under_way(broker):
+def test_an_amap_whose_call_fails_cancels_the_others(broker):
     declare(broker, ADD)
 
     async def main() -> None:
@@ -77,7 +77,7 @@ def test_an_amap_whose_call_fails_cancels_those_under_way(broker):
         asyncio.run(asyncio.wait_for(main(), 60.0))
 
 
-def test_an_amap_that_is_closed_cancels_those_under_way(broker):
+def test_an_amap_that_is_closed_cancels_its_calls(broker):
     async def main() -> None:
         results = solver.amap("actor.add", range(100), in_flight=8)
         assert await anext(results) == 0
@@ -97,7 +97,7 @@ def test_an_amap_that_is_closed_cancels_those_under_way(broker):
         asyncio.run(asyncio.wait_for(main(), 60.0))
 
 
-def test_a_map_of_one_way_calls_that_is_given_up_sends_what_it_began(broker):
+def test_a_map_of_one_way_calls_that_is_given_up_sends_begun_ones(broker):
     queue = declare(broker, replace(PUSH, bound=100))
     with solver_of(broker) as solver:
         results = solver.map("actor.push", range(100), in_flight=4)
@@ -107,12 +107,12 @@ def test_a_map_of_one_way_calls_that_is_given_up_sends_what_it_began(broker):
     assert take(broker, queue, 4) == [0, 1, 2, 3]
 
 
-def test_a_service_deployed_anew_is_called_by_its_new_settings(broker, monkeypatch):
+def test_a_redeployed_service_is_called_by_its_new_settings(broker, monkeypatch):
     queue = declare(broker, ADD)
     with solver_of(broker) as solver:
         first = solver.send("actor.add", 1)
         solver._directory = Directory(replace(ADD, response=False))  # type: ignore[assignment]
-        assert solver.send("actor.add", 1).spec == ADD, "it is not looked up at every call"
+        assert solver.send("actor.add", 1).spec == ADD, "the service was looked up at every call"
         solver._look_again_at = time.monotonic() - 1.0
         until(lambda: not solver.send("actor.add", 1).spec.response)
         assert solver.flush() == 0
@@ -120,5 +120,5 @@ def test_a_service_deployed_anew_is_called_by_its_new_settings(broker, monkeypat
     assert broker.waiting(queue)
 
 
-def test_the_representation_of_arguments_is_how_they_are_written():
+def test_arguments_are_represented_as_written_in_a_call():
     assert repr(Args(1, "two", three=3)) == "Args(1, 'two', three=3)"

@@ -16,7 +16,7 @@ from warren.errors import CallCancelled, CodecError, ConfigurationError
 
 
 class Told(Middleware):
-    """Notes each hook and gives each call a header of its own; `refuse`: an argument that it does not let pass."""
+    """Records each hook and adds a header to each call; `refuse`: an argument whose calls it refuses."""
 
     def __init__(self, name: str = "a", log: list[str] | None = None, refuse: Any = None) -> None:
         self.name, self.refuse = name, refuse
@@ -72,7 +72,7 @@ def test_middleware_nest_and_the_first_is_outermost(broker):
     assert log == ["a before actor.add (1,)", "b before actor.add (1,)", "b after (1,)", "a after (1,)"]
 
 
-def test_a_hook_that_raises_refuses_the_call_and_those_that_let_it_pass_are_told(broker):
+def test_a_hook_that_raises_refuses_the_call_and_earlier_hooks_are_told(broker):
     log: list[str] = []
     middleware = [Told("a", log), Told("b", log, refuse=2)]
     with Service(broker, ADD, lambda a: a + 1) as served, solver_of(broker, middleware=middleware) as solver:
@@ -82,16 +82,16 @@ def test_a_hook_that_raises_refuses_the_call_and_those_that_let_it_pass_are_told
         assert solver.call("actor.add", 3) == 4 and served.taken == [(3,)]
 
 
-def test_a_map_of_which_a_call_is_refused_raises_that_and_cancels_the_others(broker):
+def test_a_map_with_a_refused_call_raises_and_cancels_the_others(broker):
     told = Told(refuse=3)
-    declare(broker, ADD)  # and nobody serves it: calls stay under way
+    declare(broker, ADD)  # without a worker, so calls stay unanswered
     with solver_of(broker, middleware=[told]) as solver:
         with pytest.raises(PermissionError, match="refused"):
             list(solver.map("actor.add", [1, 2, 3]))
         assert told.log.count("a after CallCancelled") == 2 and solver._client().under_way == 0
 
 
-def test_what_cannot_be_sent_ends_for_its_hooks_too(broker):
+def test_hooks_are_told_of_a_call_that_cannot_be_sent(broker):
     told = Told()
     with Service(broker, ADD, lambda a: a), solver_of(broker, middleware=[told]) as solver:
         with pytest.raises(CodecError):
@@ -99,15 +99,15 @@ def test_what_cannot_be_sent_ends_for_its_hooks_too(broker):
         assert told.log[-1] == "a after CodecError"
 
 
-def test_calls_that_are_under_way_when_their_solver_is_closed_end_for_their_hooks(broker):
+def test_hooks_are_told_of_calls_that_end_with_their_solver(broker):
     told = Told()
-    declare(broker, ADD)  # and nobody serves it
+    declare(broker, ADD)  # without a worker
     with solver_of(broker, middleware=[told]) as solver:
         solver.send("actor.add", 1)
     assert told.log[-1] == "a after BrokerError"
 
 
-def test_a_cancelled_call_ends_for_its_hooks(broker):
+def test_hooks_are_told_of_a_cancelled_call(broker):
     told = Told()
     declare(broker, ADD)
     with solver_of(broker, middleware=[told]) as solver:
@@ -116,10 +116,10 @@ def test_a_cancelled_call_ends_for_its_hooks(broker):
         assert isinstance(handle.failure, CallCancelled) and told.log[-1] == "a after CallCancelled"
 
 
-def test_options_of_a_view_are_those_of_all_its_calls_and_views_of_it_add_theirs(broker):
+def test_options_of_a_view_apply_to_its_calls_and_to_views_of_it(broker):
     with Service(broker, ADD, lambda a, headers=0, deadline=0: a) as served, solver_of(broker) as solver:
         tenant = solver.options(headers={"tenant": "a"}, deadline=5.0)
-        assert tenant.call("actor.add", 1, headers=3) == 1, "options are outside of the service's own keywords"
+        assert tenant.call("actor.add", 1, headers=3) == 1, "options took the place of the service's own keywords"
         assert list(tenant.options(headers={"dry": True}).map("actor.add", [2])) == [2]
         assert solver.call("actor.add", 3) == 3
         assert served.headers == [{"tenant": "a"}, {"tenant": "a", "dry": True}, {}]
@@ -157,7 +157,7 @@ def test_a_header_of_a_hook_that_cannot_travel_refuses_the_call(broker):
         solver.call("actor.add", 1)
 
 
-def test_what_is_no_middleware_is_one_clear_error(broker):
+def test_an_object_that_is_not_middleware_is_one_clear_error(broker):
     with pytest.raises(ConfigurationError, match=r"give an object of it: NAME\(\)"):
         solver_of(broker, middleware=[Told])  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match="give a list"):
@@ -175,7 +175,7 @@ def test_installed_middleware_is_that_of_every_solver_without_its_own(broker):
     assert told.log == ["a before actor.add (1,)", "a after (1,)"]
 
 
-def test_a_solver_without_options_and_hooks_sends_as_plainly_as_ever(broker):
+def test_a_solver_without_options_and_hooks_has_no_extras(broker):
     class AtWorkers(Middleware):
         def before_run(self, call: Call) -> None:
             """Do nothing."""

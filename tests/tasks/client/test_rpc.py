@@ -1,4 +1,4 @@
-"""A client on a broker in memory: answers, losses, refusals, alarms, and several threads at one client."""
+"""Tests of a client on a broker in memory: answers, losses, refusals, alarms, and concurrent threads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_call_is_answered_with_what_the_service_returns(broker):
     assert client.under_way == 0
 
 
-def test_a_call_whose_worker_died_is_sent_again_as_often_as_it_may_be(broker):
+def test_a_dead_workers_call_is_resent_up_to_its_retries(broker):
     client = client_of(broker)
     with Service(broker, ADD, add, lost=True) as service:
         with pytest.raises(WorkerLost, match="after 2 more tries"):
@@ -52,14 +52,14 @@ def test_a_service_that_nobody_serves_is_an_error_when_patience_ends(broker):
 
 
 def test_calls_outlive_cuts_of_the_connection_at_any_moment(broker):
-    """The connection may go while a call is written, numbered, or waited for."""
+    """A cut may come while a call is written, numbered, or waited for."""
     client, stop, often = client_of(broker), threading.Event(), replace(ADD, retries=1_000_000)
     answered = [0]
 
     def cut() -> None:
         pause, before = 0.003, -1
         while not stop.wait(pause):
-            # A busy machine may need longer for an answer than there is between two cuts.
+            # On a busy machine, an answer may take longer than the time between two cuts.
             pause = 0.003 if answered[0] > before else min(2 * pause, 5.0)
             before = answered[0]
             broker.cut()
@@ -95,7 +95,7 @@ def test_one_way_calls_that_must_not_run_twice_are_not_sent_again_at_a_reconnect
     once, queue = replace(PUSH, retries=0, bound=100), declare(broker, replace(PUSH, retries=0, bound=100))
     client = client_of(broker)
     assert client.submit(once, (0,), {}, None).result(60.0) is None
-    with client._reading:  # so that no confirmation is read before the cut
+    with client._reading:  # no confirmation is read before the cut
         handle = client.submit(once, (1,), {}, None)
         broker.cut()
     assert isinstance(handle.exception(60.0), BrokerError)
@@ -134,7 +134,7 @@ def test_one_way_calls_that_are_lost_are_logged_counted_and_raised_by_flush(brok
             solver.flush(60.0)
     assert solver.failed == 100
     assert "a one-way call of actor.push is lost" in caplog.text
-    assert solver.flush() == 0, "they are raised once"
+    assert solver.flush() == 0, "flush raised them twice"
 
 
 def test_a_refused_call_is_sent_again_while_its_sender_does_other_things(broker):
@@ -168,8 +168,8 @@ def test_one_way_calls_outlive_a_broker_that_goes_down_for_a_while(broker):
     assert handle.result(60.0) is None
 
 
-def test_confirmations_settle_the_calls_that_they_are_for_when_threads_send_at_once(broker):
-    """The broker counts messages as they come: no two threads may number and write in different orders."""
+def test_confirmations_settle_their_own_calls_when_threads_send_at_once(broker):
+    """The broker numbers messages in order of arrival: threads must number and write them in the same order."""
     wide = type(PUSH)(PUSH.name, response=False, bound=10_000)
     client, queue = client_of(broker), declare(broker, wide)
 
@@ -187,7 +187,7 @@ def test_confirmations_settle_the_calls_that_they_are_for_when_threads_send_at_o
     assert set(take(broker, queue, 800)) == expected
 
 
-def test_a_connection_that_cannot_be_prepared_is_closed_and_its_error_told(broker):
+def test_a_connection_that_cannot_be_prepared_is_closed_with_its_error(broker):
     broker.host.exchanges[TOPOLOGY.service.name] = "topic"
     client = client_of(broker)
     with pytest.raises(ConfigurationError, match="is not of type direct"):
@@ -241,7 +241,7 @@ def test_calls_made_during_an_alarm_are_sent_when_it_ends(broker):
         assert handle.result() == 2
 
 
-def test_a_cancelled_call_ends_once_and_its_workers_are_told(broker):
+def test_a_cancelled_call_ends_once_and_is_revoked_at_workers(broker):
     declare(broker, ADD)
     client = client_of(broker)
     handle = client.submit(ADD, (1,), {}, 60.0)
@@ -259,6 +259,6 @@ def test_a_map_of_one_way_calls_has_no_time_to_live(broker):
     assert flags == {0} and len(broker.waiting(queue)) == 20
 
 
-def test_a_map_that_could_send_nothing_is_refused_at_once(broker):
+def test_a_map_with_none_in_flight_is_refused_at_once(broker):
     with pytest.raises(ConfigurationError, match="in_flight=0"):
         solver_of(broker).map("actor.add", [1, 2], in_flight=0)

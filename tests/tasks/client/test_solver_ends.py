@@ -1,4 +1,4 @@
-"""Tests of the end of a Solver and of its part in each event loop: no connection and no descriptor is left behind."""
+"""Tests of the end of a Solver and of its event loops: no connection or descriptor is left behind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def descriptors() -> int:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give one-way calls of a Solver that is closed as long to arrive as a busy machine may need."""
+    """Give one-way calls of a closing Solver the time that a busy machine may need."""
     for module in (async_client, solvers):
         monkeypatch.setattr(module, "CLOSE_WITHIN", 60.0)
 
@@ -47,10 +47,10 @@ def test_event_loops_that_end_leave_no_descriptor_and_no_connection(broker):
         for number in range(100):
             assert asyncio.run(solver.acall("actor.add", number)) == number + 1
         assert descriptors() <= before
-        assert len(broker.connections) == 1, "the service's own"
+        assert len(broker.connections) == 1, "more than the service's own connection is left"
 
 
-def test_a_loop_that_is_closed_without_its_generators_is_swept_up_by_the_next(broker):
+def test_a_loop_closed_with_open_generators_is_cleaned_up_by_the_next(broker):
     def turn(number: int) -> int:
         loop = asyncio.new_event_loop()
         try:
@@ -145,7 +145,7 @@ def test_an_asynchronous_solver_ends_with_its_block(broker):
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == 2
 
 
-def test_a_solver_closed_in_one_thread_fails_what_a_loop_in_another_waits_for(broker):
+def test_closing_a_solver_fails_calls_of_a_loop_in_another_thread(broker):
     declare(broker, ADD)
     solver, began = solver_of(broker), threading.Event()
     errors: list[Exception] = []

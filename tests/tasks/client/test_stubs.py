@@ -81,7 +81,7 @@ def test_a_stub_of_a_worker_has_its_services_and_nothing_else(solver):
             getattr(stub, name)
 
 
-def test_what_names_no_service_is_refused(solver):
+def test_a_stub_that_names_no_service_is_refused(solver):
     class Nothing:
         pass
 

@@ -1,4 +1,4 @@
-"""Tests of tasks.codec.claim_check on a real Redis: long bodies wait there, stubs travel, and a lost body is told."""
+"""Tests of tasks.codec.claim_check on a real Redis: it holds long bodies, messages carry stubs, losses are errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def store(client: redis.Redis, run_name: str) -> Iterator[ClaimStore]:
-    """Yield a store that is installed in this process for the length of a test."""
+    """Yield a store that is installed in this process during a test."""
     store = ClaimStore(client, f"{run_name}:claim:", ttl_seconds=60)
     with ExitStack() as stack:
         stack.callback(uninstall_claims, claim_check.install(store))
@@ -48,7 +48,7 @@ def store(client: redis.Redis, run_name: str) -> Iterator[ClaimStore]:
 
 @pytest.fixture
 def unused_port() -> Iterator[int]:
-    """Yield a port on which nothing listens, held so that nothing can begin to."""
+    """Yield a port without a listener, bound so that none can start."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -82,7 +82,7 @@ def test_a_claim_can_be_redeemed_by_every_subscriber_and_expires_on_its_own(
     assert 60_000 - 1000 * (time.monotonic() - began) - 1 <= left <= 60_000
 
 
-def test_another_process_redeems_it(store: ClaimStore, redis_url: str) -> None:
+def test_another_process_redeems_a_claim(store: ClaimStore, redis_url: str) -> None:
     spawn = multiprocessing.get_context("spawn")
     answers = spawn.Queue()
     process = spawn.Process(target=decode_elsewhere, args=(redis_url, store.prefix, encode(LONG, store), answers))
@@ -105,7 +105,7 @@ def test_two_equal_bodies_are_two_claims(store: ClaimStore, client: redis.Redis)
     assert len(claim_keys(client, store)) == 2
 
 
-def test_it_works_unseen_through_kombu(store: ClaimStore) -> None:
+def test_claims_work_through_kombu(store: ClaimStore) -> None:
     content_type, encoding, body = serialization.dumps(LONG, serializer=codec.register(store))
     assert len(body) < 200
     assert same(LONG, serialization.loads(body, content_type, encoding, accept={codec.CONTENT_TYPE}))
@@ -191,7 +191,7 @@ def test_a_malformed_stub_is_a_codec_error(stub: bytes) -> None:
             decode(buffer)
 
 
-def test_redis_gone_is_a_broker_error(run_name: str, unused_port: int) -> None:
+def test_an_absent_redis_is_a_broker_error(run_name: str, unused_port: int) -> None:
     client = redis.Redis(port=unused_port, retry=None, socket_connect_timeout=5)
     store = ClaimStore(client, f"{run_name}:", ttl_seconds=60, threshold=0)
     with pytest.raises(BrokerError, match=r"Redis went away, so cannot store 9 bytes as claim .* check redis_url"):
@@ -207,7 +207,7 @@ def test_every_wrong_setting_of_a_store_is_reported_at_once() -> None:
 
 
 @pytest.mark.servers
-def test_a_claim_goes_when_its_message_has_been_dealt_with(store: claim_check.ClaimStore) -> None:
+def test_a_released_claim_is_gone(store: claim_check.ClaimStore) -> None:
     stub = store.check_in(b"x" * 3_000_000)
     store.release(stub)
     with pytest.raises(ClaimError, match="is gone"):
@@ -215,14 +215,14 @@ def test_a_claim_goes_when_its_message_has_been_dealt_with(store: claim_check.Cl
 
 
 @pytest.mark.servers
-def test_a_claim_made_while_lasting_goes_sooner(store: claim_check.ClaimStore) -> None:
+def test_a_claim_made_within_time_to_live_expires_sooner(store: claim_check.ClaimStore) -> None:
     with claim_check.time_to_live(30.0):
         store.check_in(b"x" * 3_000_000)
     (key,) = store.client.keys(f"{store.prefix}*")
     assert 0 < store.client.pttl(key) <= 30_000
 
 
-def test_a_claim_whose_message_was_dealt_with_is_known_and_one_that_expired_is_not(store, client):
+def test_a_used_claim_is_told_apart_from_an_expired_one(store, client):
     body, other = encode(LONG, store), encode(LONG, store)
     claim_check.release(body, used=True)
     claim_check.release(other)
@@ -234,7 +234,7 @@ def test_a_claim_whose_message_was_dealt_with_is_known_and_one_that_expired_is_n
     assert not isinstance(caught.value, ClaimUsed)
 
 
-def test_claims_of_dead_letters_are_kept_and_no_more_than_the_newest(store, client, monkeypatch):
+def test_only_the_newest_claims_of_dead_letters_are_kept(store, client, monkeypatch):
     monkeypatch.setattr(claim_check, "MOST_KEPT", 2)
     bodies = [store.check_in(bytes([number]) * 1_200_000) for number in range(3)]
     for body in bodies:
@@ -246,7 +246,7 @@ def test_claims_of_dead_letters_are_kept_and_no_more_than_the_newest(store, clie
 
 @pytest.fixture
 def in_shared_memory(store: ClaimStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SharedFolder, bytes]]:
-    """Yield the folder of a worker, and the stub of a body that waits there."""
+    """Yield a worker's folder, and the stub of a body in it."""
     with shared_place(monkeypatch):
         folder = SharedFolder(new_token())
         assert folder.make()
@@ -267,7 +267,7 @@ def test_a_dead_letters_body_moves_from_shared_memory_to_redis(store, client, in
     assert [claim_check.redeem(stub) for _ in range(2)] == [SHARED_BODY] * 2
 
 
-def test_a_kept_body_expires_though_its_keeper_dies_between(store, client, in_shared_memory, monkeypatch):
+def test_a_kept_body_expires_even_if_its_keeper_dies_midway(store, client, in_shared_memory, monkeypatch):
     def die(transaction: bool = True) -> None:
         raise redis.ConnectionError("the process ends here")
 

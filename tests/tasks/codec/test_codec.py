@@ -1,4 +1,4 @@
-"""tasks.codec.serializer: what goes in comes out, in the format of version one, through kombu and Celery too."""
+"""Tests of tasks.codec.serializer: values survive a round trip in format version one, also by kombu and Celery."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_celery_signature_survives() -> None:
 
 
 def test_the_format_of_version_one_never_changes() -> None:
-    """Messages wait in queues while programs are upgraded: other bytes need another version."""
+    """Messages wait in queues during upgrades, so a change of the bytes needs a new version."""
     array = np.array([[1, 2]], ">i2")
     value = ({"obs": array, "f": np.float32(1)}, [2**64, torch.ones(1, dtype=torch.bfloat16)], b"z" * 4096)
     expected = (
@@ -177,7 +177,7 @@ def test_registering_twice_is_harmless() -> None:
     assert serialization.loads(body, content_type, encoding, accept={"application/x-warren"}) == {"a": 1}
 
 
-def test_kombu_s_errors_carry_the_codec_s() -> None:
+def test_kombus_errors_carry_those_of_the_codec() -> None:
     codec.register()
     with pytest.raises(kombu.exceptions.EncodeError, match=r"value\['a'\]: cannot encode") as refusal:
         serialization.dumps({"a": {1}}, serializer="warren")
@@ -187,7 +187,7 @@ def test_kombu_s_errors_carry_the_codec_s() -> None:
     assert isinstance(refusal.value.args[0], CodecError)
 
 
-def test_a_failed_task_s_exception_comes_back_by_name_and_arguments() -> None:
+def test_a_failed_tasks_exception_comes_back_by_name_and_arguments() -> None:
     codec.register()
     app = Celery(set_as_current=False, backend="cache+memory://")
     app.conf.update(result_serializer="warren", accept_content=["warren"])

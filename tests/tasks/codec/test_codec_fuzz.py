@@ -1,4 +1,4 @@
-"""tasks.codec against invented values and invented bytes: a round trip, or one CodecError, within bounded memory."""
+"""Tests of tasks.codec with random values and bytes: a round trip or one CodecError, within bounded memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TORCH_DTYPES = st.sampled_from(
     [torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16, torch.float64, torch.complex64]
 )
 
-# The costliest messages in memory are many empty containers: Python takes about a hundred bytes per byte of them.
+# Many empty containers take the most memory: about a hundred bytes per byte of the message.
 BYTES_PER_BYTE, BYTES_BESIDES = 128, 1 << 18
 
 
@@ -86,8 +86,10 @@ def test_whatever_can_be_encoded_comes_back(value: Any) -> None:
 
 @many
 @given(values, st.sampled_from([{1}, 1j, object(), np.array(None), "\udc00", torch.eye(2).to_sparse()]), st.data())
-def test_whatever_cannot_be_encoded_is_found(value: Any, culprit: Any, data: st.DataObject) -> None:
-    """Random containers hold `culprit` and a good value: the path in the error leads to `culprit`."""
+def test_the_error_has_the_path_of_a_value_that_cannot_be_encoded(
+    value: Any, culprit: Any, data: st.DataObject
+) -> None:
+    """Nests `culprit` in random containers with a good value: the error has its path."""
     whole, path = culprit, ""
     for _ in range(data.draw(st.integers(0, 5))):
         match data.draw(st.sampled_from(["list", "tuple", "dict"])):
@@ -125,7 +127,7 @@ def test_any_bytes_give_a_value_or_one_codec_error(data: bytes) -> None:
 
 @st.composite
 def hostile_skeletons(draw: st.DrawFn) -> bytes:
-    """Draw MessagePack-like tokens in any order: headers that claim too much, extensions that lie, misplaced marks."""
+    """Draw MessagePack tokens in any order: headers with wrong lengths, false extensions, misplaced marks."""
     size = st.sampled_from([0, 1, 2, 15, 16, 255, 2**16, 2**31, 2**32 - 1])
     dimension = st.sampled_from([0, 1, 2, 3, 2**31, 2**32, 2**62, 2**63, 2**64 - 1])
     lying_shape = st.builds(
@@ -189,7 +191,7 @@ def test_a_message_cut_short_is_always_refused(value: Any, cut: int) -> None:
     ids=lambda part: part.hex(),
 )
 def test_the_costliest_messages_stay_within_the_bound(part: bytes) -> None:
-    """Thousands of the smallest things that are kept: empty containers, one-element dicts, arrays without elements."""
+    """Decodes thousands of empty containers, one-element dicts and arrays without elements."""
     count = 10_000
     whole = msgpack.packb([None] * count)[:3] + part * count
     survives(message(whole))

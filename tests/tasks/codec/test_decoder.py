@@ -1,4 +1,4 @@
-"""tasks.codec.decoder: arrays are views, and bytes that nobody encoded give one CodecError and take no memory."""
+"""Tests of tasks.codec.decoder: arrays are views, and invalid bytes give one CodecError and take no memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_arrays_from_a_writable_buffer_are_read_only_as_well() -> None:
         decode(body)[0] = 7
 
 
-def test_an_unaligned_buffer_decodes_all_the_same() -> None:
+def test_an_unaligned_buffer_can_be_decoded() -> None:
     value = {"a": np.arange(6.0).reshape(2, 3), "b": torch.arange(3)}
     body = encode(value)
     for shift in range(1, 9):
@@ -46,7 +46,7 @@ def test_a_tensor_can_be_written_without_touching_the_message() -> None:
     assert all(tensor.sum() == 100 for tensor in decode(body))
 
 
-def test_decoding_an_array_allocates_next_to_nothing() -> None:
+def test_decoding_an_array_allocates_almost_no_memory() -> None:
     body = encode({"payload": np.ones(2**20)})
     peak, _ = peak_memory(lambda: decode(body))
     assert peak < 2**14
@@ -93,7 +93,7 @@ def test_decoding_an_array_allocates_next_to_nothing() -> None:
     ],
     ids=lambda data: f"{data[:40]!a}",
 )
-def test_bytes_that_nobody_encoded_give_one_codec_error(data: bytes) -> None:
+def test_invalid_bytes_give_one_codec_error(data: bytes) -> None:
     for buffer in (data, bytearray(data), memoryview(data)):
         with pytest.raises(CodecError):
             decode(buffer)
@@ -123,7 +123,7 @@ def test_another_version_is_named_in_the_error() -> None:
 )
 @pytest.mark.parametrize("levels", [1, 2, 63, 1000])
 def test_claimed_lengths_take_no_memory(claim: bytes, levels: int) -> None:
-    """Each list claims a million elements, the first of them such a list: unpackb alone would allocate all of them."""
+    """Each list claims a million elements, the first of which is such a list: unpackb would allocate them all."""
     skeleton = claim * levels + b"\xdb\x00\x10\x00\x00" + b"a" * 2**20
     body = message(skeleton)
 

@@ -1,4 +1,4 @@
-"""Tests of tasks.codec.encoder: a value that does not fit is refused by its path, and one that fits is written once."""
+"""Tests of tasks.codec.encoder: errors name an invalid value's path, and valid values are written once."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def test_encoding_allocates_the_message_and_no_copy_beside_it(value: Any) -> Non
     ],
     ids=lambda part: f"{part!a:.30}",
 )
-def test_what_cannot_be_encoded_is_refused_by_its_path(value: Any, complaint: str) -> None:
+def test_a_value_that_cannot_be_encoded_is_refused_with_its_path(value: Any, complaint: str) -> None:
     with pytest.raises(CodecError, match=complaint):
         encode(value)
 
 
-def test_a_task_s_argument_is_named_as_an_argument() -> None:
+def test_a_tasks_argument_is_named_as_an_argument() -> None:
     embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     with pytest.raises(CodecError, match=r"^args\[0\]\['obs'\]: "):
         encode((({"obs": Config()},), {}, embed))
@@ -104,7 +104,7 @@ def test_depth_counts_dicts_and_tuples_in_keys() -> None:
         decode(message(b"\x81\x01" * MAX_DEPTH + b"\x80"))
 
 
-def test_what_holds_itself_is_refused() -> None:
+def test_a_container_that_holds_itself_is_refused() -> None:
     ring: dict[str, Any] = {"rounds": []}
     ring["rounds"].append(ring)
     with pytest.raises(CodecError, match="does one hold itself"):
@@ -122,6 +122,6 @@ def test_too_many_arrays_are_refused_on_both_ends() -> None:
         decode(body + bytes(-len(body) % 16 + 16 * (MAX_FRAMES + 1)))
 
 
-def test_keys_that_would_fall_together_are_refused() -> None:
+def test_keys_that_would_collide_are_refused() -> None:
     with pytest.raises(CodecError, match="two keys of a dict have the same encoded form"):
         encode({np.float32("nan"): 1, np.float32("nan"): 2})

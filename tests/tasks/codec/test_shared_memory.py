@@ -1,4 +1,4 @@
-"""Tests of long bodies in shared memory: written once, mapped by name, and gone when nobody needs them."""
+"""Tests of long bodies in shared memory: written once, mapped by name, and removed once not needed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_body_is_read_without_a_copy_and_stays_readable_after_unlink(folder: S
         folder.map(name, len(BODY))
 
 
-def test_nobody_else_may_read_the_folder_or_what_is_in_it(folder: SharedFolder) -> None:
+def test_other_users_may_not_read_the_folder_or_its_files(folder: SharedFolder) -> None:
     name = folder.write(BODY)
     assert folder.path.stat().st_mode & 0o777 == 0o700
     assert (folder.path / str(name)).stat().st_mode & 0o777 == 0o600
@@ -59,14 +59,14 @@ def test_nobody_else_may_read_the_folder_or_what_is_in_it(folder: SharedFolder) 
 @pytest.mark.parametrize(
     "name", ["../x", "", "a" * 31, "A" * 32, "a" * 32 + "\n", "reader-" + "a" * 16, "a" * 32 + ".part"]
 )
-def test_a_name_that_could_lead_elsewhere_is_refused(folder: SharedFolder, name: str) -> None:
+def test_an_invalid_name_is_refused(folder: SharedFolder, name: str) -> None:
     for act in (lambda: folder.map(name, 1), lambda: folder.unlink(name)):
         with pytest.raises(ClaimError, match="names nothing in shared memory"):
             act()
 
 
 @pytest.mark.parametrize("token", ["../../../tmp", "", "a" * 15, "a" * 16 + "/x", "A" * 16])
-def test_a_token_that_could_lead_elsewhere_is_refused(place: Path, token: str) -> None:
+def test_an_invalid_token_is_refused(place: Path, token: str) -> None:
     with pytest.raises(ClaimError, match="names no folder of shared memory"):
         SharedFolder(token)
 
@@ -122,7 +122,7 @@ def test_without_shared_memory_nothing_is_written(monkeypatch: pytest.MonkeyPatc
         folder.map("a" * 32, 5)
 
 
-def test_what_is_old_is_swept_and_a_folder_that_nobody_uses_goes(place: Path, folder: SharedFolder) -> None:
+def test_old_files_and_unused_folders_are_removed(place: Path, folder: SharedFolder) -> None:
     old, new = folder.write(BODY), folder.write(BODY)
     assert folder.mark("reader-" + "a" * 16)
     before = time.time() - 7200
@@ -149,7 +149,7 @@ SharedFolder(sys.argv[1]).write(bytes(100_000))
 """
 
 
-def test_what_a_killed_process_had_written_in_part_is_swept_and_not_while_it_lives(folder: SharedFolder) -> None:
+def test_partial_files_are_removed_once_their_process_is_dead(folder: SharedFolder) -> None:
     writer = subprocess.Popen([sys.executable, "-c", WRITER, folder.token], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None and writer.stdout.readline() == "half\n"
     folder.sweep(3600)
@@ -162,7 +162,7 @@ def test_what_a_killed_process_had_written_in_part_is_swept_and_not_while_it_liv
 
 
 class Redis:
-    """A stand-in for Redis, which keeps the claims that are not in shared memory."""
+    """A stand-in for Redis, which holds claims that are not in shared memory."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
@@ -180,13 +180,13 @@ def store() -> Iterator[ClaimStore]:
     uninstall_claims(made)
 
 
-def test_a_claim_waits_in_shared_memory_and_goes_when_it_is_released(folder: SharedFolder, store: ClaimStore) -> None:
+def test_a_claim_waits_in_shared_memory_until_it_is_released(folder: SharedFolder, store: ClaimStore) -> None:
     value = {"observation": np.arange(1_000_000, dtype=np.float32)}
     with claim_check.shared(lambda: folder):
         stub = codec.encode(value, store)
     assert len(stub) < 200 and store.client.kept == {}  # type: ignore[attr-defined]
     found = codec.decode(stub)["observation"]
-    assert codec.decode(stub)["observation"].sum() == found.sum(), "it may be delivered again"
+    assert codec.decode(stub)["observation"].sum() == found.sum(), "a redelivered stub reads another body"
     claim_check.release(stub)
     assert list(folder.path.iterdir()) == []
     assert np.array_equal(found, value["observation"])
@@ -194,19 +194,19 @@ def test_a_claim_waits_in_shared_memory_and_goes_when_it_is_released(folder: Sha
         codec.decode(stub)
 
 
-def test_what_finds_no_shared_memory_waits_in_redis(store: ClaimStore) -> None:
+def test_without_shared_memory_bodies_wait_in_redis(store: ClaimStore) -> None:
     with claim_check.shared(lambda: None):
         stub = codec.encode(BODY, store)
     assert len(store.client.kept) == 1 and codec.decode(stub) == BODY  # type: ignore[attr-defined]
 
 
-def test_what_was_not_sent_leaves_no_file(folder: SharedFolder, store: ClaimStore) -> None:
+def test_a_body_that_was_not_sent_leaves_no_file(folder: SharedFolder, store: ClaimStore) -> None:
     made: claim_check.Made = []
     with claim_check.shared(lambda: folder):
         for _ in range(2):
             with claim_check.once(made):
                 codec.encode(BODY, store)
-        assert len(list(folder.path.iterdir())) == 1, "it is tried again with the same file"
+        assert len(list(folder.path.iterdir())) == 1, "a second try wrote another file"
         claim_check.forget(made)
         with claim_check.once():
             codec.encode(BODY, store)

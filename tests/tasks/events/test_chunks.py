@@ -1,4 +1,4 @@
-"""tasks.events.chunks: events in parts, put together again, acknowledged so that some event always arrives whole."""
+"""Tests of tasks.events.chunks: events in parts are joined, and acknowledged so that whole events always arrive."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_an_event_of_any_length_has_no_more_parts_than_a_queue_holds(size):
     assert found == [None] * (len(messages) - 1) + [body]
 
 
-def test_parts_are_joined_in_order_though_those_of_two_senders_mix():
+def test_interleaved_parts_of_two_senders_are_joined_in_order():
     assembler = Assembler(NEWEST)
     found = [assembler.add(part(who, 7, i, 3, f"{who}{i}".encode())) for i in range(3) for who in ("a", "b")]
     assert found == [None] * 4 + [b"a0a1a2", b"b0b1b2"]
 
 
-def test_an_event_that_lacks_a_part_is_dropped_and_the_next_one_is_whole():
+def test_an_event_without_a_part_is_dropped_and_the_next_is_whole():
     assembler = Assembler(NEWEST)
     assert assembler.add(part("a", 1, 1, 3, b"x")) is None  # its first part was dropped
     assert assembler.add(part("a", 1, 2, 3, b"x")) is None
@@ -76,7 +76,7 @@ def test_an_event_that_is_sent_again_after_a_lost_connection_is_received_once():
     assert [assembler.add(part("a", 1, i, 2, b"x")) for i in range(2)] == [None, None]
 
 
-def test_events_that_were_dropped_are_counted_and_told_to_whoever_wanted_all(caplog):
+def test_dropped_events_are_counted_and_logged_for_handlers_of_all(caplog):
     for on, logged in ((ALL, True), (NEWEST, False)):
         assembler = Assembler(on)
         caplog.clear()
@@ -87,7 +87,7 @@ def test_events_that_were_dropped_are_counted_and_told_to_whoever_wanted_all(cap
         assert ("event 'weights': 3 were dropped, 3 in all" in caplog.text) is logged
 
 
-def test_senders_that_never_finish_take_no_memory_for_ever():
+def test_senders_that_never_finish_take_bounded_memory():
     assembler = Assembler(NEWEST)
     for number in range(10 * SENDERS_KEPT):
         assembler.add(part(f"begun-{number}", 1, 0, 2, b"x"))
@@ -165,7 +165,7 @@ def test_an_event_too_long_for_any_number_of_parts_needs_a_claim_store():
         {"from": "a"},
     ],
 )
-def test_headers_without_part_and_event_lose_that_message_alone(headers):
+def test_a_message_with_invalid_part_headers_is_lost_alone(headers):
     assembler = Assembler(Subscribed("e"))
     assert assembler.add(Delivery("e", 1, False, properties(headers), b"x")) is None
     assert assembler.refused == 1

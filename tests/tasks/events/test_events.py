@@ -1,4 +1,4 @@
-"""Tests of events: every present subscriber gets them, a slow one only the newest; a lost connection is made anew."""
+"""Tests of events: all current subscribers get them, a slow one the newest; lost connections are replaced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tasks.topology import EVENT_LENGTH, Topology
 from warren.errors import BrokerError
 from workers.servers import Servers
 
-# A subscriber in a process of its own, so that it can be paused; notes the number of each event in a Redis list.
+# A subscriber as a process, which can be paused; it records each event's number in a Redis list.
 LISTENER = """
 import sys, time
 import redis
@@ -51,7 +51,7 @@ def server(request: pytest.FixtureRequest) -> Servers:
 
 
 class Run:
-    """An app with subscriptions that are stopped with the test."""
+    """An app whose subscriptions end with the test."""
 
     def __init__(self, servers: Servers, run: str) -> None:
         self.servers, self.topology = servers, Topology(run)
@@ -117,7 +117,7 @@ def test_whatever_is_fired_after_the_start_arrives(run: Run) -> None:
 
 
 @pytest.mark.parametrize("size", [200_000, 3 * PART_BYTES], ids=["in_one_message", "in_parts"])
-def test_a_paused_subscribers_queue_is_bounded_and_it_goes_on_with_the_newest(
+def test_a_paused_subscriber_has_a_bounded_queue_and_goes_on_with_the_newest(
     server: Servers, run: Run, request: pytest.FixtureRequest, size: int
 ) -> None:
     client = redis.Redis.from_url(server.redis_url)
@@ -136,19 +136,19 @@ def test_a_paused_subscribers_queue_is_bounded_and_it_goes_on_with_the_newest(
                 rabbitmqctl: Callable[..., list[str]] = request.getfixturevalue("rabbitmqctl")
                 rows = [line.split("\t") for line in rabbitmqctl("list_queues", "name", "messages_ready", "messages")]
                 waiting = [row for row in rows if row[0].startswith(f"{run.topology.prefix}.event.weights.listener")]
-                # These messages hold at least the newest event whole; as many are on their way, or in the socket.
+                # The queue holds at least the newest event whole; as many messages are unacknowledged.
                 assert [int(ready) for _, ready, _ in waiting] == [EVENT_LENGTH]
                 assert [int(total) for _, _, total in waiting] == [2 * EVENT_LENGTH]
         listener.send_signal(signal.SIGCONT)
         until(lambda: received()[-1] == 59, "the newest event")
-        assert len(received()) <= 4, "a backlog was worked through"
+        assert len(received()) <= 4, "the subscriber received a backlog"
     finally:
         listener.kill()
         listener.wait()
 
 
 class Busy:
-    """A handler that is busy with its first event until all others have been fired."""
+    """A handler that stays busy with its first event until all others have been fired."""
 
     def __init__(self) -> None:
         self.received: list[int] = []
@@ -160,7 +160,7 @@ class Busy:
         assert self._go_on.wait(PATIENCE)
 
     def is_fired_at(self, run: Run, name: str, last: int) -> None:
-        """Fire 0, and 1 to `last` while it is busy with that; return once it has received `last`."""
+        """Fire 0, then 1 to `last` while it is busy with 0; return once it has received `last`."""
         run.dispatcher.fire(name, 0)
         assert self._begun.wait(PATIENCE)
         for number in range(1, last + 1):
@@ -201,12 +201,12 @@ def test_a_handler_of_all_events_loses_the_oldest_beyond_its_bound_and_logs_it(
     count.is_fired_at(on_rabbitmq, "counted", 100)
     received = count.received
     assert received == sorted(received)
-    assert received[-20:] == list(range(81, 101)), "the newest that fit its bound"
-    assert 20 < len(received) <= 1 + EVENT_LENGTH + 20, "what was under way already, and what its queue held"
+    assert received[-20:] == list(range(81, 101)), "the newest events within its bound are missing"
+    assert 20 < len(received) <= 1 + EVENT_LENGTH + 20, "it received more than its bound, its queue and the first event"
     assert f"event 'counted': {101 - len(received)} were dropped" in caplog.text
 
 
-def test_without_arguments_both_ends_belong_to_the_run_of_the_process(run: Run, monkeypatch: Any) -> None:
+def test_without_arguments_both_ends_use_the_run_of_the_process(run: Run, monkeypatch: Any) -> None:
     monkeypatch.setattr(context, "_run", context.Run(run.app, run.topology))
     received: list[str] = []
     subscription = Subscription(None, None, {"weights": received.append}, "me").start(PATIENCE)
@@ -217,13 +217,13 @@ def test_without_arguments_both_ends_belong_to_the_run_of_the_process(run: Run, 
     dispatcher.close()
 
 
-def test_the_wire_format_on_rabbitmq_is_one_that_kombu_reads(on_rabbitmq: Run) -> None:
+def test_kombu_can_read_events_on_rabbitmq(on_rabbitmq: Run) -> None:
     with on_rabbitmq.app.connection_for_read() as connection, connection.channel() as channel:
         queue = on_rabbitmq.topology.event_queue("small", "kombu")(channel)
         queue.declare()
         on_rabbitmq.dispatcher.fire("small", {"a": 1})
         message = queue.get(accept=[codec.NAME])
-    assert message is not None, "it is there when `fire` returns"
+    assert message is not None, "the message was not there when `fire` returned"
     assert message.decode() == {"a": 1}
 
 
@@ -243,7 +243,7 @@ def test_a_dispatcher_goes_on_after_its_connection_or_exchange_was_deleted(
     on_rabbitmq.dispatcher.fire("weights", "to nobody")
 
 
-def test_events_without_a_pause_are_handed_on_all_the_same(run: Run) -> None:
+def test_events_fired_without_a_pause_are_still_delivered(run: Run) -> None:
     received: list[int] = []
     run.subscribe({"weights": received.append})
     number, deadline = 0, time.monotonic() + PATIENCE
@@ -254,7 +254,7 @@ def test_events_without_a_pause_are_handed_on_all_the_same(run: Run) -> None:
     assert received[0] < number
 
 
-def test_a_subscriber_that_lost_its_connection_subscribes_anew_and_catches_up(run: Run) -> None:
+def test_a_subscriber_with_a_lost_connection_resubscribes_and_catches_up(run: Run) -> None:
     received: list[Any] = []
     connected: list[float] = []
     run.subscribe({"weights": received.append}, on_connected=lambda: connected.append(time.monotonic()))
@@ -295,7 +295,7 @@ def test_a_handler_that_fails_does_not_end_the_subscription(run: Run) -> None:
 
 
 class Wire:
-    """Forwards one TCP port to the broker; `lose` cuts the client off while the broker's side stays open."""
+    """A proxy of the broker's TCP port; `lose` disconnects the client while the broker's side stays open."""
 
     def __init__(self, host: str, port: int) -> None:
         self._to = (host, port)
@@ -332,7 +332,7 @@ class Wire:
             return
 
 
-def test_a_subscriber_comes_back_although_the_broker_still_holds_its_old_connection(on_rabbitmq: Run) -> None:
+def test_a_subscriber_resubscribes_while_the_broker_holds_its_old_connection(on_rabbitmq: Run) -> None:
     url = urlsplit(on_rabbitmq.servers.broker_url)
     assert url.hostname is not None
     assert url.port is not None
@@ -363,7 +363,7 @@ def test_a_subscription_leaves_nothing_behind(on_rabbitmq: Run, rabbitmqctl: Cal
     until(lambda: not queues(), "the end of both queues")
 
 
-@pytest.mark.timeout(240)  # it does not try for ever
+@pytest.mark.timeout(240)  # its attempts end
 @pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
 def test_an_event_that_finds_no_broker_is_an_error(url: str, run_name: str) -> None:
     topology = Topology(run_name)

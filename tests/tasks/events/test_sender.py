@@ -1,4 +1,4 @@
-"""Tests of the sender of events on a broker in memory that at times takes no messages."""
+"""Tests of the sender of events on a broker in memory that sometimes accepts no messages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_event_waits_for_the_end_of_an_alarm_and_arrives_once(broker):
     assert subscriber.received() == 1
 
 
-def test_an_event_behind_those_of_other_threads_is_given_up_in_time(broker, monkeypatch):
+def test_an_event_that_waits_for_other_threads_is_given_up_in_time(broker, monkeypatch):
     monkeypatch.setattr(over_amqp, "SEND_TIMEOUT", 0.05)
     sender = Sender(app_of(broker), TOPOLOGY)
     with sender._lock, pytest.raises(LinkLost, match="other events have waited"):

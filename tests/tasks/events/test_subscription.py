@@ -1,4 +1,4 @@
-"""Tests of firing, receiving and retaining events, on the broker in memory and without a server."""
+"""Tests of firing, receiving and retaining events on the broker in memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ begun.wait()
 
 
 class Pipeline:
-    """The part of redis-py's pipeline that Retained uses, on a store of dictionaries in place of a server."""
+    """The part of redis-py's pipeline that Retained uses, on a store of dictionaries."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._found = store, list[Any]()
@@ -134,7 +134,7 @@ def test_events_are_received_in_order_and_a_failing_handler_receives_the_next(ap
     events.close()
 
 
-def test_bodies_that_are_no_events_are_told_once_and_then_counted(app, make, caplog):
+def test_invalid_bodies_are_logged_once_and_then_counted(app, make, caplog):
     received: list[Any] = []
     handlers = {"counted": event_handler("counted", bound=1000)(lambda payload: received.append(payload))}
     subscription = Subscription(app, TOPOLOGY, handlers, "me").start()
@@ -144,7 +144,7 @@ def test_bodies_that_are_no_events_are_told_once_and_then_counted(app, make, cap
     events.fire("counted", "the last")
     until(lambda: received == ["the last"])
     told = [record.getMessage() for record in caplog.records if "counted" in record.getMessage()]
-    # A machine that is slow gives one more line per ten seconds.
+    # A slow machine adds a line per ten seconds.
     assert told[0].startswith("event 'counted' cannot be read and is dropped: ") and len(told) < 10
     assert "so far" not in told[0] and subscription._unreadable["counted"].count == 50
     subscription.stop()
@@ -153,13 +153,13 @@ def test_bodies_that_are_no_events_are_told_once_and_then_counted(app, make, cap
 
 
 def test_the_end_of_a_process_waits_for_a_handler():
-    """The process ends while a handler runs: to unwind it in torch's C++ would abort the process."""
+    """Unwinding a handler within torch's C++ at the end would abort the process."""
     command = [sys.executable, "-c", ENDS_IN_A_HANDLER]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (ended.stdout, ended.returncode) == ("handled\n", 0), ended.stderr
 
 
-def test_a_subscription_that_cannot_begin_says_so_and_leaves_no_thread(app):
+def test_a_subscription_that_cannot_begin_is_an_error_and_leaves_no_thread(app):
     app.warren_broker.stop()
     subscription = Subscription(app, TOPOLOGY, {"counted": print}, "me")
     with pytest.raises(WireError, match="could not subscribe to counted"):
@@ -176,7 +176,7 @@ def test_an_event_fired_right_after_the_first_subscription_is_retained(make, sto
     assert second.newest("weights") == b"1"
 
 
-def test_what_somebody_subscribes_to_while_it_is_sent_is_retained_for_the_next(app, make, store, monkeypatch):
+def test_an_event_is_retained_for_a_subscription_made_while_it_is_sent(app, make, store, monkeypatch):
     events = EventDispatcher(app, TOPOLOGY)
     send = events._sender.send
 
@@ -190,7 +190,7 @@ def test_what_somebody_subscribes_to_while_it_is_sent_is_retained_for_the_next(a
     events.close()
 
 
-def test_firing_renews_the_entry_that_says_that_services_subscribe_to_the_event(make, store):
+def test_firing_renews_the_entry_of_an_event_with_subscribing_services(make, store):
     firing = make()
     firing.subscribe(["weights"])
     before = store.renewed
@@ -200,7 +200,7 @@ def test_firing_renews_the_entry_that_says_that_services_subscribe_to_the_event(
     assert store.renewed >= before + 2 and store.table == {"weights": SUBSCRIBED}
 
 
-def test_an_async_handler_is_refused_where_no_loop_is():
+def test_an_async_handler_without_a_loop_is_refused():
     async def hear(payload: Any) -> None: ...
 
     with pytest.raises(ConfigurationError, match="'said' is `async def`"):
