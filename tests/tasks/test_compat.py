@@ -47,7 +47,7 @@ def test_kombu_a_scheme_is_opened_by_the_transport_that_was_named_for_it():
 # celery
 
 
-def test_celery_what_a_worker_prints_at_its_stop_is_logged(monkeypatch):
+def test_celery_output_of_a_stopping_worker_is_logged(monkeypatch):
     assert "safe_say(f'worker: {how} shutdown (MainProcess)'" in inspect.getsource(worker_app)
     monkeypatch.setattr(worker_app, "safe_say", worker_app.safe_say)
     said: list[str] = []
@@ -67,7 +67,7 @@ def transport() -> Any:
     return transport
 
 
-def test_amqp_a_transport_keeps_what_it_read_too_much(transport):
+def test_amqp_a_transport_keeps_surplus_bytes(transport):
     transport._quick_recv = lambda size: b"header and more"
     assert transport._read(6) == b"header"
     connection = SimpleNamespace(transport=transport)
@@ -149,7 +149,9 @@ def test_celery_new_result_backends_pass_get_backend_and_connect_with_connparams
     assert client.connection_pool.connection_kwargs["retry"] == "patient"
     subscriptions = client.pubsub().connection_pool
     assert subscriptions.connection_kwargs["retry"].get_retries() == 0
-    assert client.connection_pool.connection_kwargs["retry"] == "patient", "a pool of its own"
+    assert client.connection_pool.connection_kwargs["retry"] == "patient", (
+        "subscriptions changed the pool of the client"
+    )
 
 
 class Waiting:
@@ -189,19 +191,19 @@ def waiting(embedded) -> Iterator[Waiting]:
         compat.give_up_result(waiting.backend, result)
 
 
-def test_celery_a_result_is_heard_that_came_while_the_subscription_was_broken(waiting):
+def test_celery_a_result_stored_during_a_broken_subscription_is_received(waiting):
     waiting.store(kill=True)
     waiting.hears()
 
 
-def test_celery_a_result_is_heard_though_the_next_subscription_breaks(waiting):
+def test_celery_a_result_is_received_even_if_the_next_subscription_breaks(waiting):
     waiting.store(kill=True)
     for name in ("third", "fourth", "fifth"):  # the first command writes to a closed socket, which raises no error
         waiting.waits_for(name)
     waiting.hears()
 
 
-def test_celery_a_result_between_the_look_and_the_new_subscription_is_heard(waiting, monkeypatch):
+def test_celery_a_result_between_a_read_and_a_new_subscription_is_received(waiting, monkeypatch):
     client = waiting.backend.client
     look = client.mget
 
@@ -249,7 +251,7 @@ class Late:
         self.sending[-1].start()
 
 
-def test_celery_a_result_between_the_look_and_a_late_subscription_is_heard(waiting):
+def test_celery_a_result_between_a_read_and_a_late_subscription_is_received(waiting):
     compat.give_up_result(waiting.backend, waiting.results[0])
     Late(waiting)
     assert waiting.app.AsyncResult("first").get(timeout=PATIENCE) == "done"
@@ -276,7 +278,7 @@ def test_celery_a_pool_tells_its_info_by_get_info_and_its_end_by_state():
     assert pool.terminated
 
 
-def test_celery_a_request_class_a_tracer_and_links_are_made_as_a_worker_makes_them():
+def test_celery_request_classes_tracers_and_links_are_made_as_by_a_worker():
     app = Celery("compat", broker="memory://", set_as_current=False)
 
     @app.task(name="compat.double")
@@ -326,12 +328,12 @@ HOOKS = [
 
 
 @pytest.mark.parametrize(("owner", "name"), HOOKS, ids=[f"{owner.__name__}.{name}" for owner, name in HOOKS])
-def test_what_is_overridden_or_set_is_still_called_so(owner, name):
+def test_overridden_and_set_names_still_exist(owner, name):
     assert hasattr(owner, name), f"{owner.__name__} has no {name} any more, so the override is never called"
 
 
-# Public but undocumented names that other modules than compat.py import: "module:name" -> its attributes that are used
-# or overridden, or the parameters that it is called with, beside those in HOOKS.
+# Public but undocumented names that modules other than compat.py import: "module:name" -> attributes that they use or
+# override, or parameters that they pass, apart from those in HOOKS.
 UNDOCUMENTED: dict[str, tuple[str, ...]] = {
     "billiard.einfo:ExceptionInfo": ("exc_info",),
     "celery.app.routes:Router": ("expand_destination", "routes", "queues", "app"),
@@ -367,7 +369,7 @@ SOURCES = [path for path in [*ROOT.glob("tasks/**/*.py"), *ROOT.glob("workers/**
 
 
 @pytest.mark.parametrize("part", UNDOCUMENTED)
-def test_what_is_undocumented_and_imported_elsewhere_is_as_it_was(part):
+def test_undocumented_imports_have_the_attributes_and_parameters_in_use(part):
     module, _, name = part.partition(":")
     found = getattr(importlib.import_module(module), name)
     parameters = inspect.signature(found).parameters if callable(found) else {}
@@ -375,7 +377,7 @@ def test_what_is_undocumented_and_imported_elsewhere_is_as_it_was(part):
         assert hasattr(found, used) or used in parameters, f"{part} has no {used} any more"
 
 
-def test_celery_the_loops_of_a_worker_take_what_its_consumer_gives_them():
+def test_celery_a_workers_loops_take_the_arguments_of_its_consumer():
     taken = ["obj", "connection", "consumer", "blueprint", "hub", "qos", "heartbeat", "clock", "hbrate"]
     assert list(inspect.signature(loops.asynloop).parameters) == taken
     assert list(inspect.signature(loops.synloop).parameters)[: len(taken)] == taken
@@ -391,7 +393,7 @@ def test_celery_apply_target_reports_acceptance_and_result_and_propagates():
         apply_target(sys.exit, (), {}, callback=told.append, propagate=(SystemExit,))
 
 
-def test_what_other_modules_import_is_documented_or_in_the_table():
+def test_imports_of_other_modules_are_documented_or_in_the_table():
     unknown = []
     for path in SOURCES:
         for node in nodes(path):
@@ -410,18 +412,18 @@ def test_what_other_modules_import_is_documented_or_in_the_table():
 
 
 def touched_of_others(nodes: Iterable[ast.AST]) -> list[ast.Attribute]:
-    """Return the private attributes that a module touches on anything but self, cls and super()."""
+    """Return the uses of private attributes on anything but self, cls and super()."""
     names = (node for node in nodes if isinstance(node, ast.Attribute))
     private = (one for one in names if one.attr.startswith("_") and not one.attr.endswith("__"))
     return [one for one in private if ast.unparse(one.value) not in ("self", "cls", "super()")]
 
 
-def test_a_private_name_is_another_modules_though_this_one_has_such_a_name() -> None:
+def test_a_private_name_of_another_object_is_found_if_own_objects_have_it() -> None:
     source = "class Own:\n    def make(self, other):\n        self._lock = other._lock\n        super()._lock\n"
     assert [ast.unparse(one) for one in touched_of_others(ast.walk(ast.parse(source)))] == ["other._lock"]
 
 
-# The private attributes, as written, that modules not called compat touch: of objects of the same file's classes, ...
+# Private attributes, as written, that modules other than compat use: of objects of the same file's classes, ...
 VIEWED = ("_bridge_here", "_client", "_find", "_find_in", "_known", "_make_room", "_task")
 OF_THE_SAME_FILE = {
     "tasks/client/forms.py": {"solver._middleware", *(f"self._solver.{name}" for name in VIEWED)},
@@ -437,10 +439,10 @@ OF_OTHERS = {
 }
 
 
-def test_no_other_module_touches_what_another_module_keeps_private():
+def test_no_module_uses_private_names_of_another():
     touched = {
         (str(path.relative_to(ROOT)), ast.unparse(one)) for path in SOURCES for one in touched_of_others(nodes(path))
     }
     known = {(file, one) for file, names in OF_THE_SAME_FILE.items() for one in names}
     assert {(file, one) for file, one in touched - known if OF_OTHERS.get(one) not in ("*", file)} == set()
-    assert known <= touched, "what is not touched any more needs no line"
+    assert known <= touched, "the table has entries that no module uses"

@@ -1,4 +1,4 @@
-"""Tests of RetryOn: the exceptions that are tried again, the waits, and the settings that are refused."""
+"""Tests of RetryOn: which exceptions are retried, the waits, and refused settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_subclasses_count_and_other_exceptions_do_not():
     assert policy.wait(ValueError(), 0) is None and policy.wait(KeyboardInterrupt(), 0) is None
 
 
-def test_when_decides_by_the_exception_and_the_times_it_was_tried():
+def test_when_decides_by_the_exception_and_the_number_of_tries():
     policy = RetryOn(when=lambda error, tried: "soon" in str(error) and tried < 2, times=9)
     assert policy.wait(ValueError("soon"), 1) and policy.wait(ValueError("soon"), 2) is None
     assert policy.wait(ValueError("never"), 0) is None
@@ -44,6 +44,6 @@ def test_when_decides_by_the_exception_and_the_times_it_was_tried():
         (lambda: service(retry_on=int), "<class 'int'> is not a class of exceptions"),  # type: ignore[arg-type]
     ],
 )
-def test_what_makes_no_sense_is_one_clear_error(make, told):
+def test_invalid_retry_settings_are_one_clear_error(make, told):
     with pytest.raises(ConfigurationError, match="retry_on: .*" + told):
         make()

@@ -1,4 +1,4 @@
-"""The rights of roles on the broker: names that a role uses fit its patterns, and those of others do not."""
+"""Tests of roles' rights on the broker: a role's patterns match the names that it uses, and not those of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}", fullmatch=True)
 
 
 def heard(event: str, subscriber: str) -> str:
-    """Return the name of a subscriber's queue, with a fixed ending for the random one: tests are named by it."""
+    """Return the name of a subscriber's queue with a fixed ending, not a random one: ids of tests contain it."""
     return RUN.event_queue(event, subscriber).name.rpartition(".")[0] + ".0123ab"
 
 
@@ -47,7 +47,7 @@ def may(role: str, kind: str, name: str, run: str | None = RUN.run) -> bool:
         ("launcher", "configure", SEGMENTS),
     ],
 )
-def test_a_role_may_use_what_its_work_needs(role: str, kind: str, name: str) -> None:
+def test_a_role_may_use_the_names_that_its_work_needs(role: str, kind: str, name: str) -> None:
     assert may(role, kind, name) and may(role, kind, name, run=None)
 
 
@@ -73,7 +73,7 @@ def test_a_role_may_use_what_its_work_needs(role: str, kind: str, name: str) -> 
         ("watcher", "read", SEGMENTS),
     ],
 )
-def test_a_role_may_not_use_what_is_of_others(role: str, kind: str, name: str) -> None:
+def test_a_role_may_not_use_names_of_other_roles(role: str, kind: str, name: str) -> None:
     assert not may(role, kind, name) and not may(role, kind, name, run=None)
 
 
@@ -85,13 +85,13 @@ def test_the_rights_of_one_run_fit_no_names_of_another(one: str, other: str) -> 
 
 
 @given(RUNS)
-def test_the_name_of_a_user_tells_its_role_and_its_run(run: str) -> None:
+def test_a_users_name_determines_its_role_and_its_run(run: str) -> None:
     assert [rights.role_of(rights.user_name(role, run)) for role in rights.TABLE] == [(r, run) for r in rights.TABLE]
     assert rights.role_of(rights.user_name("actor")) == ("actor", None)
     assert rights.role_of("guest") is rights.role_of(f"warren.{run}.root") is rights.role_of("warren.root") is None
 
 
-def test_who_declares_for_the_others_may_declare_every_exchange() -> None:
+def test_roles_that_declare_for_others_may_declare_every_exchange() -> None:
     app = create_app(RUN, "amqp://127.0.0.1:1//", "redis://127.0.0.1:1/0")
     for exchange in exchanges(app, RUN):
         told = {role for role in rights.TABLE if may(role, "configure", exchange.name)}

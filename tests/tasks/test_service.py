@@ -1,4 +1,4 @@
-"""Tests of tasks.service: the services that decorators make of a class, and the values that they refuse."""
+"""Tests of tasks.service: the services that decorators define in a class, and values that they refuse."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_handlers_say_what_they_subscribe_to():
         ({"response": False, "bound": 0}, "bound=0"),
     ],
 )
-def test_settings_without_sense_are_refused_with_their_value(settings, message):
+def test_invalid_settings_are_refused_with_their_value(settings, message):
     with pytest.raises(ConfigurationError, match=message):
         service(**settings)
 
@@ -116,7 +116,7 @@ def test_names_of_warrens_own_tasks_are_refused():
                 pass
 
 
-class Seed:  # like msagent's, it derives from nothing
+class Seed:  # as in msagent, it derives from no class
     @register(response=True)
     def func(self, x):
         return x
@@ -126,18 +126,18 @@ class Plain:
     pass
 
 
-def test_a_class_that_derives_from_nothing_is_a_worker_by_its_services():
+def test_a_class_without_a_base_is_a_worker_by_its_services():
     assert [spec.name for spec in services_of(Seed())] == ["seed.func"]
     assert role_of(Seed()) == "seed"
 
 
 @pytest.mark.parametrize("thing", [Plain(), Plain, 3])
-def test_what_is_no_worker_is_refused_with_what_would_be_one(thing):
+def test_an_object_that_is_not_a_worker_is_refused_with_a_remedy(thing):
     with pytest.raises(ConfigurationError, match=r"is not a worker: no method of it is marked with @service"):
         role_of(thing)
 
 
-def test_a_spec_of_a_newer_or_an_older_version_is_read_as_far_as_it_is_known():
+def test_a_spec_of_another_version_is_read_as_far_as_it_is_known():
     spec = Spec("actor.add", batch=8)
     assert Spec.from_dict(spec.as_dict()) == spec
     assert Spec.from_dict({**spec.as_dict(), "added_in_a_newer_version": 1}) == spec

@@ -1,4 +1,4 @@
-"""Tests of workers served in a test's own process, as users' tests do, and of the example of the page on services."""
+"""Tests of workers served in the test's process, as in users' tests, and of the example on the page of services."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_every_form_of_call_works_and_events_reach_handlers():
             run.solver.options(deadline=1.0).call("actor.policy_evil")
 
 
-def test_calls_outlive_a_cut_connection_and_a_retained_event_reaches_who_comes_later():
+def test_calls_outlive_a_cut_connection():
     actor = Actor()
     with serving(actor) as run:
         run.events.fire("policy_update", 5)
@@ -89,7 +89,7 @@ def test_calls_outlive_a_cut_connection_and_a_retained_event_reaches_who_comes_l
         assert run.solver.call("actor.policy_eval", 1) == 5
 
 
-def test_middleware_is_at_both_ends_and_hears_of_boot_and_shutdown():
+def test_middleware_runs_at_both_ends_and_at_boot_and_shutdown():
     log = list[str]()
 
     class Noted(Middleware):

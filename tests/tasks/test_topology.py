@@ -1,4 +1,4 @@
-"""Tests of the table of exchanges and queues: its entries are right, and nothing else names one."""
+"""Tests of the table of exchanges and queues: its entries are right, and no other code names one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from warren.errors import ConfigurationError
 from workers.servers import Servers
 
 ROOT = Path(__file__).parents[2]
-PASSING_ON = [ROOT / "tasks" / "topology.py", ROOT / "tasks" / "brokers" / "declaring.py"]  # these may name one
+PASSING_ON = [ROOT / "tasks" / "topology.py", ROOT / "tasks" / "brokers" / "declaring.py"]  # files that may name one
 PACKAGES = ("warren", "tasks", "workers", "league", "agents", "envs")
 
 
@@ -54,13 +54,13 @@ def test_a_bad_run_name_is_refused(run: str) -> None:
         Topology(run)
 
 
-def test_the_names_of_one_run_are_no_beginning_of_another_runs() -> None:
+def test_names_of_a_run_are_no_prefix_of_another_runs() -> None:
     short, long = Topology("run"), Topology("run-2")
     assert not long.key_prefix.startswith(short.key_prefix)
     assert not [queue for queue in every_queue(long) if queue.name.startswith(f"{short.prefix}.")]
 
 
-def test_queues_are_bounded_but_those_whose_messages_have_a_time_to_live() -> None:
+def test_queues_are_bounded_unless_their_messages_have_a_time_to_live() -> None:
     topology = Topology("r", learner_bound=7)
     by_key = {queue.name.removeprefix("warren.r."): queue for queue in every_queue(topology)}
     learner = by_key["learner.main"]
@@ -68,29 +68,33 @@ def test_queues_are_bounded_but_those_whose_messages_have_a_time_to_live() -> No
     for role in table.ROLES:
         dead = by_key[f"dead.{role}"]
         assert (dead.max_length, dead.queue_arguments["x-overflow"]) == (table.DEAD_LENGTH, "drop-head")
-        assert "x-dead-letter-exchange" not in dead.queue_arguments, "a dead letter would go round in circles"
+        assert "x-dead-letter-exchange" not in dead.queue_arguments, (
+            "an expired dead letter would be dead-lettered again"
+        )
     unbounded = {key for key, queue in by_key.items() if not queue.max_length}
     assert unbounded == {"actor.main", "actor.old", "service.policy.act"}
     cast = by_key["service.policy.log"]
     assert (cast.max_length, cast.queue_arguments["x-overflow"]) == (table.ONE_WAY_LENGTH, "reject-publish")
 
 
-def test_every_queue_names_its_type_so_that_no_virtual_host_decides_it() -> None:
+def test_every_queue_names_its_type() -> None:
     for queue in every_queue(Topology("r")):
         assert queue.queue_arguments["x-queue-type"] == "classic"
 
 
-def test_on_a_cluster_what_outlives_a_connection_is_a_quorum_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_cluster_queues_that_outlive_a_connection_are_quorum_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(table.QUEUES_VARIABLE, "quorum")
     for queue in every_queue(Topology("r")):
         assert queue.queue_arguments["x-queue-type"] == ("classic" if queue.exclusive else "quorum")
-        assert queue.exclusive or queue.queue_arguments["x-delivery-limit"] > 1000, "who runs a message counts"
+        assert queue.exclusive or queue.queue_arguments["x-delivery-limit"] > 1000, (
+            "the broker's limit must never be reached: workers count deliveries themselves"
+        )
     monkeypatch.setenv(table.QUEUES_VARIABLE, "stream")
     with pytest.raises(ConfigurationError, match="WARREN_QUEUES"):
         Topology("r")
 
 
-def test_an_event_queue_is_its_subscribers_own_and_holds_the_newest_messages() -> None:
+def test_an_event_queue_is_exclusive_and_holds_the_newest_messages() -> None:
     first, second = (Topology("r").event_queue("weights", "actor-0") for _ in range(2))
     assert first.exchange.type == "fanout"
     assert (first.max_length, first.queue_arguments["x-overflow"]) == (table.EVENT_LENGTH, "drop-head")
@@ -100,18 +104,18 @@ def test_an_event_queue_is_its_subscribers_own_and_holds_the_newest_messages() -
     assert first.name != second.name
 
 
-def test_a_task_queue_outlives_its_consumers_for_a_while_only() -> None:
+def test_a_task_queue_expires_some_time_after_its_consumers() -> None:
     topology = Topology("r")
     for queue in topology.declared():
         assert queue.durable
     assert {queue.expires for queue in topology.task_queues()} == {table.UNUSED_EXPIRES}
 
 
-def test_dead_letters_wait_for_days_as_a_person_is_to_read_them() -> None:
+def test_dead_letters_wait_for_days() -> None:
     assert Topology("r").dead_queue("learner").expires == table.DEAD_EXPIRES >= 7 * 86_400
 
 
-def test_what_nobody_would_ask_for_again_is_persistent_and_the_rest_is_not() -> None:
+def test_segments_and_rollouts_are_persistent_but_calls_and_events_are_not() -> None:
     topology = Topology("r")
     assert topology.learner.delivery_mode == topology.actor.delivery_mode == 2
     assert topology.service.delivery_mode == topology.event("weights").delivery_mode == 1
@@ -127,19 +131,19 @@ def test_what_nobody_would_ask_for_again_is_persistent_and_the_rest_is_not() -> 
         ("actor.act", "warren.r.service", "actor.act"),
     ],
 )
-def test_a_task_goes_where_its_name_says(task: str, exchange: str, key: str) -> None:
+def test_a_task_is_routed_by_its_name(task: str, exchange: str, key: str) -> None:
     route = Topology("r").route(task)
     assert route is not None
     assert (route["exchange"], route["routing_key"]) == (exchange, key)
 
 
 @pytest.mark.parametrize("task", ["celery.chord_unlock", "celery.backend_cleanup", "nameless"])
-def test_the_topology_has_no_route_for_what_is_not_its_own(task: str) -> None:
+def test_the_topology_has_no_route_for_foreign_tasks(task: str) -> None:
     assert Topology("r").route(task) is None
 
 
 def constants(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line, value) of each string in the code, without docstrings; an f-string has its expressions in braces."""
+    """Yield (line, value) of each string but docstrings; an f-string's expressions stand in braces."""
     tree = parsed(path)
     documentation = {
         id(node.body[0].value)
@@ -156,7 +160,7 @@ def constants(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def test_nothing_else_in_the_tree_names_an_exchange_or_a_queue() -> None:
+def test_no_other_code_names_an_exchange_or_a_queue() -> None:
     files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     assert len(files) > 40
     found = []
@@ -166,7 +170,7 @@ def test_nothing_else_in_the_tree_names_an_exchange_or_a_queue() -> None:
         source = path.read_text()
         for line, text in constants(path):
             names = "topology.prefix}" in text or text.startswith(("warren.{", "actor.main", "learner.main"))
-            if names and not text.endswith(":"):  # with a colon it is a Redis key
+            if names and not text.endswith(":"):  # a name with a colon is a Redis key
                 found.append(f"{path.relative_to(ROOT)}:{line}: {text!r}")
         for made in ("Exchange(", "Queue(", "exchange_declare(", "queue_declare(queue="):
             if f" {made}" in source and f"SimpleQueue{made}" not in source and "kombu" in source:

@@ -1,4 +1,4 @@
-"""Tests of traces: one holds a caller, a service and its own calls, with errors; unused tracing is not imported."""
+"""Tests of traces: one trace has a caller, a service and its own calls, with errors; it is imported only if used."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Back(Worker):
 
 
 class League(Worker):
-    """A stand-in for the league: only the path of a request matters here."""
+    """A stand-in for the league: only the path of a request matters."""
 
     @service
     def learning(self) -> list[str]:
@@ -55,7 +55,7 @@ class League(Worker):
 
 
 class Traced:
-    """A provider of tracing that keeps its spans."""
+    """A tracer provider that keeps its spans."""
 
     def __init__(self) -> None:
         self.provider, self._kept = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
@@ -94,7 +94,7 @@ def test_an_actors_request_and_the_leagues_answer_are_one_trace() -> None:
     assert ran.parent.span_id == sent.context.span_id and ran.context.trace_id == sent.context.trace_id
 
 
-def test_errors_and_callers_own_traces_are_kept() -> None:
+def test_traces_hold_errors_and_continue_callers_own() -> None:
     traced, theirs = Traced(), f"00-{'ab' * 16}-{'cd' * 8}-01"
     with serving(Back(), middleware=[traced.tracing]) as run:
         with pytest.raises(RemoteFailure):
@@ -123,7 +123,7 @@ def test_an_unknown_exporter_is_one_clear_error(monkeypatch: pytest.MonkeyPatch)
         Tracing()
 
 
-def test_callers_and_workers_import_nothing_of_it() -> None:
+def test_callers_and_workers_import_no_tracing() -> None:
     asked = "import sys, tasks.solver, tasks.worker.server; print('tasks.tracing' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

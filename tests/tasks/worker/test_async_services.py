@@ -1,4 +1,4 @@
-"""Tests of `async def` services on a broker in memory: the calls at once, the end of each, and shared state."""
+"""Tests of `async def` services on a broker in memory: concurrent calls, their ends, and shared state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Panic(BaseException):
 
 
 class Waiter(Worker):
-    """`hold` keeps calls until `release` names them. All counters are written without locks."""
+    """A worker whose `hold` keeps calls until `released` has their keys. Its counters need no locks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,19 +163,19 @@ def serving(monkeypatch: pytest.MonkeyPatch, waiter: Waiter) -> Iterator[InMemor
     found.loop.stop()
 
 
-LONG = 600.0  # s that a call may take to begin, on a machine however busy
+LONG = 600.0  # s; a call begins within it on any busy machine
 
 
 def expire_in(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Let calls that are sent for LONG s expire as if only so many seconds were left when they begin."""
+    """Let calls with LONG s to live expire as if they had `seconds` s left when sent."""
     monkeypatch.setattr(async_services, "seconds_until", lambda moment: seconds_until(moment) - (LONG - seconds))
 
 
-def test_concurrency_calls_run_at_once_and_each_is_answered_when_it_ends(serving, waiter):
+def test_as_many_calls_as_concurrency_run_at_once_and_are_answered_as_they_end(serving, waiter):
     serving.start()
     calls = {key: serving.send("waiter.hold", key) for key in range(5)}
     until(lambda: waiter.began == [0, 1, 2])
-    assert serving.answer(serving.send("waiter.add", 1)) == ("", 2)  # other services continue meanwhile
+    assert serving.answer(serving.send("waiter.add", 1)) == ("", 2)  # other services go on
     assert serving.count("waiter.hold", "running") == 3
     waiter.released.add(1)
     assert serving.answer(calls[1]) == ("", "held 1")
@@ -186,7 +186,7 @@ def test_concurrency_calls_run_at_once_and_each_is_answered_when_it_ends(serving
     assert serving.count("waiter.hold", "calls") == 5 and serving.count("waiter.hold", "running") == 0
 
 
-def test_a_worker_holds_twice_as_many_calls_as_it_runs_and_leaves_the_rest_to_others(serving, waiter):
+def test_a_worker_holds_twice_as_many_calls_as_it_runs(serving, waiter):
     serving.start()
     for key in range(20):
         serving.send("waiter.hold", key)
@@ -194,7 +194,7 @@ def test_a_worker_holds_twice_as_many_calls_as_it_runs_and_leaves_the_rest_to_ot
     waiter.released |= set(range(20))
 
 
-def test_batches_run_beside_each_other_and_a_bad_member_fails_alone(serving, waiter):
+def test_batches_run_concurrently_and_a_bad_call_fails_alone(serving, waiter):
     serving.declare()
     calls = [serving.send("waiter.hold_some", key) for key in range(10)]
     halves = [serving.send("waiter.halves", n) for n in (2, 3, 4)]
@@ -222,14 +222,14 @@ def test_batches_run_beside_each_other_and_a_bad_member_fails_alone(serving, wai
         ("stop", "RuntimeError"),
     ],
 )
-def test_whatever_it_raises_is_its_calls_failure_and_the_next_is_answered(serving, how, kind):
+def test_an_exception_fails_its_call_and_the_next_is_answered(serving, how, kind):
     serving.start()
     failed, (found, *_) = serving.answer(serving.send("waiter.trouble", how))
     assert (failed, found.rpartition(".")[2]) == ("failed", kind.rpartition(".")[2])
     assert serving.answer(serving.send("waiter.trouble", "fine")) == ("", "fine")
 
 
-def test_a_call_that_asks_for_it_runs_again_and_one_that_cancels_itself_fails(serving, waiter):
+def test_a_requeued_call_runs_again_and_one_that_cancels_itself_fails(serving, waiter):
     serving.start()
     assert serving.answer(serving.send("waiter.trouble", "requeue")) == ("", "requeue")
     assert waiter.began == ["requeue", "requeue"]
@@ -257,7 +257,7 @@ def test_a_call_past_its_deadline_is_cancelled_and_dropped(serving, waiter, monk
     assert serving.count("waiter.hold", "running") == 0 and serving.count("waiter.hold", "calls") == 0
 
 
-def test_a_batch_goes_on_until_nobody_waits_for_any_of_its_calls(serving, waiter, monkeypatch):
+def test_a_batch_goes_on_while_any_of_its_calls_is_waited_for(serving, waiter, monkeypatch):
     expire_in(monkeypatch, 1.0)
     serving.declare()
     serving.send("waiter.hold_some", "soon", seconds=LONG)
@@ -309,7 +309,7 @@ def test_a_stopping_worker_finishes_what_it_holds(serving, waiter, monkeypatch):
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_a_stopping_worker_hands_back_running_calls_but_those_that_may_run_once(serving, waiter, monkeypatch, stubborn):
+def test_a_stopping_worker_returns_running_calls_that_may_run_again(serving, waiter, monkeypatch, stubborn):
     monkeypatch.setattr(consumer_loop, "FINISH_WITHIN", 0.1)
     waiter.stubborn = stubborn
     serving.start()
@@ -322,16 +322,16 @@ def test_a_stopping_worker_hands_back_running_calls_but_those_that_may_run_once(
     assert serving.answer(once)[0] == "lost"
     waiter.released |= {"again", "pushed"}
     assert len(serving.waiting("waiter.hold")) == 1
-    assert not any(b"begun" not in mark for mark in serving.store.values.values())  # none counts as a death
+    assert not any(b"begun" not in mark for mark in serving.store.values.values())  # none counts as a worker's death
     serving.loop = serving.new_loop()
     serving.start()
     assert serving.answer(again) == ("", "held again")
-    until(lambda: len(serving.dead) == 1)  # the one-way call that was begun, and may not begin again
+    until(lambda: len(serving.dead) == 1)  # the begun one-way call, which may not begin again
     until(lambda: not serving.loop._outbox.held)
     assert waiter.began.count("pushed") == 2 and waiter.began.count("pushed once") == 1
 
 
-def test_what_runs_when_the_connection_is_lost_is_cancelled_and_runs_again(serving, waiter):
+def test_running_calls_are_cancelled_and_run_again_after_a_lost_connection(serving, waiter):
     serving.start()
     serving.send("waiter.push", "pushed", direct=False)
     serving.send("waiter.push_once", "once", direct=False)
@@ -347,7 +347,7 @@ def test_what_runs_when_the_connection_is_lost_is_cancelled_and_runs_again(servi
     assert waiter.began.count("once") == 1
 
 
-def test_calls_of_retries_0_are_marked_as_begun_and_as_done(serving, waiter):
+def test_calls_without_retries_are_marked_as_begun_and_as_done(serving, waiter):
     serving.start()
     call = serving.send("waiter.push_once", "key", direct=False)
     until(lambda: waiter.began == ["key"])
@@ -357,7 +357,7 @@ def test_calls_of_retries_0_are_marked_as_begun_and_as_done(serving, waiter):
     until(lambda: [value for key, value in serving.store.values.items() if key.endswith(call)] == [b"done"])
 
 
-def test_while_redis_is_away_calls_of_retries_0_wait(serving, waiter):
+def test_calls_without_retries_wait_while_redis_is_away(serving, waiter):
     serving.store.away = True
     serving.start()
     serving.send("waiter.push_once", "key", direct=False)
@@ -388,7 +388,7 @@ class Listener(Worker):
             raise SystemExit(1)
 
 
-def test_an_async_handler_has_one_event_at_a_time_and_bounds_what_waits(monkeypatch):
+def test_an_async_handler_gets_one_event_at_a_time_with_a_bounded_backlog(monkeypatch):
     listener = Listener()
     serving = InMemoryServing(monkeypatch, listener)
 
@@ -432,7 +432,7 @@ class Noted(Middleware):
         self.log.append(("dropped", call.args, reason))
 
 
-def test_the_users_hooks_run_around_each_call_and_it_knows_itself_among_others(monkeypatch, waiter):
+def test_hooks_run_around_each_call_which_knows_itself_among_others(monkeypatch, waiter):
     expire_in(monkeypatch, 0.05)
     noted = Noted()
     serving = InMemoryServing(monkeypatch, waiter, middleware=[noted])
@@ -485,7 +485,7 @@ def test_a_generator_is_refused_and_so_is_concurrency_for_a_plain_method():
         service(concurrency=20_000, batch=2)
 
 
-def test_a_plain_method_that_returns_a_coroutine_is_told_what_to_do():
+def test_a_plain_method_that_returns_a_coroutine_fails_with_a_remedy():
     async def answer() -> int:
         return 1
 

@@ -16,7 +16,7 @@ from tasks.worker.service_queue import ServiceQueue
 
 
 class Model:
-    """A scheduler of services, with the deliveries of a broker to it."""
+    """A scheduler of services and the broker's deliveries to it."""
 
     def __init__(self, *specs: Spec, middleware: Any = ()) -> None:
         self.queues = {spec.name: ServiceQueue(spec, None, None, Chain(middleware, lambda *_: [])) for spec in specs}
@@ -42,15 +42,15 @@ def test_a_saturated_service_lets_others_run_whatever_its_batch(batch):
     for _ in range(50):
         model.arrive("rare")
         for turns in itertools.count():
-            assert turns <= held // batch + 1, "a call waits for batches of calls that came after it"
+            assert turns <= held // batch + 1, "a call waits for batches of later calls"
             name, size = model.next() or ("", 0)
             assert name
             if name == "rare":
                 break
-            model.arrive("busy", size)  # these are acknowledged, so the broker delivers as many more
+            model.arrive("busy", size)  # the batch is acknowledged, so the broker delivers as many calls
 
 
-def test_the_scheduler_keeps_an_entry_a_service_at_most():
+def test_the_scheduler_keeps_at_most_one_entry_per_service():
     model = Model(Spec("busy", batch=20), Spec("rare"))
     model.arrive("busy", 64)
     for _ in range(3000):
@@ -67,7 +67,7 @@ def test_services_run_in_the_order_of_their_oldest_calls():
     assert order == [("a", 2), ("b", 1), ("c", 1), ("a", 2), ("b", 1), None]
 
 
-def test_a_batch_takes_what_arrives_while_it_is_looked_for():
+def test_a_batch_takes_calls_that_arrive_during_its_selection():
     model = Model(Spec("a", batch=4))
     model.arrive("a")
     left = [2, 5]
@@ -81,7 +81,7 @@ def test_a_batch_takes_what_arrives_while_it_is_looked_for():
     assert [model.next(poll), model.next(poll)] == [("a", 4), ("a", 4)]
 
 
-def test_a_batch_that_waits_leaves_nobody_else_waiting_and_runs_when_it_is_full():
+def test_a_waiting_batch_delays_no_other_service_and_runs_when_full():
     model = Model(Spec("exact", batch=3, minimum=3), Spec("plain"))
     model.arrive("exact", 2)
     model.arrive("plain")
@@ -90,7 +90,7 @@ def test_a_batch_that_waits_leaves_nobody_else_waiting_and_runs_when_it_is_full(
     assert [model.next(), model.next()] == [("exact", 3), None]
 
 
-def test_a_batch_that_waited_long_enough_leaves_with_fewer(monkeypatch):
+def test_a_batch_that_has_waited_long_enough_runs_with_fewer_calls(monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(batch_scheduler, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     model = Model(Spec("exact", batch=3, minimum=3, wait=0.5))
@@ -101,7 +101,7 @@ def test_a_batch_that_waited_long_enough_leaves_with_fewer(monkeypatch):
     assert model.next() == ("exact", 2) and model.scheduler.patience() is None
 
 
-def test_calls_that_nobody_needs_are_told_with_the_reason_and_are_in_no_batch():
+def test_unneeded_calls_are_reported_with_the_reason_and_in_no_batch():
     class Odd(Middleware):
         def before_run(self, queue: Any, call: Any) -> str | None:
             return "odd" if call.delivery.tag % 2 else None

@@ -1,4 +1,4 @@
-"""Tests of batches that Celery's consumer receives: each message is settled, whatever fails around the call."""
+"""Tests of batches that Celery's consumer receives: each message is settled even if code around the call fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warren.errors import ConfigurationError
 
 
 class Request:
-    """A stand-in for the request that Celery makes of a message."""
+    """A stand-in for Celery's request of a message."""
 
     redelivered, _payload, expires, content_type = False, ((), {}, {}), None, codec.CONTENT_TYPE
 
@@ -64,7 +64,7 @@ class Timer:
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Any:
-    # A name of its own: an app that is finalized also takes the shared tasks of all other apps.
+    # A unique name: finalizing an app also adds the shared tasks of all other apps.
     app = Celery("strategy", broker="memory://", backend="cache+memory://", set_as_current=False)
     app.warren_deliveries = Deliveries("redis://127.0.0.1:1/0", Topology("strategy"))
     made = app.task(learn, base=BatchTask, name="strategy.learn", batch=4, shared=False)
@@ -78,7 +78,7 @@ def consumer() -> Any:
     return SimpleNamespace(timer=Timer())
 
 
-def test_a_call_whose_outcome_cannot_be_recorded_is_requeued_a_little_later(task, consumer, monkeypatch):
+def test_a_call_whose_outcome_cannot_be_recorded_is_requeued_shortly(task, consumer, monkeypatch):
     def record(task: Any, trace: Any, outcome: Any, call: Any, request: Any, content_type: str) -> None:
         if request["id"] == "b":
             raise ConnectionError("Redis is away")
@@ -139,7 +139,7 @@ class Receiving:
         return {request.id: request.ends for request in self.requests}
 
 
-def test_a_job_that_fails_outside_of_its_calls_gives_back_all_that_it_took(task, monkeypatch):
+def test_a_job_that_fails_outside_its_calls_requeues_all_of_them(task, monkeypatch):
     receiving = Receiving(monkeypatch, task)
     monkeypatch.setattr(celery_strategy, "run_batch", lambda task, taken, turn: (_ for _ in ()).throw(OSError("away")))
     receiving.arrive(task, *"abcd")
@@ -150,13 +150,13 @@ def test_a_job_that_fails_outside_of_its_calls_gives_back_all_that_it_took(task,
     assert receiving.ends() == {name: ["requeued"] for name in "abcd"}
 
 
-def test_what_is_left_of_a_batch_that_waits_always_has_a_timer(task, monkeypatch):
+def test_calls_left_over_from_a_waiting_batch_have_a_timer(task, monkeypatch):
     task.wait = 100.0
     receiving = Receiving(monkeypatch, task)
     receiving.arrive(task, *"abc")
     ((_, waited),) = receiving.timers
     receiving.timers.clear()
-    receiving.arrive(task, "d")  # makes a job; more calls arrive while the pool is busy, and time passes
+    receiving.arrive(task, "d")  # makes a job; more calls arrive and time passes while the pool is busy
     receiving.arrive(task, "e", "f")
     waited()
     receiving.run_job()
@@ -204,7 +204,7 @@ def test_a_call_that_expired_in_the_worker_does_not_run(task, monkeypatch):
     assert receiving.ends() == {name: ["acknowledged"] for name in "abcde"}
 
 
-def test_of_several_tasks_the_one_with_the_oldest_call_runs_first(task, monkeypatch):
+def test_the_task_with_the_oldest_call_runs_first(task, monkeypatch):
     other = task.app.task(learn, base=BatchTask, name="strategy.other", batch=2, shared=False)
     other.__trace__ = None
     receiving = Receiving(monkeypatch, task, other)

@@ -1,4 +1,4 @@
-"""Tests of the consumer loop on a broker in memory: the end of each call, in any form and whatever happens."""
+"""Tests of the consumer loop on a broker in memory: how calls of each form end, also under faults."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_malformed_message_is_refused_and_counted_and_the_next_call_is_answere
     serving.send_raw(name, raw, body)
     assert serving.answer(serving.send("adder.add", 1, 2)) == ("", 3)
     if what == "a group that is a number" and way == "direct":
-        return  # a direct call's group is never looked at
+        return  # the group of a direct call is ignored
     until(lambda: serving.count(name, "refused") == 1)
     assert adder.ran == []
     if way == "one-way" and headers is not None:
@@ -138,7 +138,7 @@ def test_a_malformed_message_is_refused_and_counted_and_the_next_call_is_answere
 def test_a_reply_that_is_ready_does_not_wait_for_the_call_after_it(serving, adder):
     serving.declare()
     quick, slow = serving.send("adder.add", 1), serving.send("adder.block")
-    serving.start()  # both arrive at once, before it is known how long either takes
+    serving.start()  # both arrive at once, before their durations are known
     assert serving.answer(quick) == ("", 2)
     assert not adder.go.is_set()
     adder.go.set()
@@ -155,7 +155,7 @@ def test_exactly_counts_only_calls_that_somebody_still_waits_for(serving, adder)
     assert not set(expired) & set(serving.answers)
 
 
-def test_a_worker_that_leaves_runs_no_short_batch_and_hands_its_calls_back(serving, adder):
+def test_a_stopping_worker_runs_no_incomplete_batch_and_returns_its_calls(serving, adder):
     serving.start()
     live = [serving.send("adder.trio", number) for number in (1, 2)]
     until(lambda: serving.count("adder.trio", "waiting") == 2)
@@ -164,7 +164,7 @@ def test_a_worker_that_leaves_runs_no_short_batch_and_hands_its_calls_back(servi
     serving.loop = serving.new_loop()
     serving.start()
     live.append(serving.send("adder.trio", 3))
-    assert [serving.answer(one) for one in live] == [("", 1), ("", 2), ("", 3)]  # and no caller heard of a loss
+    assert [serving.answer(one) for one in live] == [("", 1), ("", 2), ("", 3)]  # no caller got a WorkerLost
 
 
 def test_one_way_calls_of_a_stopped_worker_return_to_their_full_queue(serving, adder):
@@ -174,7 +174,7 @@ def test_one_way_calls_of_a_stopped_worker_return_to_their_full_queue(serving, a
     for number in range(40):
         serving.send("adder.push", str(number), direct=False)
     until(lambda: not serving.waiting("adder.push"))
-    serving.broker.block("low on memory")  # no message that is published anew would be taken
+    serving.broker.block("low on memory")  # a republished message would be refused
     consumer_loop.FINISH_WITHIN, before = 0.0, consumer_loop.FINISH_WITHIN
     try:
         stopping = threading.Thread(target=serving.loop.stop)
@@ -221,7 +221,7 @@ def test_no_attempt_to_connect_leaves_a_connection_behind(serving, monkeypatch):
     assert attempts == [2, 2, 2, 2]  # the caller's connection and the worker's
 
 
-def test_a_call_that_cannot_be_fetched_for_now_is_tried_again(serving, adder, monkeypatch):
+def test_a_call_whose_body_cannot_be_fetched_is_tried_again(serving, adder, monkeypatch):
     decode, away = codec.decode, [True]
 
     def decode_or_fail(data: bytes) -> Any:
@@ -238,7 +238,7 @@ def test_a_call_that_cannot_be_fetched_for_now_is_tried_again(serving, adder, mo
 
 
 def held_by_a_killed_worker(serving: InMemoryServing, name: str) -> None:
-    """Have a worker take the calls of service `name` and die, so that they are delivered again."""
+    """Consume the calls of service `name` and disconnect, so that they are redelivered."""
     held = serving.broker.connect()
     held.consume(TOPOLOGY.service_queue(name).name, "held")
     until(held.drain)
@@ -246,7 +246,7 @@ def held_by_a_killed_worker(serving: InMemoryServing, name: str) -> None:
 
 
 @pytest.mark.parametrize("error", [ClaimUsed, ClaimGone])
-def test_only_a_call_whose_claim_was_used_is_taken_for_done(serving, adder, monkeypatch, error):
+def test_only_a_call_with_a_used_claim_counts_as_done(serving, adder, monkeypatch, error):
     def gone(data: bytes) -> Any:
         raise error("claim 'x' is gone")
 
@@ -257,7 +257,7 @@ def test_only_a_call_whose_claim_was_used_is_taken_for_done(serving, adder, monk
     serving.start()
 
     def has_ended() -> bool:
-        # With the lock: the call is either in its queue, or held by a connection, until it has ended.
+        # Under the lock, a call that has not ended is in its queue or held by a connection.
         with serving.broker.lock:
             held = any(connection._unacked for connection in serving.broker.connections.values())
             return not held and not serving.waiting("adder.push")
@@ -267,7 +267,7 @@ def test_only_a_call_whose_claim_was_used_is_taken_for_done(serving, adder, monk
     assert adder.ran == [] and len(serving.dead) == lost and serving.count("adder.push", "refused") == lost
 
 
-def test_calls_that_cannot_be_counted_for_now_are_tried_again(serving, adder, monkeypatch):
+def test_calls_that_cannot_be_counted_are_tried_again(serving, adder, monkeypatch):
     steps, away = serving.deliveries.steps, [True, True]
 
     def steps_or_error(*args: Any) -> Any:
@@ -280,7 +280,7 @@ def test_calls_that_cannot_be_counted_for_now_are_tried_again(serving, adder, mo
     serving.deliveries.steps = steps_or_error
     serving.declare()
     serving.send("adder.push", "kept", direct=False)
-    held_by_a_killed_worker(serving, "adder.push")  # the call is delivered again, and has to be counted
+    held_by_a_killed_worker(serving, "adder.push")  # the call is redelivered, so it must be counted
     serving.start()
     until(lambda: adder.ran == ["kept"])
     assert away == []
@@ -294,7 +294,7 @@ def lose_connections(serving: InMemoryServing) -> None:
                 connection.lose()
 
 
-def test_after_a_lost_connection_what_was_held_runs_also_with_retries_0(serving, adder):
+def test_calls_held_at_a_lost_connection_run_even_without_retries(serving, adder):
     serving.start()
     blocked = serving.send("adder.block")
     until(lambda: adder.ran == ["block"])
@@ -309,7 +309,7 @@ def test_after_a_lost_connection_what_was_held_runs_also_with_retries_0(serving,
     assert adder.ran.count("block") == 2
 
 
-def test_a_direct_call_that_was_begun_does_not_run_again_and_its_caller_is_told(serving, adder):
+def test_a_begun_direct_call_does_not_run_again_and_its_caller_gets_an_error(serving, adder):
     serving.start()
     begun = serving.send("adder.once", "block", seconds=60.0)
     until(lambda: adder.ran == ["block"])
@@ -320,24 +320,24 @@ def test_a_direct_call_that_was_begun_does_not_run_again_and_its_caller_is_told(
     assert [ex for ex in serving.store.lasting.values() if not 60.0 <= ex <= 121.0] == []
 
 
-def test_a_call_begun_by_three_dead_workers_fails_and_one_they_held_does_not(serving, adder):
+def test_a_call_begun_by_three_dead_workers_fails_but_a_held_one_runs(serving, adder):
     serving.declare()
     fatal, innocent = serving.send("adder.add", 1), serving.send("adder.add", 2)
     held_by_a_killed_worker(serving, "adder.add")
     serving.deliveries.begin([fatal])
-    serving.deliveries.begin([fatal])  # two more workers died of it
+    serving.deliveries.begin([fatal])  # it kills two more workers
     serving.start()
     kind, (error, _, _) = serving.answer(fatal)
     assert (kind, error) == ("failed", "warren.errors.DeliveriesExceeded")
     assert serving.answer(innocent) == ("", 3)
 
 
-def test_a_call_that_must_not_run_twice_does_not_after_its_acknowledgement_was_lost(serving, adder):
+def test_a_call_without_retries_runs_once_if_its_acknowledgement_is_lost(serving, adder):
     serving.declare()
     for number in range(9):
         serving.send("adder.push_once", str(number), direct=False)
     serving.send("adder.push_once", "block", direct=False)
-    serving.start()  # all arrive at once, and nothing is acknowledged before the last has returned
+    serving.start()  # all arrive at once; none is acknowledged before the last has returned
     until(lambda: "block" in adder.ran)
     lose_connections(serving)
     adder.go.set()
@@ -347,7 +347,7 @@ def test_a_call_that_must_not_run_twice_does_not_after_its_acknowledgement_was_l
     assert sorted(adder.ran) == sorted([*map(str, range(9)), "block", "after"]) and serving.dead == []
 
 
-def test_a_call_that_must_not_run_twice_does_not_when_it_is_published_twice(serving, adder):
+def test_a_call_without_retries_runs_once_if_it_is_published_twice(serving, adder):
     serving.start()
     serving.send("adder.push_once", "one", direct=False)
     until(lambda: adder.ran == ["one"])
@@ -358,7 +358,7 @@ def test_a_call_that_must_not_run_twice_does_not_when_it_is_published_twice(serv
     assert adder.ran == ["one", "two"] and serving.dead == []
 
 
-def test_of_calls_that_cannot_be_counted_only_those_that_did_not_run_are_tried_again(serving, adder, monkeypatch):
+def test_calls_without_retries_wait_until_they_can_be_counted(serving, adder, monkeypatch):
     monkeypatch.setattr(timers, "AGAIN_AFTER", 0.05)
     serving.store.away = True
     serving.start()
@@ -371,7 +371,7 @@ def test_of_calls_that_cannot_be_counted_only_those_that_did_not_run_are_tried_a
     until(lambda: sorted(adder.ran) == ["direct", "one-way"])
 
 
-# Calls by Celery with an ETA.
+# Celery calls with an ETA.
 
 
 def moment(seconds: float) -> str:
@@ -400,7 +400,7 @@ def test_a_call_with_an_eta_runs_when_it_is_due_and_others_before_it(serving, ad
     until(lambda: adder.ran == ["past", "now", "later"])
 
 
-def test_an_eta_that_no_worker_can_wait_for_is_refused_and_its_caller_is_told(serving, adder):
+def test_an_eta_too_late_for_any_worker_fails_the_call(serving, adder):
     serving.start()
     send_at(serving, "adder.push", "one-way", moment(3600.0))
     send_at(serving, "adder.add", 7, moment(3600.0), reply_to="a stock client")
@@ -444,7 +444,7 @@ def test_a_worker_that_cannot_reach_redis_consumes_no_calls(serving, monkeypatch
     assert attempts == [1, 1, 1, 1]
 
 
-def test_status_tells_what_is_served_and_counted(serving):
+def test_status_has_services_and_their_counts(serving):
     serving.start()
     assert serving.answer(serving.send("adder.add", 1)) == ("", 2)
     status = serving.loop.status()["services"]["adder.add"]

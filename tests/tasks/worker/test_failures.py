@@ -1,4 +1,4 @@
-"""Tests of exceptions in a user's service: one line names service, error and place; the log has one traceback."""
+"""Tests of logs of exceptions in a user's service: a line with service, error and place, and one traceback."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture(autouse=True)
 def told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no second line be due, however slowly a test runs, unless it says otherwise."""
+    """Make later lines due only after an hour, however slow a test is."""
     monkeypatch.setattr(module, "LOG_EVERY", 3600.0)
 
 
@@ -63,13 +63,13 @@ def test_one_line_names_service_exception_and_place_above_the_traceback(
     assert rest[0] == "Traceback (most recent call last):" and rest[-1] == "e9"
 
 
-def test_an_exception_in_a_library_is_told_with_the_line_that_called_it(serving: InMemoryServing) -> None:
+def test_an_exception_in_a_library_is_logged_with_the_line_that_called_it(serving: InMemoryServing) -> None:
     serving.answer(serving.send("chess.parse", "{"))
     error = serving.loop.status()["services"]["chess.parse"]["error"]
     assert error.startswith("json.decoder.JSONDecodeError: ") and f"({HERE}:" in error
 
 
-def test_who_asks_the_workers_reads_which_log_has_the_traceback(serving: InMemoryServing) -> None:
+def test_workers_status_names_the_log_with_the_traceback(serving: InMemoryServing) -> None:
     serving.answer(serving.send("chess.move", "e9"))
     status = {"host": "box", "pid": 1, **serving.loop.status()}
     found = [_served("Chess-0@box", status, name, counts) for name, counts in status["services"].items()]
@@ -78,9 +78,7 @@ def test_who_asks_the_workers_reads_which_log_has_the_traceback(serving: InMemor
     assert said.endswith("the full traceback is in logs/Chess-0.log of the run folder on box")
 
 
-def test_a_batch_without_callers_that_fails_is_told_once_for_all(
-    serving: InMemoryServing, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_one_way_batch_is_logged_once(serving: InMemoryServing, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     for _ in range(8):
         serving.send("chess.store", "game", direct=False)
@@ -98,7 +96,7 @@ def boom(words: str) -> Failed:
         return failed(error)
 
 
-def test_failures_of_a_kind_are_counted_and_told_now_and_then(
+def test_failures_of_a_kind_are_counted_and_logged_now_and_then(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = Failures("a.b")
@@ -115,13 +113,13 @@ def test_failures_of_a_kind_are_counted_and_told_now_and_then(
     ]
 
 
-def test_failures_that_all_differ_do_not_fill_the_memory(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_that_all_differ_take_bounded_memory(caplog: pytest.LogCaptureFixture) -> None:
     noted = Failures("a.b")
     noted.note([failed(type(f"Kind{number}", (Exception,), {})()) for number in range(5 * module.MOST_PLACES)])
     assert len(noted._seen) <= module.MOST_PLACES
 
 
-def test_the_place_that_gives_way_is_counted_first(
+def test_an_evicted_place_logs_its_count_first(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_PLACES", 2)
@@ -136,19 +134,19 @@ def test_the_place_that_gives_way_is_counted_first(
     ]
 
 
-def test_what_killed_its_workers_was_raised_by_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_that_killed_its_workers_is_not_logged_as_an_exception(caplog: pytest.LogCaptureFixture) -> None:
     noted = Failures("a.b")
     noted.note([failed(DeliveriesExceeded("a.b", "delivered 3 times"))])
     assert noted.newest == "" and not lines(caplog)
 
 
-def test_a_message_that_is_given_back_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_requeued_message_does_not_count_as_failed(caplog: pytest.LogCaptureFixture) -> None:
     noted = Failures("a.b")
     noted.note([outcome_of(Reject("this learner was told to stop", requeue=True))])
     assert noted.newest == "" and not lines(caplog)
 
 
-def test_refusals_are_told_at_info_and_are_not_the_newest_failure(
+def test_refusals_are_logged_at_info_and_are_not_the_newest_failure(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -1,4 +1,4 @@
-"""Tests of the user's middleware around a worker's calls: its hooks, their order, and the effect of one that raises."""
+"""Tests of a user's middleware around a worker's calls: its hooks, their order, and hooks that raise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Shop(Worker):
 
 
 class Told(Middleware):
-    """Notes each hook in `log`, with its own `name`; `raises`: hook -> the exception that it raises."""
+    """Records each hook in `log` with its `name`; `raises`: hook -> the exception that it raises."""
 
     def __init__(self, log: list[str], name: str = "a", **raises: BaseException) -> None:
         self.log, self.name, self.raises = log, name, raises
@@ -99,7 +99,7 @@ def test_after_run_is_given_what_the_service_raised(serve):
 
 
 @pytest.mark.parametrize("error", [KeyError("door"), SystemExit(3), KeyboardInterrupt()])
-def test_what_before_run_raises_fails_that_call_alone_and_not_the_worker(serve, error):
+def test_an_exception_of_before_run_fails_only_its_call(serve, error):
     log: list[str] = []
     serving = serve(Told(log, "a"), Told(log, "b", before_run=error))
     serving.start()
@@ -107,10 +107,10 @@ def test_what_before_run_raises_fails_that_call_alone_and_not_the_worker(serve, 
     assert (kind, name) == (FAILED, type(error).__name__)
     assert log == ["a before_run shop.add", "b before_run shop.add", f"a after_run {error!r}"]
     assert shop(serving).ran == [] and serving.loop.failure is None
-    assert serving.answer(serving.send("shop.add", 1))[0] == FAILED, "the worker goes on"
+    assert serving.answer(serving.send("shop.add", 1))[0] == FAILED, "the worker did not go on"
 
 
-def test_what_after_run_raises_fails_a_call_that_had_a_result(serve):
+def test_an_exception_of_after_run_fails_a_call_that_had_a_result(serve):
     log: list[str] = []
     serving = serve(Told(log, "a"), Told(log, "b", after_run=ValueError("too late")))
     serving.start()
@@ -118,7 +118,7 @@ def test_what_after_run_raises_fails_a_call_that_had_a_result(serve):
     assert (kind, name, message) == (FAILED, "ValueError", "too late")
     assert log[-1] == "a after_run ValueError('too late')"
     kind, (_, message, _) = serving.answer(serving.send("shop.fail", "first"))
-    assert (kind, message) == (FAILED, "first"), "the service's own error is told"
+    assert (kind, message) == (FAILED, "first"), "the caller did not get the service's own error"
 
 
 def test_a_hook_may_ignore_a_call(serve):
@@ -129,7 +129,7 @@ def test_a_hook_may_ignore_a_call(serve):
     assert shop(serving).ran == [] and serving.dead == [] and not serving.waiting("shop.push")
 
 
-def test_of_a_batch_the_calls_that_no_hook_refused_run_together(serve):
+def test_the_calls_of_a_batch_that_no_hook_refused_run_together(serve):
     class NoThrees(Middleware):
         def before_run(self, call: Call) -> None:
             if call.args == (3,):
@@ -142,10 +142,10 @@ def test_of_a_batch_the_calls_that_no_hook_refused_run_together(serve):
     answers = [serving.answer(one) for one in ids]
     assert shop(serving).ran == [[1, 2, 4, 5, 6, 7, 8]]
     assert [kind for kind, _ in answers] == ["", "", FAILED, *[""] * 5]
-    assert answers[3] == ("", (4, 0.25)), "each call of a batch finds its own headers"
+    assert answers[3] == ("", (4, 0.25)), "calls of a batch got the headers of others"
 
 
-def test_a_call_that_was_revoked_is_told_as_dropped_and_not_run(serve):
+def test_hooks_are_told_that_a_revoked_call_was_dropped(serve):
     log: list[str] = []
     serving = serve(Told(log, "a", after_drop=ValueError("logged")), Told(log, "b"))
     serving.declare()
@@ -159,7 +159,7 @@ def test_a_call_that_was_revoked_is_told_as_dropped_and_not_run(serve):
     assert log == ["a after_drop revoked", "b after_drop revoked"] and shop(serving).ran == []
 
 
-def test_a_service_sees_its_call_and_its_callers_headers_and_none_of_celerys(serve):
+def test_a_service_sees_its_callers_headers_but_none_of_celerys(serve):
     serving = serve()
     serving.start()
     headers = {"traceparent": "00-1-2-01", "tenant": 7, "dry": True, "share": 0.5}
@@ -176,7 +176,7 @@ def test_a_one_way_call_that_a_hook_refused_is_a_dead_letter(serve):
     assert shop(serving).ran == []
 
 
-def test_middleware_without_hooks_around_calls_leaves_the_path_of_calls_as_it_is(serve):
+def test_middleware_without_hooks_around_calls_does_not_wrap_them(serve):
     class Boots(Middleware):
         def before_worker_boot(self, worker: str) -> None:
             """Do nothing."""

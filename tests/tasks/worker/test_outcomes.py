@@ -1,4 +1,4 @@
-"""Tests of outcomes: whatever a service does, each call of it ends once, whether direct, by Celery or one-way."""
+"""Tests of outcomes: whatever a service does, each call ends once, be it direct, one-way or Celery's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.service import Subscribed, Worker, service
 from tasks.worker.event_inbox import EventInbox
 
 STOCK = "a-stock-client"  # the reply_to of a call of Celery's own client
-FILE_NAME = "no file \udcff"  # os.listdir returns such a name for bytes that are no UTF-8
+FILE_NAME = "no file \udcff"  # os.listdir returns such names for bytes that are not UTF-8
 
 
 class Panic(BaseException):
@@ -93,8 +93,8 @@ def serving(monkeypatch: pytest.MonkeyPatch, trouble: Trouble) -> Iterator[InMem
     alive = found.loop._thread.is_alive()
     same = found.loop._outbox.link is found.first_link
     found.loop.stop()
-    assert alive, "the thread of the services ended"
-    assert same, "it connected anew"
+    assert alive, "the services' thread has ended"
+    assert same, "the worker reconnected"
 
 
 def dead(serving: InMemoryServing) -> int:
@@ -110,11 +110,11 @@ def settled(serving: InMemoryServing) -> None:
     """Check that a later call is answered and no message is held."""
     assert serving.answer(serving.send("trouble.answer", "after")) == ("", "after")
     outbox = serving.loop._outbox
-    until(lambda: not outbox.held and not outbox.pending)  # a refusal is written after the answers
+    until(lambda: not outbox.held and not outbox.pending)  # refusals are written after answers
 
 
 @pytest.mark.parametrize("what", ERRORS)
-def test_whatever_is_raised_a_direct_caller_gets_a_failure(serving, trouble, what):
+def test_any_exception_is_a_failure_for_a_direct_caller(serving, trouble, what):
     trouble.raising = ERRORS[what]
     kind, (_, message, traceback) = serving.answer(serving.send("trouble.answer", "bad"))
     assert kind == "failed" and isinstance(message, str) and isinstance(traceback, str)
@@ -122,7 +122,7 @@ def test_whatever_is_raised_a_direct_caller_gets_a_failure(serving, trouble, wha
 
 
 @pytest.mark.parametrize("what", ERRORS)
-def test_whatever_is_raised_a_one_way_call_is_one_dead_letter(serving, trouble, what):
+def test_any_exception_makes_a_one_way_call_one_dead_letter(serving, trouble, what):
     trouble.raising = ERRORS[what]
     serving.send("trouble.push", "bad", direct=False)
     settled(serving)
@@ -130,7 +130,7 @@ def test_whatever_is_raised_a_one_way_call_is_one_dead_letter(serving, trouble, 
 
 
 @pytest.mark.parametrize("what", ERRORS)
-def test_whatever_is_raised_a_call_of_celerys_has_failed(serving, trouble, what):
+def test_any_exception_fails_a_celery_call(serving, trouble, what):
     trouble.raising = ERRORS[what]
     call = serving.send("trouble.answer", "bad", reply_to=STOCK)
     until(lambda: meta(serving, call)["status"] == "FAILURE")
@@ -139,7 +139,7 @@ def test_whatever_is_raised_a_call_of_celerys_has_failed(serving, trouble, what)
 
 
 @pytest.mark.parametrize("what", ERRORS)
-def test_whatever_is_in_the_place_of_a_result_the_others_of_the_batch_are_answered(serving, trouble, what):
+def test_a_bad_result_in_a_batch_leaves_the_other_calls_answered(serving, trouble, what):
     trouble.raising = ERRORS[what]
     calls = [serving.send("trouble.four", key) for key in ("a", "bad", "c", "d")]
     kinds = [serving.answer(call)[0] for call in calls]
@@ -147,13 +147,13 @@ def test_whatever_is_in_the_place_of_a_result_the_others_of_the_batch_are_answer
     settled(serving)
 
 
-def test_a_text_that_is_no_utf_8_reaches_the_caller_with_backslashes(serving, trouble):
+def test_a_text_that_is_not_utf_8_reaches_the_caller_with_backslashes(serving, trouble):
     trouble.raising = ERRORS["no UTF-8"]
     kind, (name, message, traceback) = serving.answer(serving.send("trouble.answer", "bad"))
     assert (kind, name, message) == ("failed", "ValueError", r"no file \udcff") and r"\udcff" in traceback
 
 
-def test_a_failing_call_that_was_delivered_before_ends_as_well(serving, trouble):
+def test_a_redelivered_failing_call_ends(serving, trouble):
     serving.loop.stop()
     trouble.raising = Mute
     serving.send("trouble.push", "bad", direct=False)
@@ -195,7 +195,7 @@ def test_ignore_acknowledges_and_ends_a_direct_call(serving, trouble):
     assert serving.count("trouble.push", "failed") == 0
 
 
-def test_reject_is_a_dead_letter_and_fails_whoever_waits(serving, trouble):
+def test_reject_makes_a_dead_letter_and_fails_a_direct_call(serving, trouble):
     trouble.raising = lambda: Reject("no room")
     kind, (name, message, _) = serving.answer(serving.send("trouble.answer", "bad"))
     assert (kind, name) == ("failed", "celery.exceptions.Reject") and "no room" in message
@@ -249,7 +249,7 @@ def test_a_one_way_call_of_celerys_that_fails_is_a_dead_letter(serving, trouble)
     assert dead(serving) == 1
 
 
-def test_a_failed_call_that_names_nobody_is_said_to_be_gone(serving, trouble, caplog):
+def test_a_failed_call_without_an_id_is_logged_as_gone(serving, trouble, caplog):
     serving.send("trouble.answer", "bad", direct=False)
     settled(serving)
     told = [record.getMessage() for record in caplog.records if record.name == "tasks.worker.outcomes"]
@@ -267,7 +267,7 @@ def test_a_dropped_call_of_celerys_is_revoked(serving, trouble, monkeypatch, why
     assert trouble.ran == ["after"] and serving.count("trouble.answer", "dropped") == 1
 
 
-def test_a_direct_call_that_somebody_revoked_fails_at_once(serving, trouble, monkeypatch):
+def test_a_revoked_direct_call_fails_at_once(serving, trouble, monkeypatch):
     monkeypatch.setattr(worker_state, "revoked", {f"{serving._ids._prefix}{serving._ids._count + 1:012x}"})
     kind, (name, message, _) = serving.answer(serving.send("trouble.answer", "bad"))
     assert (kind, name) == ("failed", "celery.exceptions.TaskRevokedError") and "revoked" in message

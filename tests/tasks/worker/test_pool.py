@@ -1,4 +1,4 @@
-"""The worker pool on real brokers: tasks in one thread, everything else stays with the event loop."""
+"""Tests of the worker pool on real brokers: tasks run in one thread, all other work in the event loop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_worker_that_has_nothing_to_do_stops_when_told(servers: Servers, tmp_p
         assert worker.process.wait(PATIENCE) == 0
 
 
-def test_pool_passes_signals_on_to_what_listened_before() -> None:
+def test_pool_passes_signals_on_to_earlier_listeners() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     handler = signal.signal(signal.SIGUSR1, lambda *_: None)
@@ -77,7 +77,7 @@ def test_a_busy_worker_answers_remote_control(worker: ObedientWorker) -> None:
     worker.do("wait", "busy", ignore_result=True)
     worker.noted("began", "busy")
     node = [f"obedient@{worker.topology.run}"]
-    with worker.app.connection_for_write() as connection:  # another test may have cut the pool's connection
+    with worker.app.connection_for_write() as connection:  # another test may have cut the connection of the app's pool
         asked = {"timeout": PATIENCE, "destination": node, "connection": connection}
         assert worker.app.control.ping(**asked) == [{node[0]: {"ok": "pong"}}]
         active = worker.app.control.inspect(**asked).active()
@@ -86,7 +86,7 @@ def test_a_busy_worker_answers_remote_control(worker: ObedientWorker) -> None:
 
 
 def test_a_busy_worker_keeps_sending_heartbeats(servers: Servers, tmp_path: Path, run_name: str) -> None:
-    # RabbitMQ drops a peer that was silent for two heartbeats; a busy machine may stop one for some seconds.
+    # RabbitMQ drops a peer that is silent for two heartbeats; a busy machine may stall one for some seconds.
     with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log", heartbeat=6) as worker:
         result = worker.do("wait", "busy")
         worker.noted("began", "busy")
@@ -98,7 +98,7 @@ def test_a_busy_worker_keeps_sending_heartbeats(servers: Servers, tmp_path: Path
         assert "Connection to broker lost" not in worker.log.read_text()
 
 
-def test_a_cold_stop_gives_back_what_was_not_acknowledged(
+def test_a_cold_stop_requeues_unacknowledged_tasks(
     servers: Servers, tmp_path: Path, run_name: str, rabbitmqctl: Callable[..., list[str]]
 ) -> None:
     with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log") as worker:
@@ -124,14 +124,14 @@ def test_a_worker_goes_on_after_its_connection_was_lost_in_mid_task(
         worker.noted("began", "held")
         close_connections(servers)
         worker.let_go()
-        # The task cannot be acknowledged any more, so it is delivered again: late acks promise at least once.
+        # The task can no longer be acknowledged, so it is redelivered: late acks mean at least once.
         worker.noted("ended", "held", times=2)
         assert worker.do("return", "after").get(timeout=PATIENCE) == "after"
         worker.noted("acknowledged", times=2)
 
 
 def test_a_signal_and_a_stop_wake_the_event_loop_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a wake-up the loop polls for up to a second, also after the signal's handler has run."""
+    """Without a wake-up the loop sleeps for up to a second, even after the signal's handler has run."""
     monkeypatch.setattr(worker_state, "should_stop", None)
     pool = OneThreadPool(limit=1)
     pool.on_start()
@@ -169,7 +169,7 @@ def test_an_error_of_a_callback_reaches_no_other_task() -> None:
 
 
 def started_elsewhere() -> OneThreadPool:
-    """Return a pool that another thread has started: it takes no signals, so any thread may stop it."""
+    """Return a pool started by another thread: it handles no signals, so any thread may stop it."""
     pool = OneThreadPool(1)
     starting = threading.Thread(target=pool.start)
     starting.start()
@@ -177,7 +177,7 @@ def started_elsewhere() -> OneThreadPool:
     return pool
 
 
-def test_a_pool_that_another_thread_stops_keeps_open_what_signals_are_written_to() -> None:
+def test_a_pool_stopped_by_another_thread_keeps_its_signal_descriptor() -> None:
     pool = OneThreadPool(1)
     pool.start()
     stopping = threading.Thread(target=pool.stop)
@@ -189,7 +189,7 @@ def test_a_pool_that_another_thread_stops_keeps_open_what_signals_are_written_to
     assert pool._writer.fileno() == -1 and signal.set_wakeup_fd(-1) == -1
 
 
-def test_a_warm_stop_waits_for_what_a_job_of_the_event_loop_waits_for() -> None:
+def test_a_warm_stop_waits_for_futures_of_the_event_loops_jobs() -> None:
     pool = started_elsewhere()
     done, seen = Future[None](), list[str]()
     pool.once(done, lambda: seen.append("acknowledged"))
@@ -204,7 +204,7 @@ def test_a_warm_stop_waits_for_what_a_job_of_the_event_loop_waits_for() -> None:
     assert seen == ["acknowledged"]
 
 
-def test_a_warm_stop_begins_nothing_that_waits_behind_the_running_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_stop_runs_no_task_that_waits_behind_the_running_one(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = started_elsewhere()
     seen: list[str] = []
     running, told, go = threading.Event(), threading.Event(), threading.Event()
@@ -222,13 +222,13 @@ def test_a_warm_stop_begins_nothing_that_waits_behind_the_running_task(monkeypat
     monkeypatch.setattr(pool, "_jobs", SimpleNamespace(put=put, get=jobs.get, get_nowait=jobs.get_nowait))
     stopping = threading.Thread(target=pool.stop)
     stopping.start()
-    assert told.wait(PATIENCE)  # of the end, once all that waited has been taken out
+    assert told.wait(PATIENCE)  # the pool's end is queued once all waiting jobs were removed
     go.set()
     stopping.join(PATIENCE)
     assert seen == ["running"]
 
 
-def test_sys_exit_in_a_task_ends_its_worker_and_nothing_of_it_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sys_exit_in_a_task_ends_its_worker_without_an_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_state, "should_stop", None)
     pool = OneThreadPool(1)
     pool.start()

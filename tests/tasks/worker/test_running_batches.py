@@ -1,4 +1,4 @@
-"""Tests of tasks.worker.running.run: one outcome per call, whatever the function does."""
+"""Tests of tasks.worker.running.run: each call has one outcome, whatever the function does."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_isolation_fails_only_the_call_at_fault():
     assert outcomes[1].kind == "ZeroDivisionError" and "1 / item" in outcomes[1].traceback
 
 
-def test_without_isolation_all_fail_and_nothing_runs_twice():
+def test_without_isolation_all_calls_fail_and_none_runs_twice():
     ran = []
 
     def store(items):

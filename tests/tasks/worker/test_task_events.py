@@ -1,4 +1,4 @@
-"""Tests of the share of calls that Flower is told of: the environment sets it, and it is kept exactly."""
+"""Tests of the share of calls with events for Flower: the environment sets it, and it is exact."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_the_environment_names_the_share(monkeypatch, text, rate):
 
 
 @pytest.mark.parametrize("text", ["often", "-0.1", "1.01", "nan", "10%"])
-def test_what_is_no_share_is_refused_with_a_remedy(monkeypatch, text):
+def test_an_invalid_share_is_refused_with_a_remedy(monkeypatch, text):
     monkeypatch.setenv(RATE_VARIABLE, text)
     with pytest.raises(ConfigurationError, match=rf"WARREN_EVENT_RATE={text}: not a share .* from 0 to 1"):
         given_rate()
 
 
 @pytest.mark.parametrize(("rate", "told"), [(0.0, 0), (0.01, 10), (0.3, 300), (1.0, 1000)])
-def test_the_share_told_is_that_of_all_calls_however_they_are_batched(monkeypatch, rate, told):
+def test_the_share_is_exact_over_all_calls_however_they_are_batched(monkeypatch, rate, told):
     sampler, seen = TaskEvents(None, "worker@host", rate), list[Any]()
     monkeypatch.setattr(sampler, "_tell", lambda what: seen.append(what))
     call, left = SimpleNamespace(properties=None), 1000
@@ -42,7 +42,7 @@ def test_the_share_told_is_that_of_all_calls_however_they_are_batched(monkeypatc
     assert len(seen) == told
 
 
-def test_events_that_nobody_takes_never_hold_up_a_call():
+def test_events_that_the_broker_does_not_take_delay_no_call():
     sampler, connecting, go_on = TaskEvents(None, "worker@host", 1.0), threading.Event(), threading.Event()
 
     def hang() -> Any:

@@ -1,4 +1,4 @@
-"""Time limits of services: the exception comes in time, once, and never where nothing is limited."""
+"""Tests of services' time limits: the exception is raised in time, once, and only in code with a limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def spin(until: threading.Event | None = None) -> None:
-    """Run Python code, for ever or until `until` is set."""
+    """Run Python code endlessly, or until `until` is set."""
     while until is None or not until.is_set():
         pass
 
@@ -37,7 +37,7 @@ class Shop(Worker):
         self.ran, self.now = 0, 0.0
 
     def spin_on(self) -> None:
-        """Run for ever; on the clock of `own_clock`, which stands still otherwise, a second passes."""
+        """Run endlessly, after a second on the clock of `own_clock`, which otherwise stands still."""
         self.now += 1.0
         spin()
 
@@ -88,7 +88,7 @@ def shop():
 
 @pytest.fixture
 def own_clock(monkeypatch, shop):
-    """Measure limits by the shop's clock: calls that do not spin take no time, on a machine however busy."""
+    """Measure limits by the shop's clock: only calls that spin take time, even on a busy machine."""
     monkeypatch.setattr(time_limits, "_watch", time_limits.Watch())
     monkeypatch.setattr(time_limits, "time", SimpleNamespace(monotonic=lambda: shop.now, sleep=time.sleep))
 
@@ -109,16 +109,16 @@ def test_a_call_over_its_time_limit_fails_clearly_and_the_worker_goes_on(serving
     assert serving.answer(serving.send("shop.add", 1)) == ("", 2)
 
 
-def test_a_service_may_catch_it_by_its_name_and_not_by_accident(serving):
+def test_except_exception_does_not_catch_a_time_limit_but_its_name_does(serving):
     assert serving.answer(serving.send("shop.caught")) == ("", "by its name")
 
 
-def test_a_timeout_of_the_services_own_is_its_own(serving):
+def test_a_services_own_timeout_is_not_taken_for_the_limit(serving):
     kind, (error, message, _) = serving.answer(serving.send("shop.timed_out"))
     assert (kind, error, message) == (FAILED, "TimeoutError", "its own")
 
 
-def test_of_a_batch_that_takes_too_long_each_call_runs_alone_with_the_limit(own_clock, serving):
+def test_each_call_of_a_batch_over_its_limit_runs_alone_with_the_limit(own_clock, serving):
     slow, quick = serving.send("shop.spin_at", 1), serving.send("shop.spin_at", 2)
     assert serving.answer(slow)[0] == FAILED and serving.answer(quick) == ("", 2)
 
@@ -136,7 +136,7 @@ def quick_switches():
 
 
 def test_limits_that_end_about_when_their_function_does_leave_nothing_behind(quick_switches):
-    """Each call ends by its result or TimeLimitExceeded; that is not raised later, in code without a limit."""
+    """Each call has a result or TimeLimitExceeded, which is not raised later in code without a limit."""
     ended: dict[Any, int] = {}
 
     def work(number: int) -> int:
@@ -153,11 +153,11 @@ def test_limits_that_end_about_when_their_function_does_leave_nothing_behind(qui
         ended[found] = ended.get(found, 0) + 1
     spare = threading.Event()
     threading.Timer(0.1, spare.set).start()
-    spin(spare)  # an exception that was left behind would come here
+    spin(spare)  # a leftover exception would be raised here
     assert sum(ended.values()) == 3000 and len(ended) == 2, ended
 
 
-def test_limits_of_several_threads_ring_in_their_own(monkeypatch):
+def test_limits_of_several_threads_are_raised_in_their_own_thread(monkeypatch):
     monkeypatch.setattr(time_limits, "_watch", time_limits.Watch())
     told: dict[float, str] = {}
 
@@ -186,7 +186,7 @@ limited("actor.stubborn", stubborn, 0.05, 0.1)()
 """
 
 
-def test_what_is_not_in_python_code_ends_its_process_at_the_hard_limit():
+def test_a_call_outside_python_code_ends_its_process_at_the_hard_limit():
     began = time.monotonic()
     ended = subprocess.run([sys.executable, "-c", HARD], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ended.returncode == ENDED and time.monotonic() - began < 120
@@ -201,7 +201,7 @@ def test_what_is_not_in_python_code_ends_its_process_at_the_hard_limit():
         ({"time_limit": 3.0, "hard_time_limit": 2.0}, "must be longer than time_limit=3.0"),
     ],
 )
-def test_limits_that_make_no_sense_are_one_clear_error(given, told):
+def test_invalid_limits_are_one_clear_error(given, told):
     with pytest.raises(ConfigurationError, match=told):
         service(**given)
 

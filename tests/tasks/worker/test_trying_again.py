@@ -1,4 +1,4 @@
-"""Tests of tries after exceptions of services: in each form of call, within its deadline, if the worker has room."""
+"""Tests of retries after a service's exceptions: for each form of call, within its deadline and the worker's room."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_other_exceptions_fail_at_once(serve):
     assert ran(serving)["x"] == 1
 
 
-def test_of_a_batch_only_the_call_that_failed_runs_again(serve):
+def test_only_the_failed_call_of_a_batch_runs_again(serve):
     serving = serve()
     ids = [serving.send("shop.fetch_some", key) for key in "abcd"]
     assert [serving.answer(one) for one in (ids[0], ids[2], ids[3])] == [("", "a"), ("", "c"), ("", "d")]
@@ -142,7 +142,7 @@ def test_a_one_way_call_is_tried_again_and_ends_as_a_dead_letter_with_the_reason
     assert reason == "it failed 4 times, last with ConnectionError: y is away" and letter.key == name
 
 
-def test_a_call_whose_deadline_would_pass_before_fails_at_once_with_its_error(serve):
+def test_a_call_whose_deadline_precedes_its_retry_fails_at_once(serve):
     serving = serve()
     kind, (error, *_) = serving.answer(serving.send("shop.fetch_late", "x", seconds=30.0))
     assert (kind, error) == (FAILED, "ConnectionError") and ran(serving)["x"] == 1
@@ -162,7 +162,7 @@ def test_a_worker_holds_a_bounded_number_of_calls_and_others_fail_at_once(serve)
     assert serving.count("shop.fetch_late", "retried") == MOST_HELD and len(serving.answers) == 2
 
 
-def test_one_way_calls_wait_in_the_broker_while_a_worker_holds_all_that_it_can(serve):
+def test_one_way_calls_wait_in_the_broker_while_a_worker_is_full(serve):
     serving = serve()
     for number in range(100):
         serving.send("shop.push_late", number, direct=False)
@@ -170,7 +170,7 @@ def test_one_way_calls_wait_in_the_broker_while_a_worker_holds_all_that_it_can(s
     assert len(serving.waiting("shop.push_late")) == 36 and serving.dead == []
 
 
-def test_a_worker_that_stops_gives_back_the_calls_that_wait(serve):
+def test_a_stopping_worker_requeues_the_calls_that_wait_for_a_retry(serve):
     serving = serve()
     serving.send("shop.push_late", 1, direct=False)
     until(lambda: serving.count("shop.push_late", "retried") == 1)
