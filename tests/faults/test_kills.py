@@ -19,7 +19,6 @@ def test_training_solves_through_kills_of_actor_and_learner(tmp_path: Path, serv
         run.after_updates(5)
         run.role("actor-0").kill()
         made = run.after_updates(5)
-        versions = [update["version"] for update in run.metrics()]
         run.role("learner").kill()
         run.until(lambda: len(run.metrics()) > made + 5)
         assert run.wait(600.0) == 0, run.output

@@ -31,7 +31,7 @@ def test_training_goes_on_when_rabbitmq_was_restarted(tmp_path: Path, own_server
         brokers.control(own_servers, "stop_app")
         # Longer than a publish is retried, so that the learner's publishing fails during the outage.
         time.sleep(6)
-        assert "queues unknown" in run.output or run.process.poll() is None
+        assert run.process.poll() is None
         brokers.control(own_servers, "start_app")
         run.after_updates(5)
         run.process.send_signal(signal.SIGINT)
