@@ -176,7 +176,7 @@ def test_a_launcher_that_takes_long_to_stop_keeps_its_place(
         client.pexpire(key, 600)
         until(lambda: client.pttl(key) > 1000)
     monkeypatch.setattr(membership, "LEASE", 600.0)
-    until(lambda: client.pttl(key) > 10_000)  # from here on it cannot run out while this process is stopped
+    client.pexpire(key, 600_000)  # from here on it cannot run out while this process is stopped
     with pytest.raises(ConfigurationError, match="is led already"):
         _sweeping(embedded, run_name).begin()
     leading.remove(leading.topology)
