@@ -98,6 +98,8 @@ def test_an_event_for_a_deleted_exchange_fails_or_declares_it_again(calling: Cal
             events.fire("stated", 2)
     events.fire("stated", 3)
     events.close()
+    with calling.app.connection_for_write() as connection:  # raises NotFound where it is not there again
+        calling.topology.event("stated")(connection.default_channel).declare(passive=True)
 
 
 def test_a_segment_for_a_deleted_exchange_fails_within_the_senders_patience(calling: Calling) -> None:
