@@ -154,9 +154,12 @@ def test_the_unfinished_trajectory_that_waits_longest_is_filled_first():
         decide(buffer, [seat], 10 + seat)
         decide(buffer, [1 + seat], 20 + seat)
         buffer.end(np.array([seat]))
-    buffer.end(np.array([1, 3]))
-    buffer.take(buffer.ready, NO_EPISODES)
-    assert buffer.ready == 0
+    assert buffer.take(buffer.ready, NO_EPISODES).observation.ravel().tolist() == [12, 10]
+    buffer.end(np.array([3]))
+    buffer.end(np.array([1]))
+    decide(buffer, [2], 30)
+    buffer.end(np.array([2]))
+    assert buffer.take(buffer.ready, NO_EPISODES).observation.ravel().tolist() == [22, 30]
 
 
 def test_experience_older_than_allowed_is_dropped_and_counted_lane_by_lane():
