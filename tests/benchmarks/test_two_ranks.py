@@ -29,7 +29,6 @@ def test_horovod_is_left_out_with_a_message_if_it_is_not_built(
     assert "bf16" not in allreduce.compressions("horovod")
 
 
-@pytest.mark.timeout(900)
 def test_two_ranks_train_and_end_with_equal_weights(
     redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,6 @@ from workers.servers import Servers
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
 def test_training_solves_through_kills_of_actor_and_learner(tmp_path: Path, servers: Servers, sampling: str) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}

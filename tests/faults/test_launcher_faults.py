@@ -150,7 +150,6 @@ def test_an_actor_that_is_paused_is_named(tmp_path: Path, servers: Servers) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_long_redis_outage_does_not_exhaust_restarts(tmp_path: Path, servers: Servers) -> None:
     port, binary = free_port(), shutil.which("redis-server")
     assert binary is not None

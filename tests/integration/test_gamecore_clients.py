@@ -101,7 +101,6 @@ def test_the_game_in_javascript_follows_redirects() -> None:
 
 @pytest.mark.slow
 @pytest.mark.servers
-@pytest.mark.timeout(900)
 def test_a_policy_learns_from_a_game_in_javascript(tmp_path: Path, servers: Servers) -> None:
     port, raw = free_port(), free_port()
     client = node("--url", f"http://127.0.0.1:{port}", "--token", "open")
@@ -114,7 +113,6 @@ def test_a_policy_learns_from_a_game_in_javascript(tmp_path: Path, servers: Serv
 
 @pytest.mark.slow
 @pytest.mark.servers
-@pytest.mark.timeout(900)
 def test_a_policy_learns_from_a_game_in_cpp_over_tcp(tmp_path: Path, servers: Servers) -> None:
     client = compiled(tmp_path)
     port, raw = free_port(), free_port()

@@ -15,7 +15,6 @@ from workers.servers.ports import free_port
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_league_of_games_that_drive_themselves_beats_its_first_snapshot(tmp_path: Path, servers: Servers) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     with NimRun(tmp_path, free_port(), "actors=2", **urls) as run:

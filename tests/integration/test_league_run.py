@@ -35,7 +35,6 @@ def another_redis(servers: Servers, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
     tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]], another_redis: str
 ) -> None:

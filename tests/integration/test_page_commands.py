@@ -32,7 +32,6 @@ from workers.config.validation import verify
 from workers.servers import Servers
 
 ROOT = pages.ROOT
-pytestmark = pytest.mark.timeout(900)  # includes training of the shared runs, on a busy machine
 COMMANDS = list(pages.commands())
 RUN = [one for one in COMMANDS if isinstance(pages.TABLE.get(one), pages.Run)]
 # Commands that resume are left out: another form of them runs.

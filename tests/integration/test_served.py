@@ -21,7 +21,6 @@ def env_runner(run: TrainingRun, number: int) -> psutil.Process:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_served_cartpole_learns_through_kills_of_an_env_runner_and_an_actor(tmp_path: Path, servers: Servers) -> None:
     settings = ("sampling=served", "env_runners=2", "actors=2", "env.num_envs=16", "env.goal=100", "unroll_length=32")
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}

@@ -25,7 +25,6 @@ def last_line(run: TrainingRun) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
 def test_cartpole_is_solved_through_rabbitmq_and_redis(tmp_path: Path, servers: Servers, sampling: str) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
@@ -44,7 +43,6 @@ def test_cartpole_is_solved_through_rabbitmq_and_redis(tmp_path: Path, servers: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
 def test_cartpole_is_learned_with_nothing_but_the_embedded_server(
     tmp_path: Path, embedded: Servers, sampling: str

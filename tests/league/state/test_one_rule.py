@@ -99,7 +99,6 @@ def set_clock(servers: Any) -> Iterator[redis.Redis]:
         yield redis.Redis.from_url(servers.redis_url)
 
 
-@pytest.mark.timeout(900)
 @given(SETTINGS, STEPS)
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_redis_and_memory_decide_alike(

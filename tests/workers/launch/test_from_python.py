@@ -135,7 +135,6 @@ def test_points_of_a_resumed_run_begin_where_it_was_resumed(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_example_trains_until_an_evaluation_is_good_enough(tmp_path: Path, servers: Any):
     from support.launched import start
 

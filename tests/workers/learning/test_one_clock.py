@@ -37,7 +37,6 @@ def alone(folder: Path) -> tuple[Any, list[dict[str, float]]]:
     return trainer, seen
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("one_thread")
 def test_learners_with_unequal_shares_anneal_as_one_learner_when_one_leaves(
     redis_url: str, run_name: str, tmp_path: Path

@@ -24,7 +24,6 @@ from workers.servers import Servers
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # three processes import torch at once: on a busy machine only a hang takes as long
 def test_league_roles_started_by_hand_hear_the_end(servers: Servers, tmp_path: Path, run_name: str) -> None:
     topology = Topology(run_name)
     events = EventDispatcher(create_app(topology, servers.broker_url, servers.redis_url), topology)
