@@ -155,9 +155,10 @@ class Client(Driver):
                 self._reading.release()
 
     def tend(self) -> None:
-        """Take in what has arrived, send what is due, connect if needed; do nothing while another thread does."""
+        """See Driver. A client of threads does nothing while another thread reads."""
         self.bodies.forget_all()
-        if self._reading.acquire(blocking=False):
+        # An event loop's polls take the lock for a moment: work that meets one waits, or nothing would do it.
+        if self._reading.acquire(blocking=not self._may_block):
             try:
                 now = time.monotonic()
                 self._pump(now)

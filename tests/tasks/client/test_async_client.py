@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 from support.claims import uninstall_claims
-from support.in_memory import ADD, PUSH, Kept, Service, declare, solver_of, take
+from support.in_memory import ADD, PUSH, TOPOLOGY, Directory, Kept, Service, app_of, declare, solver_of, take
 
 from tasks.client.async_client import ONE_WAY_WINDOW
 from tasks.client.rpc import Client
@@ -146,6 +146,32 @@ def test_a_new_connection_is_watched_even_with_the_old_descriptor(broker, monkey
 
     with Service(broker, ADD, add):
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [2, 3, 4]
+
+
+def test_tending_that_meets_a_poll_of_the_loop_waits_for_it(broker):
+    """Without that, a lost connection would stay lost until the loop's next look."""
+    client = Client(app_of(broker), TOPOLOGY, Directory(ADD), 60.0, may_block=False)  # type: ignore[arg-type]
+    met, lock = threading.Event(), client._reading
+
+    class Watched:
+        release = staticmethod(lock.release)
+
+        @staticmethod
+        def acquire(blocking: bool = True) -> bool:
+            met.set()
+            return lock.acquire(blocking)
+
+    queue = declare(broker, ADD)
+    client.submit(ADD, (1,), {}, None)
+    client._reading = Watched()  # type: ignore[assignment]
+    with ThreadPoolExecutor(1) as threads:
+        with lock:  # the loop polls
+            tended = threads.submit(client.tend)
+            assert met.wait(60.0)
+        tended.result(60.0)
+    assert client.link is not None and len(broker.waiting(queue)) == 1
+    client._reading = lock
+    client.close()
 
 
 def test_a_call_sent_while_tending_ends_is_tended_afterwards(broker, monkeypatch):
