@@ -18,13 +18,16 @@ GAME = f"{__file__}:Game"
 
 
 class Game(gymnasium.Env):
-    """Images whose brightness is the number of steps; every fifth step costs a life; the last ends the game."""
+    """Images whose brightness is the number of steps; every fifth step costs a life; the last ends the game.
+
+    `fades`: the brightness is 9 less the number of steps.
+    """
 
     action_space, lives = Discrete(2), 0
 
-    def __init__(self, colours: bool = True, lives: int = 2):
+    def __init__(self, colours: bool = True, lives: int = 2, fades: bool = False):
         self.observation_space = Box(0, 255, (6, 4, 3) if colours else (6, 4), np.uint8)
-        self.all_lives = lives
+        self.all_lives, self.fades = lives, fades
 
     def get_action_meanings(self) -> list[str]:
         return ["NOOP", "FIRE"]
@@ -41,7 +44,7 @@ class Game(gymnasium.Env):
         return self.observe(), 3.0 if action else 0.0, self.lives == 0, False, {}
 
     def observe(self):
-        return np.full(self.observation_space.shape, self.steps, np.uint8)
+        return np.full(self.observation_space.shape, 9 - self.steps if self.fades else self.steps, np.uint8)
 
 
 class Channels(gymnasium.Env):
@@ -71,11 +74,12 @@ def brightness(observation: np.ndarray) -> list[int]:
     return observation.reshape(*observation.shape[:2], -1)[0, :, 0].tolist()
 
 
-def test_skipped_frames_sum_rewards_and_the_last_two_are_merged() -> None:
-    games = vector(frame_skip=3, kwargs={"lives": 9})
+@pytest.mark.parametrize(("fades", "brighter_of_two"), [(False, 3), (True, 7)])
+def test_skipped_frames_sum_rewards_and_the_last_two_are_merged(fades: bool, brighter_of_two: int) -> None:
+    games = vector(frame_skip=3, kwargs={"lives": 9, "fades": fades})
     observation, reward, *_ = games.step(np.array([1]))
     assert observation.shape == (1, 6, 4, 3)
-    assert observation.max() == observation.min() == 3
+    assert observation.max() == observation.min() == brighter_of_two
     assert reward.tolist() == [9.0]
 
 

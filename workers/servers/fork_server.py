@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -122,9 +123,12 @@ def _guard(request: dict[str, Any], files: list[int], launcher: int) -> NoReturn
     me = os.getpid()
 
     def start() -> Forked:
+        # The child would swallow a signal that met it before it has handlers of its own.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, DEFAULTS)
         if pid := os.fork():
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return Forked(pid)
-        _child(request, me)
+        _child(request, me, before)
 
     status = guard.watch(start, request["grace"], lambda: _gone(launcher))
     with contextlib.suppress(OSError):  # the launcher is gone
@@ -142,8 +146,11 @@ def _gone(process: int) -> bool:
     return False
 
 
-def _child(request: dict[str, Any], parent: int) -> NoReturn:
-    """Make the process proper look freshly started and run its module; raises SystemExit at the end."""
+def _child(request: dict[str, Any], parent: int, unblocked: Collection[int]) -> NoReturn:
+    """Make the process proper look freshly started and run its module; raises SystemExit at the end.
+
+    `unblocked`: the signal mask that it gets once it has handlers of its own.
+    """
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.closerange(3, HIGHEST)
@@ -152,6 +159,7 @@ def _child(request: dict[str, Any], parent: int) -> NoReturn:
     signal.set_wakeup_fd(-1, warn_on_full_buffer=False)
     for number in DEFAULTS:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
     os.environ.clear()
     os.environ.update(environment)
     set_title(request["title"])

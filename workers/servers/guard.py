@@ -40,7 +40,11 @@ def die_with(guard: int) -> None:
 def signal_group(child: Any, number: int) -> None:
     """Send a signal to the server's process group, as a server may be a shell script with children."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, number)
+        try:
+            os.killpg(child.pid, number)
+        except ProcessLookupError:
+            if child.returncode is None:  # it was just forked, and has no group yet
+                os.kill(child.pid, number)
 
 
 def stop(child: Any, grace: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,7 +51,7 @@ with Forks.begin() as forks:
 """
 
 PROBE = """
-import atexit, json, os, signal, sys, threading
+import atexit, json, os, signal, sys, threading, time
 atexit.register(lambda: print("at exit"))
 seen = {
     "argv": sys.argv[1:], "file": os.path.basename(sys.argv[0]), "name": __name__, "spec": __spec__.name,
@@ -61,6 +62,8 @@ seen = {
     "line": open("/proc/self/cmdline").read().replace("\\0", " ").strip(),
     "buffered": [type(sys.stdout.buffer).__name__, sys.stdout.write_through, sys.stderr.errors],
 }
+while not os.path.exists("go"):
+    time.sleep(0.01)
 print(json.dumps(seen))
 """
 
@@ -78,9 +81,9 @@ ENDINGS = {
 class Host:
     """The launcher of HOST; `folder` holds the modules and logs of its processes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, code: str = HOST) -> None:
         self.folder, self.said = folder, []  # type: tuple[Path, list[str]]
-        (folder / "host.py").write_text(HOST)
+        (folder / "host.py").write_text(code)
         self.process = subprocess.Popen(
             [sys.executable, "host.py"],
             stdin=subprocess.PIPE,
@@ -91,9 +94,16 @@ class Host:
         )
 
     def ask(self, name: str, **words: Any) -> dict[str, Any]:
-        assert self.process.stdin and self.process.stdout
+        self.send(name, **words)
+        return self.answer()
+
+    def send(self, name: str, **words: Any) -> None:
+        assert self.process.stdin
         self.process.stdin.write(json.dumps({"name": name, **words}) + "\n")
         self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self.process.stdout
         while "said" in (told := json.loads(self.process.stdout.readline())):
             self.said.append(told["said"])
         return dict(told)
@@ -131,11 +141,13 @@ def test_a_forked_process_sees_what_a_fresh_one_sees(host: Host) -> None:
         seen = []
         for fork in (True, False):
             told = host.start("probe", PROBE, fork, environment={"PYTHONUNBUFFERED": unbuffered, "WARREN_X": "y"})
+            assert was_forked(host, told) == fork
+            (host.folder / "go").touch()
             assert host.ask("probe", wait=True)["status"] == 0, host.log("probe")
+            (host.folder / "go").unlink()
             *_, answer, last = host.log("probe").splitlines()
             assert last == "at exit"
             seen.append(json.loads(answer))
-            assert told["guard"]
         assert seen[0] == seen[1]
         assert seen[0]["environment"]["WARREN_X"] == "y"
 
@@ -155,6 +167,38 @@ def test_a_process_that_does_not_stop_in_time_is_killed(host: Host) -> None:
     until(lambda: "begun" in host.log("deaf") and "begun" in host.log("good"))
     assert host.ask("deaf", stop=True)["status"] == 137
     assert host.ask("good", stop=True)["status"] == 7
+
+
+# Holds each forked process before it has a session and signal handlers of its own, until there is a file "go".
+HELD = """
+import os, signal, time
+begin_session = os.setsid
+def setsid():
+    if callable(signal.getsignal(signal.SIGTERM)):  # its guard's
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+    begin_session()
+os.setsid = setsid
+"""
+
+
+def test_a_process_stopped_while_it_is_forked_ends_at_once(tmp_path: Path) -> None:
+    host = Host(tmp_path, HELD + HOST)
+    try:
+        child = host.child(host.start("new", FOREVER))
+        host.send("new", stop=True)
+        until(lambda: signal.SIGTERM in pending(child))
+        (tmp_path / "go").touch()
+        assert host.answer()["status"] == 143
+    finally:
+        host.process.kill()
+        host.process.communicate()
+
+
+def pending(process: psutil.Process) -> set[signal.Signals]:
+    """Return the signals that the process blocks and has been sent."""
+    (bits,) = re.findall(r"^ShdPnd:\t(\w+)$", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)
+    return {number for number in signal.Signals if int(bits, 16) >> (number - 1) & 1}
 
 
 @pytest.mark.parametrize("victims", ["launcher", "launcher and fork server", "guard"])
