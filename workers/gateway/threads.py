@@ -14,10 +14,11 @@ from typing import Any
 
 
 class _Call:
-    __slots__ = ("answer", "arguments", "function", "given_up", "loop")
+    __slots__ = ("answer", "arguments", "ended", "function", "given_up", "loop")
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self.function, self.arguments, self.given_up = function, arguments, False
+        self.function, self.arguments = function, arguments
+        self.given_up = self.ended = False
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Any] = self.loop.create_future()
 
@@ -49,8 +50,9 @@ class Threads:
             try:
                 return await call.answer
             except asyncio.CancelledError:
-                call.given_up = True
-                self.hanging += 1
+                if not call.ended:  # else it ended in the turn of the loop that cancelled the wait
+                    call.given_up = True
+                    self.hanging += 1
                 raise
 
     def close(self) -> None:
@@ -76,6 +78,7 @@ class Threads:
 
     def _ended(self, call: _Call, result: Any, error: Exception | None) -> None:
         self._busy -= 1
+        call.ended = True
         if call.given_up:
             self.hanging -= 1
         elif call.answer.cancelled():

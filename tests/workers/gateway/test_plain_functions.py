@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from support.game_clients import Http
 from support.gateways import Echo
 from support.waiting import until
+
+from workers.gateway.threads import Threads
 
 OBSERVATION = {"observation": [0, 1, 2]}
 
@@ -87,6 +90,28 @@ def test_too_many_hanging_functions_refuse_calls_and_fail_health(hanging: Any) -
     Hanging.let.set()
     until(lambda: http.facts()["hanging"] == 0)
     until(lambda: quick(http))
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+def test_a_function_that_ends_as_its_game_gives_up_does_not_hang(ends_first: bool) -> None:
+    """Else each such function would count for ever, until the gateway refuses all others."""
+
+    async def both_in_one_turn() -> int:
+        threads, loop = Threads(1, 1), asyncio.get_running_loop()
+        going, ended, held = threading.Event(), threads._ended, loop.create_future()
+        threads._ended = lambda *given: held.set_result(given)  # type: ignore[method-assign]
+        game = asyncio.ensure_future(threads.run(going.wait, 60.0))
+        await asyncio.sleep(0)  # it waits for the function
+        going.set()
+        given = await asyncio.wait_for(held, 60.0)
+        for step in (lambda: ended(*given), game.cancel)[:: 1 if ends_first else -1]:
+            step()
+        with pytest.raises(asyncio.CancelledError):
+            await game
+        threads.close()
+        return threads.hanging
+
+    assert asyncio.run(both_in_one_turn()) == 0
 
 
 class Leaving(Echo):
