@@ -164,8 +164,9 @@ class Publisher:
         return info is not None and info.checksum == checksum_of(weights[2])
 
     def _wait_for_fired(self) -> None:
-        if self._fired is not None:
-            self._fired.result()
+        fired, self._fired = self._fired, None  # else its error would be raised for ever, and nothing fired again
+        if fired is not None:
+            fired.result()
 
     def _fire(self, payload: dict[str, Any], another_follows: bool = False) -> None:
         with self._timing.stage("fan-out: send"):

@@ -17,6 +17,7 @@ from support.waiting import PATIENCE, until
 from agents import Trajectory, Update
 from agents.checkpoints import weights_from_bytes
 from tasks.worker.running import recording
+from warren.errors import ClaimError
 from workers.learning.data_source import Arrival, OnPolicyQueue
 from workers.learning.metrics import read_metrics
 from workers.learning.publisher import Publisher
@@ -110,6 +111,27 @@ def test_a_pool_that_is_away_gets_the_weights_later(publisher: Publisher, pool: 
     publisher.stop()
     assert pool.put_versions == [1, 2]
     assert publisher.failing == ""
+
+
+def test_weights_are_fired_again_after_an_event_that_could_not_be_sent(pool: Pool) -> None:
+    refused, fired = threading.Event(), list[int]()
+
+    def fire(name: str, payload: dict[str, Any], another_follows: bool) -> None:
+        if not refused.is_set():
+            refused.set()
+            raise ClaimError("Redis has no memory left for the weights")
+        fired.append(payload["version"])
+
+    session: Any = SimpleNamespace(pool=pool, events=SimpleNamespace(fire=fire))
+    publisher = Publisher(session, "main", "weights", Timing())
+    publisher.start(every=0.0)
+    publisher.offer(*weights(1))
+    assert refused.wait(PATIENCE)
+    publisher.offer(*weights(2))
+    until(lambda: "no memory left" in publisher.failing)
+    publisher.offer(*weights(3))
+    publisher.stop()
+    assert fired == [3] and publisher.failing == ""
 
 
 def test_recorded_actions_run_in_order_and_all_before_the_end() -> None:
