@@ -83,10 +83,12 @@ class Snapshots:
         if read_json(self.folder / FORMAT) != (stamp := formats.stamp(formats.LEAGUE)):
             write_whole(self.folder / FORMAT, to_json(stamp))
         models = self._save_models()
+        # After a crash on the way the stream may be the old or the new one: the models of both stay listed until then.
+        self._list(list({entry["ref"]: entry for entry in (*self._listed(), *models)}.values()))
         self.stream.follow(self.store, until)
         self._save_returns()
         self._save_people()
-        write_whole(self.folder / INDEX, json.dumps(models, indent=1).encode())
+        self._list(models)
         named = {f"{entry['ref']}.safetensors" for entry in models}
         for path in self.files.folder.glob("*.safetensors"):
             if path.name not in named and self.pool.info(ModelRef.parse(path.stem)) is None:
@@ -159,6 +161,16 @@ class Snapshots:
                 continue  # replaced meanwhile: the next save has a newer one
             saved.append(_entry(info))
         return saved
+
+    def _list(self, models: list[dict[str, Any]]) -> None:
+        write_whole(self.folder / INDEX, json.dumps(models, indent=1).encode())
+
+    def _listed(self) -> list[dict[str, Any]]:
+        """Return the entries of the folder's models; none if it has no list of them, or a damaged one."""
+        try:
+            return _saved(self.folder / INDEX, lambda entries: [_entry(_info(entry)) for entry in entries], [])
+        except LeagueError:
+            return []
 
     def _newest(self) -> dict[str, int]:
         found = self.pool.redis.hgetall(f"{self.pool.prefix}newest")

@@ -16,6 +16,7 @@ from league.matchmaking.view import ModelRef
 from league.models import pool as pool_module
 from league.models.keeper import Keeper
 from league.models.pool import Pool
+from league.models.saved_stream import SavedStream
 from league.models.snapshots import Snapshots
 from league.redis.store import Report, Store
 from league.state.periods import Periods
@@ -111,6 +112,34 @@ def test_a_line_that_a_crash_cut_off_is_written_again(store: Store, pool: Pool, 
     stream.write_bytes(whole[:-30])
     Snapshots(tmp_path, store, pool).save()
     assert stream.read_bytes() == whole
+
+
+def test_a_save_that_a_crash_cut_short_keeps_the_models_of_the_saved_stream(
+    store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both those that the old stream needs and those that the new one names, wherever the crash cuts it."""
+    play(store, pool)
+    Snapshots(tmp_path, store, pool).save()
+    pool.put("main", 100, 0, weights(100))
+    pool.freeze("main", 100)
+    store.snapshot("main", 100)
+    pool.remove(ModelRef("main", 1), frozen=True)
+    for place, names in ((SavedStream, "follow"), (Snapshots, "_save_returns")):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, names, crash)
+            with pytest.raises(KeyboardInterrupt):
+                Snapshots(tmp_path, store, pool).save()
+        own_redis.client.flushall()
+        there, their_pool = Store(own_redis.client, f"{run_name}:league:"), Pool(own_redis.client, f"{run_name}:")
+        restored = Snapshots(tmp_path, there, their_pool).restore()
+        assert ("main@100" in restored.players) == (place is Snapshots)
+        assert {str(info.ref) for info in their_pool.models("main")} >= {"main@1", "main@100"}
+    Snapshots(tmp_path, store, pool).save()
+    assert not (tmp_path / "models" / "main@1.safetensors").exists()
+
+
+def crash(*given: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_files_of_weights_that_are_no_longer_newest_are_removed(store: Store, pool: Pool, tmp_path: Path) -> None:
