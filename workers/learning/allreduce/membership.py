@@ -136,7 +136,8 @@ class Membership:
         """Stop the heartbeats and tell the others at once."""
         self._left.set()
         try:
-            with self._redis.pipeline(transaction=True) as pipe:
+            # The lock lets a heartbeat under way end first: it would enter this rank once more.
+            with self._lock, self._redis.pipeline(transaction=True) as pipe:
                 pipe.zrem(self._keys[0], self.token)
                 pipe.hdel(self._keys[1], self.token)
                 pipe.execute()
