@@ -103,11 +103,10 @@ class Sessions:
     ) -> None:
         """`open_game` makes the actor of a new session; `ready`: whether decisions can be made; `wait`: the message to
         games until then."""
-        self.limits = limits
+        self.limits, self._wait = limits, wait
         self.reaped = self.failed = 0
         self.metrics, self.rates = Metrics(), Rates(limits.rate)
         self._open_game, self._ready, self._elsewhere, self._clock = open_game, ready, elsewhere, clock
-        self._wait = wait
         self._token = None if token is None else token.encode()
         self._sessions: dict[str, _Session] = {}
         self._claiming: set[str] = set()  # sessions to be opened if no other gateway has them
@@ -191,6 +190,9 @@ class Sessions:
                 raise _held_at(name, address)
             if address is not None:
                 raise Refusal(409, f"session {name}: is open already, at the gateway at {address}")
+            if self.draining:  # it was told to stop meanwhile: nothing would close the session
+                self._elsewhere.release(name)
+                raise Refusal(503, STOPPING)
         try:
             actor, game = self._open_game(name)
         except Exception as error:
@@ -291,7 +293,8 @@ class Sessions:
         await self._empty.wait()
 
     def close(self) -> None:
-        """Close all sessions, like those of games that went away."""
+        """Open no more sessions, and close all, like those of games that went away."""
+        self.draining = True
         for name, session in list(self._sessions.items()):
             self._drop(name, session)
         self._threads.close()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
 from support.game_clients import Http, Tcp
+from support.gateways import Echo
 from support.waiting import until
 
+from workers.gateway.limits import Limits
 from workers.gateway.neighbours import Neighbours
+from workers.gateway.protocol import Kind, Refusal, Request
+from workers.gateway.sessions import Sessions
 
 OBSERVATION = {"observation": [0, 1, 2]}
 
@@ -50,6 +56,40 @@ def test_sessions_that_do_not_end_in_time_are_closed(gateways: Any, hurried: boo
         gateway.server.hurry()
     thread.join(60)
     assert not thread.is_alive() and len(gateway.sessions) == 0
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_a_session_that_is_claimed_while_the_gateway_stops_is_not_opened(drains: bool) -> None:
+    released, opened = list[str](), list[str]()
+
+    async def stop_midway() -> int:
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        class Elsewhere:
+            async def claim(self, session: str) -> None:
+                asked.set()
+                await answered.wait()
+
+            def release(self, session: str) -> None:
+                released.append(session)
+
+        def open_game(session: str) -> Any:
+            opened.append(session)
+            return Echo(), SimpleNamespace()
+
+        sessions = Sessions(open_game, Limits(), elsewhere=Elsewhere())  # type: ignore[arg-type]
+        game = asyncio.ensure_future(sessions.answer(Request("a", Kind.start, b"")))
+        await asyncio.wait_for(asked.wait(), 60.0)
+        if drains:
+            await asyncio.wait_for(sessions.drain(), 60.0)
+        sessions.close()
+        answered.set()
+        with pytest.raises(Refusal, match="is told to stop"):
+            await asyncio.wait_for(game, 60.0)
+        return len(sessions)
+
+    assert asyncio.run(stop_midway()) == 0
+    assert (opened, released) == ([], ["a"])
 
 
 def test_a_gateway_that_shares_its_port_leaves_it_to_the_others(gateways: Any, redis_url: str, run_name: str) -> None:
