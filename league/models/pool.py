@@ -109,10 +109,11 @@ class Pool:
         """
         version = self.version(player) if version is None else version
         ref = ModelRef(player, -1 if version is None else version)
-        if not self._scripts("pool_freeze", player, ref.version, repr(time.time()), kept_by):
-            which = f"model {ref}" if version is not None else f"a model of {player!r}"
-            raise PoolError(f"{which} is not in the pool, so it cannot be frozen; put it first")
-        self._wait_for_disk()
+        with self.redis.client() as own:  # Redis waits for what came by the connection that asks
+            if not self._scripts("pool_freeze", player, ref.version, repr(time.time()), kept_by, client=own):
+                which = f"model {ref}" if version is not None else f"a model of {player!r}"
+                raise PoolError(f"{which} is not in the pool, so it cannot be frozen; put it first")
+            self._wait_for_disk(own)
         return ref
 
     def describe(self, ref: ModelRef, **attributes: Any) -> None:
@@ -188,14 +189,14 @@ class Pool:
         folder = folder or self.folder
         return None if folder is None else folder / f"{ref}.safetensors"
 
-    def _wait_for_disk(self) -> None:
-        """Wait until the append-only file holds all that was written so far, if the server can tell (from Redis 7.2).
+    def _wait_for_disk(self, own: Any) -> None:
+        """Wait until the append-only file holds all that `own` wrote so far, if the server can tell (from Redis 7.2).
 
         An older server, or one without such a file, keeps what its own settings promise.
         """
         if self._says_when_on_disk:
             try:
-                self.redis.execute_command("WAITAOF", 1, 0, 5000)
+                own.execute_command("WAITAOF", 1, 0, 5000)
             except ResponseError:
                 self._says_when_on_disk = False
 

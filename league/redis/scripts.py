@@ -45,10 +45,13 @@ class Scripts:
         self._redis, self._prefix, self._library = redis, prefix, library
         self._scripts: dict[str, Any] = {}
 
-    def __call__(self, name: str, *arguments: Any) -> Any:
-        """Run one script and return Redis's answer. Raises LeagueAbsent while there is no league to change."""
+    def __call__(self, name: str, *arguments: Any, client: Any = None) -> Any:
+        """Run one script, by `client` if one is given, and return Redis's answer.
+
+        Raises LeagueAbsent while there is no league to change.
+        """
         try:
-            return self._script(name)(keys=[self._prefix], args=arguments)
+            return self._script(name)(keys=[self._prefix], args=arguments, client=client)
         except ResponseError as error:
             raise absent(error) from None
 

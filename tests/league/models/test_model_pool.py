@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +42,29 @@ def test_a_put_model_is_read_back_with_its_version_and_step(pool: Pool, run_name
         assert found is not None
         assert (found.player, found.version, found.step, found.data) == ("main", 3, 4800, weights(1))
     assert pool.version("main") == 3 and pool.version("nobody") is None and pool.newest("nobody") is None
+
+
+def test_a_freeze_waits_for_the_disk_by_its_own_connection(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another one, Redis would not wait; other threads may take a connection as soon as it is free."""
+    pool.put("main", 1, 0, weights(1))
+    connections = pool.redis.connection_pool
+    release, send, taken, sent = connections.release, connections.connection_class.send_command, [], {}
+
+    def release_to_another(connection: Any) -> None:
+        release(connection)
+        taken.append(connections.get_connection())
+
+    def note(connection: Any, *words: Any, **options: Any) -> None:
+        sent[words[0]] = connection
+        send(connection, *words, **options)
+
+    monkeypatch.setattr(connections.connection_class, "send_command", note)
+    with monkeypatch.context() as busy:
+        busy.setattr(connections, "release", release_to_another)
+        pool.freeze("main", 1)
+    for connection in taken:
+        release(connection)
+    assert sent["EVALSHA"] is sent["WAITAOF"]
 
 
 def test_the_master_serves_weights_that_the_replica_lacks_or_has_wrong(pool: Pool, run_name: str) -> None:
