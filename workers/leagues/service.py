@@ -242,6 +242,7 @@ def take_over_earlier(config: Config, session: Session, league: LeagueConfig) ->
 def keep(keeper: Keeper, stopping: threading.Event) -> None:
     """Run the keeper through outages of Redis and full disks; at the end it takes a snapshot."""
     while True:
+        ends = stopping.is_set()  # it only takes the last snapshot, which a stop amid a failure must not skip
         try:
             keeper.run(stopping)
             return
@@ -249,8 +250,9 @@ def keep(keeper: Keeper, stopping: threading.Event) -> None:
             logger.warning("could not keep the league's folder, trying again: %s", error)
         except Exception:  # if this thread ended, nothing would be saved any more, and nobody would notice
             logger.exception("could not keep the league's folder, trying again")
-        if stopping.wait(AGAIN_AFTER):
+        if ends:
             return
+        stopping.wait(AGAIN_AFTER)
 
 
 def wait_for_league(store: Store) -> None:

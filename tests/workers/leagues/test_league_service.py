@@ -142,6 +142,21 @@ def test_the_thread_that_keeps_the_folder_survives_any_error(monkeypatch: pytest
     assert len(tries) == 3
 
 
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_keeper_that_is_stopped_amid_a_failure_tries_the_last_snapshot_once(mended: bool) -> None:
+    stopping, ends = threading.Event(), list[bool]()
+
+    def run(told: threading.Event) -> None:
+        ends.append(told.is_set())
+        stopping.set()
+        if len(ends) == 1 or not mended:
+            raise redis.ConnectionError("away")
+
+    keeper: Any = SimpleNamespace(run=run)
+    keep(keeper, stopping)
+    assert ends == [False, True]
+
+
 def test_a_league_begins_with_the_initial_models_of_its_players(league: LeagueService, tmp_path: Path) -> None:
     given: dict[str, Any] = {"env": "matrix:rps", "network": {"hidden_sizes": []}, "players": {}}
     policy = LeaguePolicies(LeagueConfig.from_dict({**given, "players": {"a": {"kind": "pfsp"}}})).new("a", 5)
