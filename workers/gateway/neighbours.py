@@ -61,6 +61,7 @@ class Neighbours:
         self._left = threading.Event()
         self._expires = max(1, int(KEPT * idle))
         self._away_until = 0.0
+        self._owed: set[str] = set()  # keys to be released; changed by the thread alone
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="neighbours")  # one, so that calls are made in order
 
     def enter(self, address: str) -> None:
@@ -81,7 +82,9 @@ class Neighbours:
 
     async def claim(self, session: str) -> str | None:
         """See SessionDirectory."""
-        address: str | None = await self._ask(lambda: self._claim(self._prefix + session))
+        key = self._prefix + session
+        self._thread.submit(self._owed.discard, key)  # it opens here anew, even if Redis is away
+        address: str | None = await self._ask(lambda: self._claim(key))
         return address
 
     async def find(self, session: str) -> str | None:
@@ -91,8 +94,12 @@ class Neighbours:
 
     def release(self, session: str) -> None:
         """See SessionDirectory."""
-        key = self._prefix + session
-        self._thread.submit(self._try, lambda: self._redis.eval(_RELEASE, 1, key, self._holder))
+
+        def release() -> None:
+            self._owed.add(self._prefix + session)
+            self._try(lambda: None)
+
+        self._thread.submit(release)
 
     async def settled(self) -> None:
         """See SessionDirectory."""
@@ -138,6 +145,9 @@ class Neighbours:
         if time.monotonic() < self._away_until:
             return None
         try:
+            while self._owed:  # also sessions that ended while Redis was away: others could not claim them for long
+                self._redis.eval(_RELEASE, 1, key := next(iter(self._owed)), self._holder)
+                self._owed.remove(key)
             return do()
         except redis.RedisError as error:
             self._away_until = time.monotonic() + AWAY

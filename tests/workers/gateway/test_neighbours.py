@@ -148,6 +148,39 @@ def test_sessions_go_on_while_redis_is_away(gateways: Any) -> None:
         assert http.game("a", "start")[0] == http.game("a", "end")[0] == 200
 
 
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_a_session_that_ended_while_redis_was_away_is_free_once_it_is_back(
+    redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch, begins_anew: bool
+) -> None:
+    monkeypatch.setattr("workers.gateway.neighbours.AWAY", 0.0)
+    with redis.Redis.from_url(redis_url) as client:
+        first, second = (Neighbours(client, f"{run_name}:", 60) for _ in range(2))
+        for number, one in enumerate((first, second)):
+            one.enter(f"http://192.0.2.{number}:8000")
+        tries = list[int]()
+
+        def away(*given: Any) -> None:
+            tries.append(len(given))
+            raise redis.ConnectionError("Redis is away")
+
+        async def claimed() -> list[str | None]:
+            found = [await first.claim("a")]
+            with monkeypatch.context() as hiccup:
+                hiccup.setattr(first._redis, "eval", away)
+                first.release("a")
+                await first.settled()
+                if begins_anew:
+                    await first.claim("a")
+            found.append(await second.claim("a"))
+            await first.settled()
+            return [*found, await second.claim("a")]
+
+        held = "http://192.0.2.0:8000"
+        assert asyncio.run(claimed()) == [None, held, held if begins_anew else None] and tries
+        first.leave()
+        second.leave()
+
+
 def test_a_port_of_another_runs_gateway_is_not_shared(gateways: Any) -> None:
     gateway = gateways()
     other = Server(gateway.sessions, "127.0.0.1", 0, shared=True, facts=lambda: {"run": "theirs"}).start()
