@@ -17,7 +17,7 @@ from league.rules.win_rates import Slots
 
 GAMES, PAIRS, EXACT = SOURCES = ("games", "pairs", "exact")
 PLAYERS, BEST_RESPONSES = OPPONENTS = ("players", "best_responses")  # opponents that a mixture has to withstand
-NEWEST = 4  # the newest 1 / NEWEST of the players count as new
+NEWEST = 8  # the newest 1 / NEWEST of the players count as new
 REACH = 8.0  # a player may lose so many least temperatures and still be a member: its share is e^-8 of the best's
 
 
@@ -30,7 +30,7 @@ class MixtureSettings:
     play a quantal response at `temperature` times the mean standard error of their cells, or Nash's mixture where that
     temperature is at most `exact`, in points of a game. `least_temperature`, also in points, is a lower bound of the
     temperature, and makes members of all players that have a share at it, so that nearly equal players are averaged.
-    Then the newest quarter is averaged too before it has met the others: see `_with_newest`. `source` says what returns
+    Then the newest eighth is averaged too before it has met the others: see `_with_newest`. `source` says what returns
     are: for PAIRS each is the mean of a deal in both seatings, so it counts for both players' cells and the mixture is
     the same in both seats; EXACT ones were computed. With `exploiters` False their snapshots are only opponents that
     the mixture has to withstand, and are not played. `against`: the PLAYERS, or the whole game's BEST_RESPONSES, once
@@ -126,7 +126,7 @@ def _as_found(
 
 
 def _with_newest(shares: NDArray[np.float64], ours: Places, undecided: Places) -> NDArray[np.float64]:
-    """Return `shares` (2, n) with an equal part for each `undecided` player of the newest quarter of `ours`.
+    """Return `shares` (2, n) with an equal part for each `undecided` player of the newest eighth of `ours`.
 
     Where players join faster than they meet, known cells are only between old players, which the newest have left
     behind; the newest differ little from each other, so their average is the best guess.

@@ -78,19 +78,19 @@ def test_nearly_equal_players_are_averaged_at_a_least_temperature() -> None:
 @pytest.mark.parametrize(
     ("known", "shares"),
     [
-        (0, [0.0] * 9 + [1 / 3] * 3),
-        (9, [0.0] * 9 + [1 / 3] * 3),
-        (11, [2 / 33] * 11 + [1 / 3]),
-        (12, [1 / 12] * 12),
+        (0, [0.0] * 21 + [1 / 3] * 3),
+        (21, [0.0] * 21 + [1 / 3] * 3),
+        (23, [2 / 69] * 23 + [1 / 3]),
+        (24, [1 / 24] * 24),
     ],
 )
-def test_players_of_the_newest_quarter_have_a_share_before_they_are_known(known: int, shares: list[float]) -> None:
-    returns, players = Returns(), np.arange(12)  # all alike
+def test_players_of_the_newest_eighth_have_a_share_before_they_are_known(known: int, shares: list[float]) -> None:
+    returns, players = Returns(), np.arange(24)  # all alike
     for one, other in np.ndindex(known, known):
         returns.add(one, other, GAMES, 0.0, GAMES)
     found = mixture_of(returns, players, MixtureSettings(least_temperature=0.02))
     np.testing.assert_allclose(found.shares, [shares] * 2, atol=1e-6)
-    newest = 11 if known == 0 else None
+    newest = 23 if known == 0 else None
     assert not mixture_of(returns, players, MixtureSettings()).shares[:, known:newest].any(), "Nash leaves them out"
 
 
