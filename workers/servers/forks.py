@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ class ForkedGuard:
 
     def __init__(self, pid: int, control: socket.socket) -> None:
         self.pid, self._control = pid, control
+        self._polling = threading.Lock()  # the launcher's threads poll as well, as for its metrics
         self._told, self._status = b"", None  # type: tuple[bytes, int | None]
 
     @property
@@ -52,18 +54,19 @@ class ForkedGuard:
 
     def poll(self) -> int | None:
         """Return the process's exit status, 128 + n after signal n; None while it runs."""
-        while self._status is None:
-            try:
-                part = self._control.recv(64, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-            except ConnectionError:
-                part = b""
-            self._told += part
-            if not part:
-                self._status = int(self._told or KILLED)
-                self._control.close()
-        return self._status
+        with self._polling:
+            while self._status is None:
+                try:
+                    part = self._control.recv(64, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    break
+                except ConnectionError:
+                    part = b""
+                self._told += part
+                if not part:
+                    self._status = int(self._told or KILLED)
+                    self._control.close()
+            return self._status
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the exit status and return it. Raises subprocess.TimeoutExpired after `timeout` s."""
@@ -72,7 +75,8 @@ class ForkedGuard:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
-            select.select([self._control], [], [], left)
+            with contextlib.suppress(ValueError):  # another thread's poll has closed it at the end
+                select.select([self._control], [], [], left)
         return status
 
     def ask(self, grace: float | None) -> None:

@@ -6,9 +6,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,8 @@ import pytest
 from support.own_processes import living
 from support.waiting import until
 
-from workers.servers.forks import ENVIRONMENT, differing
+from workers.servers import forks
+from workers.servers.forks import ENVIRONMENT, ForkedGuard, differing
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
@@ -268,3 +272,58 @@ def test_a_process_with_threads_is_not_forked(tmp_path: Path) -> None:
     code += "threading.Thread(target=threading.Event().wait, daemon=True).start(); print(Forks.begin())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "None\n"
+
+
+class Shared:
+    """The socket of a guard; a second thread polls the guard as soon as the first one has read from it.
+
+    `met`: the second poll waits for the first, or has ended.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control, self._pool, self._lock = control, ThreadPoolExecutor(1), threading.Lock()
+        self.guard, self.met = ForkedGuard(0, self), threading.Event()  # type: ignore[arg-type]
+        self.guard._polling = self  # type: ignore[assignment]
+        self.second: Any = None
+
+    def recv(self, size: int, flags: int) -> bytes:
+        told = self._control.recv(size, flags)
+        if self.second is None:
+            self.second = self._pool.submit(self.guard.poll)
+            self.second.add_done_callback(lambda _: self.met.set())
+            assert self.met.wait(60.0)
+        return told
+
+    def close(self) -> None:
+        self._control.close()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.met.set()
+            assert self._lock.acquire(timeout=60.0)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_two_threads_that_poll_a_process_learn_its_status() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.send(b"7")
+    shared = Shared(ours)
+    assert shared.guard.poll() == 7
+    assert shared.second.result(60.0) == 7
+
+
+def test_a_wait_goes_on_when_another_threads_poll_sees_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    guard, select = ForkedGuard(0, ours), forks.select.select
+
+    def after_another_poll(*given: Any) -> Any:
+        theirs.send(b"7")
+        theirs.close()
+        assert guard.poll() == 7
+        return select(*given)
+
+    monkeypatch.setattr(forks.select, "select", after_another_poll)
+    assert guard.wait(60.0) == 7
