@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +12,7 @@ from typing import Any, Self
 
 from warren.errors import ConfigurationError, WarrenError
 from warren.files import read_json, write_whole
-from workers.servers.folder_lock import FolderLock
+from workers.servers.folder_lock import FILE, FolderLock
 from workers.servers.record import FOLDER
 
 RESERVE = 256 << 10  # bytes kept for the outcome, in case the disk fills up
@@ -77,18 +76,24 @@ class RunFolder:
 
     def _discard(self, kept: Sequence[Path]) -> None:
         """Remove the folders that this launcher made, except the files `kept`."""
-        for folder in self._made:
-            if folder == self.path:
-                _remove(folder, kept)
-            else:
-                with contextlib.suppress(OSError):  # another run has come
-                    folder.rmdir()
+        if self.path not in self._made:
+            return
+        lock = self.path / FOLDER / FILE
+        _remove(self.path, [*kept, lock])
+        with contextlib.suppress(OSError):
+            lock.unlink()  # last, as another launcher may have the folder from then on
+        for folder in (lock.parent, *self._made):
+            with contextlib.suppress(OSError):  # it holds files that are kept, or another run has come
+                folder.rmdir()
 
     def release(self) -> None:
         """Release the folder for other launchers."""
+        self._give_up_reserve()
+        self.lock.release()
+
+    def _give_up_reserve(self) -> None:
         with contextlib.suppress(OSError):
             self._reserve.unlink(missing_ok=True)
-        self.lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -96,16 +101,14 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._give_up_reserve()
         if not self.begun and isinstance(error, (WarrenError, KeyboardInterrupt)):
             self._discard(() if isinstance(error, (ConfigurationError, KeyboardInterrupt)) else self._server_logs())
-        self.release()
+        self.lock.release()
 
 
 def _remove(folder: Path, kept: Sequence[Path]) -> None:
-    """Remove a folder, except the files `kept`."""
-    if not kept:
-        shutil.rmtree(folder, ignore_errors=True)
-        return
+    """Empty a folder, except for the files `kept`."""
     for path in sorted(folder.rglob("*"), reverse=True):  # contents before their folder
         with contextlib.suppress(OSError):  # a folder with a kept file
             if path.is_symlink() or path.is_file():

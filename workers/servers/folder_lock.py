@@ -29,8 +29,8 @@ class FolderLock:
 
         Two runs in one folder would overwrite each other's configuration, so it is locked before anything is written.
         """
-        private_folder(folder / FOLDER)
-        file = (folder / FOLDER / FILE).open("a+")
+        path = private_folder(folder / FOLDER) / FILE
+        file = path.open("a+")
         if not _locked(file):
             file.seek(0)
             holder = file.read().strip()
@@ -39,6 +39,9 @@ class FolderLock:
             raise ConfigurationError(
                 f"another run uses the folder {folder}{by}; stop that one first, or give this one its own"
             ) from None
+        if not _is_at(file, path):  # the holder before, whose start failed, has removed its folder
+            file.close()
+            return cls.take(folder)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
@@ -60,6 +63,14 @@ def _locked(file: TextIO) -> bool:
             if time.monotonic() > deadline:
                 return False
         time.sleep(0.01)
+
+
+def _is_at(file: TextIO, path: Path) -> bool:
+    """Return whether the open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def is_locked(folder: Path) -> bool:

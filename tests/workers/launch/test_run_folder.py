@@ -5,8 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import os
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,6 +19,7 @@ from warren.errors import BrokerError, ConfigurationError
 from workers.launch import folder as module
 from workers.launch.folder import RESERVE, RunFolder
 from workers.launch.kinds.training import scaled_counts
+from workers.servers import folder_lock
 from workers.servers.folder_lock import is_locked
 
 
@@ -110,3 +116,42 @@ def test_a_reader_of_the_lock_keeps_no_launcher_out(tmp_path: Path) -> None:
         fcntl.flock(looks, fcntl.LOCK_SH)
         threading.Timer(0.1, fcntl.flock, (looks, fcntl.LOCK_UN)).start()
         RunFolder.take(tmp_path).release()
+
+
+def test_a_launcher_that_meets_the_end_of_one_whose_start_failed_has_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, met, removed = tmp_path / "project" / "trial", threading.Event(), threading.Event()
+
+    def wait(_: float) -> None:
+        met.set()
+        assert removed.wait(60.0)
+
+    monkeypatch.setattr(folder_lock, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
+    with ThreadPoolExecutor(1) as threads:
+        with pytest.raises(KeyboardInterrupt), RunFolder.take(place):
+            taken = threads.submit(RunFolder.take, place)
+            assert met.wait(60.0)
+            raise KeyboardInterrupt
+        assert not place.exists()
+        removed.set()
+        with taken.result(60.0) as folder:
+            folder.write("config.yaml", "run: second")
+            assert is_locked(place)
+
+
+def test_the_lock_of_a_folder_is_removed_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that, another launcher could begin in the folder while the first one still removes files there."""
+    lock, remove, removed = tmp_path / "trial" / "servers" / "lock", os.unlink, []
+
+    def noted(path: Any, **more: Any) -> None:
+        assert lock.exists()
+        removed.append(Path(path).name)
+        remove(path, **more)
+
+    with pytest.raises(KeyboardInterrupt), RunFolder.take(tmp_path / "trial") as folder:
+        for name in ("a", "servers/b", "servers/y", "z"):
+            (folder.path / name).touch()
+        monkeypatch.setattr(os, "unlink", noted)
+        raise KeyboardInterrupt
+    assert sorted(removed) == ["a", "b", "lock", "reserve", "y", "z"]
