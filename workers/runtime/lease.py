@@ -76,6 +76,7 @@ class Lease:
         self._redis, self._index, self._work = client, _index(prefix), f"{work}{APART}{token}" if shared else work
         self._key = _key(prefix, self._work)
         self._milliseconds = int(1000 * seconds)
+        self._renewing: threading.Thread | None = None
         self.work, self.token = work, token
         me = {"host": socket.gethostname(), "pid": os.getpid(), "space": _space(), "token": token}
         self._me = json.dumps(me | {"release": __version__})
@@ -146,7 +147,8 @@ class Lease:
                         logger.warning("the lease of %s was not renewed: %s", self._work, error)
                     told = True
 
-        threading.Thread(target=renew, name="lease", daemon=True).start()
+        self._renewing = threading.Thread(target=renew, name="lease", daemon=True)
+        self._renewing.start()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -171,9 +173,14 @@ class Lease:
             raise WarrenError(lost[0])
 
     def release(self) -> None:
-        """Free the lease for the next process, if Redis answers within RELEASED_WITHIN; otherwise it runs out."""
+        """Free the lease for the next process, if Redis answers within RELEASED_WITHIN; otherwise it runs out.
+
+        A lease that is held is only freed once the event given to `hold` is set.
+        """
 
         def release() -> None:
+            if self._renewing is not None:
+                self._renewing.join()  # a renewal that is under way would take the lease again
             try:
                 self._redis.eval(_RELEASE, 2, self._key, self._index, self._me, self._work)
             except redis.RedisError as error:

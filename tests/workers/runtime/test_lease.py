@@ -155,3 +155,42 @@ def test_the_time_to_release_a_lease_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert blocked.asked.wait(30.0)
     assert not blocked.ended.is_set()
     blocked.ended.set()
+
+
+class Slow:
+    """A Redis that answers a renewal only after `go`."""
+
+    def __init__(self) -> None:
+        self.holder: str | None = None
+        self.renewing, self.released, self.go = threading.Event(), threading.Event(), threading.Event()
+
+    def eval(self, script: str, _: int, key: str, index: str, holder: str, *more: Any) -> None:
+        if script == module._RELEASE:
+            self.holder = None
+            self.released.set()
+            return
+        if self.holder is not None:
+            self.renewing.set()
+            assert self.go.wait(60.0)
+        self.holder = holder
+
+
+def test_a_renewal_under_way_does_not_take_a_released_lease_again() -> None:
+    slow, ended, waits, lost = Slow(), threading.Event(), threading.Event(), list[str]()
+    lease = Lease(slow, "run:", "work", seconds=0.02)
+    assert lease.renew()
+    others = set(threading.enumerate())
+    lease.hold(ended, lost.append)
+    (renews,) = set(threading.enumerate()) - others
+    join = renews.join
+    renews.join = lambda timeout=None: (waits.set(), join(timeout))[1]  # type: ignore[method-assign]
+    assert slow.renewing.wait(60.0)
+    ended.set()
+    releases = threading.Thread(target=lease.release)
+    releases.start()
+    until(lambda: waits.is_set() or slow.released.is_set())
+    slow.go.set()
+    join(60.0)
+    assert slow.released.wait(60.0)
+    releases.join(60.0)
+    assert slow.holder is None and lost == []
