@@ -26,7 +26,7 @@ from workers.launch.hosts.membership import Membership, Presence, Superseded
 from workers.launch.hosts.places import Leading
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.runtime.lease import Lease
-from workers.runtime.run_status import CLOSED
+from workers.runtime.run_status import CLOSED, Ending
 from workers.servers import Servers
 
 
@@ -107,6 +107,22 @@ def test_temporary_servers_keep_a_runs_keys_but_shared_memory_is_removed(
     assert client.get(token_key(topology)) is not None
     assert not shared.path.exists()
     remove_run(app, client, topology)
+
+
+def test_a_run_is_not_closed_once_the_next_launcher_may_open_it(
+    embedded: Servers, client: Any, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leading, ending = _sweeping(embedded, run_name), Ending(client, f"warren.{run_name}:")
+    leading.begin()
+    leave = leading.membership.leave
+
+    def then_another_opens(leader: bool, host: str) -> None:
+        leave(leader, host)
+        ending.clear()
+
+    monkeypatch.setattr(leading.membership, "leave", then_another_opens)
+    leading.remove(leading.topology)
+    assert ending.state() is None
 
 
 def test_a_new_leader_sweeps_leftovers_only_once_it_has_the_place(

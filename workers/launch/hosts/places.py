@@ -254,8 +254,8 @@ class Leading(Place):
                 remove_shared(client, topology)  # its shared memory is the machine's
                 return
             remove_run(self.app, client, topology, self.membership.kept, self._still_leading)
+            Ending(client, topology.key_prefix).close()  # before the next launcher may open a run of this name
             self.membership.leave(True, self.host)
-            Ending(client, topology.key_prefix).close()
         except (BrokerError, redis.RedisError) as error:
             self.say(f"warning: the servers are away, so parts of this run may be left there: {error}")
         finally:
