@@ -285,7 +285,10 @@ def test_the_hosts_of_a_run_are_found_without_scanning_redis(
     leader.leave(True, "master")
 
 
-def test_a_leader_waits_as_long_as_followers_may_take_to_stop(embedded: Servers, client: Any, run_name: str) -> None:
+@pytest.mark.parametrize("greeted", [True, False])  # False: it joined after the leader's last beat
+def test_a_leader_waits_as_long_as_followers_may_take_to_stop(
+    embedded: Servers, client: Any, run_name: str, greeted: bool
+) -> None:
     leading, follower = _sweeping(embedded, run_name), Membership(embedded.redis_url, Topology(run_name))
     learner = ProcessSpec("learner", range(1), (), grace=60.0, longest=180.0)
     leading.spec = replace(leading.spec, processes=(learner,))
@@ -293,7 +296,7 @@ def test_a_leader_waits_as_long_as_followers_may_take_to_stop(embedded: Servers,
     leading.begin()
     follower.take(False, Presence("box-2"))
     follower.hold()
-    leading._seen, said = leading.membership.hosts(), []
+    leading._seen, said = leading.membership.hosts() if greeted else {}, []
     key = f"warren.{run_name}:leader"
 
     def leaves(text: str) -> None:

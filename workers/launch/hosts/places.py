@@ -223,8 +223,7 @@ class Leading(Place):
             return [f"host {host}" for host, one in self.membership.hosts().items() if not one.failed]
 
         try:
-            if self._seen:
-                self._until_gone(hosts, status, self.leave_within)
+            self._until_gone(hosts, status, self.leave_within)
             EventDispatcher(self.app, self.topology).fire(STATUS, {"state": CLOSED})
             self._until_gone(lambda: [str(holder) for holder in self.membership.living()], status, END_WITHIN)
         except (BrokerError, redis.RedisError) as error:
