@@ -128,14 +128,14 @@ class PendingServers:
                 broker.url, redis.url, servers.kind, servers.description, os.getpid(), node, settings.run
             )
             found.write(settings.folder)
+            say(servers.description)
+            if settings.open_at is not None:
+                ports = settings.broker_port or BROKER_PORT, settings.redis_port or REDIS_PORT
+                say(settings.open_at.invitation(servers.kind, *ports))
         except BaseException:
             self.stop()
             raise
         self._startup.hand_over()
-        say(servers.description)
-        if settings.open_at is not None:
-            ports = settings.broker_port or BROKER_PORT, settings.redis_port or REDIS_PORT
-            say(settings.open_at.invitation(servers.kind, *ports))
         return servers
 
     def _find_redis(self, broker: FoundServer, say: Say) -> FoundServer:

@@ -19,7 +19,8 @@ from support.own_processes import descendants, living, servers_of
 from support.waiting import PATIENCE, until
 
 from warren.errors import BrokerError
-from workers.servers import Machine, acquire, private_redis, running
+from workers.servers import Machine, acquire, private_redis, record, running
+from workers.servers.folder_lock import is_locked
 from workers.servers.private_redis import PrivateRedis
 from workers.servers.process import Child
 
@@ -159,6 +160,22 @@ def test_a_server_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
 
 
 # --- stopping ---
+
+
+def test_servers_whose_starter_is_interrupted_at_its_last_line_are_stopped(tmp_path: Path) -> None:
+    started: list[psutil.Process] = []
+
+    def interrupted(line: str) -> None:
+        started.extend(descendants(os.getpid()))
+        raise KeyboardInterrupt
+
+    before = set(descendants(os.getpid()))
+    with pytest.raises(KeyboardInterrupt):
+        acquire("embedded", folder=tmp_path, say=interrupted)
+    assert set(started) - before
+    assert living([*set(started) - before]) == []
+    assert not is_locked(tmp_path)
+    assert not record.folders(tmp_path)
 
 
 def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
