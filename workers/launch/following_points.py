@@ -40,7 +40,12 @@ class Points:
     def _lines(self, path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:
             # A learner that resumes cuts off the points of lost updates.
-            self._read[path] = file.seek(min(self._read.get(path, 0), file.seek(0, 2)))
+            begin = min(self._read.get(path, 0), file.seek(0, 2))
+            file.seek(max(begin - 1, 0))
+            if begin and file.read(1) != b"\n":  # it has appended others since, which may be longer
+                file.seek(0)
+                begin = file.read(begin).rfind(b"\n") + 1
+            self._read[path] = file.seek(begin)
             for line in file.read().splitlines(keepends=True):
                 if line.endswith(b"\n"):
                     self._read[path] += len(line)

@@ -134,6 +134,17 @@ def test_points_of_a_resumed_run_begin_where_it_was_resumed(tmp_path: Path):
     assert [*points.new()] == expected and [*points.new()] == []
 
 
+def test_points_written_after_a_cut_are_found_by_a_reader_that_missed_the_cut(tmp_path: Path):
+    """A callback may take so long that a killed learner is started again meanwhile, and writes."""
+    file, first, lost = tmp_path / "metrics.jsonl", {"version": 1, "time": 1}, {"version": 2, "time": 2}
+    others = [{"version": 2, "time": 3, "steps": 1234567}, {"version": 3, "time": 4}]
+    file.write_text("".join(f"{json.dumps(point)}\n" for point in (first, lost)))
+    points = Points(tmp_path, since=0.0)
+    assert [*points.new()] == [("metrics", first), ("metrics", lost)]
+    file.write_text("".join(f"{json.dumps(point)}\n" for point in (first, *others)))
+    assert [*points.new()] == [("metrics", point) for point in others] and [*points.new()] == []
+
+
 @pytest.mark.slow
 def test_the_example_trains_until_an_evaluation_is_good_enough(tmp_path: Path, servers: Any):
     from support.launched import start
