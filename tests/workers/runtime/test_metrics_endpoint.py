@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -122,6 +124,33 @@ def test_a_launcher_gives_its_own_metrics_and_those_of_its_processes(
     assert found["warren_process_up"] == {"actor-0 actor": 1, "actor-1 actor": 1}
     assert found["warren_queue_messages"] == {"learner.main": 3}
     assert not Path(metrics.environment[FOLDER]).exists()
+
+
+def test_a_launcher_that_ends_answers_the_question_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_metrics, "COUNTED_WITHIN", PATIENCE)
+    asked, stopped = threading.Event(), threading.Event()
+    metrics = HostMetrics(tmp_path, SimpleNamespace(), Topology("some-run"))
+
+    def count() -> None:
+        asked.set()
+        assert stopped.wait(60.0)
+
+    metrics._count_dead = count  # type: ignore[method-assign]
+    spec = ProcessSpec("actor", range(1), ())
+    actor = SimpleNamespace(name="actor-0", spec=spec, alive=True, restarts=0, given_up="")
+    parts: list[Any] = [
+        SimpleNamespace(children=[actor]),
+        SimpleNamespace(away_for=dict, depths={}),
+        SimpleNamespace(steps={}, excused={}),
+    ]
+    with ThreadPoolExecutor(1) as threads:
+        told = threads.submit(read, metrics.start("127.0.0.1", 0, *parts))
+        try:
+            assert asked.wait(60.0)
+            metrics.stop()
+        finally:
+            stopped.set()
+        assert told.result(60.0) == {}
 
 
 def test_a_metric_that_is_not_in_the_table_is_refused() -> None:

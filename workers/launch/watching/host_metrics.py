@@ -7,7 +7,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class HostMetrics:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="metrics")
         self._progress: dict[str, tuple[int, float]] = {}  # player -> (steps, since when)
         self._endpoint: Endpoint | None = None
+        self._stopped = False
         self._dead: tuple[float, int | None] = (float("-inf"), None)
 
     def start(
@@ -54,9 +55,14 @@ class HostMetrics:
     ) -> str:
         """Listen from now on; return the URL. Raises ConfigurationError for a port that is taken."""
 
-        def collect() -> Iterator[Metric]:
-            own = [*_of_processes(supervisor), *_of_host(self._folder), *self._of_run(watch, health)]
-            return self._merged(own, [one for one in list(supervisor.children) if one.alive])
+        def collect() -> list[Metric]:
+            try:
+                own = [*_of_processes(supervisor), *_of_host(self._folder), *self._of_run(watch, health)]
+                return [*self._merged(own, [one for one in list(supervisor.children) if one.alive])]
+            except (RuntimeError, CancelledError):
+                if self._stopped:  # meanwhile: the pool takes no more work
+                    return []
+                raise
 
         self._endpoint = Endpoint(collect, address, port)
         return f"http://{address}:{self._endpoint.port}/metrics"
@@ -65,6 +71,7 @@ class HostMetrics:
         """Stop listening, and remove the processes' reports."""
         if self._endpoint is not None:
             self._endpoint.close()
+        self._stopped = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         shutil.rmtree(self._ports, ignore_errors=True)
 
