@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from warren.errors import BrokerError
 from workers.servers.machine import Machine
@@ -50,16 +50,30 @@ def install(names: Sequence[str], machine: Machine, say: Callable[[str], object]
         f"installing {' and '.join(packages)} with apt-get (their services are not started); "
         "to install nothing: Ctrl-C, and broker=embedded"
     )
-    done = subprocess.run(
+    status = _run_to_end(
         [*(machine.root_prefix() or []), "sh", "-c", SCRIPT, "install-servers", str(machine.service_policy), *packages],
-        env={**os.environ, "PATH": machine.search_path},
-        stdin=subprocess.DEVNULL,
-        stdout=2,
-        check=False,
+        {**os.environ, "PATH": machine.search_path},
     )
-    if done.returncode != 0:
-        raise BrokerError(
-            f"apt-get install {' '.join(packages)} ended with status {done.returncode}; its output is above"
-        )
+    if status != 0:
+        raise BrokerError(f"apt-get install {' '.join(packages)} ended with status {status}; its output is above")
     if absent := [name for name in names if name in missing(machine)]:
         raise BrokerError(f"apt-get installed {' '.join(packages)}, yet {' and '.join(absent)} cannot be found")
+
+
+def _run_to_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command and return its exit status; raise a Ctrl-C only once it has ended.
+
+    `subprocess.run` would kill the script a quarter of a second after a Ctrl-C, while apt-get, which ignores one, goes
+    on: the script's switch would stay, and this machine would never start a service after an installation again.
+    """
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=2)
+    interrupt: KeyboardInterrupt | None = None
+    while True:
+        try:
+            status = process.wait()
+            break
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+    return status

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.waiting import until
 
 from warren.errors import BrokerError
 from workers.servers import Machine, debian
@@ -175,6 +177,34 @@ def test_the_machines_own_service_policy_is_left_unchanged(debian_machine: Machi
     (tmp_path / "install").write_text(f"cp {tmp_path}/bin/apt-get {tmp_path}/bin/redis-server\n", encoding="utf-8")
     debian.install(["Redis"], lacking)
     assert "exit 104" in policy.read_text(encoding="utf-8")
+
+
+def test_an_interrupted_installation_leaves_no_service_policy(
+    debian_machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking, waited = without_redis(debian_machine, tmp_path), []
+    going, go = tmp_path / "going", tmp_path / "go"
+    (tmp_path / "install").write_text(
+        f"echo >{going}; while ! test -e {go}; do /bin/sleep 0.01; done\n", encoding="utf-8"
+    )
+    wait = subprocess.Popen.wait
+
+    def interrupted(process: Any, timeout: float | None = None) -> Any:
+        waited.extend([process] if "install-servers" in process.args else [])
+        if len(waited) == 1:
+            until(going.exists)
+            raise KeyboardInterrupt
+        if waited:
+            go.touch()
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            debian.install(["Redis"], lacking)
+        assert not (tmp_path / "policy").exists()
+    finally:
+        go.touch()
 
 
 def test_a_failing_installation_is_an_error_with_its_status(debian_machine: Machine, tmp_path: Path) -> None:
