@@ -116,8 +116,8 @@ def load(folder: str | Path, player: str = "main", version: int | None = None, *
         return _of_league(folder, config, player, version)
     settings = config.env.settings()
     policy = build_policy(config.network, *envs.spaces(settings), config.seed, settings.value_channels)
-    source = _checkpoint(folder / (BEST if best else "checkpoints"), version)
-    checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))
+    source, checkpoint = _read(folder / (BEST if best else "checkpoints"), version)
+    checkpoints.load_weights(policy, checkpoint.policy, str(source))
     kwargs, number = dict(config.env.kwargs), version_of(source)
     return Trained(policy, config.env.id, kwargs, False, source, settings=settings, version=number, seen_in=(folder,))
 
@@ -171,8 +171,8 @@ def _of_league(folder: Path, config: Config, player: str, version: int | None) -
     frozen = {path.stem: path for path in (folder / "league" / MODELS).glob("*@*.safetensors")}
     learning = {path.parent.name: path for path in folder.glob("players/*/checkpoints")}
     if player in learning:
-        source = _checkpoint(learning[player], version)
-        number, checkpoint = version_of(source), checkpoints.load(source)
+        source, checkpoint = _read(learning[player], version)
+        number = version_of(source)
         policy = policies.loaded(player, checkpoint.policy, checkpoint.meta, str(source))
     elif player in frozen:
         source = frozen[player]
@@ -183,6 +183,18 @@ def _of_league(folder: Path, config: Config, player: str, version: int | None) -
     own = folder / "players" / player.partition("@")[0]
     seen_in = (own, *sorted(path.parent for path in learning.values() if path.parent != own))
     return Trained(policy, league.env, dict(league.env_kwargs), True, source, version=number, seen_in=seen_in)
+
+
+def _read(folder: Path, version: int | None) -> tuple[Path, checkpoints.Checkpoint]:
+    """Read the newest checkpoint in `folder`, or that of `version`. Raises CheckpointError."""
+    try:
+        source = _checkpoint(folder, version)
+        return source, checkpoints.load(source)
+    except CheckpointError:
+        if version is not None:
+            raise
+    source = _checkpoint(folder, version)  # its run, if it keeps only the newest one, may just have replaced it
+    return source, checkpoints.load(source)
 
 
 def _checkpoint(folder: Path, version: int | None) -> Path:

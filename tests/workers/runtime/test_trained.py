@@ -73,6 +73,23 @@ def options(folder: Path, **given: object) -> argparse.Namespace:
     return argparse.Namespace(folder=folder, **{**default, "seat": 0, "seed": 0, **given})
 
 
+def test_a_checkpoint_that_is_replaced_while_it_is_read_does_no_harm(
+    cartpole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, policy = checkpoints.load, build_policy({"hidden_sizes": [8]}, *envs.spaces("CartPole-v1"), 6)
+
+    def replaced_meanwhile(path: Path) -> checkpoints.Checkpoint:
+        monkeypatch.setattr(checkpoints, "load", read)
+        algorithm = build_algorithm("ppo", {}, policy, 0)
+        checkpoints.save(cartpole / "checkpoints", "00000002", policy, algorithm, {}, keep=1)
+        return read(path)
+
+    monkeypatch.setattr(checkpoints, "load", replaced_meanwhile)
+    assert load(cartpole).version == 2
+    with pytest.raises(CheckpointError, match="of version 1; it holds 2"):
+        load(cartpole, version=1)
+
+
 def test_a_checkpoint_acts_as_the_policy_that_was_saved(cartpole: Path) -> None:
     trained = load(cartpole)
     env = trained.make()
