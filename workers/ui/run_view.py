@@ -72,7 +72,8 @@ class CallCounts:
     def stop(self) -> None:
         """Stop the thread."""
         self._stopping.set()
-        self._thread.join(timeout=3.0)
+        if self._thread.ident is not None:  # else the run failed before it was started
+            self._thread.join(timeout=3.0)
 
     def _ask(self) -> None:
         while not self._stopping.wait(ASK_EVERY):

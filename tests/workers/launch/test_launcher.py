@@ -17,11 +17,12 @@ from support.waiting import PATIENCE, until
 from tasks.app import create_app
 from tasks.events import STATUS, Subscription
 from tasks.topology import Topology
+from warren.errors import BrokerError
 from workers.config.roles import Done
 from workers.launch.folder import RunFolder
 from workers.launch.host_run import Outcome
 from workers.launch.hosts import places
-from workers.launch.kinds.services_monitor import ShareMonitor
+from workers.launch.kinds.services_monitor import ServicesMonitor, ShareMonitor
 from workers.launch.launcher import Launcher
 from workers.launch.processes import deaths, failure_log
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
@@ -68,6 +69,13 @@ class Finished(ShareMonitor):
         raise redis.ConnectionError("Redis is away")
 
 
+class Refused(ServicesMonitor):
+    """A monitor of a run from a file whose broker refuses what it begins with."""
+
+    def begin(self) -> None:
+        raise BrokerError("the broker refuses this user")
+
+
 class Accounts(ShareMonitor):
     """A monitor that ends at once, and keeps the names of processes that live while the account is made."""
 
@@ -103,6 +111,13 @@ def test_a_fault_of_the_launcher_still_ends_the_run_in_order(tmp_path: Path, emb
     assert (outcome.state, outcome.status) == ("failed", 1)
     assert "'<' not supported" in "\n".join(screen.said)
     assert json.loads((tmp_path / "outcome.json").read_text())["state"] == "failed"
+    assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
+
+
+def test_a_run_from_a_file_that_cannot_begin_ends_in_order(tmp_path: Path, embedded: Servers, run_name: str) -> None:
+    outcome, screen = launch(tmp_path, embedded, run_name, Refused)
+    assert (outcome.state, outcome.status) == ("failed", 1)
+    assert screen.said[-1] == "error: the broker refuses this user"
     assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
 
 
