@@ -14,6 +14,7 @@ from workers.servers.process import Child
 
 BROKER_VARIABLE, REDIS_VARIABLE = "WARREN_BROKER_URL", "WARREN_REDIS_URL"
 ROOM = 16 << 20  # bytes that a private server needs on its disk to start
+TRY_AGAIN = 5.0  # s after the system could not start a server
 CALM = 60.0  # s after which an earlier end of a private server no longer counts
 
 Say = Callable[[str], object]
@@ -33,8 +34,12 @@ class Revival:
         now = time.monotonic()
         if self._again_at:
             if now >= self._again_at and self._has_room(child, say):
-                self._again_at = 0.0
-                child.start_again()
+                try:
+                    child.start_again()
+                    self._again_at = 0.0
+                except OSError as error:  # for now, no memory, processes or open files are left
+                    self._again_at = now + TRY_AGAIN
+                    say(f"{child.name} could not be started: {error}; trying again in {TRY_AGAIN:g} s")
             return
         if now - self._died_at > CALM:
             self._deaths = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -138,6 +139,29 @@ def test_a_server_is_not_started_again_on_a_full_disk(tmp_path: Path, monkeypatc
     free["bytes"] = running.ROOM
     with pytest.raises(BrokerError, match="ended 2 times; giving up"):
         until(lambda: check(lambda: False))
+    assert child.log.read_text().count("begun") == 2
+
+
+def test_a_server_that_cannot_be_started_for_now_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "TRY_AGAIN", 0.0)
+    child, said = Child("private server", ["sh", "-c", "echo begun"], tmp_path / "log"), list[str]()
+    revival, start_again = running.Revival(), child.start_again
+
+    def refused() -> None:
+        monkeypatch.setattr(child, "start_again", start_again)
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    def check(done: Callable[[], bool]) -> bool:
+        if not child.alive:
+            revival.check(child, said.append, 1)
+        return done()
+
+    monkeypatch.setattr(child, "start_again", refused)
+    with pytest.raises(BrokerError, match="ended 2 times; giving up"):
+        until(lambda: check(lambda: False))
+    assert said[1].startswith("private server could not be started: [Errno 12]")
     assert child.log.read_text().count("begun") == 2
 
 
