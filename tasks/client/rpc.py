@@ -125,13 +125,12 @@ class Client(Driver):
         """Return when `handle` has ended; settle what else arrives meanwhile too."""
         limit = handle.deadline if timeout is None else min(handle.deadline, time.monotonic() + timeout)
         while not handle.ended:
-            if not self._reading.acquire(timeout=0.05):
-                continue  # another thread reads, for this one too
-            try:
-                if not handle.ended:
-                    self._pump(limit)
-            finally:
-                self._reading.release()
+            if self._reading.acquire(timeout=0.05):  # else another thread reads, for this one too
+                try:
+                    if not handle.ended:
+                        self._pump(limit)
+                finally:
+                    self._reading.release()
             if not handle.ended and (now := time.monotonic()) >= limit:
                 if handle.deadline > limit:
                     raise TimeoutError(f"{handle.spec.name} has not answered within {timeout:g} s")

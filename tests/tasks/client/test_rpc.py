@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -122,6 +123,21 @@ def test_results_may_be_waited_for_in_other_threads_while_more_is_sent(broker):
         for thread in threads:
             thread.join(60.0)
     assert errors == [] and sorted(results) == list(range(1, 301))
+
+
+def test_a_wait_ends_in_time_although_another_thread_reads_on(broker):
+    client = client_of(broker)
+    declare(broker, ADD)
+    unlimited, limited = client.submit(ADD, (1,), {}, None), client.submit(ADD, (1,), {}, 0.01)
+    with client._reading, ThreadPoolExecutor(2) as threads:
+        waits, ends = threads.submit(unlimited.result, 0.01), threads.submit(limited.result)
+        try:
+            with pytest.raises(TimeoutError, match=r"has not answered within 0\.01 s"):
+                waits.result(60.0)
+            with pytest.raises(DeadlinePassed):
+                ends.result(60.0)
+        finally:
+            client.table.fail_all(BrokerError("the test is over"))
 
 
 def test_one_way_calls_that_are_lost_are_logged_counted_and_raised_by_flush(broker, caplog):
