@@ -46,7 +46,11 @@ class LongBodies:
     def forget_all(self) -> None:
         """Release the claims that `forget` could not wait for."""
         while self.forgotten:
-            claim_check.release(self.forgotten.popleft())
+            try:
+                body = self.forgotten.popleft()
+            except IndexError:  # another thread was faster
+                return
+            claim_check.release(body)
 
 
 class PlainBodies:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.in_memory import ADD, Kept, Service, client_of, declare
 from tasks import codec
 from tasks.app import create_app
 from tasks.client.bounded_sender import BoundedSender
+from tasks.client.long_bodies import LongBodies
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
 from tasks.testing import InMemoryBroker
@@ -70,6 +72,24 @@ def test_a_call_that_is_sent_again_keeps_its_claim(kept):
         service._serve = once_lost  # type: ignore[method-assign]
         assert client.submit(ADD, (LONG,), {}, 60.0).result() == len(LONG)
     assert kept.stored == 1 and kept.bodies == {}
+
+
+def test_threads_that_release_the_same_claims_do_not_fail(kept):
+    """An event loop's client does so in one thread for each answer, where an error would be the call's."""
+
+    class Contended(deque[bytes]):
+        def popleft(self) -> bytes:
+            if self:
+                others.append(super().popleft())  # another thread is faster
+            return super().popleft()
+
+    others: list[bytes] = []
+    bodies = LongBodies(kept.claims, may_block=False)
+    bodies.forgotten = Contended()
+    stub = bodies.store(LONG)
+    bodies.forget(stub)
+    bodies.forget_all()
+    assert others == [stub] and not bodies.forgotten
 
 
 def test_a_body_encoded_for_many_tries_is_stored_once(kept):
