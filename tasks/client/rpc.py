@@ -150,6 +150,8 @@ class Client(Driver):
                     self._pump(time.monotonic())
                 elif link is not None and link.alive:
                     self._read(link, 0.0)
+                elif link is not None:  # its descriptor would wake the event loop again and again
+                    self._on_lost(link, "it broke while it was not read")
             finally:
                 self._reading.release()
 

@@ -148,6 +148,24 @@ def test_a_new_connection_is_watched_even_with_the_old_descriptor(broker, monkey
         assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [2, 3, 4]
 
 
+def test_an_idle_loop_watches_a_broken_connection_no_longer(broker):
+    """A heartbeat may find it broken; its descriptor stays readable, so that the loop would never wait again."""
+
+    async def main() -> None:
+        solver = solver_of(broker)
+        assert await solver.acall("actor.add", 1) == 2
+        (bridge,) = solver._bridges.values()
+        while bridge._ticking:
+            await asyncio.sleep(0.001)
+        broker.cut()
+        while bridge._client.link is not None or bridge._watched is not None:
+            await asyncio.sleep(0.001)
+        assert await solver.acall("actor.add", 2) == 3
+
+    with Service(broker, ADD, lambda number: number + 1):
+        asyncio.run(asyncio.wait_for(main(), 60.0))
+
+
 def test_tending_that_meets_a_poll_of_the_loop_waits_for_it(broker):
     """Without that, a lost connection would stay lost until the loop's next look."""
     client = Client(app_of(broker), TOPOLOGY, Directory(ADD), 60.0, may_block=False)  # type: ignore[arg-type]
