@@ -86,7 +86,7 @@ class Solver(Forms):
         self._local, self._idle = threading.local(), Idle()
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
         self._bridges: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
-        self._entering = threading.Lock()  # while a client is made, or all are closed
+        self._entering = threading.Lock()  # held while a client is made, or all are listed or closed
         self._closed = False
         self._fast = brokers.of(app).direct_reply
 
@@ -106,14 +106,14 @@ class Solver(Forms):
     @property
     def failed(self) -> int:
         """Return how many one-way calls were ever given up by clients of this Solver that are still in use."""
-        return sum(client.table.failures.lost for client in list(self._clients))
+        return sum(client.table.failures.lost for client in self._all_clients())
 
     def close(self) -> None:
         """Close the connections of every thread and loop; calls under way fail, and later ones raise BrokerError.
 
         One-way calls get CLOSE_WITHIN s to arrive at the broker first.
         """
-        clients = list(self._clients)
+        clients = self._all_clients()
         limit = time.monotonic() + CLOSE_WITHIN
         while any(client.unconfirmed for client in clients) and time.monotonic() < limit:
             for client in clients:
@@ -125,7 +125,7 @@ class Solver(Forms):
         self._idle.clear()
         for bridge in bridges.values():
             bridge.close()
-        for client in list(self._clients):
+        for client in self._all_clients():
             client.close()
 
     async def aclose(self) -> None:
@@ -213,10 +213,18 @@ class Solver(Forms):
         lease: Lease | None = getattr(self._local, "lease", None)
         if lease is None or lease.pid != os.getpid():
             client = None if self._closed else self._idle.take()
-            lease = self._local.lease = Lease(client or self._new_client(), self._idle)
+            if client is None:
+                with self._entering:
+                    client = self._new_client()
+            lease = self._local.lease = Lease(client, self._idle)
         return lease.client
 
+    def _all_clients(self) -> list[Any]:
+        with self._entering:
+            return list(self._clients)
+
     def _new_client(self, may_block: bool = True) -> Any:
+        """Make a client, unless this is closed. Its caller holds `_entering`."""
         if self._closed:
             raise BrokerError(CLOSED)
         kind = Client if self._fast else StockClient

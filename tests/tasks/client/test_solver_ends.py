@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from support.waiting import until
 
 from tasks.client import async_client
 from tasks.client import solver as solvers
+from tasks.client.rpc import Client
 from tasks.testing import InMemoryBroker
 from warren.errors import BrokerError
 
@@ -104,6 +108,68 @@ def test_calls_under_way_fail_when_their_solver_is_closed_from_another_thread(br
     with pytest.raises(BrokerError, match="the Solver was closed"):
         handle.result()
     closing.join()
+
+
+class Contended:
+    """A lock. `came`: a thread waits for it, or has said that it has done its work without."""
+
+    def __init__(self) -> None:
+        self._lock, self.came = threading.Lock(), threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.came.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_client_that_a_thread_makes_while_its_solver_is_closed_is_closed_too(broker, monkeypatch):
+    solver, making, go_on = solver_of(broker), threading.Event(), threading.Event()
+    solver._entering = lock = Contended()  # type: ignore[assignment]
+
+    class Slow(Client):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            making.set()
+            assert go_on.wait(60.0)
+            super().__init__(*given, **named)
+
+    def close() -> None:
+        solver.close()
+        lock.came.set()
+
+    monkeypatch.setattr(solvers, "Client", Slow)
+    with ThreadPoolExecutor(2) as threads:
+        made = threads.submit(solver._client)
+        assert making.wait(60.0)
+        closing = threads.submit(close)
+        assert lock.came.wait(60.0)
+        go_on.set()
+        closing.result(60.0)
+        assert made.result(60.0).closed
+
+
+def test_threads_may_make_clients_while_those_of_a_solver_are_listed(broker):
+    solver = solver_of(broker)
+    solver._entering = lock = Contended()  # type: ignore[assignment]
+
+    def make() -> None:
+        solver._client()
+        lock.came.set()
+
+    class Clients(weakref.WeakSet[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            for client in super().__iter__():
+                makes.append(threads.submit(make))
+                assert lock.came.wait(60.0)
+                yield client
+
+    with ThreadPoolExecutor(1) as threads:
+        makes: list[Future[None]] = []
+        solver._clients = Clients([solver._client()])
+        assert solver.failed == 0
+        makes[0].result(60.0)
 
 
 def test_one_way_calls_arrive_before_their_solver_is_closed(broker, patient):
