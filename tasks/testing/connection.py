@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from tasks.amqp.frames import Delivery
@@ -257,10 +257,13 @@ class InMemoryConnection:
             self._host.give_up(queue, message)
         self._host.hand_out(queue)
 
-    def _usable(self) -> threading.Condition:
-        if not self.alive:
-            raise LinkLost("the connection was cut")
-        return self._arrived
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Hold the broker's lock. Raises LinkLost where the connection is lost by the time that it is free."""
+        with self._arrived:
+            if not self.alive:
+                raise LinkLost("the connection was cut")
+            yield
 
     def _lost(self, why: str) -> LinkLost:
         self.lose()

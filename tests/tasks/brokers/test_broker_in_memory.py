@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -63,6 +64,41 @@ def test_unacknowledged_messages_of_a_lost_connection_are_redelivered_and_marked
     second.consume(queue.name, "actor.add")
     (again,) = second.drain()
     assert again.redelivered
+
+
+class Contended:
+    """A lock. `came`: a thread waits for it."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock, self.came = lock, threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.came.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_connection_that_is_cut_while_it_waits_for_the_broker_takes_no_message(broker):
+    queue = TOPOLOGY.service_queue("actor.add")
+    connect(broker).declare(queue)
+    broker.lock = lock = Contended(broker.lock)
+    worker = connect(broker)
+    with ThreadPoolExecutor(1) as threads:
+        with lock:
+            consuming = threads.submit(worker.consume, queue.name, "actor.add")
+            assert lock.came.wait(60.0)
+            broker.cut()
+        with pytest.raises(LinkLost):
+            consuming.result(60.0)
+    caller = connect(broker)
+    caller.send(call(caller, "actor.add"))
+    assert len(broker.waiting(queue.name)) == 1
 
 
 def test_a_direct_reply_reaches_its_caller(broker):
