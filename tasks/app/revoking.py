@@ -27,9 +27,8 @@ def is_revoked(headers: Mapping[str, Any]) -> bool:
     if not worker_state.revoked_stamps:
         return False
     stamps = headers.get("stamps") or {}
-    return any(
-        not _all(stamps.get(name)).isdisjoint(_all(revoked)) for name, revoked in worker_state.revoked_stamps.items()
-    )
+    now_revoked = list(worker_state.revoked_stamps.items())  # remote control, in another thread, may add to them
+    return any(not _all(stamps.get(name)).isdisjoint(_all(revoked)) for name, revoked in now_revoked)
 
 
 def _all(values: Any) -> set[str]:
