@@ -169,7 +169,10 @@ class StockClient(Driver):
                 self.table.fail(call, _failure(backend, call, meta))
             else:
                 continue
-            backend.forget(call.id)
+            try:
+                backend.forget(call.id)
+            except redis.RedisError as error:  # the call has ended well all the same
+                logger.debug("a result of %s stays until it expires: %s", call.spec.name, error)
 
 
 def _options(broker: Broker, call: Handle) -> dict[str, Any]:

@@ -192,3 +192,10 @@ def test_a_waiting_caller_gets_the_error_of_an_absent_redis(stock):
     one.backend.mget = failing(redis.ConnectionError("no Redis"))
     with pytest.raises(BrokerError, match=r"cannot look for the result of actor\.add: no Redis"):
         one.solver.call("actor.add", 1)
+
+
+def test_a_result_that_cannot_be_removed_is_the_calls_result_all_the_same(stock):
+    one = stock(lambda number: number + 1)
+    one.backend.forget = failing(redis.ConnectionError("no Redis"))
+    assert one.solver.call("actor.add", 1) == 2
+    assert list(one.solver.map("actor.add", range(3))) == [1, 2, 3]
