@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -22,6 +23,15 @@ logger = get_logger(__name__)
 
 _fetching = threading.Lock()  # held while a long result is fetched: several threads may ask for it
 _adding = threading.Lock()  # held while a callback is added, or all are taken
+
+
+def _after_fork() -> None:
+    """Free the locks in a child, which has none of the threads that may hold them."""
+    global _fetching, _adding
+    _fetching, _adding = threading.Lock(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class State(Enum):

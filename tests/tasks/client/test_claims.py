@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from support.in_memory import ADD, Kept, Service, client_of, declare
 from tasks import codec
 from tasks.app import create_app
 from tasks.client.bounded_sender import BoundedSender
+from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
@@ -44,6 +48,37 @@ def test_a_long_call_and_its_long_answer_leave_nothing_once_the_answer_is_read(k
         assert handle.result() == LONG + b"!"
         assert handle.result() == LONG + b"!", "a body was removed that could still be needed"
     assert kept.stored == 2 and kept.bodies == {}
+
+
+def test_a_child_reads_its_long_results_if_it_was_forked_while_its_parent_read_one(kept):
+    client, fetching, go_on = client_of(InMemoryBroker(), kept.claims), threading.Event(), threading.Event()
+    parents, childs = (Handle(client, ADD, number, b"", None) for number in "12")
+    for handle in (parents, childs):
+        handle.settle(codec.encode(LONG, kept.claims))
+
+    def get(key: str) -> bytes:
+        fetching.set()
+        assert go_on.wait(60.0)
+        return kept.bodies[key]
+
+    kept.get = get
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(parents.result)
+        try:
+            assert fetching.wait(60.0)
+            child = os.fork()
+            if child == 0:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(60)
+                kept.get, status = kept.bodies.get, 1
+                try:
+                    status = int(childs.result() != LONG)
+                finally:
+                    os._exit(status)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        finally:
+            go_on.set()
+        assert reading.result(60.0) == LONG
 
 
 def test_an_answer_that_comes_too_late_leaves_nothing(kept):
