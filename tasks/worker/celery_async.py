@@ -25,20 +25,29 @@ class AsyncTasks:
     """The batches of one consumer that run in the event loop. Methods are for the pool's thread unless they say more.
 
     `record`: called with each run that ended, returns the endings of its requests; `settle`: carries these out, in the
-    consumer's thread.
+    consumer's thread. `taking`: held while a batch is taken, unless `stopping`, and announced by `expect`.
     """
 
-    def __init__(self, pool: Any, record: Callable[[Run], list[Any]], settle: Callable[[Run, list[Any]], None]) -> None:
-        self._pool, self._record, self._settle = pool, record, settle
+    def __init__(
+        self,
+        pool: Any,
+        record: Callable[[Run], list[Any]],
+        settle: Callable[[Run, list[Any]], None],
+        taking: threading.Lock,
+    ) -> None:
+        self._pool, self._record, self._settle, self._taking = pool, record, settle, taking
         self._runs = AsyncRuns(pool.event_loop(), self._post)
         self._idle = threading.Event()
         self._idle.set()
         self.stopping = False
         pool.finishes.append(self.finish)
 
-    def begin(self, queue: ServiceQueue, requests: Sequence[Any]) -> None:
-        """Run a batch."""
+    def expect(self) -> None:
+        """Have a stop that comes before `begin` wait for this batch: it may be marked as begun, and so run only now."""
         self._idle.clear()
+
+    def begin(self, queue: ServiceQueue, requests: Sequence[Any]) -> None:
+        """Run a batch that was expected."""
         self._runs.begin(Run(queue, requests, steps_of(queue.task, requests), _limit(requests), self._ended))
 
     def look_for_revoked(self) -> None:
@@ -47,7 +56,8 @@ class AsyncTasks:
 
     def finish(self) -> None:
         """Wait a while for the batches that run, then cancel them: this worker stops. In the consumer's thread."""
-        self.stopping = True
+        with self._taking:
+            self.stopping = True
         if not self._idle.wait(FINISH_WITHIN):
             self._runs.give_up(list(self._runs.running), STOPPING)
             self._idle.wait(CANCELLED_WITHIN)

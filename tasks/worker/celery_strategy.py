@@ -130,7 +130,7 @@ class Gathering:
             self._scheduler = BatchScheduler(self._queues.values(), self._drop, _age)
         self._timer = None  # it may have gone with that connection
         if queue.spec.concurrency and self.tasks is None:
-            self.tasks = AsyncTasks(self._consumer.pool, _record_run, self._settle_run)
+            self.tasks = AsyncTasks(self._consumer.pool, _record_run, self._settle_run, self._lock)
         return queue
 
     def add(self, queue: ServiceQueue, request: Any) -> None:
@@ -204,12 +204,15 @@ class Gathering:
                 self._jobs -= 1
                 stopping = self.tasks is not None and self.tasks.stopping
                 batch = None if stopping else self._scheduler.next(lambda: False)
+                tasks = self.tasks if batch and batch[0].spec.concurrency else None
+                if tasks is not None:
+                    tasks.expect()
                 gone, self._dropped = self._dropped, []
             taken.extend((request, dropped(why)) for _, request, why in gone)
             started = time.monotonic()
             endings = [_drop(queue.task, request, why) for queue, request, why in gone]
-            if batch and self.tasks is not None and batch[0].spec.concurrency:
-                self.tasks.begin(*batch)
+            if batch and tasks is not None:
+                tasks.begin(*batch)
             elif batch:
                 taken.extend((request, None) for request in batch[1])
                 endings += run_batch(batch[0].task, batch[1], pool.turn)

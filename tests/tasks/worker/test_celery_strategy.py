@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery
+from celery.worker import state as worker_state
 
 from tasks import codec
 from tasks.app.redelivery import Deliveries
@@ -14,6 +17,7 @@ from tasks.topology import Topology
 from tasks.worker import celery_strategy
 from tasks.worker.batching import BatchTask
 from tasks.worker.celery_strategy import AGAIN_AFTER, UNRECORDED, run_batch, settle, strategy
+from tasks.worker.pool import OneThreadPool
 from warren.errors import ConfigurationError
 
 
@@ -98,12 +102,12 @@ def test_a_call_whose_outcome_cannot_be_recorded_is_requeued_shortly(task, consu
 class Receiving:
     """A strategy with a pool and a timer that do their work when told to."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *tasks: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *tasks: Any, pool: Any = None) -> None:
         self.jobs: list[Any] = []
         self.timers: list[tuple[float, Any]] = []
         self.ran: list[list[str]] = []
         self.requests = list[Request]()
-        pool = SimpleNamespace(turn=None, apply_async=lambda target, callback, error_callback: self.jobs.append(
+        pool = pool or SimpleNamespace(turn=None, apply_async=lambda target, callback, error_callback: self.jobs.append(
             (target, callback, error_callback)))  # fmt: skip
         timer = SimpleNamespace(call_after=self.call_after)
         monkeypatch.setattr(celery_strategy.compat, "request_class", lambda *_: lambda *_, **__: self.requests[-1])
@@ -148,6 +152,38 @@ def test_a_job_that_fails_outside_its_calls_requeues_all_of_them(task, monkeypat
     assert seconds == AGAIN_AFTER
     again()
     assert receiving.ends() == {name: ["requeued"] for name in "abcd"}
+
+
+def test_a_warm_stop_waits_for_a_call_that_the_event_loop_is_about_to_get(task, monkeypatch):
+    """Without that, it would be marked as begun and not run: delivered again, it might be given up."""
+    taken, told, arrived, pool = threading.Event(), threading.Event(), threading.Event(), OneThreadPool(1)
+
+    def record(task: Any, trace: Any, outcome: Any, call: Any, request: Any, content_type: str) -> None:
+        if request["id"] == "revoked":
+            taken.set()
+            assert told.wait(60.0)
+
+    async def later(call: Any) -> Any:
+        return call
+
+    made = task.app.task(later, base=BatchTask, name="strategy.later", concurrency=1, plural=False, shared=False)
+    made.__trace__ = None
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(pool.start).result(60.0)  # in this thread, it would listen for signals
+    receiving = Receiving(monkeypatch, made, pool=pool)
+    loop, tasks = pool.event_loop(), receiving.consumer.warren_gathering.tasks
+    wait, stop = tasks._idle.wait, loop.stop
+    monkeypatch.setattr(celery_strategy, "record", record)
+    monkeypatch.setattr(worker_state, "revoked", {"revoked"})
+    monkeypatch.setattr(tasks._idle, "wait", lambda seconds: tasks._idle.is_set() or told.set() or wait(60.0))
+    monkeypatch.setattr(loop, "stop", lambda: (stop(), told.set()))
+    pool.apply_async(arrived.wait, (60.0,))
+    receiving.arrive(made, "revoked", "a")  # the first is recorded as such before the second begins
+    arrived.set()
+    assert taken.wait(60.0)
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(pool.stop).result(60.0)
+    assert receiving.ends() == {"revoked": ["acknowledged"], "a": ["acknowledged"]}
 
 
 def test_calls_left_over_from_a_waiting_batch_have_a_timer(task, monkeypatch):
