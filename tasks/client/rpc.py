@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from celery.utils.log import get_logger
 
 from tasks import brokers
 from tasks.admin.registry import Directory
+from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY
 from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
@@ -67,6 +69,7 @@ class Client(Driver):
         self._reading, self._writing = threading.RLock(), threading.Lock()
         self._late = LateSending(self.table, self._connector, self._delays, self._writing, self._on_lost)
         self._unserved = UnservedCalls(self.table, topology, directory)
+        self._arrived = deque[Delivery]()  # answers that were read and have not ended their calls yet
         self._read_at = self._looked_at = self._expired_at = 0.0
 
     # Sending.
@@ -221,15 +224,17 @@ class Client(Driver):
     def _read(self, link: Connection, timeout: float | None) -> bool:
         """Take in what arrives within `timeout` s; return whether anything did."""
         try:
-            deliveries = link.drain(timeout)
+            self._arrived.extend(() if self._arrived else link.drain(timeout))
         except GONE as error:
             self._on_lost(link, error)
             return False
         self._read_at = time.monotonic()
-        for delivery in deliveries:
+        found = bool(self._arrived)
+        while self._arrived:  # a callback of one call may wait for another, and so read the rest
+            delivery = self._arrived.popleft()
             if not self.table.delivered(delivery.properties, delivery.body):
                 self.bodies.forget(delivery.body)  # too late: no call waits for it
-        return bool(deliveries)
+        return found
 
     def _look_after(self, link: Connection, now: float) -> None:
         """Fail calls past their deadline, those of a broker that stays blocked, and those that nobody serves."""

@@ -37,6 +37,16 @@ def test_a_callback_gets_the_handle_without_a_waiter(broker):
         assert found == [handle] * 2, "the callback of an ended call did not run at once"
 
 
+def test_a_callback_may_wait_for_a_call_whose_answer_came_with_its_own(broker):
+    found: list[Any] = []
+    with Service(broker, ADD, add), solver_of(broker) as solver:
+        first, second = solver.send("actor.add", 1), solver.send("actor.add", 2)
+        until(lambda: len(solver._client().link._inbox) == 2, "both answers")
+        first.when_ended(lambda ended: found.append((ended.result(), second.result())))
+        assert first.result() == 2
+    assert found == [(2, 3)]
+
+
 def test_callbacks_of_calls_that_fail_are_called_as_well(broker):
     declare(broker, ADD)
     found: list[Any] = []
