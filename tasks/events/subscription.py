@@ -84,7 +84,7 @@ class Subscription:
         """Unsubscribe; the queues go with the connection. The end of the process does so, too."""
         atexit.unregister(self.stop)
         self._stopping.set()
-        if self._thread.is_alive():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():  # a handler may call this
             self._thread.join(timeout=5.0)
 
     def _run(self) -> None:

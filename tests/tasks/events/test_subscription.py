@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE, until
 
+from tasks import codec
 from tasks.events import EventDispatcher, Subscription, dispatcher, event_handler, over_amqp
 from tasks.events.retained import FIRED, SUBSCRIBED, Retained
 from tasks.testing import InMemoryBroker
@@ -157,6 +158,19 @@ def test_the_end_of_a_process_waits_for_a_handler():
     command = [sys.executable, "-c", ENDS_IN_A_HANDLER]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (ended.stdout, ended.returncode) == ("handled\n", 0), ended.stderr
+
+
+def test_a_handler_may_stop_its_own_subscription(app):
+    seen: list[str] = []
+
+    def handle(payload: str) -> None:
+        subscription.stop()
+        seen.append(payload)
+
+    subscription = Subscription(app, TOPOLOGY, {"counted": handle}, "me").start()
+    over_amqp.Sender(app, TOPOLOGY).send("counted", codec.encode("last"))
+    subscription._thread.join(PATIENCE)
+    assert seen == ["last"] and not subscription._thread.is_alive()
 
 
 def test_a_subscription_that_cannot_begin_is_an_error_and_leaves_no_thread(app):
