@@ -11,12 +11,14 @@ from celery.utils.log import get_logger
 from tasks.amqp.messages import Ids
 from tasks.brokers import GONE
 from tasks.client.arguments import Args
+from tasks.client.call_errors import CLOSED
 from tasks.client.call_table import CallTable
 from tasks.client.caretaker import caretaker
 from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies, PlainBodies
 from tasks.client.outgoing import Outgoing
 from tasks.service import Spec
+from warren.errors import BrokerError
 
 logger = get_logger(__name__)
 
@@ -49,6 +51,7 @@ class Driver(ABC):
         else:
             call = Handle(self, spec, extra.call.id, body, time_to_live, extra)
         self._submit(spec, (call,))
+        self._fail_if_closed()
         return call
 
     def submit_all(self, spec: Spec, calls: Iterable[Args], time_to_live: float | None) -> list[Handle]:
@@ -56,7 +59,13 @@ class Driver(ABC):
         bodies = [self.bodies.store(self.bodies.pack(one.args, one.kwargs)) for one in calls]
         made = [Handle(self, spec, self._ids.new(), body, time_to_live) for body in bodies]
         self._submit(spec, made)
+        self._fail_if_closed()
         return made
+
+    def _fail_if_closed(self) -> None:
+        """Fail calls that were taken in while another thread closed this client, and so came too late for `close`."""
+        if self._closed:
+            self.table.fail_all(BrokerError(CLOSED))
 
     @abstractmethod
     def _submit(self, spec: Spec, calls: Sequence[Handle]) -> None:

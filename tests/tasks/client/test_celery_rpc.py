@@ -15,6 +15,7 @@ from kombu.exceptions import OperationalError
 from support.in_memory import ADD, PUSH, TOPOLOGY, Directory
 from support.waiting import until
 
+from tasks.client.call_table import CallTable
 from tasks.client.solver import Solver
 from warren.errors import BrokerError, CallCancelled, CodecError, DeadlinePassed, LeagueError, RemoteFailure
 
@@ -158,6 +159,24 @@ def test_a_call_during_a_look_for_results_is_sent_at_once(stock):
             await asyncio.sleep(0.001)
 
     asyncio.run(asyncio.wait_for(main(), 60.0))
+
+
+def test_a_call_made_while_another_thread_closes_its_solver_fails(stock, monkeypatch):
+    one, take_in = stock(unanswered), CallTable.send_later
+
+    def close_first(*given: Any) -> None:
+        closing = threading.Thread(target=one.solver.close)
+        closing.start()
+        closing.join()
+        take_in(*given)
+
+    async def main() -> None:
+        one.solver._find("actor.add")
+        monkeypatch.setattr(CallTable, "send_later", close_first)
+        await one.solver.acall("actor.add", 1, deadline=None)
+
+    with pytest.raises(BrokerError, match="the Solver was closed"):
+        asyncio.run(asyncio.wait_for(main(), 60.0))
 
 
 def test_an_absent_broker_fails_calls_and_reports_lost_one_way_calls(stock):
