@@ -74,6 +74,8 @@ class Heartbeats:
                     connection.beat()
                 except ConnectionError as error:
                     logger.debug("a heartbeat found its connection gone: %s", error)
+                except Exception:  # if this thread ended, the broker would give all connections up
+                    logger.exception("a heartbeat was not sent")
         return min((connection.heartbeat / 4 for connection in connections), default=IDLE)
 
 

@@ -226,6 +226,22 @@ def test_a_stuck_connection_does_not_delay_heartbeats_of_others():
         assert not beating.is_alive()
 
 
+@pytest.mark.parametrize("error", [ConnectionResetError("gone"), AttributeError("an unwrapped socket")])
+def test_a_heartbeat_that_fails_does_not_keep_others_from_being_sent(monkeypatch, error):
+    def beat(link):
+        tried.append(link)
+        if len(tried) == 1:
+            raise error
+
+    tried, peers, beats = [], [Peer(heartbeat=0.003), Peer(heartbeat=0.003)], Heartbeats()
+    monkeypatch.setattr(Link, "beat", beat)
+    for peer in peers:
+        peer.link.sent_at -= 1.0
+        beats._connections.add(peer.link)
+    assert beats._beat() < 0.003
+    assert set(map(id, tried)) == {id(peer.link) for peer in peers}
+
+
 def test_no_heartbeat_is_written_to_a_full_socket(peer):
     peer.near.setblocking(False)
     with contextlib.suppress(BlockingIOError):
