@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod gfootball train league dashboard football test test-without-servers dashboard-test test-rabbitmq4 test-python3.13 test-arm64 compose-test images try-wheel try-wheel-python3.13 check compiled lint format site servers compose clean
+.PHONY: help setup horovod gfootball train league dashboard football test test-without-servers test-races dashboard-test test-rabbitmq4 test-python3.13 test-arm64 compose-test images try-wheel try-wheel-python3.13 check compiled lint format site servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,13 +46,17 @@ dashboard: $(VENV)/.ready-dashboard ## show runs and leagues in a browser, and p
 	@$(PYTHON) -m workers.dashboard $(ARGS)
 
 # The processes that share the tests use all cores, and a waiting OpenMP thread keeps its core busy.
-test test-without-servers: export OMP_NUM_THREADS := 1
+test test-without-servers test-races: export OMP_NUM_THREADS := 1
 
 test: $(VENV)/.ready-dev servers ## run the tests and tell what the optional ones need; on Debian as root, install RabbitMQ and Redis first
 	@$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-without-servers: $(VENV)/.ready-dev ## those tests that need neither RabbitMQ nor Redis
 	@$(PYTHON) -m pytest -m "not servers" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+test-races: export PYTHONPATH := $(CURDIR)/tests/support/races
+test-races: $(VENV)/.ready-dev servers ## the tests with threads that are switched every microsecond, so that races show
+	@$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 dashboard-test: $(VENV)/.ready-dev ## the dashboard's pages in the distribution's Chromium
 	@$(call quietly,Playwright,--editable '.[dashboard$(comma)browser]')
