@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from rich.console import Console
 
 from tasks.topology import Topology
 from workers.config.schema import BrokerConfig, Config, Sampling
-from workers.doctor import broker_checks, clocks, machine, redis_server
+from workers.doctor import broker_checks, broker_facts, clocks, machine, redis_server
 from workers.doctor.broker_facts import ANSWER, BrokerFacts
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
 from workers.doctor.management import of_nodes
@@ -246,3 +248,42 @@ def test_a_running_run_needs_no_writable_folder(tmp_path: Path) -> None:
     assert [one.level for one in found] == [Level.error, Level.error]
     assert "is a file" in "".join(one.found for one in found)
     assert "actors: 0 is too small" in "".join(one.found for one in found)
+
+
+def test_a_block_that_follows_a_confirm_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RabbitMQ's channel may confirm the message that gets its connection blocked before that one says so."""
+
+    class Blocking:
+        server_properties: ClassVar = {"product": "RabbitMQ", "version": "3.10.8"}
+
+        def __init__(self, on_blocked: Callable[[str], None]) -> None:
+            self.events: dict[str, set[Callable[..., None]]] = {"basic_ack": set()}
+            self.coming: list[Callable[[], None]] = []
+            self.on_blocked, self.published, self.collected = on_blocked, 0, False
+
+        def channel(self) -> Blocking:
+            return self
+
+        def confirm_select(self) -> None: ...
+
+        def basic_publish(self, *_: Any, **__: Any) -> None:
+            self.published += 1
+            if self.published == 1:
+                self.coming += [*(partial(told, 1, False) for told in self.events["basic_ack"])]
+                self.coming.append(partial(self.on_blocked, "low on memory"))
+
+        def drain_events(self, timeout: float) -> None:
+            if not self.coming:
+                raise TimeoutError
+            self.coming.pop(0)()
+
+        def collect(self) -> None:
+            self.collected = True
+
+        close = collect
+
+    made: list[Blocking] = []
+    monkeypatch.setattr(broker_facts, "answering", lambda url: url)
+    monkeypatch.setattr(broker_facts, "_connect", lambda _, on_blocked: made.append(Blocking(on_blocked)) or made[0])
+    facts = broker_facts.over_amqp("amqp://", Topology("run"))
+    assert facts.blocked == "low on memory" and made[0].collected

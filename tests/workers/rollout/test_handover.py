@@ -148,7 +148,7 @@ def test_a_sender_that_fails_ends_playing_with_its_own_error() -> None:
 
 
 class Actor:
-    """A streaming actor without servers; its sender raises `refusing` at the fourth segment."""
+    """A streaming actor without servers; its sender raises `refusing` from the fourth segment on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refusing: Exception | None = None) -> None:
         self.sent: list[int] = []
@@ -166,13 +166,14 @@ class Actor:
 
             def send(self, name: str, args: tuple[dict[str, Any]], looked: Callable[[], None]) -> bool:
                 looked()
-                if len(outer.sent) == 3:
-                    if refusing is not None:
-                        raise refusing
-                    outer.role.stopping.set()
-                    return False
-                outer.sent.append(args[0]["number"])
-                return True
+                number = args[0]["number"]  # several threads send
+                if number < 3:
+                    outer.sent.append(number)
+                    return True
+                if refusing is not None:
+                    raise refusing
+                outer.role.stopping.set()
+                return False
 
         monkeypatch.setattr(worker, "BoundedSender", Sender)
         monkeypatch.setattr(worker, "SegmentsWaiting", lambda session: SimpleNamespace(share=lambda: 1.0))
@@ -188,13 +189,13 @@ class Actor:
         self.role._stream()
 
 
-def test_an_actor_confirms_sent_segments_in_order_and_logs_its_times(
+def test_an_actor_confirms_all_sent_segments_and_logs_its_times(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, one_thread: None
 ) -> None:
     with caplog.at_level("INFO"):
         actor = Actor(monkeypatch)
-    assert actor.sent == [segment.number for segment in actor.confirmed] == [0, 1, 2]
-    assert actor.made[:3] == actor.confirmed and len(actor.made) > 3 and {one.steps for one in actor.made} == {16}
+    assert sorted(actor.sent) == sorted(segment.number for segment in actor.confirmed) == [0, 1, 2]
+    assert {*actor.confirmed} < {*actor.made} and {one.steps for one in actor.made} == {16}
     assert actor.role.failure is None and not actor.stopped.is_set()
     for part in ("collect", "environments", "policy", "wait for the sender", "send"):
         assert part in caplog.text
@@ -202,5 +203,5 @@ def test_an_actor_confirms_sent_segments_in_order_and_logs_its_times(
 
 def test_an_actor_ends_with_its_senders_error(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     actor = Actor(monkeypatch, refusing=BrokerError("the broker has been away for 120 s"))
-    assert [segment.number for segment in actor.confirmed] == [0, 1, 2]
+    assert sorted(segment.number for segment in actor.confirmed) == [0, 1, 2]
     assert str(actor.role.failure) == "the broker has been away for 120 s" and actor.stopped.is_set()
