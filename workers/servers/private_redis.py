@@ -24,6 +24,7 @@ GONE_WITHIN = GRACE + 10.0  # seconds until a server has ended whose launcher wa
 UP, LOADING, AWAY = "up", "loading", "away"
 # Redis's errors for an append-only file that it cannot read. It can read one that is only cut off at its end.
 DAMAGED = re.compile(r"append[- ]only file|AOF|RDB format|wrong signature", re.IGNORECASE)
+PATTERN = frozenset("*?[")  # characters of a pattern of file names
 DATA = ("appendonlydir", "appendonly.aof")  # the latter of Redis 6
 
 
@@ -110,7 +111,7 @@ class PrivateRedis:
 
         def attempt(at: int) -> PrivateRedis:
             write_secret(folder / "redis.conf", configuration(folder, at, password, addresses))
-            child = Child("private Redis", [binary, folder / "redis.conf"], folder / "redis.log", grace=GRACE)
+            child = Child("private Redis", _line(binary, folder / "redis.conf"), folder / "redis.log", grace=GRACE)
             return cls(child, folder, at, password)
 
         return Starting(attempt, port, "Redis")
@@ -175,6 +176,16 @@ def configuration(folder: Path, port: int, password: str, addresses: tuple[str, 
             "",
         )
     )
+
+
+def _line(binary: Path, file: Path) -> list[str | Path]:
+    """Return the command line of a server that reads `file`, which must not be taken for a pattern of names.
+
+    Redis 7 and Valkey expand a path with one of PATTERN. If nothing matches, they serve on port 6379 without password.
+    """
+    if not PATTERN & {*str(file.resolve())}:  # they make the path absolute first
+        return [binary, file]
+    return ["/bin/sh", "-c", 'exec "$0" - < "$1"', binary, file]
 
 
 def _state(url: str) -> str:

@@ -152,6 +152,21 @@ def test_a_redis_waits_for_the_last_one_in_its_folder_to_end(tmp_path: Path, mon
     PrivateRedis.start(binary, tmp_path, durable=True).stop()
 
 
+@pytest.mark.parametrize("way", ["redis", "embedded_redis"])
+def test_a_redis_takes_no_folders_name_for_a_pattern(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    binary = getattr(Machine(), way)()
+    if binary is None:
+        pytest.skip("that server is not installed")
+    place = tmp_path / "runs [a] *?"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    server = PrivateRedis.start(binary, Path("redis"))
+    try:
+        check_redis(server.url)
+    finally:
+        server.stop()
+
+
 # --- ports ---
 
 
