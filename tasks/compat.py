@@ -17,10 +17,12 @@ from typing import Any
 import redis
 from celery import Celery
 from celery.app.trace import build_tracer
+from celery.app.utils import Settings
 from celery.apps import worker as worker_app
 from celery.backends.base import COMPRESSED_PAYLOAD_MAGIC
 from celery.backends.redis import RedisBackend, ResultConsumer
 from celery.concurrency.base import BasePool
+from celery.loaders.app import AppLoader
 from celery.utils.imports import symbol_by_name
 from celery.worker.request import create_request_cls
 from kombu.transport import TRANSPORT_ALIASES
@@ -90,8 +92,29 @@ CONFIRMED_WITHIN = 30.0  # s that Redis has to confirm subscriptions to results;
 COMPRESSED_RESULT: bytes = COMPRESSED_PAYLOAD_MAGIC  # the first bytes of a stored result that is compressed
 
 
+class _Loader(AppLoader):  # type: ignore[misc]
+    def read_configuration(self, env: str = "") -> None:
+        """Read no module of settings, though CELERY_CONFIG_MODULE may name one."""
+
+
+class _Settings(Settings):  # type: ignore[misc]
+    """Settings whose URLs are those that the app was given; in Celery's, CELERY_BROKER_URL and the like go before."""
+
+    broker_url = property(lambda self: self.get("broker_url"))
+    broker_read_url = broker_write_url = broker_url
+    result_backend = property(lambda self: self.get("result_backend"))
+
+
 class App(Celery):  # type: ignore[misc]
-    """A Celery app that may prepare its result backend, of which each thread has one."""
+    """A Celery app that may prepare its result backend, of which each thread has one.
+
+    Variables of the environment that begin with CELERY_, as another program's app needs them, change nothing in it.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, loader=_Loader, **named)
+        # Celery changes this object, but never replaces it. A plain assignment would add a setting.
+        object.__setattr__(self._conf, "__class__", _Settings)
 
     def prepare_backend(self, backend: Any) -> None:
         """Prepare a new result backend; does nothing by default."""

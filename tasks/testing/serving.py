@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from celery import Celery
 from celery.worker import state
 
 from tasks.app.redelivery import Deliveries
 from tasks.client.solver import Solver
+from tasks.compat import App
 from tasks.events import EventDispatcher
 from tasks.middleware import Middleware
 from tasks.testing.broker import InMemoryBroker
@@ -46,7 +46,7 @@ def serving(
     chords, no stock clients and no time to live in queues. Raises ConfigurationError for workers that cannot be served.
     """
     store, broker, topology = MemoryStore(), InMemoryBroker(), Topology("testing")
-    app: Any = Celery("testing", broker="memory://", backend=NOWHERE, set_as_current=False)
+    app: Any = App("testing", broker="memory://", backend=NOWHERE, set_as_current=False)
     app.warren_broker, app.warren_topology = broker, topology
     app.warren_redis, app.warren_deliveries = store, Deliveries(NOWHERE, topology, store)
     loop = ConsumerLoop(app, topology, workers, register(app, workers, Hooks.of(middleware)))

@@ -142,6 +142,18 @@ class Prepared(compat.App):
         compat.retry_redis(backend, "patient")
 
 
+def test_celery_an_app_takes_nothing_from_variables_of_another_app(monkeypatch):
+    for name in ("BROKER_URL", "BROKER_READ_URL", "BROKER_WRITE_URL", "RESULT_BACKEND"):
+        monkeypatch.setenv(f"CELERY_{name}", "redis://other.invalid:1/0")
+    monkeypatch.setenv("CELERY_CONFIG_MODULE", "another_programs_settings")
+    monkeypatch.setenv("CELERY_LOADER", "another_programs_loader")
+    app = create_app(Topology("compat"), "amqp://here:2//", "redis://here:3/0")
+    assert (
+        app.connection_for_write().hostname == app.connection_for_read().hostname == app.connection().hostname == "here"
+    )
+    assert app.backend.connparams["host"] == "here"
+
+
 def test_celery_new_result_backends_pass_get_backend_and_connect_with_connparams():
     app = Prepared("compat", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False)
     assert app.backend.connparams["retry"] == "patient"
