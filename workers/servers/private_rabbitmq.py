@@ -27,6 +27,7 @@ from workers.servers.process import Child, Starting, private_folder, write_secre
 READY_TIMEOUT = 90.0  # seconds; about 6 on two idle cores, several times that on busy ones
 GRACE = 0.1  # seconds between SIGTERM and SIGKILL; it would take one or two to close tables that are removed anyway
 VHOST = "%2F"
+QUOTES = "'\"`"  # RabbitMQ hangs if its folder has one: it lets a shell run `df FOLDER`, unquoted
 
 CONFIGURATION = """\
 {listeners}

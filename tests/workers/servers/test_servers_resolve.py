@@ -284,6 +284,19 @@ def test_a_rabbitmq_that_will_not_start_is_skipped_with_its_last_lines(
         get("private", machine=bare(tmp_path, path=f"{tmp_path}/bin:/bin:/usr/bin"), folder=tmp_path / "other")
 
 
+@pytest.mark.parametrize("quote", "'\"`")
+def test_no_rabbitmq_begins_in_a_folder_with_a_quote(get: Callable[..., Servers], tmp_path: Path, quote: str) -> None:
+    folder = tmp_path / f"Ada{quote}s runs"
+    (tmp_path / "bin").mkdir()
+    for name in ("rabbitmq-server", "rabbitmqctl", "erl", "epmd"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+        (tmp_path / "bin" / name).chmod(0o755)
+    machine = bare(tmp_path, path=f"{tmp_path}/bin", scripts=tmp_path / "bin")
+    with pytest.raises(BrokerError, match=f"RabbitMQ cannot run in .*, whose path has a {quote}"):
+        get("private", machine=machine, folder=folder)
+    assert get("auto", machine=machine, folder=folder).kind == "redis"
+
+
 def test_without_the_embedded_package_the_error_names_every_step(get: Callable[..., Servers], tmp_path: Path) -> None:
     with pytest.raises(BrokerError) as caught:
         get("auto", machine=bare(tmp_path, embedded_package="no_such_package"))
