@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import sys
 
+from warren import standard_streams
 from workers.launch.kinds.services_run import main
 
 if __name__ == "__main__":
+    standard_streams.open_missing()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.exit(main(__doc__))

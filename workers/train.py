@@ -12,6 +12,7 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 
+from warren import standard_streams
 from workers.config.roles import ACTOR, LEARNER
 
 # Modules that all runs need and that take long to import.
@@ -22,6 +23,7 @@ def main() -> None:
     """Run the command line."""
     # Before the first import of NumPy, which would start a thread per core: a process with threads cannot fork safely.
     os.environ["OMP_NUM_THREADS"] = "1"
+    standard_streams.open_missing()
     from workers.servers.forks import Forks
 
     with Forks.begin() or nullcontext() as forks:

@@ -14,7 +14,7 @@ import redis
 from league.models.pool import Pool
 from league.redis.store import Store
 from league.redis.texts import text
-from warren import redis_client
+from warren import redis_client, standard_streams
 from warren.environment import secret
 from warren.errors import BrokerError, ConfigurationError, UnknownName, WarrenError
 
@@ -74,6 +74,7 @@ def value_of(given: str) -> Any:
 
 def guarded(run: Callable[[], int]) -> int:
     """Call `run` and return its exit status; print an error of Warren or of a file as one message, no traceback."""
+    standard_streams.open_missing()
     try:
         return run()
     except WarrenError as error:

@@ -16,6 +16,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from warren import standard_streams
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError
 from warren.user_code import EXTRAS, install
@@ -171,6 +172,7 @@ def guarded(run: Callable[[], int]) -> int:
 
     A missing package of one of Warren's extras is printed in the same way.
     """
+    standard_streams.open_missing()
     try:
         status = run()
         sys.stdout.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,22 @@ def test_wrong_settings_end_the_command_with_status_2_and_no_traceback(tmp_path:
     assert [line.partition(":")[0] for line in lines[:-1]] == ["error"] * 3
     assert lines[-1] == "3 settings are wrong; no run was started"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_a_run_needs_no_open_standard_streams(tmp_path: Path, closed: str) -> None:
+    line = [sys.executable, "-m", "workers.train", "broker=embedded", "total_steps=1024", "actors=1"]
+    done = subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', *line, f"folder={tmp_path}"], stderr=subprocess.PIPE)
+    assert done.returncode == 0, done.stderr
+    (outcome,) = tmp_path.glob("*/*/outcome.json")
+    assert json.loads(outcome.read_text())["state"] == "finished"
+
+
+@pytest.mark.parametrize("module", ["workers.config.command_line", "league.models.command_line"])
+def test_a_command_needs_no_open_standard_output(module: str) -> None:
+    code = f"import sys; from {module} import guarded; sys.exit(guarded(lambda: sys.stdout.flush() or 0))"
+    done = subprocess.run(["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code], stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_an_actor_by_hand_without_urls_says_what_to_set() -> None:
