@@ -56,6 +56,19 @@ def test_a_library_is_built_again_when_a_header_beside_its_source_changes(source
     assert loaded is not None and loaded.seven() == 8
 
 
+def test_a_user_without_a_home_folder_is_told_what_to_set(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "WARREN_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(user: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {user}")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    library = seven(source)
+    assert library.library() is None
+    assert library.lacking() == f"user {os.getuid()} has no home folder; set HOME or WARREN_CACHE"
+
+
 def cut_off(file: Path) -> None:
     with file.open("r+b") as part:
         part.truncate(file.stat().st_size // 2)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from warren.errors import ConfigurationError
 from warren.wheels import cache_folder
 
 COMPILERS = ("cc", "gcc", "clang")  # the first that there is; the variable CC names another
@@ -52,7 +53,7 @@ class Compiled:
         if self._found is None:
             try:
                 self._found = self._load(), None
-            except Unbuilt as why:
+            except (Unbuilt, ConfigurationError) as why:  # the latter: there is no cache folder
                 self._found = None, str(why)
             except OSError as error:  # a folder that cannot be written
                 self._found = None, f"{type(error).__name__}: {error}"

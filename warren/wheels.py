@@ -12,15 +12,20 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from warren.errors import WarrenError
+from warren.errors import ConfigurationError, WarrenError
 
 SAY_EVERY = 10.0  # s between lines of progress, if the output is not a terminal
 _PERCENT = re.compile(rb"\[ *(\d+)%\]")  # make's, as CMake has it
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: WARREN_CACHE, or ~/.cache/warren."""
-    return Path(os.environ.get("WARREN_CACHE") or Path.home() / ".cache" / "warren")
+    """Return the cache folder: WARREN_CACHE, or ~/.cache/warren. Raises ConfigurationError without either."""
+    if given := os.environ.get("WARREN_CACHE"):
+        return Path(given)
+    try:
+        return Path.home() / ".cache" / "warren"
+    except RuntimeError:  # as in a container that runs as a user whom it does not know
+        raise ConfigurationError(f"user {os.getuid()} has no home folder; set HOME or WARREN_CACHE") from None
 
 
 def cached(folder: Path) -> Path | None:
