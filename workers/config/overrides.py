@@ -189,6 +189,8 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
                 yield override, redact(f"{wrong['file']}.yaml: {why}")
             elif key not in known:
                 yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
+            elif "Ambiguous value" in str(error):
+                yield override, redact(_several(override, key, value))
             else:
                 yield override, redact(f"{override.lstrip('+')}: {_first_line(error)}")
 
@@ -203,8 +205,16 @@ _WRONG_IN_FILE = re.compile(
 def _unreadable(override: str, key: str, value: str) -> str:
     if value[:1] in "[{\"'":
         return f"{override}: the value cannot be read; is a bracket or a quote of it left open?"
-    quoted = f"{key}='{value}'" if '"' in value else f'{key}="{value}"'
-    return f"{override}: the value cannot be read; put it in quotes: {shlex.quote(quoted)}"
+    return f"{override}: the value cannot be read; put it in quotes: {_quoted(key, value)}"
+
+
+def _several(override: str, key: str, value: str) -> str:
+    remedies = f"for one text {_quoted(key, value)}, for a list {shlex.quote(f'{key}=[{value}]')}"
+    return f"{override}: commas separate values; write {remedies}, for a run of each add --multirun"
+
+
+def _quoted(key: str, value: str) -> str:
+    return shlex.quote(f"{key}='{value}'" if '"' in value else f'{key}="{value}"')
 
 
 def _chooses_group(override: str) -> bool:

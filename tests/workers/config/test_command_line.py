@@ -81,6 +81,11 @@ def test_all_wrong_overrides_and_values_are_reported_together() -> None:
         ("actors=1;2", "actors=1;2: the value cannot be read; put it in quotes: 'actors=\"1;2\"'"),
         ("env.id=game.py:Game(1)", "put it in quotes: 'env.id=\"game.py:Game(1)\"'"),
         ("env.id=a'b", "the value cannot be read; put it in quotes"),
+        (
+            "folder=a,b",
+            "folder=a,b: commas separate values; write for one text 'folder=\"a,b\"', for a list 'folder=[a,b]', "
+            "for a run of each add --multirun",
+        ),
     ],
 )
 def test_a_mistyped_override_is_one_message_with_the_remedy(override: str, says: str) -> None:
