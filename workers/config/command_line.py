@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import importlib
 import os
@@ -31,6 +32,7 @@ from workers.servers.checks import redact
 # The settings of a group that identify what a run is about; the run may have changed the group's other settings.
 IDENTIFYING = ("env.id", "league.env", "algorithm.name", "network.name", "sampling")
 PIPE_CLOSED = 141  # exit status if the reader of the output has closed it (`| head`), as in shells
+DISK_FULL = 74  # exit status if the output, or a file, could not be written; EX_IOERR in sysexits.h
 STOPPED = 130  # exit status after Ctrl-C, as in shells
 ERROR_STATUS = 2  # exit status after an error that the user can correct
 
@@ -181,6 +183,14 @@ def guarded(run: Callable[[], int]) -> int:
         if not _output_closed():  # another pipe, or a socket, broke
             raise
         return PIPE_CLOSED
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        print(
+            f"error: {error}; free some of the disk that the output goes to, or that the error names", file=sys.stderr
+        )
+        return DISK_FULL
     except ConfigurationError as error:
         for problem in error.problems:
             print(f"error: {redact(str(problem))}", file=sys.stderr)
@@ -201,10 +211,15 @@ def guarded(run: Callable[[], int]) -> int:
 
 
 def _output_closed() -> bool:
-    """Return whether standard output is a pipe that its reader closed; if so, drop what is still to be printed."""
+    """Return whether standard output is a pipe that its reader closed; if so, drop it."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # no events asked for: a closed other end is reported anyway
     if not poll.poll(0):
         return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter's exit reports it again
+    _drop_output()
     return True
+
+
+def _drop_output() -> None:
+    """Drop what is still to be printed: else the interpreter's exit reports again that it cannot be."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import termios
@@ -56,10 +57,14 @@ class Terminal:
         return Panel(outer, title=title, title_align="left", expand=False)
 
     def say(self, text: str) -> None:
-        """Print lines above the panel."""
-        self._console.print(text, markup=False)
-        if self._console.file is not sys.stdout or not self._console.is_terminal:
-            self._console.file.flush()
+        """Print lines above the panel; while the output's disk is full, keep them until they can be written."""
+        try:
+            self._console.print(text, markup=False)
+            if self._console.file is not sys.stdout or not self._console.is_terminal:
+                self._console.file.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
 
 
 class _Echo:

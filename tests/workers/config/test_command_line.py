@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from support import launched
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config import verifying
-from workers.config.command_line import guarded
+from workers.config.command_line import DISK_FULL, guarded
 from workers.config.overrides import arranged, compose, set_aside, sweep
 from workers.config.schema import CONF, Config, EnvConfig
 from workers.servers.ports import free_port
@@ -232,6 +233,17 @@ def test_a_run_needs_no_open_standard_streams(tmp_path: Path, closed: str) -> No
     line = [sys.executable, "-m", "workers.train", "broker=embedded", "total_steps=1024", "actors=1"]
     done = subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', *line, f"folder={tmp_path}"], stderr=subprocess.PIPE)
     assert done.returncode == 0, done.stderr
+    (outcome,) = tmp_path.glob("*/*/outcome.json")
+    assert json.loads(outcome.read_text())["state"] == "finished"
+
+
+def test_a_run_whose_output_has_no_room_goes_on_and_says_so_at_its_end(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "workers.train", "broker=embedded", "total_steps=1024", f"folder={tmp_path}"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == DISK_FULL and re.fullmatch(
+        "error: .*No space left on device; free some .*\n", done.stderr
+    )
     (outcome,) = tmp_path.glob("*/*/outcome.json")
     assert json.loads(outcome.read_text())["state"] == "finished"
 
