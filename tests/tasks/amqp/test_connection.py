@@ -239,7 +239,7 @@ def test_a_heartbeat_that_fails_does_not_keep_others_from_being_sent(monkeypatch
         peer.link.sent_at -= 1.0
         beats._connections.add(peer.link)
     assert beats._beat() < 0.003
-    assert set(map(id, tried)) == {id(peer.link) for peer in peers}
+    assert {*map(id, tried)} >= {id(peer.link) for peer in peers}  # the process's own heartbeats may add others
 
 
 def test_no_heartbeat_is_written_to_a_full_socket(peer):
