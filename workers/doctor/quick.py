@@ -37,7 +37,8 @@ def quick(
         if one.level is Level.warning:
             say(str(one))
     if errors := [str(one) for one in findings if one.level is Level.error]:
-        raise BrokerError("\n".join([*errors, "so the run would not work; for details run python -m workers.doctor"]))
+        errors.append("so the run would not work; for details run python -m workers.doctor")
+        raise BrokerError("\n".join(errors).removeprefix(f"{Level.error}: "))  # which is printed before any error
 
 
 def of_broker(url: str, topology: Topology, *, calls: bool) -> tuple[list[Finding], BrokerFacts | None]:

@@ -132,7 +132,7 @@ def test_a_launcher_refuses_servers_that_block_publishers(own_servers: Servers, 
     assert abs(skew) < SKEW_SEEN
     brokers.control(own_servers, "set_vm_memory_high_watermark", "0.0001")
     try:
-        with pytest.raises(BrokerError, match=r"blocks publishers.*\n.*so the run would not work"):
+        with pytest.raises(BrokerError, match=r"^publishing: .*blocks publishers.*\n.*so the run would not work"):
             quick(own_servers, run_name, tmp_path, said.append)
     finally:
         brokers.control(own_servers, "set_vm_memory_high_watermark", "0.6")
