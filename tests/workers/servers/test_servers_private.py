@@ -156,7 +156,7 @@ def test_a_redis_waits_for_the_last_one_in_its_folder_to_end(tmp_path: Path, mon
 def test_a_redis_takes_no_folders_name_for_a_pattern(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     binary = getattr(Machine(), way)()
     if binary is None:
-        pytest.skip("that server is not installed")
+        pytest.skip("no such Redis is installed")
     place = tmp_path / "runs [a] *?"
     place.mkdir()
     monkeypatch.chdir(place)
