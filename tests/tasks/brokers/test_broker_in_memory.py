@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from support.contended import Contended
 
 from tasks.amqp import frames
 from tasks.amqp.messages import DIRECT_REPLY, Envelope, Ids, Replies
@@ -64,24 +65,6 @@ def test_unacknowledged_messages_of_a_lost_connection_are_redelivered_and_marked
     second.consume(queue.name, "actor.add")
     (again,) = second.drain()
     assert again.redelivered
-
-
-class Contended:
-    """A lock. `came`: a thread waits for it."""
-
-    def __init__(self, lock: Any) -> None:
-        self._lock, self.came = lock, threading.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._lock, name)
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            self.came.set()
-            self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 def test_a_connection_that_is_cut_while_it_waits_for_the_broker_takes_no_message(broker):

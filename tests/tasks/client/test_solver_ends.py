@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.contended import Contended
 from support.in_memory import ADD, PUSH, Service, declare, solver_of, take
 from support.waiting import until
 
@@ -108,21 +109,6 @@ def test_calls_under_way_fail_when_their_solver_is_closed_from_another_thread(br
     with pytest.raises(BrokerError, match="the Solver was closed"):
         handle.result()
     closing.join()
-
-
-class Contended:
-    """A lock. `came`: a thread waits for it, or has said that it has done its work without."""
-
-    def __init__(self) -> None:
-        self._lock, self.came = threading.Lock(), threading.Event()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            self.came.set()
-            self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 def test_a_client_that_a_thread_makes_while_its_solver_is_closed_is_closed_too(broker, monkeypatch):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import redis
+from support.contended import Contended
 from support.waiting import until
 
 from workers.learning.allreduce import membership as module
@@ -59,7 +60,7 @@ def test_a_silent_rank_of_this_machine_lives_while_its_process_runs(
 def test_a_heartbeat_under_way_does_not_bring_back_a_rank_that_leaves(redis_url: str, run_name: str) -> None:
     client: Any = redis.Redis.from_url(redis_url)
     first, leaving = (Membership(client, f"{run_name}:", learner, "torch", "::1") for learner in range(2))
-    on_its_way, arrives, waits = threading.Event(), threading.Event(), threading.Event()
+    on_its_way, arrives, lock = threading.Event(), threading.Event(), Contended()
 
     class Slow:
         pipeline = client.pipeline
@@ -69,24 +70,13 @@ def test_a_heartbeat_under_way_does_not_bring_back_a_rank_that_leaves(redis_url:
             assert arrives.wait(60.0)
             return client.eval(*given)
 
-    class Lock:
-        held = threading.Lock()
-
-        def __enter__(self) -> None:
-            if not self.held.acquire(blocking=False):
-                waits.set()
-                assert self.held.acquire(timeout=60.0)
-
-        def __exit__(self, *_: object) -> None:
-            self.held.release()
-
     assert beat_seen(first, leaving)
-    leaving._redis, leaving._lock = Slow(), Lock()  # type: ignore[assignment]
+    leaving._redis, leaving._lock = Slow(), lock  # type: ignore[assignment]
     with ThreadPoolExecutor(2) as threads:
         beat = threads.submit(leaving._beat)
         assert on_its_way.wait(60.0)
         left = threads.submit(leaving.leave)
-        until(lambda: left.done() or waits.is_set())
+        until(lambda: left.done() or lock.came.is_set())
         arrives.set()
         left.result(60.0)
         beat.result(60.0)

@@ -20,6 +20,7 @@ import kombu
 import psutil
 import pytest
 import redis
+from support.brokers import lacking
 from support.own_processes import descendants, living, servers_of
 from support.waiting import until
 
@@ -156,7 +157,7 @@ def test_a_redis_waits_for_the_last_one_in_its_folder_to_end(tmp_path: Path, mon
 def test_a_redis_takes_no_folders_name_for_a_pattern(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     binary = getattr(Machine(), way)()
     if binary is None:
-        pytest.skip("no such Redis is installed")
+        lacking("no such Redis is installed")
     place = tmp_path / "runs [a] *?"
     place.mkdir()
     monkeypatch.chdir(place)
