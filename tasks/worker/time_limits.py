@@ -78,15 +78,22 @@ class Watch:
         self._wakes_at = NEVER
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()  # two threads would both ring an alarm, and a second ring ends the process
 
     def set(self, alarm: Alarm) -> None:
         """Ring this alarm of the calling thread when it is due, unless it is over by then."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="time-limits", daemon=True)
-            self._thread.start()
+            self._start()
         self._alarms[alarm.thread] = alarm
         if alarm.due < self._wakes_at:  # seldom, where calls of one limit follow each other
             self._wake.put(None)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="time-limits", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
         while True:

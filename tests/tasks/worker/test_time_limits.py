@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import threading
@@ -211,3 +212,42 @@ def test_an_async_service_has_no_hard_limit():
 
     with pytest.raises(ConfigurationError, match="leave this out"):
         service(time_limit=1.0, hard_time_limit=2.0)(method)
+
+
+def test_two_threads_that_set_the_first_alarms_at_once_start_one_watch(monkeypatch):
+    """A second watch would ring each alarm again, and the second ring ends the process."""
+    both, made = threading.Barrier(2), []
+
+    class Met(threading.Thread):
+        def __init__(self, **given: Any) -> None:
+            made.append(given["name"])
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.5)  # both threads get here, unless one keeps the other waiting
+            super().__init__(**given)
+
+    watch = time_limits.Watch()
+    alarm = time_limits.Alarm("a service", time_limits.NEVER, None)
+    setting = [threading.Thread(target=watch.set, args=(alarm,)) for _ in range(2)]
+    monkeypatch.setattr(time_limits.threading, "Thread", Met)
+    for one in setting:
+        one.start()
+    for one in setting:
+        one.join(PATIENCE)
+    assert made == ["time-limits"]
+
+
+def test_a_watch_that_could_not_start_starts_with_the_next_alarm(monkeypatch):
+    watch = time_limits.Watch()
+    monkeypatch.setattr(watch, "_run", lambda: None)
+    alarm = time_limits.Alarm("a service", time_limits.NEVER, None)
+    with monkeypatch.context() as out_of_threads:
+        out_of_threads.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            watch.set(alarm)
+    assert watch._thread is None
+    watch.set(alarm)
+    assert watch._thread is not None
+
+
+def refuse(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
