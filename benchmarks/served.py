@@ -28,6 +28,7 @@ import psutil
 
 from benchmarks.apparatus.jobs import Job, own_servers, train
 from benchmarks.apparatus.null_env import SLOW
+from benchmarks.apparatus.ratios import with_intervals
 from benchmarks.apparatus.report import finish
 from benchmarks.throughput.peers import Peer
 
@@ -82,7 +83,7 @@ def slow(folder: Path, urls: dict[str, str], options: argparse.Namespace) -> dic
         "slow_env_efficiency": round(statistics.median(shares), 3),
         "slow_env_efficiency_by_round": [round(share, 3) for share in shares],
         "slow_cores": taken,
-        "served_vs_rllib": round(statistics.median(ratios), 2) if ratios else None,
+        **(with_intervals({"served_vs_rllib": ratios}) if ratios else {"served_vs_rllib": None}),
     }
 
 

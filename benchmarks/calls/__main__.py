@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.apparatus.peer_python import peer_python
+from benchmarks.apparatus.ratios import with_intervals
 from benchmarks.apparatus.report import finish
 from benchmarks.calls import batching as call_batching
 from benchmarks.calls import noops as call_noops
@@ -115,7 +116,7 @@ class Figures:
 
 
 def peers(broker_url: str, redis_url: str, ray: str | None, rounds: int, scale: int) -> dict[str, Any]:
-    """Measure all peers in turns; return the ratios of each round, and their medians."""
+    """Measure all peers in turns; return the ratios of each round, their medians and intervals."""
     all_ratios: dict[str, list[float]] = defaultdict(list)
     described: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number in range(rounds):
@@ -126,7 +127,7 @@ def peers(broker_url: str, redis_url: str, ray: str | None, rounds: int, scale: 
             print(f"round {number + 1} {name:7} {json.dumps(described[name][-1])}", flush=True)
         for key, ratio in ratios(measured).items():
             all_ratios[key].append(ratio)
-    report: dict[str, Any] = {name: round(statistics.median(values), 3) for name, values in all_ratios.items()}
+    report: dict[str, Any] = with_intervals(all_ratios)
     report["rounds"] = {name: [round(value, 3) for value in values] for name, values in all_ratios.items()}
     for name, found in described.items():
         report[name] = {key: statistics.median(one[key] for one in found) for key in found[0]}

@@ -15,6 +15,7 @@ import threading
 import time
 from typing import Any
 
+from benchmarks.apparatus.ratios import with_intervals
 from benchmarks.calls.actor import OBSERVATION
 from benchmarks.calls.peers import served, started
 from tasks.app import create_app
@@ -51,7 +52,7 @@ def batched(broker_url: str, redis_url: str, rounds: int, seconds: float, proces
     counts = status["services"][KINDS["batched"]]
     ratios = [one / other for one, other in zip(rates["batched"], rates["unbatched"], strict=True)]
     report = {
-        "batched_vs_unbatched": round(statistics.median(ratios), 3),
+        **with_intervals({"batched_vs_unbatched": ratios}),
         "batched_rounds": [round(ratio, 2) for ratio in ratios],
         "batched_per_s": round(statistics.median(rates["batched"])),
         "unbatched_per_s": round(statistics.median(rates["unbatched"])),

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.apparatus.ratios import with_intervals
 from benchmarks.calls.peers import started
 from tasks.app import create_app
 from tasks.service import Worker, service
@@ -116,7 +117,7 @@ def noops(broker_url: str, redis_url: str, python: str | None, rounds: int, call
     }
     if "dramatiq" in drained:
         ratios = [theirs / ours for ours, theirs in zip(drained["warren"], drained["dramatiq"], strict=True)]
-        report["drain_vs_dramatiq"] = round(statistics.median(ratios), 2)
+        report |= with_intervals({"drain_vs_dramatiq": ratios})
         report["drain_rounds"] = [round(ratio, 2) for ratio in ratios]
     return report
 

@@ -3,8 +3,8 @@
 `python -m benchmarks.replay --peers DIR [--rounds 3] [--seconds 3] [--quick]`: 1,000,000 transitions of 4 floats, from
 64 environments, 256 a draw; 100,000 of 4 x 84 x 84 bytes, from 8, 32 a draw. All have one thread and are measured in
 turns, each in a process of its own, when full. DIR/rl holds the peers' environment (torchrl, stable-baselines3,
-cpprb; those that it lacks are left out). The ratios are of Warren's median to the best peer's, in the case in which it
-is lowest; each case's own are beside them.
+cpprb; those that it lacks are left out). The ratios are to the best peer, in the case in which they are lowest; each
+case's own are beside them, with intervals (benchmarks/apparatus/ratios.py).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.apparatus.peer_python import peer_python
+from benchmarks.apparatus.ratios import with_intervals
 from benchmarks.apparatus.report import finish
 from benchmarks.replay.cases import CASES
 
@@ -73,14 +75,33 @@ def main() -> None:
         case: {side: {kind: round(median(values)) for kind, values in rates.items()} for side, rates in of.items()}
         for case, of in found.items()
     }
-    ratios: dict[str, float | None] = {}  # None if no peer could be measured
-    for kind in KINDS if python is not None else ():
-        for case, of in medians.items():
-            best = max((rates[kind] for side, rates in of.items() if side != "warren" and kind in rates), default=None)
-            ratios[f"{kind}_vs_best_{case}"] = None if best is None else round(of["warren"][kind] / best, 2)
-        known = [ratio for case in medians if (ratio := ratios[f"{kind}_vs_best_{case}"]) is not None]
-        ratios[f"{kind}_vs_best"] = min(known, default=None)
+    ratios = to_best(found, medians) if python is not None else {}
     finish("replay", {**ratios, "size": size, "rounds": given.rounds, "transitions_per_s": medians})
+
+
+Sides = dict[str, dict[str, Any]]  # side -> kind -> what was measured
+
+
+def to_best(found: dict[str, Sides], medians: dict[str, Sides]) -> dict[str, Any]:
+    """Return Warren's ratios to the best peer of each kind and case, None where no peer has it, and each kind's least.
+
+    `found`: case -> side -> kind -> the rate of each round; `medians` the same with the median rates.
+    """
+    ratios: dict[str, Any] = {}
+    for kind in KINDS:
+        least = None
+        for case, of in medians.items():
+            name = f"{kind}_vs_best_{case}"
+            peers = [side for side, rates in of.items() if side != "warren" and kind in rates]
+            if not peers:
+                ratios[name] = None
+                continue
+            best = max(peers, key=lambda side, of=of, kind=kind: of[side][kind])
+            ours, theirs = found[case]["warren"][kind], found[case][best][kind]
+            ratios |= with_intervals({name: [one / other for one, other in zip(ours, theirs, strict=True)]})
+            least = ratios[name] if least is None else min(least, ratios[name])
+        ratios[f"{kind}_vs_best"] = least
+    return ratios
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from typing import Any
 from benchmarks.apparatus.jobs import PARTS as PARTS_OF_RUNS
 from benchmarks.apparatus.jobs import Job, own_servers, train
 from benchmarks.apparatus.limits import gflops
+from benchmarks.apparatus.ratios import with_intervals
 from benchmarks.apparatus.report import finish
 from benchmarks.throughput import peers
 from benchmarks.throughput.peers import Peer, Ran
@@ -233,7 +234,7 @@ def slow(job: Train, options: argparse.Namespace) -> dict[str, Any]:
 def compared(
     name: str, warren: Callable[[int], Ran], others: dict[str, Peer], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Run all in turn, round by round; return rates, returns, and the ratio to each peer."""
+    """Run all in turn, round by round; return rates, returns, and the ratio to each peer, with its interval."""
     here: dict[str, Peer] = {}
     for key, peer in others.items():
         if missing := peer.missing(options.peers):
@@ -253,10 +254,11 @@ def compared(
         },
         f"{name}_returns": {key: [ran.mean_return for ran in each] for key, each in runs.items()},
     }
-    for key in here:
-        ratios = [a.steps_per_s / b.steps_per_s for a, b in zip(runs["warren"], runs[key], strict=True)]
-        figures[f"{name}_vs_{key}"] = round(statistics.median(ratios), 3)
-    return figures
+    ratios = {
+        f"{name}_vs_{key}": [a.steps_per_s / b.steps_per_s for a, b in zip(runs["warren"], runs[key], strict=True)]
+        for key in here
+    }
+    return figures | with_intervals(ratios)
 
 
 def _cleanrl(options: argparse.Namespace, game: str, total: int) -> dict[str, Peer]:
