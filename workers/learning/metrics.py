@@ -55,6 +55,7 @@ class Progress:
         """Start the clock at the first environment step (Unix time), but not before a resume."""
         if self._clock is None:
             self._clock = max(first_step_at, self._resumed_at)
+            self._recent.append((self._clock, self.steps))
 
     def add(self, episodes: np.ndarray, steps: int, channels: Sequence[str] = ()) -> None:
         """Count environment steps and the episodes that ended in them.
@@ -80,12 +81,13 @@ class Progress:
 
     @property
     def steps_per_second(self) -> float:
-        """Environment steps per second over the last ten seconds."""
-        now = time.time()
-        window = [(t, s) for t, s in self._recent if now - t <= SPEED_WINDOW]
-        if len(window) < 2 or window[-1][0] == window[0][0]:
+        """Environment steps per second over the last ten seconds, or since the last steps before them."""
+        if not self._recent:
             return 0.0
-        return (window[-1][1] - window[0][1]) / (window[-1][0] - window[0][0])
+        now = time.time()
+        # Up to now, and not up to the newest steps: where updates take long, steps are counted in bursts.
+        since, steps = next((point for point in reversed(self._recent) if now - point[0] > SPEED_WINDOW), self._recent[0])
+        return (self.steps - steps) / (now - since) if now > since else 0.0
 
     def channel_returns(self) -> dict[str, float]:
         """Return the mean return of each channel over the last (up to) `window` episodes, as "return_NAME"."""

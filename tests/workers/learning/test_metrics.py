@@ -52,12 +52,26 @@ def test_before_the_first_episode_there_is_no_mean() -> None:
 def test_steps_per_second_are_those_of_the_last_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     progress = Progress()
     assert progress.steps_per_second == 0.0
-    for now, steps in ((0.0, 1_000_000), (100.0, 500), (102.0, 1000), (104.0, 3000)):
-        at(monkeypatch, now)
-        progress.add(episodes(), steps)
+    at(monkeypatch, 101.0)
+    progress.start(100.0)
+    for now in range(102, 200, 2):
+        at(monkeypatch, float(now))
+        progress.add(episodes(), 1000 if now < 150 else 2000)
+        assert 499 < progress.steps_per_second < 1001
     assert progress.steps_per_second == pytest.approx(1000)
-    at(monkeypatch, 200.0)
+    at(monkeypatch, 209.0)
     assert progress.steps_per_second == 0.0
+
+
+def test_steps_that_come_in_bursts_between_long_updates_make_no_high_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Progress()
+    progress.start(0.0)
+    for burst in range(1, 6):
+        for number in range(4):  # four segments, a millisecond apart, and then 12 s of updates
+            at(monkeypatch, 12.0 * burst + 0.001 * number)
+            progress.add(episodes(), 300)
+            assert progress.steps_per_second < 101
+        assert progress.steps_per_second == pytest.approx(100, rel=0.01)
 
 
 def test_a_resumed_run_has_the_figures_of_the_stopped_one() -> None:
