@@ -86,7 +86,9 @@ class Progress:
             return 0.0
         now = time.time()
         # Up to now, and not up to the newest steps: where updates take long, steps are counted in bursts.
-        since, steps = next((point for point in reversed(self._recent) if now - point[0] > SPEED_WINDOW), self._recent[0])
+        since, steps = next(
+            (point for point in reversed(self._recent) if now - point[0] > SPEED_WINDOW), self._recent[0]
+        )
         return (self.steps - steps) / (now - since) if now > since else 0.0
 
     def channel_returns(self) -> dict[str, float]:
