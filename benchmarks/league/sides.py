@@ -160,6 +160,13 @@ def self_play_alone(config: LeagueConfig) -> LeagueConfig:
     return replace(config, players={"main": main}, evaluation_share=0.0, earned_share=0.0)
 
 
+def as_ones_own_game(config: LeagueConfig) -> LeagueConfig:
+    """Take the settings that a user's own game has, of conf/league/mine.yaml."""
+    given: Any = OmegaConf.to_container(OmegaConf.load(CONF / "mine.yaml"))
+    kept = {name: getattr(config, name) for name in ("env", "env_kwargs", "reward_scale", "seed")}
+    return LeagueConfig.from_dict({**given, **kept})
+
+
 PARTS: dict[str, Change] = {
     "without exploiters": without_exploiters,
     "without PFSP": without_pfsp,
@@ -175,8 +182,9 @@ PARTS: dict[str, Change] = {
     "earned learning": earned_learning,
     "without earned learning": without_earned_learning,
     "self-play alone": self_play_alone,
+    "one's own game": as_ones_own_game,
 }
-LEAGUE, CONTROL, SELF_PLAY = "league", "control", "selfplay"
+LEAGUE, CONTROL, SELF_PLAY, MINE = "league", "control", "selfplay", "mine"
 ALONE = ("without exploiters", "without unregularized")
 # Each side's parts, in the order in which they are applied.
 SIDES: dict[str, tuple[str, ...]] = {
@@ -200,6 +208,7 @@ SIDES: dict[str, tuple[str, ...]] = {
     "returns_earned": ("freeze by returns", "earned learning"),
     "control_averages": (*ALONE, "without PFSP", "without verification", "averages"),
     SELF_PLAY: ("self-play alone",),
+    MINE: ("one's own game",),
 }
 
 

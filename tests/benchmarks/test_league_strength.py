@@ -222,7 +222,15 @@ def algorithm_of(config, player):
     return found
 
 
-@pytest.mark.parametrize("side", sides.there())
+def test_the_settings_of_ones_own_game_play_the_benchmarks_games():
+    found, league = settings("goofspiel_4", 3, sides.MINE), settings("goofspiel_4", 3, "league")
+    mine = LeagueConfig.from_dict(OmegaConf.to_container(OmegaConf.load(sides.CONF / "mine.yaml")))
+    assert (found.env, found.env_kwargs, found.seed) == (league.env, league.env_kwargs, 3)
+    assert replace(found, env=mine.env, env_kwargs={}, seed=mine.seed) == mine
+    assert settings("leduc", 3, sides.MINE).reward_scale == 0.08
+
+
+@pytest.mark.parametrize("side", [side for side in sides.there() if side != sides.MINE])
 def test_sides_differ_from_the_league_by_their_parts_alone(side):
     league, found = settings("leduc", 3, "league"), settings("leduc", 3, side)
     parts = sides.SIDES[side]
