@@ -1,6 +1,6 @@
 """Kuhn poker by its rules: three cards, one for each player; each puts a chip into the pot; one bet of a chip.
 
-python -m workers.train league=mine league.env=examples/kuhn/kuhn.py:Kuhn league.goal=0.02
+python -m workers.train league=mine league.env=examples/kuhn/kuhn.py:Kuhn seconds=120
 """
 
 import numpy as np
