@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import hydra
 
@@ -28,6 +29,22 @@ from workers.servers.checks import redact
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
 # Tables whose files hold only some of the names that may be set. (The table `hosts` has no names in files.)
 OPEN = ("league", "network", "env.kwargs", "env.reward_channels")
+
+
+_add_argument = argparse.ArgumentParser.add_argument
+
+
+def _add_any_help(parser: argparse.ArgumentParser, *words: str, **given: Any) -> argparse.Action:
+    """Add an option, also with Hydra's help of --shell-completion, an object that becomes a text when it is shown.
+
+    Since Python 3.14, argparse looks for a % in each help at once, and so refuses an object that holds nothing.
+    """
+    if not isinstance(told := given.get("help", ""), str):
+        type(told).__contains__ = lambda self, part: False
+    return _add_argument(parser, *words, **given)
+
+
+argparse.ArgumentParser.add_argument = _add_any_help  # type: ignore[assignment]
 
 
 def options_of(argv: list[str]) -> argparse.Namespace:

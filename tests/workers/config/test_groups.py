@@ -227,6 +227,26 @@ def test_only_overrides_py_uses_private_parts_of_hydra() -> None:
     assert arranged(["actors=2", "--multirun", "seed=1"]) == (["--multirun"], ["actors=2", "seed=1"])
 
 
+# Python 3.14's argparse checks the help of each option that is added.
+CHECKS_OF_HELPS = """
+import argparse
+if not hasattr(argparse.ArgumentParser, "_check_help"):
+    add = argparse.ArgumentParser.add_argument
+    def checked(parser, *words, **given):
+        action = add(parser, *words, **given)
+        parser._check_help(action)
+        return action
+    argparse.ArgumentParser.add_argument = checked
+    argparse.ArgumentParser._check_help = lambda parser, action: "%" in (action.help or "")
+"""
+
+
+def test_python_that_checks_helps_of_options_takes_hydras() -> None:
+    code = f"{CHECKS_OF_HELPS}from workers.config.overrides import options_of; print(options_of(['--resolve', 'a=1']))"
+    done = run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert "overrides=['a=1']" in done.stdout, done.stderr
+
+
 def test_composing_imports_neither_torch_nor_agents() -> None:
     code = (
         "import sys; from workers.config.overrides import compose; compose('train', ['league=kuhn']);"
