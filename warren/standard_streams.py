@@ -1,7 +1,8 @@
-"""The standard streams of a command that was started with one of them closed, as by `>&-`."""
+"""The standard streams of a command: one may be closed, as by `>&-`, or its encoding may lack characters."""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,18 @@ from pathlib import Path
 MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
 
 
-def open_missing() -> None:
+def prepare() -> None:
+    """Open the streams that are closed, and let standard output write escapes, as standard error does.
+
+    Where the encoding has no such character (a locale without UTF-8, a file's name in another encoding), Python would
+    raise UnicodeEncodeError in whatever happened to print.
+    """
+    _open_missing()
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _open_missing() -> None:
     """Open the null device for each standard stream that is closed.
 
     Else Python has None in its place, and the next file or socket gets its number: it would take what others print.

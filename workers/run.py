@@ -16,6 +16,6 @@ from warren import standard_streams
 from workers.launch.kinds.services_run import main
 
 if __name__ == "__main__":
-    standard_streams.open_missing()
+    standard_streams.prepare()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.exit(main(__doc__))

@@ -23,7 +23,7 @@ def main() -> None:
     """Run the command line."""
     # Before the first import of NumPy, which would start a thread per core: a process with threads cannot fork safely.
     os.environ["OMP_NUM_THREADS"] = "1"
-    standard_streams.open_missing()
+    standard_streams.prepare()
     from workers.servers.forks import Forks
 
     with Forks.begin() or nullcontext() as forks:

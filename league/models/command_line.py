@@ -74,7 +74,7 @@ def value_of(given: str) -> Any:
 
 def guarded(run: Callable[[], int]) -> int:
     """Call `run` and return its exit status; print an error of Warren or of a file as one message, no traceback."""
-    standard_streams.open_missing()
+    standard_streams.prepare()
     try:
         return run()
     except WarrenError as error:

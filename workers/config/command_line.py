@@ -174,7 +174,7 @@ def guarded(run: Callable[[], int]) -> int:
 
     A missing package of one of Warren's extras is printed in the same way.
     """
-    standard_streams.open_missing()
+    standard_streams.prepare()
     try:
         status = run()
         sys.stdout.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -253,6 +254,16 @@ def test_a_command_needs_no_open_standard_output(module: str) -> None:
     code = f"import sys; from {module} import guarded; sys.exit(guarded(lambda: sys.stdout.flush() or 0))"
     done = subprocess.run(["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code], stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("module", ["workers.config.command_line", "league.models.command_line"])
+def test_a_command_prints_what_the_encoding_of_its_output_lacks(module: str) -> None:
+    text = "'caf\\xe9 \\u2026 \\udcff'"  # a latin letter, an ellipsis, a byte of a file's name that is no UTF-8
+    code = f"import sys; from {module} import guarded; sys.exit(guarded(lambda: print({text}) or 0))"
+    for encoding, printed in (("latin-1", b"caf\xe9 \\u2026"), ("utf-8", "café …".encode())):
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, printed + b" \\udcff\n", b"")
 
 
 def test_an_actor_by_hand_without_urls_says_what_to_set() -> None:
