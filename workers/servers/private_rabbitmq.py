@@ -184,6 +184,18 @@ class PrivateRabbitMQ:
         return cls(node, epmd, server, url, port)
 
 
+def refusal(folder: Path) -> str | None:
+    """Return the reason why RabbitMQ would hang in `folder`, or None if it would not."""
+    place = folder.resolve()
+    if quotes := [one for one in QUOTES if one in str(place)]:
+        return f"RabbitMQ cannot run in {place}, whose path has a {quotes[0]}; give a folder without quotes"
+    try:
+        os.fsencode(place).decode()
+    except UnicodeDecodeError:  # Erlang's code server crashes
+        return f"RabbitMQ cannot run in {place}, whose path is not in UTF-8; give a folder with another name"
+    return None
+
+
 def _write_files(folder: Path, configuration: str) -> None:
     shutil.rmtree(folder / "data", ignore_errors=True)  # from an earlier attempt, with another node name
     for name in ("home", "data", "log"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 import shutil
@@ -110,7 +111,7 @@ class PrivateRedis:
         addresses = (LOOPBACK,) if open_at is None else open_at.addresses
 
         def attempt(at: int) -> PrivateRedis:
-            write_secret(folder / "redis.conf", configuration(folder, at, password, addresses))
+            write_secret(folder / "redis.conf", os.fsencode(configuration(folder, at, password, addresses)))
             child = Child("private Redis", _line(binary, folder / "redis.conf"), folder / "redis.log", grace=GRACE)
             return cls(child, folder, at, password)
 
@@ -143,7 +144,8 @@ def set_aside(folder: Path) -> Path:
 def wait_for_the_last(folder: Path) -> None:
     """Wait for the end of an earlier server in `folder`: two would write the same append-only file."""
     path = folder / "redis.conf"
-    given = dict(line.split(" ", 1) for line in path.read_text().splitlines() if " " in line) if path.exists() else {}
+    text = os.fsdecode(path.read_bytes()) if path.exists() else ""
+    given = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
     if "port" not in given:
         return
     url = f"redis://default:{given['requirepass']}@{LOOPBACK}:{given['port']}/0"
@@ -158,7 +160,10 @@ def wait_for_the_last(folder: Path) -> None:
 
 
 def configuration(folder: Path, port: int, password: str, addresses: tuple[str, ...] = (LOOPBACK,)) -> str:
-    """Return the text of redis.conf; all its settings are known to Redis 6.2 and later and to Valkey."""
+    """Return the text of redis.conf, to be encoded as names of files are.
+
+    All its settings are known to Redis 6.2 and later and to Valkey.
+    """
     quoted = str(folder.resolve()).replace("\\", "\\\\").replace('"', '\\"')
     return "\n".join(
         (

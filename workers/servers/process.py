@@ -265,6 +265,6 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def write_secret(path: Path, text: str) -> None:
+def write_secret(path: Path, data: bytes | str) -> None:
     """Write a file that only this user can ever read."""
-    write_whole(path, text, mode=0o600)
+    write_whole(path, data, mode=0o600)

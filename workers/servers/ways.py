@@ -12,7 +12,7 @@ from workers.servers import debian
 from workers.servers.checks import check_broker, check_redis, redact
 from workers.servers.choice import Finish, FoundServer, Unavailable
 from workers.servers.ports import LOOPBACK, listens
-from workers.servers.private_rabbitmq import QUOTES, PrivateRabbitMQ
+from workers.servers.private_rabbitmq import PrivateRabbitMQ, refusal
 from workers.servers.private_redis import PrivateRedis, forget
 from workers.servers.process import Starting
 from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE, Say
@@ -102,10 +102,8 @@ class BrokerWays:
         if binaries is None:
             raise Unavailable("rabbitmq-server, rabbitmqctl, erl and epmd are not all on PATH or in the usual places")
         place, port = self._startup.home / "rabbitmq", self._settings.broker_port
-        if quotes := [one for one in QUOTES if one in str(place.resolve())]:
-            raise Unavailable(
-                f"RabbitMQ cannot run in {place.resolve()}, whose path has a {quotes[0]}; give a folder without quotes"
-            )
+        if reason := refusal(place):
+            raise Unavailable(reason)
         starting = self._startup.begin(
             PrivateRabbitMQ.begin(binaries, place, port=port, open_at=self._settings.open_at)
         )

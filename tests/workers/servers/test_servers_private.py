@@ -168,6 +168,15 @@ def test_a_redis_takes_no_folders_name_for_a_pattern(way: str, tmp_path: Path, m
         server.stop()
 
 
+def test_a_redis_takes_a_folders_name_that_is_not_in_utf8(tmp_path: Path) -> None:
+    binary = Machine().embedded_redis()
+    assert binary is not None
+    for _ in range(2):  # the second one reads what the first one wrote
+        server = PrivateRedis.start(binary, tmp_path / "B\udcfccher", durable=True)
+        server.stop()
+    assert (tmp_path / "B\udcfccher" / "appendonlydir").is_dir()
+
+
 # --- ports ---
 
 

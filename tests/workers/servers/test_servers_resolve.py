@@ -284,17 +284,21 @@ def test_a_rabbitmq_that_will_not_start_is_skipped_with_its_last_lines(
         get("private", machine=bare(tmp_path, path=f"{tmp_path}/bin:/bin:/usr/bin"), folder=tmp_path / "other")
 
 
-@pytest.mark.parametrize("quote", "'\"`")
-def test_no_rabbitmq_begins_in_a_folder_with_a_quote(get: Callable[..., Servers], tmp_path: Path, quote: str) -> None:
-    folder = tmp_path / f"Ada{quote}s runs"
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [*((f"Ada{quote}s runs", f"has a {quote}") for quote in "'\"`"), ("B\udcfccher", "is not in UTF-8")],
+)  # fmt: skip
+def test_no_rabbitmq_begins_in_a_folder_whose_name_it_hangs_at(
+    get: Callable[..., Servers], tmp_path: Path, name: str, fault: str
+) -> None:
     (tmp_path / "bin").mkdir()
-    for name in ("rabbitmq-server", "rabbitmqctl", "erl", "epmd"):
-        (tmp_path / "bin" / name).write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
-        (tmp_path / "bin" / name).chmod(0o755)
+    for program in ("rabbitmq-server", "rabbitmqctl", "erl", "epmd"):
+        (tmp_path / "bin" / program).write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+        (tmp_path / "bin" / program).chmod(0o755)
     machine = bare(tmp_path, path=f"{tmp_path}/bin", scripts=tmp_path / "bin")
-    with pytest.raises(BrokerError, match=f"RabbitMQ cannot run in .*, whose path has a {quote}"):
-        get("private", machine=machine, folder=folder)
-    assert get("auto", machine=machine, folder=folder).kind == "redis"
+    with pytest.raises(BrokerError, match=f"RabbitMQ cannot run in .*, whose path {fault}"):
+        get("private", machine=machine, folder=tmp_path / name)
+    assert get("auto", machine=machine, folder=tmp_path / name).kind == "redis"
 
 
 def test_without_the_embedded_package_the_error_names_every_step(get: Callable[..., Servers], tmp_path: Path) -> None:
