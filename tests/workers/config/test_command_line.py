@@ -150,11 +150,8 @@ def test_settings_without_effect_are_reported_with_all_other_problems(tmp_path: 
     assert (found.returncode, "Traceback" in found.stderr) == (2, False)
     found = command("train", f"folder={tmp_path}", "restore=/nope", "env_runners=3", "actors=0")
     assert found.returncode == 2
-    assert [line.split(":")[1].strip() for line in found.stderr.splitlines()[:-1]] == [
-        "actors",
-        "restore",
-        "env_runners",
-    ]
+    errors = [line.split(":")[1].strip() for line in found.stderr.splitlines() if line.startswith("error:")]
+    assert errors == ["actors", "restore", "env_runners"]
     assert list(tmp_path.rglob("config.yaml")) == []
 
 
@@ -198,7 +195,7 @@ def test_a_broker_that_is_down_is_one_error_without_its_password(tmp_path: Path)
         *("broker.url=amqp://u:secretpw@127.0.0.1:1/", "broker.redis_url=redis://:secretpw@127.0.0.1:1/0"),
     )
     assert done.returncode == 2
-    assert [line for line in done.stderr.splitlines() if line] == [
+    assert [line for line in done.stderr.splitlines() if line and not line.startswith("perceptrons=auto:")] == [
         "error: broker amqp://u:***@127.0.0.1:1/ is down: nothing listens there; "
         "start it, or leave its URL out and let broker=auto choose"
     ]
