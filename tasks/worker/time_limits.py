@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import inspect
 import os
 import queue
 import sys
@@ -118,7 +119,7 @@ def limited(service: str, function: Callable[..., Any], seconds: float, hard: fl
     """
     message = f"{service} ran for longer than its time limit of {seconds:g} s"
     beyond = None if hard is None else hard - seconds
-    if asyncio.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function):
         return _limited_in_loop(function, seconds, message)
 
     @wraps(function)

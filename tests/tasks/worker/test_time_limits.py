@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -100,6 +102,13 @@ def serving(monkeypatch, shop):
     found.start()
     yield found
     found.loop.stop(20.0)
+
+
+@pytest.mark.parametrize("function", [spin, Shop.wait])
+def test_limiting_a_function_uses_nothing_deprecated(function: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        assert inspect.iscoroutinefunction(limited("shop.spin", function, 1.0, None)) is (function is not spin)
 
 
 @pytest.mark.parametrize("name", ["shop.spin", "shop.wait"])
