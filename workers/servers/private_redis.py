@@ -97,8 +97,9 @@ class PrivateRedis:
         """Begin to start `binary`.
 
         Every write goes to an append-only file, so that a killed server comes back with its data (see
-        `Child.start_again`). `durable`: keep the data of an earlier server in `folder`, even of one whose launcher was
-        killed a moment ago; else the server starts empty. `open_at`: an address for other machines.
+        `Child.start_again`); while the disk is slow, it may lack the writes of the last two seconds. `durable`: keep
+        the data of an earlier server in `folder`, even of one whose launcher was killed a moment ago; else the server
+        starts empty. `open_at`: an address for other machines.
 
         Raises ConfigurationError if the given `port` is taken, BrokerError if the earlier server does not end.
         """

@@ -95,10 +95,17 @@ def test_a_server_that_dies_during_the_run_is_reported_with_its_last_lines(tmp_p
             found.check()
 
 
+def in_file(client: redis.Redis) -> bool:
+    """Return whether all acknowledged writes are in the append-only file: they wait for a sync that goes on."""
+    found: dict[str, int] = client.info("persistence")  # type: ignore[assignment]
+    return found["aof_buffer_length"] == 0
+
+
 def test_a_server_that_was_killed_comes_back_on_its_port_with_what_it_held(tmp_path: Path) -> None:
     said: list[str] = []
     with acquire("embedded", folder=tmp_path) as found, redis.Redis.from_url(found.redis_url) as client:
         client.set("league", "all of it")
+        until(lambda: in_file(client))
         for time_killed in (1, 2):
             (server,) = descendants(found.children[0]._guard.pid)
             server.kill()
