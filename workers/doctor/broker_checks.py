@@ -10,7 +10,7 @@ from workers.doctor.broker_facts import ANSWER, BrokerFacts
 from workers.doctor.findings import Finding, Level
 
 OLDEST = (3, 9)  # oldest version that knows a private RabbitMQ's settings; 3.10 and 4.0 are tested
-TRANSIENT_GONE = (4, 3)  # denies transient non-exclusive queues; only consumers of quorum queues time out
+QUORUM_ALONE_TIMES_OUT = (4, 3)  # consumers of classic queues may hold a message as long as they like
 NEAR = 0.9  # share of a limit from which on there is a warning
 HANDLES_NEAR = 0.8
 DISK_NEAR = 1 << 30  # bytes above the limit at which the broker refuses messages
@@ -146,7 +146,7 @@ def _handles(facts: BrokerFacts) -> Finding:
 
 def _consumer_timeout(facts: BrokerFacts, hold: float) -> Finding:
     check = "consumer timeout"
-    if facts.numbers >= TRANSIENT_GONE and facts.default_queue_type == "classic":
+    if facts.numbers >= QUORUM_ALONE_TIMES_OUT and facts.default_queue_type == "classic":
         return Finding(check, Level.ok, "none for classic queues")
     if facts.consumer_timeout is None:
         why = facts.unseen.get("rabbitmqctl", "needs rabbitmqctl (--rabbitmqctl COMMAND)")

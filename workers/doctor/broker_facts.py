@@ -175,7 +175,7 @@ def _default_queue_type(connection: Any, topology: Topology) -> str | None:
 
 
 def _denies_transient(url: str, topology: Topology) -> bool | None:
-    """Return whether transient shared queues are denied: RabbitMQ 4.3 closes the connection (541) over them."""
+    """Return whether transient shared queues are denied: RabbitMQ then closes the connection (541)."""
     queue = topology.probe_queue()
     queue.durable, queue.auto_delete = False, True
     connection = _connect(url)
