@@ -29,3 +29,8 @@ def test_summary_counts_tests_by_what_they_need() -> None:
     assert lines[0] == "   2  a machine with a GPU and torch's build for it"
     assert lines[1].endswith(".[mpe]'")
     assert lines[2] == "   1  else"
+
+
+def test_a_test_that_only_root_can_run_is_to_be_run_as_root() -> None:
+    assert remedy("only root can become another user; and this is one") == "run the tests as root"
+    assert remedy("root may write anywhere") == "run the tests as another user than root"

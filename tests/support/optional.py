@@ -44,8 +44,8 @@ REMEDIES = (
     (r"curl", "curl"),
     (r"redis-server|RabbitMQ|rabbitmq|Redis", "python -m workers.servers install"),
     (r"network namespace", "iproute2, as root, on Linux"),
-    (r"(takes|needs) root", "run the tests as root"),
-    (r"root may|only root can|interpreter that an ordinary user", "run the tests as another user than root"),
+    (r"(takes|needs) root|only root can", "run the tests as root"),
+    (r"root may|interpreter that an ordinary user", "run the tests as another user than root"),
     (r"/dev/shm", "a machine with /dev/shm"),
     (r"Linux", "Linux"),
 )
