@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -281,12 +282,22 @@ def test_the_game_process_of_the_page_plays_at_the_deployment_above_it(place: Pl
     assert start in COMMANDS and game in COMMANDS
     with deployed(place, f"{start} gateway.port=0") as url:
         process = subprocess.Popen(shlex.split(f"{sys.executable} {game[7:]} --games 2 --url {url}"), cwd=place.folder)
-        ask = ["curl", "--silent", url]
-        deadline = time.monotonic() + PATIENCE
-        while not json.loads(subprocess.run(ask, capture_output=True, timeout=PATIENCE).stdout)["decisions"]:
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.1)
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not decisions(url):
+                assert time.monotonic() < deadline and process.poll() is None
+                time.sleep(0.1)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
     assert process.wait(PATIENCE) == 0  # the gateway has ended
+
+
+def decisions(url: str) -> int:
+    """Return the number of decisions of the gateway at `url`."""
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        return int(json.load(answer)["decisions"])
 
 
 @contextlib.contextmanager
