@@ -42,7 +42,7 @@ def code(page: Path) -> str:
 def commands(page: Path) -> list[tuple[str, list[str]]]:
     """Return (role, its settings) of every line that starts a role, directly or by `make`."""
     found = []
-    for line in code(page).splitlines():
+    for line in re.sub(r"\\\n\s*", "", code(page)).splitlines():  # a command on two lines
         if line.startswith("$ ") or "--multirun" in line:
             continue  # `$ ` lines show wrong settings, --multirun gives several values
         for made, given in re.findall(r'make (train|league) ARGS="([^"]*)"', line):
