@@ -98,6 +98,18 @@ def test_a_rebuilt_library_that_cannot_be_loaded_is_reported(source: Path, monke
     assert "OSError" in str(one.lacking())
 
 
+def test_a_compiler_that_refuses_an_option_of_gccs_is_asked_without_it(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses, asked = source.with_name("cc"), source.with_name("asked")
+    script = f'echo "$*" >>{asked}\ncase "$*" in *--param*) exit 1;; esac\nexec {compiled.compiler()[0]} "$@"\n'
+    refuses.write_text(f"#!/bin/sh\n{script}")
+    refuses.chmod(0o755)
+    monkeypatch.setenv("CC", str(refuses))
+    built(source)
+    assert [compiled.WHOLE in line for line in asked.read_text().splitlines()] == [True, False]
+
+
 @pytest.mark.parametrize("which", [".so", ".sha256"])
 def test_a_library_of_another_user_is_not_loaded(source: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = built(source).with_suffix(which)

@@ -18,7 +18,11 @@ from warren.wheels import cache_folder
 
 COMPILERS = ("cc", "gcc", "clang")  # the first that there is; the variable CC names another
 ALWAYS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
-MACHINE = (("-march=native",), ("-mcpu=native",), ())  # this processor's instructions, as compilers name them
+# GCC splits multiply-adds of AMD's processors where they follow each other, in some of a product's loops and not in
+# others: results would depend on how many rows a call has.
+WHOLE = "--param=avoid-fma-max-bits=0"
+# This processor's instructions, as compilers name them.
+MACHINE = (("-march=native", WHOLE), ("-march=native",), ("-mcpu=native",), ())
 LONGEST = 120  # s that a compiler gets
 
 
