@@ -151,11 +151,11 @@ set -e; \
 old='import sys; sys.exit(sys.version_info < (3, 11))'; \
 if $(PYTHON) -c "$$old" >/dev/null 2>&1 && $(PYTHON) -m pip --version >/dev/null 2>&1; then exit 0; fi; \
 found=; \
-for candidate in $(or $(PYTHON3),python3 python3.13 python3.12 python3.11); do \
+for candidate in $(or $(PYTHON3),python3 python3.14 python3.13 python3.12 python3.11); do \
   if "$$candidate" -c "$$old" >/dev/null 2>&1; then found=$$candidate; break; fi; \
 done; \
 if [ -z "$$found" ]; then \
-  echo "error: no Python 3.11 or newer among: $(or $(PYTHON3),python3 python3.13 python3.12 python3.11)" >&2; \
+  echo "error: no Python 3.11 or newer among: $(or $(PYTHON3),python3 python3.14 python3.13 python3.12 python3.11)" >&2; \
   echo "       install one (Debian 12, Ubuntu 24.04 or newer: apt-get install python3 python3-venv)," >&2; \
   echo "       or name it: make setup PYTHON3=/path/to/python3.12" >&2; exit 1; \
 fi; \

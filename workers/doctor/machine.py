@@ -1,7 +1,8 @@
-"""Facts and findings about this machine: disk, shared memory, file handles, cores, memory."""
+"""Facts and findings about this machine: disk, shared memory, file handles, threads, cores, memory."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
@@ -18,10 +19,12 @@ from workers.doctor.findings import Finding, Level
 
 SHARED_MEMORY = Path("/dev/shm")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+PIDS = Path("/sys/fs/cgroup")  # of pids.max and pids.current, which count threads
 DISK_NEEDED, DISK_WANTED = 200 << 20, 2 << 30  # bytes: for logs and a few checkpoints; for a long run
 SHARED_NEEDED = 48 << 20  # bytes; a container has 64 MiB unless told otherwise
 HANDLES_NEEDED, HANDLES_WANTED = 256, 1024
 PROCESSES_A_CORE = 4  # processes wait for each other often enough for so many to share a core
+THREADS_A_PROCESS = 16  # learners and actors have about twelve
 MEMORY_A_PROCESS = 350 << 20  # bytes; torch alone takes two thirds of it
 
 
@@ -35,6 +38,7 @@ class MachineFacts:
     handles: int  # open files a process may have
     cores: float  # by the affinity of this process and the quota of its container
     memory: int  # available
+    threads: int | None = None  # that may still begin; None: no limit
 
 
 def inspect(folder: Path | None) -> MachineFacts:
@@ -45,7 +49,7 @@ def inspect(folder: Path | None) -> MachineFacts:
     shared = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None
     handles = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MachineFacts(
-        folder, shutil.disk_usage(existing).free, shared, handles, cores(), psutil.virtual_memory().available
+        folder, shutil.disk_usage(existing).free, shared, handles, cores(), psutil.virtual_memory().available, threads()
     )
 
 
@@ -57,6 +61,23 @@ def cores(quota: Path = CPU_QUOTA) -> float:
         return min(float(count), int(allowed) / int(period))
     except (OSError, ValueError):  # no cgroup, or no limit ("max")
         return float(count)
+
+
+def threads(pids: Path = PIDS) -> int | None:
+    """Return the number of threads that may still begin, for this user and in this container; None without a limit."""
+    left = []
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if most != resource.RLIM_INFINITY and os.geteuid() != 0:  # root has none
+        left.append(most - sum(_threads_of(os.geteuid())))
+    with contextlib.suppress(OSError, ValueError):  # no cgroup, or no limit ("max")
+        left.append(int((pids / "pids.max").read_text()) - int((pids / "pids.current").read_text()))
+    return max(0, min(left)) if left else None
+
+
+def _threads_of(user: int) -> Iterator[int]:
+    for process in psutil.process_iter(["uids", "num_threads"]):
+        if process.info["uids"] is not None and process.info["uids"].real == user:
+            yield process.info["num_threads"] or 0
 
 
 def processes_of(config: Config) -> int:
@@ -72,6 +93,7 @@ def judge(facts: MachineFacts, processes: int) -> Iterator[Finding]:
         yield _disk(facts)
     yield _shared_memory(facts)
     yield _handles(facts)
+    yield _threads(facts, processes)
     yield _cores(facts, processes)
     yield _memory(facts, processes)
 
@@ -101,6 +123,19 @@ def _handles(facts: MachineFacts) -> Finding:
         return Finding("file handles", Level.ok, found)
     level = Level.error if facts.handles < HANDLES_NEEDED else Level.warning
     return Finding("file handles", level, f"only {found}", "ulimit -n 65536, or LimitNOFILE= of the service")
+
+
+def _threads(facts: MachineFacts, processes: int) -> Finding:
+    if facts.threads is None:
+        return Finding("threads", Level.ok, "no limit")
+    wanted = processes * THREADS_A_PROCESS
+    found = f"{facts.threads:,} may still begin; {_count(processes)}: about {wanted:,}"
+    if wanted > facts.threads:
+        remedy = (
+            "raise ulimit -u, or the container's pids limit: docker run --pids-limit, pids_limit: in a Compose file"
+        )
+        return Finding("threads", Level.warning, found, remedy)
+    return Finding("threads", Level.ok, found)
 
 
 def _cores(facts: MachineFacts, processes: int) -> Finding:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -160,6 +161,8 @@ def test_a_redis_that_refuses_writes_is_an_error(answer: str, remedy: str) -> No
         ({"shared": None}, "shared memory", Level.unseen),
         ({"handles": 64}, "file handles", Level.error),
         ({"handles": 512}, "file handles", Level.warning),
+        ({"threads": 40}, "threads", Level.warning),
+        ({"threads": 48}, "threads", Level.ok),
         ({"processes": 40}, "cores", Level.warning),
         ({"memory": GIB, "processes": 8}, "memory", Level.warning),
     ],
@@ -175,6 +178,31 @@ def test_the_quota_of_a_container_counts_as_cores(tmp_path: Path) -> None:
     assert machine.cores(quota) == 0.5
     quota.write_text("max 100000\n")
     assert machine.cores(quota) == machine.cores(tmp_path / "none")
+
+
+def test_threads_are_limited_by_the_container_and_by_the_users_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine.os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(
+        machine.psutil, "process_iter", lambda names: [theirs(12345, 30), theirs(0, 500), theirs(None, 1)]
+    )
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda which: (machine.resource.RLIM_INFINITY,) * 2)
+    assert machine.threads(tmp_path) is None
+    (tmp_path / "pids.current").write_text("90\n")
+    (tmp_path / "pids.max").write_text("max\n")
+    assert machine.threads(tmp_path) is None
+    (tmp_path / "pids.max").write_text("100\n")
+    assert machine.threads(tmp_path) == 10
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda which: (35, 35))
+    assert machine.threads(tmp_path) == 5
+    monkeypatch.setattr(machine.os, "geteuid", lambda: 0)  # whom the limit does not bind
+    assert machine.threads(tmp_path) == 10
+
+
+def theirs(user: int | None, threads: int) -> SimpleNamespace:
+    uids = None if user is None else SimpleNamespace(real=user)
+    return SimpleNamespace(info={"uids": uids, "num_threads": threads})
 
 
 def test_a_league_has_a_learner_per_player() -> None:
