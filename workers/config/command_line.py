@@ -9,6 +9,7 @@ import importlib
 import os
 import select
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -35,6 +36,7 @@ PIPE_CLOSED = 141  # exit status if the reader of the output has closed it (`| h
 DISK_FULL = 74  # exit status if the output, or a file, could not be written; EX_IOERR in sysexits.h
 STOPPED = 130  # exit status after Ctrl-C, as in shells
 ERROR_STATUS = 2  # exit status after an error that the user can correct
+NO_THREAD = "can't start new thread"  # Python's words
 
 
 def role(name: str, run: Callable[[Config], int] | None = None) -> Callable[[], None]:
@@ -184,6 +186,8 @@ def guarded(run: Callable[[], int]) -> int:
             raise
         return PIPE_CLOSED
     except OSError as error:
+        if error.errno == errno.EAGAIN and _begins_a_process(error):
+            return _too_many()
         if error.errno != errno.ENOSPC:
             raise
         _drop_output()
@@ -191,6 +195,10 @@ def guarded(run: Callable[[], int]) -> int:
             f"error: {error}; free some of the disk that the output goes to, or that the error names", file=sys.stderr
         )
         return DISK_FULL
+    except RuntimeError as error:
+        if str(error) != NO_THREAD:
+            raise
+        return _too_many()
     except ConfigurationError as error:
         for problem in error.problems:
             print(f"error: {redact(str(problem))}", file=sys.stderr)
@@ -208,6 +216,21 @@ def guarded(run: Callable[[], int]) -> int:
         return ERROR_STATUS
     except KeyboardInterrupt:
         return STOPPED
+
+
+def _begins_a_process(error: OSError) -> bool:
+    """Return whether the error is that of a fork, and not of a socket that would block."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return "fork" in f"{last.name} {last.line}"
+
+
+def _too_many() -> int:
+    print(
+        "error: the system lets this user start no more processes or threads; raise ulimit -u, or the container's pids "
+        "limit (docker run --pids-limit)",
+        file=sys.stderr,
+    )
+    return ERROR_STATUS
 
 
 def _output_closed() -> bool:

@@ -97,7 +97,7 @@ class Forks:
 
     @classmethod
     def begin(cls) -> Forks | None:
-        """Fork the server off this process; return None if that is not safe: with several threads, or not on Linux."""
+        """Fork the server off this process; return None if it cannot be: with several threads, or not on Linux."""
         if sys.platform != "linux":
             return None
         from workers.servers.fork_server import serve, threads  # they need Linux
@@ -108,7 +108,12 @@ class Forks:
         launcher, environment = os.getpid(), {**os.environ, **ENVIRONMENT}
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except BlockingIOError:  # too many processes: the next one that begins says so
+            ours.close()
+            theirs.close()
+            return None
         if pid == 0:
             ours.detach()
             os.environ.update(ENVIRONMENT)

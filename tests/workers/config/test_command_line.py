@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,10 @@ from support import launched
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config import verifying
-from workers.config.command_line import DISK_FULL, guarded
+from workers.config.command_line import DISK_FULL, NO_THREAD, guarded
 from workers.config.overrides import arranged, compose, set_aside, sweep
 from workers.config.schema import CONF, Config, EnvConfig
+from workers.servers.forks import Forks
 from workers.servers.ports import free_port
 
 
@@ -261,6 +265,41 @@ def test_a_command_prints_what_the_encoding_of_its_output_lacks(module: str) -> 
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
         assert (done.returncode, done.stdout, done.stderr) == (0, printed + b" \\udcff\n", b"")
+
+
+def refuse_to_fork() -> None:
+    raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+def begin_a_process() -> int:
+    return os.fork()
+
+
+def begin_a_thread() -> int:
+    raise RuntimeError(NO_THREAD)
+
+
+@pytest.mark.parametrize("begin", [begin_a_process, begin_a_thread])
+def test_a_process_too_many_is_one_error_that_names_the_limit(
+    begin: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "fork", refuse_to_fork)
+    assert guarded(begin) == 2
+    assert "raise ulimit -u, or the container's pids limit" in capfd.readouterr().err
+
+
+def test_a_socket_that_would_block_is_not_taken_for_a_process_too_many() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        one.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            guarded(lambda: len(one.recv(1)))
+
+
+def test_without_a_process_to_fork_off_each_process_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fork", refuse_to_fork)
+    monkeypatch.setattr("workers.servers.fork_server.threads", lambda: 1)
+    assert Forks.begin() is None
 
 
 def test_an_actor_by_hand_without_urls_says_what_to_set() -> None:
