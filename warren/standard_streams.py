@@ -13,8 +13,8 @@ MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
 def prepare() -> None:
     """Open the streams that are closed, and let standard output write escapes, as standard error does.
 
-    Where the encoding has no such character (a locale without UTF-8, a file's name in another encoding), Python would
-    raise UnicodeEncodeError in whatever happened to print.
+    Python would raise UnicodeEncodeError in whatever happened to print a character that the encoding lacks (in a locale
+    without UTF-8, or of a file's name in another encoding).
     """
     _open_missing()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":

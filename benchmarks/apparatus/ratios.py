@@ -1,6 +1,6 @@
 """Ratios of two sides that are measured in the same rounds, with their intervals.
 
-What disturbs the machine in a round disturbs both sides, so rounds are compared one by one.
+A disturbance of the machine in a round falls on both sides, so rounds are compared one by one.
 """
 
 from __future__ import annotations
