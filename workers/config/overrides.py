@@ -39,8 +39,9 @@ def _add_any_help(parser: argparse.ArgumentParser, *words: str, **given: Any) ->
 
     Since Python 3.14, argparse looks for a % in each help at once, and so refuses an object that holds nothing.
     """
-    if not isinstance(told := given.get("help", ""), str):
-        type(told).__contains__ = lambda self, part: False
+    kind: Any = type(given.get("help"))
+    if kind.__module__.startswith("hydra."):
+        kind.__contains__ = lambda self, part: False
     return _add_argument(parser, *words, **given)
 
 

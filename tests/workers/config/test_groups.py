@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
@@ -245,6 +246,12 @@ def test_python_that_checks_helps_of_options_takes_hydras() -> None:
     code = f"{CHECKS_OF_HELPS}from workers.config.overrides import options_of; print(options_of(['--resolve', 'a=1']))"
     done = run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert "overrides=['a=1']" in done.stdout, done.stderr
+
+
+def test_options_of_others_may_have_no_help() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quiet", help=None, action="store_true")
+    assert parser.parse_args(["--quiet"]).quiet
 
 
 def test_composing_imports_neither_torch_nor_agents() -> None:
