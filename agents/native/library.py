@@ -13,7 +13,7 @@ COMPILED = Compiled(
     Path(__file__).with_name("native.c"),
     dict.fromkeys(_NUMBERS, ctypes.c_int64)
     | dict.fromkeys(("forward", "backward", "collect", "act", "act_gaussian"))
-    | dict.fromkeys(("learn", "learn_whole", "sum_from_the_end")),
+    | dict.fromkeys(("learn", "learn_whole", "sum_from_the_end", "scale_images", "scale_images_to_halves")),
 )
 _choice = "auto"
 

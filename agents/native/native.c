@@ -14,3 +14,4 @@
 #include "learning.h"
 #include "whole_update.h"
 #include "sums.h"
+#include "images.h"

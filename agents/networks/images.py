@@ -10,6 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agents.native.images import scaled_images
 from agents.networks.actor_critic import Encoder
 from agents.networks.flat import Numbers, flat_leaf
 from agents.operators.blocks import orthogonal, unset
@@ -122,11 +123,16 @@ class Image(nn.Module):
             x = x.movedim(-1, -3)
         if x.dim() == 5:
             x = x.flatten(1, 2)
-        x = x.contiguous(memory_format=torch.channels_last)  # fastest for convolutions, even of 6 x 7 cells
-        x = x.float() * self.scale if self.scale != 1.0 else x.float()
-        cells = self.convolutions(x).flatten(1)
+        cells = self.convolutions(self._numbers(x)).flatten(1)
         hidden = functional.relu(self.linear(cells))
         return torch.cat([cells, hidden], -1) if self.cells else hidden
+
+    def _numbers(self, x: Tensor) -> Tensor:
+        """Return the scaled numbers of x [N, C, H, W], channels last: fastest for convolutions, even of 6 x 7 cells."""
+        if (scaled := scaled_images(x, self.scale)) is not None:
+            return scaled
+        x = x.contiguous(memory_format=torch.channels_last).float()
+        return x * self.scale if self.scale != 1.0 else x
 
 
 def _channels_last(first: int, middle: int, last: int) -> bool:

@@ -24,6 +24,7 @@ from workers.learning.plain import plain_trainer
 from workers.learning.trainer import Trainer
 from workers.runtime import run_settings
 from workers.runtime.facts import publish_run_facts
+from workers.runtime.freed_memory import keep_freed_memory
 from workers.runtime.metrics_endpoint import served
 from workers.runtime.role import enter
 from workers.runtime.run_status import Ending, verdict
@@ -66,6 +67,7 @@ def train(config: Config, session: Session, player: str, make: Callable[[Ranks |
     `make` is given the ranks that train the player together, once this process holds the lease of its learner. Raises
     ConfigurationError for faults that the user has to correct: an environment that keeps failing, a second learner.
     """
+    keep_freed_memory()
     session.declare()
     lease = lease_of(session, player)
     lease.take(threading.Event(), "a player has one learner")
