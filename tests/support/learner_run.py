@@ -73,7 +73,7 @@ class Run:
         self.sampler = VectorSampler(vector, policy, 1)
         self.number = 0
 
-    def settle(self, settled: Iterable[Settled]) -> None:
+    def settle(self, settled: Iterable[Settled], teller: str, number: int) -> None:
         self.order.append("settle")
         if self.refusing is not None:
             raise self.refusing

@@ -1,4 +1,4 @@
-"""Outcomes of segments for the run's ledger; those that Redis does not take wait for the next time.
+"""Outcomes of segments for the run's ledger; those that Redis does not take are told again, before later ones.
 
 If updates follow each other without a pause, a thread tells the ledger, since a remote Redis would delay each update.
 """
@@ -6,6 +6,8 @@ If updates follow each other without a pause, a thread tells the ledger, since a
 from __future__ import annotations
 
 import threading
+import uuid
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -21,8 +23,11 @@ class Settlement:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._lock = threading.Lock()
+        self._lock, self._telling = threading.Lock(), threading.Lock()
         self._unsettled: list[Settled] = []
+        self._teller = uuid.uuid4().hex
+        self._batches: deque[tuple[int, list[Settled]]] = deque()  # by number, until the ledger has answered
+        self._number = 0
         self._thread: ThreadPoolExecutor | None = None
         self._last: Future[Any] | None = None
 
@@ -38,17 +43,17 @@ class Settlement:
                 self._unsettled.append(settled)
 
     def settle(self) -> None:
-        """Tell the ledger. Raises redis.RedisError, keeping all for the next time."""
-        with self._lock:
-            telling, self._unsettled = self._unsettled, []
-        if not telling:
-            return
-        try:
-            self._session.ledger.settle(telling)
-        except BaseException:
+        """Tell the ledger. Raises redis.RedisError, keeping all for the next time, under the same number."""
+        with self._telling:
             with self._lock:
-                self._unsettled = telling + self._unsettled
-            raise
+                if self._unsettled:
+                    self._number += 1
+                    self._batches.append((self._number, self._unsettled))
+                    self._unsettled = []
+            while self._batches:
+                number, batch = self._batches[0]
+                self._session.ledger.settle(batch, self._teller, number)
+                self._batches.popleft()
 
     def keep(self, kept: Count) -> None:
         """Tell the ledger that a replay begins with `kept` of all that was stored. Raises redis.RedisError."""

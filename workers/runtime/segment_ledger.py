@@ -41,9 +41,13 @@ if ARGV[5] == '1' then redis.call('SETBIT', ARGV[1] .. 'confirmed:' .. ARGV[2], 
 """
 # Also notes the end of each segment, and the number of its steps that an update has used; the other steps of a learned
 # segment were too old. The first end stays: a learner may die before it acknowledges. A segment that is stored for the
-# second time had been lost with an earlier learner's replay, and is kept after all.
+# second time had been lost with an earlier learner's replay, and is kept after all. The last numbers that tellers gave
+# show which calls are repeated, because their answers were lost.
 _SETTLE = f"""{_MAKE}
-for at = 2, #ARGV, 5 do
+local last = 'told:' .. ARGV[2]
+if tonumber(redis.call('HGET', KEYS[2], last) or 0) >= tonumber(ARGV[3]) then return end
+redis.call('HSET', KEYS[2], last, ARGV[3])
+for at = 4, #ARGV, 5 do
   local source, number, steps, kind, used = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   make(source, number, steps)
   if redis.call('SETBIT', ARGV[1] .. 'settled:' .. source, number, 1) == 1 then
@@ -135,11 +139,13 @@ class Ledger:
         """Note that the broker has confirmed a segment."""
         self._note(keys=self._keys, args=[self._prefix, *segment, 1])
 
-    def settle(self, settled: Iterable[Settled]) -> None:
-        """Note the ends of segments, in one round trip."""
+    def settle(self, settled: Iterable[Settled], teller: str, number: int) -> None:
+        """Note the ends of segments, in one round trip.
+
+        `number`, from 1 on, counts this teller's calls: a call with the number of an earlier one changes nothing.
+        """
         told = [part for segment, kind, used in settled for part in (*segment, kind, used)]
-        if told:
-            self._settle(keys=self._keys, args=[self._prefix, *told])
+        self._settle(keys=self._keys, args=[self._prefix, teller, number, *told])
 
     def keep(self, kept: Count) -> None:
         """Note that a replay begins with `kept` of all that was ever stored; the rest ended with an earlier learner."""

@@ -214,7 +214,7 @@ def test_a_trainer_with_threads_leaves_the_same_files_as_one_without(tmp_path: P
 def test_a_slow_ledger_delays_acknowledgements_and_weights_but_no_update(tmp_path: Path, one_thread: None) -> None:
     run, told = Run(tmp_path), threading.Event()
     noted = run.session.ledger.settle
-    run.session.ledger.settle = lambda settled: (told.wait(PATIENCE), noted(settled))
+    run.session.ledger.settle = lambda *call: (told.wait(PATIENCE), noted(*call))
     trainer = run.trainer()
     trainer.outlets.settlement.start()
     trainer.outlets.publisher.start(0.0, trainer.outlets.settlement.wait)
@@ -230,14 +230,14 @@ def test_a_slow_ledger_delays_acknowledgements_and_weights_but_no_update(tmp_pat
     assert [one for told in run.settled for one in told["learned"]] == [(1, 32), (2, 32)]
 
 
-def test_outcomes_that_redis_did_not_take_are_sent_with_the_next_ones() -> None:
-    told: list[int] = []
+def test_outcomes_that_redis_did_not_take_are_sent_again_before_the_next_ones() -> None:
+    told: list[tuple[int, list[int]]] = []
     refusing = [True]
 
-    def settle(settled: Any) -> None:
+    def settle(settled: Any, teller: str, number: int) -> None:
+        told.append((number, [one.segment.number for one in settled]))
         if refusing[0]:
             raise redis.ConnectionError("Redis is away")
-        told.extend(one.segment.number for one in settled)
 
     settlement = Settlement(cast(Any, SimpleNamespace(ledger=SimpleNamespace(settle=settle))))
     settlement.start()
@@ -249,4 +249,4 @@ def test_outcomes_that_redis_did_not_take_are_sent_with_the_next_ones() -> None:
         assert isinstance(done.exception(), redis.ConnectionError) == refusing[0]
         refusing[0] = number == 0
     settlement.stop()
-    assert told == [0, 1, 2]
+    assert told == [(1, [0]), (1, [0]), (1, [0]), (2, [1]), (3, [2])], "again under their number, alone"

@@ -90,7 +90,7 @@ def test_a_ledger_that_is_away_is_told_later(run: Run) -> None:
     assert trainer.learn([run.payload()]) == [None]
     run.refusing = None
     trainer.learn([run.payload()])
-    assert run.settled == [{"learned": [(1, 32), (2, 32)]}]
+    assert run.settled == [{"learned": [(1, 32)]}, {"learned": [(2, 32)]}]
 
 
 def test_trajectories_that_come_after_the_end_are_unused_and_not_learned(run: Run) -> None:
