@@ -24,7 +24,7 @@ from benchmarks.league import speed as league_speed
 from benchmarks.league import strength as league_strength
 from benchmarks.league import tasks as league_tasks
 from benchmarks.league import updates as league_updates
-from benchmarks.league.figures import PEERS, Line, read, summary
+from benchmarks.league.figures import PEERS, Line, chosen, mixed, read, summary
 from workers import servers
 
 
@@ -77,11 +77,19 @@ def strength(given: argparse.Namespace) -> dict[str, Any]:
 def kept(given: argparse.Namespace) -> dict[str, Any]:
     """Compute the figures of curves that were kept, and draw league beside control."""
     curves: dict[str, list[Line]] = {}
+    seeds = given.seeds and range(given.seeds[0], given.seeds[1] + 1)
     for path in given.files:
         if not (lines := read(path)):
             raise SystemExit(f"error: {path}: there are no curves; give a file that `strength` or `curve --out` wrote")
-        for line in lines:
+        for line in chosen(lines, seeds, given.settings):
             curves.setdefault(line["game"], []).append(line)
+    if wrong := [f"{game}, {problem}" for game, lines in curves.items() for problem in mixed(lines)]:
+        remedy = "choose with --seeds FIRST LAST or --settings NAME"
+        raise SystemExit("\n".join(f"error: {problem}; {remedy}" for problem in wrong))
+    if seeds and not curves:
+        raise SystemExit(
+            f"error: --seeds {seeds[0]} {seeds[-1]}: no run has such a seed" if seeds else "error: no runs"
+        )
     if given.picture is not None:
         picture.compare(given.picture, curves)
     return {name: figure for game, lines in curves.items() for name, figure in summary(game, lines).items()}
@@ -164,6 +172,8 @@ def main() -> None:
         "figures", help="the figures of curves that were kept, such as docs/curves/league_leduc.jsonl"
     )
     part.add_argument("files", type=Path, nargs="+", metavar="FILE", help="of one version, clock and budget")
+    part.add_argument("--seeds", type=int, nargs=2, metavar=("FIRST", "LAST"), help="only runs of these")
+    part.add_argument("--settings", metavar="NAME", help="only these runs of the sides that have such settings")
     part.add_argument("--picture", type=Path, help="league beside control")
     part.set_defaults(measure=kept)
     part = parts.add_parser("decisions", help="decisions per second of a league in one process, with and without C")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,40 @@ def by_run(lines: Iterable[Line]) -> dict[tuple[str, int], list[Line]]:
     return runs
 
 
+def named(line: Line) -> str | None:
+    """Return what the settings of a run, or its updates, were called; None: they are those of conf/league."""
+    found = line.get("settings", line.get("updates"))
+    return None if found is None else str(found)
+
+
+def conditions(line: Line) -> str:
+    """Return a run's settings, budget and clock, as far as its lines say them."""
+    limits = f"{line['budget']:g} ({line['clock']})" if line.get("budget") is not None else None
+    return ", ".join(part for part in (named(line), limits) if part is not None) or "unnamed"
+
+
+def chosen(lines: Iterable[Line], seeds: range | None, settings: str | None) -> list[Line]:
+    """Return the lines of these seeds and settings; None: of all. Sides that lack such settings have unnamed ones."""
+    of_seeds = [line for line in lines if seeds is None or line.get("seed") in seeds]
+    if settings is None:
+        return of_seeds
+    having = {line.get("side") for line in of_seeds if named(line) == settings}
+    return [line for line in of_seeds if named(line) == (settings if line.get("side") in having else None)]
+
+
+def mixed(lines: Iterable[Line]) -> list[str]:
+    """Return a sentence for each side whose runs are not of one kind, so that their figures would be mixed up."""
+    kinds: dict[str, set[str]] = {}
+    for line in lines:
+        if "seconds" in line:
+            kinds.setdefault(line["side"], set()).add(conditions(line))
+    return [
+        f"{side} has runs of {len(found)} kinds: {'; '.join(sorted(found))}"
+        for side, found in kinds.items()
+        if len(found) > 1
+    ]
+
+
 def late(curve: Sequence[Line]) -> list[float | None]:
     """Return the exploitability over the second half of a curve's time."""
     half = curve[-1]["seconds"] / 2
@@ -82,7 +117,7 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
     stops, so its figure is the median over the second half of its time. NAME_interval holds the mean of league minus
     control, paired by seed, with a confidence of 95 %: if both bounds are below 0 the league is less exploitable. In
     games without an exact figure it is about the gain of learned best responses. NAME_main_agent_interval is about the
-    last iterates.
+    last iterates, NAME_least_win_rate_interval and NAME_cycles_interval about those.
     """
     runs, short = by_run(lines), SHORT.get(game, game)
     figures: dict[str, Any] = {}
@@ -112,7 +147,10 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
                 *SEARCHED,
             ):  # fmt: skip
                 add(f"{own}{name}", side, lambda curve, name=name: curve[-1].get(name))
-    for name, of in (("interval", worth), ("main_agent_interval", lambda line: line.get("main_agent"))):
+    compared: dict[str, Callable[[Line], float | None]] = {"interval": worth}
+    for name in ("main_agent", "least_win_rate", "cycles"):
+        compared[f"{name}_interval"] = methodcaller("get", name)
+    for name, of in compared.items():
         differences = [league - control for league, control in pairs(lines, of)]
         if (interval := paired_interval(differences)) is not None:
             figures[f"{short}_{name}"] = interval

@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 
 import envs
 from agents import build_algorithm, build_policy
-from benchmarks.league import __main__ as command
 from benchmarks.league import curve as curves
 from benchmarks.league import figures, meeting, picture, sides, strength
 from benchmarks.league.curve import follow
@@ -407,31 +406,3 @@ def test_mixtures_of_two_sides_meet_as_they_were_kept(tmp_path):
     assert abs(gain) > 0.05
     assert meeting.relative_performance("rps", *places, 4000) == pytest.approx(gain, abs=0.05)
     assert meeting.relative_performance("rps", places[0], places[0], 4000) == pytest.approx(0.0, abs=0.05)
-
-
-def test_kept_curves_give_their_figures_again(tmp_path, monkeypatch, capsys):
-    for game in ("rps", "leduc"):
-        lines = [*curve("league", 1, [1.0, 0.2], game), *curve("control", 1, [1.0, 0.3], game)]
-        (tmp_path / f"{game}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    picture_file = tmp_path / "all.png"
-    files = [str(tmp_path / f"{game}.jsonl") for game in ("rps", "leduc")]
-    monkeypatch.setattr("sys.argv", ["league", "figures", *files, "--picture", str(picture_file)])
-    command.main()
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (found["rps_league"], found["rps_control"], found["leduc_control"]) == (0.2, 0.3, 0.3)
-    assert picture_file.stat().st_size > 0
-    monkeypatch.setattr("sys.argv", ["league", "figures", str(tmp_path / "none.jsonl")])
-    with pytest.raises(SystemExit, match=r"none\.jsonl: there are no curves"):
-        command.main()
-
-
-def test_the_page_of_figures_says_of_leduc_what_is_kept():
-    docs = Path(__file__).resolve().parents[2] / "docs"
-    ends = {run: lines[-1] for run, lines in figures.by_run(read(docs / "curves/league_leduc.jsonl")).items()}
-    page = (docs / "performance.md").read_text()
-    for side in ("league", "control"):
-        cells = []
-        for name in ("nash_mixture", "main_agent"):
-            values = [line[name] for (of, _), line in sorted(ends.items()) if of == side]
-            cells.append(f"**{np.median(values):.3f}**: {', '.join(f'{value:.3f}' for value in values)}")
-        assert " | ".join(cells) in page
