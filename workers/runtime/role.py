@@ -26,6 +26,7 @@ from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.runtime.connect import connect
 from workers.runtime.ended import follow_run
+from workers.runtime.garbage import spare_inherited
 from workers.runtime.metrics_endpoint import Sample, of_stages, served
 from workers.runtime.run_status import OVER
 from workers.runtime.session import Session
@@ -86,6 +87,7 @@ def enter(config: Config, role: Role, *, torch_threads: int | None = None, cache
     choose(config.perceptrons)
     if torch_threads is not None:
         torch.set_num_threads(torch_threads)
+    spare_inherited()
     return Session(config, *connect(config), cache_bytes=cache_bytes)
 
 
