@@ -27,7 +27,7 @@ def test_random_games_equal_openspiels(egocentric: bool) -> None:
     generator = np.random.default_rng(0)
     one, other = games.reset(), states.reset()
     ended = 0
-    for _ in range(120):
+    for _ in range(-(-100_000 // TOGETHER)):
         same(one, other)
         assert games.history(3) == states.history(3) and games.text(3) == states.text(3)
         action = (generator.random(one.action_mask.shape) * one.action_mask).argmax(axis=1)

@@ -11,9 +11,9 @@ from agents.replay import ReplayBuffer, saving
 from workers.servers import Servers
 
 OWN = Path(__file__).parents[1] / "support" / "from_replay.py"
-CAPACITY, STEPS, SEGMENT = 4_096, 64, 64 * 4
+CAPACITY, STEPS, SEGMENT = 100_000, 50, 50 * 64
 SETTINGS = (
-    "algorithm=own", f"algorithm.name={OWN}:build", "env.num_envs=4", f"unroll_length={STEPS}", "sampling=streaming",
+    "algorithm=own", f"algorithm.name={OWN}:build", "env.num_envs=64", f"unroll_length={STEPS}", "sampling=streaming",
     f"replay.capacity={CAPACITY}", "replay.batch=32", "replay.samples_per_insert=2", "replay.begin_at=512",
     "replay.in_checkpoint=true", "checkpoint_every=1", "env.goal=null", "total_steps=1000000000", "actors=1",
 )  # fmt: skip
@@ -23,8 +23,9 @@ SETTINGS = (
 def test_a_killed_learners_replay_is_restored_and_lost_steps_are_counted(tmp_path: Path, servers: Servers) -> None:
     with TrainingRun(tmp_path, *SETTINGS, broker_url=servers.broker_url, redis_url=servers.redis_url) as run:
         kept = run.folder / "checkpoints" / "replay.npz"
+        run.until(lambda: (run.metrics() or [{"steps": 0}])[-1]["steps"] > CAPACITY)
+        kept.unlink()
         run.until(kept.exists)
-        run.after_updates(2)
         run.role("learner").kill()
         log = run.folder / "logs" / "learner.log"
         run.until(lambda: "took up a replay" in log.read_text())

@@ -265,24 +265,32 @@ class PlainTD3:
 
 
 class PlainR2D2:
-    """Kapturowski et al. 2019 for a network of one tanh layer, a GRU and a linear layer, one step at a time."""
+    """Kapturowski et al. 2019 for a network of one tanh layer, a GRU or LSTM and a linear layer, step by step."""
 
     def __init__(self, state: Mapping[str, Tensor], *, gamma: float, rate: float, epsilon: float, norm: float,
-                 burn_in: int, learned: int, steps: int, share: float) -> None:  # fmt: skip
-        trunk, gru = "network.trunks.policy.encoder.layers.layers.0", "network.trunks.policy.core.layer"
+                 burn_in: int, learned: int, steps: int, share: float, double: bool = True) -> None:  # fmt: skip
+        trunk, core = "network.trunks.policy.encoder.layers.layers.0", "network.trunks.policy.core.layer"
         names = [f"{trunk}.weight", f"{trunk}.bias"]
-        names += [f"{gru}.{kind}_{way}_l0" for kind in ("weight", "bias") for way in ("ih", "hh")]
+        names += [f"{core}.{kind}_{way}_l0" for kind in ("weight", "bias") for way in ("ih", "hh")]
         names += ["network.policy_head.weight", "network.policy_head.bias"]
         self.weights = [state[name].detach().double().clone().requires_grad_() for name in names]
         self.target = [one.detach().clone() for one in self.weights]
         self.adam = Adam(self.weights, rate, epsilon, norm)
         self.gamma, self.burn_in, self.learned, self.steps, self.share = gamma, burn_in, learned, steps, share
+        self.double = double
 
     @staticmethod
     def step(weights: Sequence[Tensor], observation: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (Q of each action, the state after): the equations of torch's GRU."""
+        """Return (Q of each action, the state after): the equations of torch's GRU or, with two states, its LSTM."""
         w1, b1, w_in, w_hidden, b_in, b_hidden, w2, b2 = weights
         x = torch.tanh(w1 @ observation + b1)
+        if len(hidden) == 2 * w_hidden.shape[1]:
+            out, cell = hidden.chunk(2)
+            gates = (w_in @ x + b_in + w_hidden @ out + b_hidden).chunk(4)
+            taken, kept_share, shown = (torch.sigmoid(gates[at]) for at in (0, 1, 3))
+            cell = kept_share * cell + taken * torch.tanh(gates[2])
+            out = shown * torch.tanh(cell)
+            return w2 @ out + b2, torch.cat([out, cell])
         given, kept = (w_in @ x + b_in).chunk(3), (w_hidden @ hidden + b_hidden).chunk(3)
         reset, update = torch.sigmoid(given[0] + kept[0]), torch.sigmoid(given[1] + kept[1])
         new = torch.tanh(given[2] + reset * kept[2])
@@ -291,7 +299,8 @@ class PlainR2D2:
 
     def values(self, weights: Sequence[Tensor], played: Trajectory, slot: int) -> list[Tensor]:
         """Return Q at each step of one sequence; no gradient comes from the burn-in."""
-        hidden = torch.tensor(next(iter(played.memory.values()))[slot], dtype=torch.float64)
+        parts = [torch.tensor(part[slot], dtype=torch.float64) for part in played.memory.values()]
+        hidden = torch.cat(parts)
         found = []
         for step in range(len(played.reward)):
             if step and (played.terminated[step - 1, slot] or played.truncated[step - 1, slot]):
@@ -320,7 +329,8 @@ class PlainR2D2:
                 if ended == "cut":
                     continue
                 following = step + self.steps
-                q = target[following][online[following].argmax()].item()
+                chosen = (online if self.double else target)[following].argmax()
+                q = target[following][chosen].item()
                 inner = (math.sqrt(1 + 4 * 1e-3 * (abs(q) + 1 + 1e-3)) - 1) / (2 * 1e-3)
                 worth = math.copysign(inner**2 - 1, q)
                 aim = reward + (0.0 if ended else self.gamma**self.steps * worth)
