@@ -1,7 +1,9 @@
 """Seconds in which an evaluator scores a large league: the mixture, its exploitability, and the bounds of gains.
 
 The players are networks with fresh weights; their returns against each other are drawn around the exact ones. The first
-score tabulates every member of the mixture; each later one, after one more player was frozen, only the new player.
+score tabulates every member of the mixture; each later one, after one more player was frozen, only the new player. An
+evaluator that computes cells is stepped before each score until it has no more to do: if the mixture has to withstand
+best responses, it tabulates the new players and searches for that mixture.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from envs import exploitability
 from league.empirical_game.returns import Returns
 from league.matchmaking.view import ModelRef
 from workers.evaluation.by_settings import evaluator_of
+from workers.evaluation.exact_cells import ExactEvaluator
 from workers.evaluation.scores import Scores, table
 
 GAMES = 4096  # games of each cell
@@ -42,13 +45,16 @@ def measure(game: str, players: int, rounds: int = 5) -> dict[str, Any]:
             mean = form.payoff(mine, theirs) + drawn.normal(0.0, bound / 4 / np.sqrt(GAMES))
             returns.add(first, second, GAMES, GAMES * mean, GAMES * (mean**2 + (bound / 4) ** 2))
     evaluator = evaluator_of(config, games, returns, policies.__getitem__, 1)
-    spent: dict[str, list[float]] = {"mixture": [], "exploitability": [], "gain": []}
+    spent: dict[str, list[float]] = {"search": [], "mixture": [], "exploitability": [], "gain": []}
     members = []
     with tempfile.TemporaryDirectory(prefix="warren-bench-") as folder:
         scores = Scores(config, Path(folder), 1)
         for count in range(players, players + rounds + 1):
             slots = np.arange(count)
             moments = [time.perf_counter()]
+            while isinstance(evaluator, ExactEvaluator) and evaluator.step(slots):  # others would play games
+                pass
+            moments.append(time.perf_counter())
             shares = evaluator.mixture(slots)
             moments.append(time.perf_counter())
             models = [ModelRef("main", slot) for slot in range(count)]
