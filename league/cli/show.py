@@ -26,6 +26,7 @@ from rich.text import Text
 
 from league.cli.overview import FEW_GAMES, FEW_OPPONENTS, Row, overview
 from league.cli.tables import output, table
+from league.empirical_game.least_exploitable import members_gain
 from league.models.command_line import add_source, existing, guarded
 
 ROWS = 40  # rows of a table, unless more are asked for
@@ -165,7 +166,7 @@ def strength_text(score: Row, now: float) -> Text:
     known = {"main": score["main_agent"], "mixture": score["mixture"], "uniform play": score["uniform"]}
     parts = [f"{name} {value:.4g}" for name, value in known.items() if value is not None]
     line = Text(f"strength exploitability {', '.join(parts) or 'not known of so large a game'}")
-    if (gain := score["gain_within"]) is not None:
+    if (gain := members_gain(score)) is not None:
         line.append(f"; the mixture's best member gains {gain[0]:.4g} to {gain[1]:.4g}")
     line.append(f" ({max(0.0, now - score['time']):.0f} s ago)", style="dim")
     shares, frozen = score["shares_by_kind"], score["frozen_by_kind"]

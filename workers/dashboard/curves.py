@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from league.empirical_game.least_exploitable import members_gain
+
 POINTS = 500  # points of a curve
 READ = 2000  # lines read from a file; from a longer one, evenly spread
 TAIL = 1 << 16  # bytes read at the end of a file; no line has as many
@@ -88,13 +90,12 @@ def scores(folder: Path) -> list[dict[str, Any]]:
         "main_agent",
         "mixture",
         "uniform",
-        "gain_within",
         "references",
         "shares_by_kind",
         "frozen",
         "games",
     )
-    return [{name: row.get(name) for name in kept} for row in found]
+    return [{**{name: row.get(name) for name in kept}, "gain_within": members_gain(row)} for row in found]
 
 
 def of_players(folder: Path) -> dict[str, dict[str, list[Any]]]:

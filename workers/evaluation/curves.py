@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from league.empirical_game.least_exploitable import members_gain
 from league.rules.ratings import elo_intervals
 from league.state.history import History
 from workers.evaluation.canvas import (
@@ -78,14 +79,15 @@ def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = 
     """Draw the exploitability of the main agent and of the Nash mixture over time; `uniform`: of the uniform policy.
 
     A band holds the gain of the mixture's best member against it, with the league's confidence: a lower bound of the
-    mixture's exploitability, also in games too large to compute it.
+    mixture's exploitability, also in games too large to compute it. No band where the mixture withstands best
+    responses of the whole game: a member's gain is not computed then.
     """
     lines = {"main agent": "main_agent", "Nash mixture of all frozen players": "mixture"}
     known = [score for score in scores if any(score[key] is not None for key in lines.values())]
-    bounded = [score for score in scores if score.get("gain_within") is not None]
-    if not known and not bounded:
+    gains = [(score["seconds"], gain) for score in scores if (gain := members_gain(score)) is not None]
+    if not known and not gains:
         return None
-    figure, axes, seconds = timeline((known or bounded)[-1]["seconds"], "exploitability, points a game")
+    figure, axes, seconds = timeline(known[-1]["seconds"] if known else gains[-1][0], "exploitability, points a game")
     lowest = np.inf
     for (label, key), colour in zip(lines.items(), COLOURS, strict=False):
         points = [(score["seconds"] / seconds, score[key]) for score in known if score[key] is not None]
@@ -93,9 +95,9 @@ def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = 
             xs, ys = columns(points)
             lowest = min(lowest, float(np.min(ys)))
             axes.plot(xs, ys, color=colour, label=f"{label}: {ys[-1]:.3g}", **marks(xs))
-    if bounded:
-        least, most = zip(*(score["gain_within"] for score in bounded), strict=True)
-        xs = np.array([score["seconds"] / seconds for score in bounded])
+    if gains:
+        least, most = zip(*(gain for _, gain in gains), strict=True)
+        xs = np.array([moment / seconds for moment, _ in gains])
         label = f"gain of the mixture's best member: {least[-1]:.3g} to {most[-1]:.3g}"
         floor = lowest / 2.0 if known else 0.0  # 0 has no logarithm
         axes.fill_between(

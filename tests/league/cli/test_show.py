@@ -333,3 +333,5 @@ def test_the_newest_score_of_the_evaluator_is_shown(played: Store, pool: Pool) -
     out = io.StringIO()
     Console(file=out, width=200).print(show.page(found, "test", 200))
     assert said.splitlines()[1] in out.getvalue()
+    exact = {**found["strength"], "gain_within": [0.2034, 0.2034]}  # the mixture withstands best responses
+    assert "best member" not in show.strength_text(exact, found["time"]).plain

@@ -13,12 +13,14 @@ import envs
 from agents import build_policy
 from envs import exploitability
 from envs.sequence_form import SequenceForm
+from league.empirical_game.least_exploitable import members_gain
 from league.empirical_game.mixture import BEST_RESPONSES
 from league.empirical_game.returns import Returns
 from workers.config.league import LeagueConfig, PlayerConfig
 from workers.evaluation.best_response_search import CUTS, BestResponseSearch
 from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.cells import Cell
+from workers.evaluation.scores import table
 
 KUHN = exploitability.load("openspiel:kuhn_poker")
 SMALL = {"name": "mlp", "hidden_sizes": [8]}
@@ -168,7 +170,11 @@ def test_an_evaluator_finds_the_mixture_beside_the_cells() -> None:
     assert best is not None and sorted(best.slots) == slots.tolist()
     shares = evaluator.mixture(slots)
     np.testing.assert_array_equal(shares, best.of(slots))
-    assert evaluator.gain_within(slots, shares) == (best.exploitability, best.exploitability)
+    gain = evaluator.gain_within(slots, shares)
+    assert gain == (best.exploitability, best.exploitability)
+    tables = [table(KUHN, policy) for policy in policies]
+    exact = exploitability.of(KUHN, exploitability.mixture(KUHN, tables, shares))
+    assert members_gain({"mixture": exact, "gain_within": gain}) is None, "it is no member's gain"
     assert not evaluator.step(slots), "nothing is left to do"
 
     second = evaluator_of(config, games, returns, policies.__getitem__, 2)

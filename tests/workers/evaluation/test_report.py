@@ -16,6 +16,7 @@ from league.matchmaking.view import ModelRef, Player
 from league.rules.settings import Settings
 from league.state.history import History
 from league.state.in_memory import MemoryLeague
+from workers.dashboard import curves as dashboard_curves
 from workers.evaluation import canvas, composition, curves, heat_maps, report
 from workers.evaluation.lineage import lineage
 from workers.evaluation.report import Board, draw_all
@@ -257,6 +258,15 @@ def test_the_best_members_gain_is_a_band_even_without_exact_values() -> None:
     large = curves.exploitability([score(1.0, main_agent=None, mixture=None, gain_within=[0.0, 0.75])])
     assert large is not None and large.axes[0].get_yscale() == "linear"
     assert curves.exploitability([score(1.0, main_agent=None, mixture=None)]) is None
+
+
+def test_the_exploitability_of_a_mixture_is_not_drawn_as_a_members_gain(tmp_path: Path) -> None:
+    exact = [score(1.0, gain_within=[0.25, 0.25]), score(60.0, mixture=0.125, gain_within=[0.125, 0.125])]
+    figure = curves.exploitability(exact)
+    assert figure is not None and not figure.axes[0].collections
+    assert list(lines_of(figure)) == ["main agent: 0.5", "Nash mixture of all frozen players: 0.125"]
+    write_scores(tmp_path, *exact, score(90.0, gain_within=[0.0, 0.1]))
+    assert [one["gain_within"] for one in dashboard_curves.scores(tmp_path)] == [None, None, [0.0, 0.1]]
 
 
 def test_shares_of_kinds_are_stacked() -> None:
