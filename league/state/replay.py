@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -87,12 +88,10 @@ def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) 
     Raises LeagueError for a kind that chooses by data that the stream does not hold, PlayerError for an unknown player.
     """
     if kind.needs_returns:
-        refused = ", ".join(name for name in KINDS if KINDS[name].needs_returns)
-        raise LeagueError(
-            f"players of this kind ({refused}) choose by the evaluators' returns, which are not part of the stream: no "
-            "replay can say whom they would have met; name another kind"
-        )
-    state, found = LeagueState(), dict[str, Comparison]()
+        raise _by_returns()
+    # A kind of a user's own that does not say so is told by what it reads.
+    state = LeagueState(empirical_game=_NotInStream(), looked=_NotInStream())  # type: ignore[arg-type]
+    found = dict[str, Comparison]()
     wanted = None if players is None else set(players)
     for _, event in entries:
         if event["event"] == "issued" and event["branch"] != "asked":
@@ -105,6 +104,21 @@ def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) 
     for comparison in found.values():
         comparison.likelihood /= max(1, comparison.matches - comparison.without_opponent)
     return found
+
+
+def _by_returns() -> LeagueError:
+    refused = ", ".join(name for name in KINDS if KINDS[name].needs_returns)
+    return LeagueError(
+        f"players of this kind (as {refused}) choose by the evaluators' returns, which are not part of the stream: no "
+        "replay can say whom they would have met; name another kind"
+    )
+
+
+class _NotInStream:
+    """The evaluators' returns and looks in a league that only the stream tells of: whatever reads them fails."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _by_returns()
 
 
 def _compare(comparison: Comparison, state: LeagueState, kind: Kind, home: str, away: str) -> None:

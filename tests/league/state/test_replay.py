@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ import pytest
 from support.store_fixtures import folded, store_on
 
 from league.cli import replay as replay_command
-from league.matchmaking import distribution, kind_of
+from league.matchmaking import KINDS, Branch, Kind, distribution, kind_of, weighted
+from league.matchmaking.view import Player, View
 from league.redis.store import Store
 from league.rules.ratings import Skills
 from league.state import replay
+from league.state.in_memory import MemoryLeague
 from league.state.league_state import LeagueState
 from league.state.periods import Periods
 from warren import progress
@@ -237,7 +240,44 @@ def test_folding_computes_skills_too(played: tuple[Store, list[tuple[str, League
     assert max(skill.sigma for skill in skills.skills.values()) < 25 / 3
 
 
-@pytest.mark.parametrize("kind", ["psro", "pbt_psro", "champion"])
+@pytest.mark.parametrize("kind", sorted(name for name in KINDS if KINDS[name].needs_returns))
 def test_kinds_that_need_returns_are_not_replayed(kind: str) -> None:
     with pytest.raises(LeagueError, match="returns, which are not part of the stream"):
         replay.through([], kind_of(kind))
+
+
+def test_five_kinds_need_returns() -> None:
+    needing = {name for name in KINDS if KINDS[name].needs_returns}
+    assert needing >= {"psro", "pbt_psro", "champion", "best_response", "anytime_psro"}
+
+
+class ByReturns(Kind):
+    """A kind of one's own that does not say that it needs returns."""
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        rivals = view.roster.everyone
+        yield Branch("returns", 1.0, lambda: weighted(rivals, view.empirical_game.matrix(rivals).mean(axis=1) + 99.0))
+
+
+class ByLooks(Kind):
+    """Another one, which asks evaluators for their looks."""
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        rivals = view.roster.everyone
+        yield Branch("looks", 1.0, lambda: weighted(rivals, np.full(len(rivals), 1.0 + len(view.looks(me)))))
+
+
+@pytest.mark.parametrize("kind", [ByReturns(), ByLooks()])
+def test_own_kinds_that_read_returns_are_not_replayed_silently(kind: Kind) -> None:
+    events: list[dict[str, str]] = []
+    league = MemoryLeague(on_event=lambda event: events.append(dict(event)))
+    league.add_player("main", "random")
+    league.snapshot("main", 0)
+    kept = [{"event": "checkpoint", "league": league.state.checkpoint()}]
+    begins = len(events)
+    league.report(league.request("main"), "w")
+    for stream in (events, kept + events[begins:]):
+        entries = [(f"{number}-0", event) for number, event in enumerate(stream, 1)]
+        assert replay.through(entries, kind_of("random"))["main"].matches == 1
+        with pytest.raises(LeagueError, match="returns, which are not part of the stream"):
+            replay.through(entries, kind)
