@@ -16,6 +16,7 @@ from workers.evaluation.canvas import (
     COLOURS,
     OTHERS,
     columns,
+    foot,
     marks,
     means,
     shortened,
@@ -24,6 +25,7 @@ from workers.evaluation.canvas import (
     with_legend,
 )
 
+NAMED = 3  # members whose alpha-rank is written: as many as have room
 WINDOWS = 120  # windows over which ratings, which change with each game, are averaged
 
 
@@ -125,7 +127,10 @@ def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = 
 
 
 def kinds(scores: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Draw each kind of player's share of the mixture over time, one above the other."""
+    """Draw each kind of player's share of the mixture over time, one above the other; name the members ranked first.
+
+    These are the newest score's, by alpha-rank.
+    """
     known = [score for score in scores if score.get("shares_by_kind")]
     if not known:
         return None
@@ -140,6 +145,9 @@ def kinds(scores: Sequence[Mapping[str, Any]]) -> Figure | None:
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(names))]
     axes.stackplot(xs, shares, labels=labels, colors=colours, alpha=0.75, linewidth=0)
     axes.set_ylim(0.0, 1.0)
+    if ranked := list((known[-1].get("alpha_rank") or {}).items())[:NAMED]:
+        said = ", ".join(f"{shortened(name)} {share:.2f}" for name, share in ranked)
+        figure.text(*foot(figure), f"alpha-rank of members, now: {said}", fontsize=7)
     return with_legend(figure, axes, "Kinds of players in the mixture")
 
 

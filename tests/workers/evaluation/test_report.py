@@ -8,11 +8,13 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from league.empirical_game.returns import Returns
 from league.matchmaking.view import ModelRef, Player
+from league.rules.ratings import elo_intervals
 from league.rules.settings import Settings
 from league.state.history import History
 from league.state.in_memory import MemoryLeague
@@ -283,7 +285,33 @@ def test_shares_of_kinds_are_stacked() -> None:
         "league_exploiter: 25%, 3 frozen",
     ]
     assert second.get_paths()[0].vertices[:, 1].max() == 1.0
+    assert not figure.texts[:-1], "nobody is ranked"
     assert curves.kinds([score(1.0)]) is None
+
+
+def test_the_members_that_alpha_rank_puts_first_are_named_below_the_kinds() -> None:
+    ranks = {f"a-player-with-a-long-name-{number}@{10**number}": 0.4 - number / 10 for number in range(5)}
+    shares = {"shares_by_kind": {"main_agent": 1.0}, "frozen_by_kind": {"main_agent": 9}}
+    figure = curves.kinds([score(1.0, **shares, alpha_rank={"older@1": 1.0}), score(60.0, **shares, alpha_rank=ranks)])
+    assert figure is not None
+    ranked = figure.texts[0]
+    assert ranked.get_text().startswith("alpha-rank of members, now: a-player-wi") and "older" not in ranked.get_text()
+    assert [part.split()[-1] for part in ranked.get_text().split(", ")[2:]] == ["0.30", "0.20"]
+    place, axis = ranked.get_window_extent(), figure.axes[0].xaxis.label.get_window_extent()
+    assert place.x1 < figure.bbox.x1, "it is not cut off"
+    assert not place.overlaps(axis)
+
+
+def test_snapshots_ratings_have_bars_of_their_intervals() -> None:
+    state = (played := Played().play(12)).league.state
+    figure = curves.ratings(played.history)
+    assert figure is not None
+    (bars,) = [one for one in figure.axes[0].containers if isinstance(one, ErrorbarContainer)]
+    ends = [segment[:, 1] for segment in bars.lines[2][0].get_segments()]
+    slots = [state.players[taken.name].slot for taken in played.history.snapshots]
+    lower, upper = elo_intervals(np.array(state.ratings), state.payoff.cells)
+    np.testing.assert_allclose(ends, np.stack([lower, upper], axis=1)[slots])
+    assert all(low < state.ratings[slot] < high for slot, (low, high) in zip(slots, ends, strict=True))
 
 
 def test_a_mixture_is_summed_by_kind_and_ranked() -> None:
