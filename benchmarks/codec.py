@@ -1,8 +1,10 @@
 """`python -m benchmarks.codec`: the cost of the wire format, beside MessagePack's own and beside one memory copy.
 
 Large: 6.4 MB of float32 (the weights of a small convolutional policy). Small: one group's observations, as a served
-call carries them. Every figure is the median over the repeats of a median (large) or mean (small) within the repeat;
-contenders take turns within each repeat, so that other load on the machine falls on all of them. Ends in one JSON line.
+call carries them. Their figures are the median over the repeats of a median (large) or mean (small) within the repeat;
+contenders take turns within each repeat, so that other load on the machine falls on all of them. Segments: bytes of 32
+steps of 64 CartPoles, with all fields that are collected unasked, and with those that an algorithm asks for. Ends in
+one JSON line.
 """
 
 from __future__ import annotations
@@ -19,10 +21,15 @@ import msgpack
 import numpy as np
 import torch
 
+import envs
+from agents import build_policy
 from benchmarks.apparatus.report import finish
 from tasks.codec.serializer import decode, encode
+from workers.rollout.asked import fields_asked
+from workers.rollout.vector_sampler import VectorSampler
 
 LARGE_CALLS, SMALL_CALLS = 30, 3000  # in each repeat, per contender
+SEGMENT_STEPS = 32
 LARGE_MS, LARGE_RATIO = 1.5, 1.1  # targets of this format
 
 Call = Callable[[], Any]
@@ -80,6 +87,21 @@ def small_calls() -> dict[str, Call]:
     }
 
 
+def segment_bytes() -> dict[str, int]:
+    """Return the bytes of a segment by the algorithm that asked for it; "all fields": as if it had not been asked."""
+    found = {}
+    for name in (None, "a2c", "ppo", "impala", "dqn"):
+        vector = envs.make_vector("CartPole-v1", 64, 1)
+        spaces = vector.single_observation_space, vector.single_action_space
+        network = {"value": False, "discrete_actions": {"greedy": True}} if name == "dqn" else {}
+        policy = build_policy(network, *spaces, 1)
+        fields = None if name is None else fields_asked({"name": name}, policy)
+        segment = VectorSampler(vector, policy, 1, fields=fields).collect(SEGMENT_STEPS)
+        found[name or "all fields"] = len(encode(segment.to_dict()))
+        vector.close()
+    return found
+
+
 def median_ms(call: Call, calls: int) -> float:
     times = []
     for _ in range(calls):
@@ -125,6 +147,8 @@ def main() -> None:
     small = measure(small_calls(), mean_us, SMALL_CALLS, repeats)
     show("6.4 MB of float32, there and back", "ms", large)
     show("small messages, one way", "us", small)
+    segments = segment_bytes()
+    print("\nbytes of a segment: " + ", ".join(f"{name} {size:,}" for name, size in segments.items()))
     # Ratios are taken within each repeat, in which both sides meet the same load.
     ratio = statistics.median(ours / theirs for ours, theirs in zip(large["codec"], large["msgpack"], strict=True))
     floor = statistics.median(ours / theirs for ours, theirs in zip(large["codec"], large["one copy"], strict=True))
@@ -145,6 +169,7 @@ def main() -> None:
             "small_decode_us": round(statistics.median(small["decode, 2 arrays"]), 2),
             "task_encode_us": round(statistics.median(small["encode, task of 2 arrays"]), 2),
             "task_decode_us": round(statistics.median(small["decode, task of 2 arrays"]), 2),
+            **{f"segment_bytes_{name.replace(' ', '_')}": size for name, size in segments.items()},
             "repeats": repeats,
         },
     )
