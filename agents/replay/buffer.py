@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from agents.replay.interface import Draw, checked_priorities
 from agents.replay.ring import UnrollRing
 from agents.replay.sum_tree import SumTree
 from agents.trajectories import Trajectory
-from warren.errors import CheckpointError, ConfigurationError
+from warren.errors import CheckpointError
 
 LEAST = 1e-6  # added to each priority, so that an item of priority 0 is drawn now and then
 MOST_TRIES = 1 << 16  # candidates of a draw; where more would be needed, those that may be drawn are counted first
-
-
-@dataclass(frozen=True)
-class Draw:
-    """Drawn sequences: one Trajectory [length, n], with `weights` where it was by priority.
-
-    `items` int64 [n]: their numbers; `counted` int64 [n]: the numbers of their rows since the beginning, which tell
-    whether they are still there.
-    """
-
-    trajectory: Trajectory
-    items: np.ndarray
-    counted: np.ndarray
-    weights: np.ndarray | None = None
 
 
 class ReplayBuffer:
@@ -68,6 +54,11 @@ class ReplayBuffer:
     def __len__(self) -> int:
         """Return the number of steps that are kept."""
         return self.ring.filled * self.ring.steps
+
+    @property
+    def together(self) -> int:
+        """Slots that are drawn as one: those of a group, or 1."""
+        return self.ring.together
 
     @property
     def per_row(self) -> int:
@@ -123,17 +114,30 @@ class ReplayBuffer:
             raise ValueError(f"no sequence of {self.ring.length} steps was stored yet, so none can be drawn")
         weights = None
         if self.tree is None:
-            items = self._evenly(count)
+            items = self.draw_items(count)
         else:
             items = self.tree.draw(count, self.generator)
             chance = self.tree.priorities[items] * (self.startable / self.tree.total)
             weights = chance**-weight_exponent
             weights = (weights / weights.max()).astype(np.float32).repeat(self.ring.together)
+        return self.of_items(items, weights)
+
+    def of_items(self, items: np.ndarray, weights: np.ndarray | None = None) -> Draw:
+        """Return the Draw of these items, int64 [n], each of which may be drawn."""
         per_row = self.per_row
         row, step = (items, np.zeros_like(items)) if per_row == 1 else np.divmod(items, per_row)
         return Draw(self.ring.sequences(row, step), items, self._counted(row), weights)
 
-    def _evenly(self, count: int) -> np.ndarray:
+    def newest(self, steps: int) -> np.ndarray:
+        """Return the items, int64 [K], that may be drawn among the `steps` steps stored last, in whole rows."""
+        ring, per_row = self.ring, self.per_row
+        count = min(-(-steps // max(ring.steps, 1)), ring.filled)
+        rows = (ring.written - 1 - np.arange(count)) % max(ring.rows, 1)
+        items: np.ndarray = rows[:, None] * per_row + np.arange(per_row)
+        return items[self._may_begin(rows, ring.startable[rows])] if count else items.ravel()
+
+    def draw_items(self, count: int) -> np.ndarray:
+        """Draw `count` items evenly, int64 [count], among those that may be drawn; there has to be one."""
         ring, per_row = self.ring, self.per_row
         candidates = ring.filled * per_row
         if self.startable == candidates:
@@ -160,14 +164,7 @@ class ReplayBuffer:
         """
         if self.tree is None:
             return
-        given, slots = np.asarray(priorities, np.float64), len(draw.items) * self.ring.together
-        if given.shape != (slots,) or not (np.isfinite(given) & (given >= 0)).all():
-            raise ConfigurationError(
-                f"the priorities of an update must be [{slots}] finite numbers of at least 0, one for each "
-                f"slot of its batch; they are {list(given.shape)}, from {given.min():g} to {given.max():g}"
-                if given.size
-                else f"the priorities of an update must be [{slots}] numbers; there are none"
-            )
+        given = checked_priorities(priorities, len(draw.items) * self.ring.together)
         assert self._exponent is not None
         values = (given.reshape(-1, self.ring.together).max(1) + LEAST) ** self._exponent
         row = draw.items if self.per_row == 1 else draw.items // self.per_row
@@ -187,6 +184,8 @@ class ReplayBuffer:
 
     def load_state(self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         """Take over what `state` returned. Raises CheckpointError for the state of another kind of replay."""
+        if "exponent" not in meta:
+            raise CheckpointError(f"it was written by a {meta.get('buffer', 'buffer')} of replay.buffer")
         if (meta["exponent"] is None) != (self._exponent is None):
             raise CheckpointError("it is drawn from in another way: by priority, or evenly")
         self.ring.load_state(arrays, meta["ring"])

@@ -11,13 +11,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from agents.replay.buffer import ReplayBuffer
+from agents.replay.interface import Buffer
 from warren.errors import CheckpointError
 
 META = "meta"  # the array of bytes that holds the JSON
 
 
-def save(path: Path, buffer: ReplayBuffer, more: Mapping[str, Any]) -> None:
+def save(path: Path, buffer: Buffer, more: Mapping[str, Any]) -> None:
     """Write what `buffer` keeps, and `more` as JSON can hold it, atomically. Raises OSError when the disk refuses."""
     arrays, meta = buffer.state()
     document = json.dumps({"replay": meta, "more": dict(more)}).encode()
@@ -34,7 +34,7 @@ def save(path: Path, buffer: ReplayBuffer, more: Mapping[str, Any]) -> None:
         part.unlink(missing_ok=True)
 
 
-def load(path: Path, buffer: ReplayBuffer) -> dict[str, Any]:
+def load(path: Path, buffer: Buffer) -> dict[str, Any]:
     """Fill an empty `buffer` from a file of `save`; return the `more` that was saved.
 
     Raises CheckpointError for a file that is missing or damaged, or of another replay; `buffer` is of no use then.

@@ -28,7 +28,7 @@ from workers.servers.checks import redact
 # ValueError: a number as a group's option; AssertionError: a league's setting where no league is chosen.
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
 # Tables whose files hold only some of the names that may be set. (The table `hosts` has no names in files.)
-OPEN = ("league", "network", "env.kwargs", "env.reward_channels")
+OPEN = ("league", "network", "env.kwargs", "env.reward_channels", "replay.buffer_settings")
 
 
 _add_argument = argparse.ArgumentParser.add_argument

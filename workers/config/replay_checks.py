@@ -5,21 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from agents.algorithms.contract import QUEUE, Needs
+from agents.algorithms.contract import PRIORITIZED, QUEUE, UNIFORM, Needs
+from agents.replay import BufferOptions, build_buffer
+from warren.errors import ConfigurationError
 from workers.config import roles
 from workers.config.replay_settings import ReplayConfig
 from workers.config.schema import Config, Sampling
 
 AT_LEAST = {"capacity": 1, "batch": 1, "begin_at": 1, "error_buffer": 0, "priority_exponent": 0, "weight_exponent": 0,
             "weight_exponent_end": 0}  # fmt: skip
+GIB = 1 << 30
 ABOVE = ("samples_per_insert", "memory")  # settings that must be above 0
 
 
 def problems(config: Config, algorithm: str, needs: Needs) -> Iterator[str]:
     """Yield a sentence for each setting with which `algorithm` cannot learn, or that it does not read."""
     if needs.source == QUEUE and config.league is None:
-        unread = [one.name for one in fields(ReplayConfig) if getattr(config.replay, one.name) != one.default]
+        default = ReplayConfig()
+        names = [one.name for one in fields(ReplayConfig)]
+        unread = [name for name in names if getattr(config.replay, name) != getattr(default, name)]
         for name in unread:
             yield (
                 f"replay.{name}: {getattr(config.replay, name)} is not read by algorithm {algorithm!r}, which learns "
@@ -48,6 +55,11 @@ def _values(replay: ReplayConfig) -> Iterator[str]:
     for name in ABOVE:
         if not 0 < (value := getattr(replay, name)) < math.inf:
             yield f"replay.{name}: {value} is not a number above 0"
+    if replay.buffer is None and replay.buffer_settings:
+        yield (
+            f"replay.buffer_settings: {replay.buffer_settings} is not read without a buffer of your own; add "
+            "replay.buffer=file.py:build, or leave it out"
+        )
 
 
 def _fitting(config: Config, algorithm: str, needs: Needs) -> Iterator[str]:
@@ -80,3 +92,25 @@ def _fitting(config: Config, algorithm: str, needs: Needs) -> Iterator[str]:
             f"replay.error_buffer: with {replay.error_buffer:g} learner and actors would wait for each other; raise it "
             f"to {math.ceil(both / 2)}, half of what a segment pays for and an update draws, or leave it out"
         )
+
+
+def options_of(replay: ReplayConfig, needs: Needs, seed: int, folder: Path) -> BufferOptions:
+    """Return the options of the buffer from which an algorithm with these needs draws; its files are in `folder`."""
+    assert needs.length is not None
+    exponent = replay.priority_exponent if needs.source == PRIORITIZED else None
+    in_memory = int(replay.memory * GIB)
+    return BufferOptions(replay.capacity, needs.length, exponent, seed, in_memory, folder, needs.groups, needs.unrolls)
+
+
+def of_own_buffer(config: Config, needs: Needs) -> Iterator[str]:
+    """Yield a sentence for each problem of a buffer of the user's own, which is made for this, and then dropped."""
+    replay = config.replay
+    drawn = needs.source in (UNIFORM, PRIORITIZED) and needs.length is not None and config.league is None
+    if replay.buffer is None or not drawn or any(_values(replay)):
+        return
+    with TemporaryDirectory(prefix="warren-verifying-") as folder:
+        options = options_of(replay, needs, config.seed, Path(folder))
+        try:
+            build_buffer(replay.buffer, replay.buffer_settings, options, replay.in_checkpoint)
+        except ConfigurationError as error:
+            yield from error.problems

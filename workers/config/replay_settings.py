@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -19,3 +20,6 @@ class ReplayConfig:
     weight_exponent_end: float = 1.0  # exponent of the importance weights when the run ends
     memory: float = 8.0  # GiB; the rest is in files in the run's folder
     in_checkpoint: bool = False  # write the replay with each checkpoint; else a resumed learner begins empty
+    # A buffer of your own in place of Warren's: file.py:build or module:build (docs/algorithms.md)
+    buffer: str | None = None
+    buffer_settings: dict[str, Any] = field(default_factory=dict)  # given to the function that `buffer` names

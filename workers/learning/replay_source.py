@@ -10,9 +10,9 @@ from pathlib import Path
 from celery.utils.log import get_logger
 
 from agents import Batch, Needs, Update
-from agents.algorithms.contract import PRIORITIZED
-from agents.replay import Draw, Limiter, ReplayBuffer, saving
+from agents.replay import Draw, Limiter, build_buffer, saving
 from warren.errors import CheckpointError
+from workers.config.replay_checks import options_of
 from workers.config.schema import Config, Sampling
 from workers.learning.data_source import Arrival, UpdateData
 from workers.runtime.segment_ledger import Count
@@ -21,7 +21,6 @@ logger = get_logger(__name__)
 
 FOLDER = "replay"  # in the player's folder, for the part of a replay beyond replay.memory
 FILE = "checkpoints/replay.npz"  # in the player's folder, if in_checkpoint is set
-GIB = 1 << 30
 REMEMBERED = 1024  # segments, more than can be on their way to one learner
 
 
@@ -35,14 +34,10 @@ class ReplaySource:
     def __init__(self, config: Config, needs: Needs, folder: Path, progress: Callable[[], float]) -> None:
         """`progress` returns the part of the run that is over, which the weights' exponent follows."""
         given = config.replay
-        assert needs.length is not None
         self._config, self._slots, self._progress = given, given.batch, progress
-        exponent = given.priority_exponent if needs.source == PRIORITIZED else None
-        in_memory = int(given.memory * GIB)
-        self._new_buffer = partial(
-            ReplayBuffer, given.capacity, needs.length, exponent, config.seed, in_memory, folder / FOLDER, needs.groups,
-            needs.unrolls,
-        )  # fmt: skip
+        options = options_of(given, needs, config.seed, folder / FOLDER)
+        own = given.buffer, given.buffer_settings
+        self._new_buffer = partial(build_buffer, *own, options, given.in_checkpoint)
         self.buffer = self._new_buffer()
         self._gathered = config.sampling is Sampling.gathered
         self.limiter = Limiter(given.samples_per_insert, given.begin_at, given.error_buffer or 0.0)
@@ -80,7 +75,7 @@ class ReplaySource:
     @property
     def _drawn(self) -> int:
         """Number of sequences that an update draws."""
-        return self._slots * self.buffer.ring.together
+        return self._slots * self.buffer.together
 
     def sample(self) -> UpdateData:
         """See DataSource."""

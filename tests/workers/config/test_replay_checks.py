@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents import Needs
-from workers.config.replay_checks import problems
+from workers.config.replay_checks import of_own_buffer, problems
 from workers.config.replay_settings import ReplayConfig
 from workers.config.schema import Config, EnvConfig, Sampling
 
+COMBINED = f"{Path(__file__).resolve().parents[3] / 'examples/replay/combined.py'}:build"
 DRAWING = Needs(source="prioritized", length=4)
 
 
@@ -48,6 +50,10 @@ def test_each_setting_of_a_replay_that_nothing_draws_from_is_refused() -> None:
             {"sampling": Sampling.streaming, "replay.error_buffer": 9.0},
             "error_buffer: with 9 .* raise it to 384",
         ),
+        (
+            {"replay.buffer_settings": {"newest": 2}},
+            "buffer_settings: {'newest': 2} is not read without a buffer of your own; add replay.buffer=",
+        ),
         ({"learners": 2}, "learners: 2 cannot share the replay .* use learners=1"),
         ({"league": {"players": {}}}, "draws from a replay, which a league's players do not have"),
     ],
@@ -59,3 +65,15 @@ def test_replay_settings_that_cannot_work_are_named_with_the_remedy(changes: dic
 
 def test_all_wrong_numbers_are_reported_at_once() -> None:
     assert len(list(problems(config(**{"replay.batch": 0, "replay.memory": -1.0}), "dqn", DRAWING))) == 2
+
+
+def test_a_buffer_of_the_users_own_is_made_and_checked_where_it_is_drawn_from() -> None:
+    own = {"replay.buffer": COMBINED, "replay.buffer_settings": {"newest": 0}}
+    (problem,) = of_own_buffer(config(**own), Needs(source="uniform", length=1))
+    assert problem == "replay.buffer_settings: newest=0 and among=512 are not both at least 1; raise them"
+    (problem,) = of_own_buffer(config(**own), DRAWING)
+    assert problem.endswith("give algorithm.prioritized=false")
+    for unread in (of_own_buffer(config(**own), Needs()), of_own_buffer(config(**own, league={}), DRAWING)):
+        assert list(unread) == []
+    (problem,) = problems(config(**{"replay.buffer": COMBINED}), "ppo", Needs())
+    assert problem.startswith(f"replay.buffer: {COMBINED} is not read by algorithm 'ppo'")
