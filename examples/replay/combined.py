@@ -18,7 +18,7 @@ class Config:
     def __post_init__(self):
         if self.newest < 1 or self.among < 1:
             raise ConfigurationError(
-                f"replay.buffer_settings: newest={self.newest} and among={self.among} are not both at least 1; raise them"
+                f"replay.buffer_settings: newest={self.newest}, among={self.among} are not both at least 1; raise them"
             )
 
 

@@ -18,6 +18,7 @@ from workers.config.schema import Config, Sampling
 AT_LEAST = {"capacity": 1, "batch": 1, "begin_at": 1, "error_buffer": 0, "priority_exponent": 0, "weight_exponent": 0,
             "weight_exponent_end": 0}  # fmt: skip
 GIB = 1 << 30
+DRAWING = ("train", "learner")  # roles: of a run and of the process that draws
 ABOVE = ("samples_per_insert", "memory")  # settings that must be above 0
 
 
@@ -102,12 +103,19 @@ def options_of(replay: ReplayConfig, needs: Needs, seed: int, folder: Path) -> B
     return BufferOptions(replay.capacity, needs.length, exponent, seed, in_memory, folder, needs.groups, needs.unrolls)
 
 
-def of_own_buffer(config: Config, needs: Needs) -> Iterator[str]:
-    """Yield a sentence for each problem of a buffer of the user's own, which is made for this, and then dropped."""
+def of_own_buffer(config: Config, needs: Needs, role: str) -> Iterator[str]:
+    """Yield a sentence for each problem of a buffer of the user's own, which is made for this, and then dropped.
+
+    Other roles than those that draw from it may be on machines without its file, and find no problem.
+    """
     replay = config.replay
     drawn = needs.source in (UNIFORM, PRIORITIZED) and needs.length is not None and config.league is None
-    if replay.buffer is None or not drawn or any(_values(replay)):
+    if replay.buffer is None or not drawn or role not in DRAWING:
         return
+    if any(_values(replay)):  # `problems` reports them; the buffer is checked all the same
+        replay = ReplayConfig(
+            buffer=replay.buffer, buffer_settings=replay.buffer_settings, in_checkpoint=replay.in_checkpoint
+        )
     with TemporaryDirectory(prefix="warren-verifying-") as folder:
         options = options_of(replay, needs, config.seed, Path(folder))
         try:

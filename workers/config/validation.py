@@ -119,8 +119,7 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         yield from unsuited(config.algorithm["name"], algorithm.needs) if role == IMITATE else needed
         if not elsewhere:
             yield from _teacher(config, role, config.algorithm, policy, algorithm)
-        if role in ("train", "learner"):
-            yield from replay_checks.of_own_buffer(config, algorithm.needs)
+        yield from replay_checks.of_own_buffer(config, algorithm.needs, role)
         yield from _peers(config, config.algorithm["name"], algorithm)
     minibatch = config.algorithm.get("minibatch_size")  # None: no minibatches
     learned = config.unroll_length - (0 if algorithm is None else algorithm.needs.burn_in)

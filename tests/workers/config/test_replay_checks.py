@@ -14,6 +14,7 @@ from workers.config.replay_settings import ReplayConfig
 from workers.config.schema import Config, EnvConfig, Sampling
 
 COMBINED = f"{Path(__file__).resolve().parents[3] / 'examples/replay/combined.py'}:build"
+UNIFORM = Needs(source="uniform", length=1)
 DRAWING = Needs(source="prioritized", length=4)
 
 
@@ -69,11 +70,15 @@ def test_all_wrong_numbers_are_reported_at_once() -> None:
 
 def test_a_buffer_of_the_users_own_is_made_and_checked_where_it_is_drawn_from() -> None:
     own = {"replay.buffer": COMBINED, "replay.buffer_settings": {"newest": 0}}
-    (problem,) = of_own_buffer(config(**own), Needs(source="uniform", length=1))
-    assert problem == "replay.buffer_settings: newest=0 and among=512 are not both at least 1; raise them"
-    (problem,) = of_own_buffer(config(**own), DRAWING)
+    (problem,) = of_own_buffer(config(**own), UNIFORM, "train")
+    assert problem == "replay.buffer_settings: newest=0, among=512 are not both at least 1; raise them"
+    (problem,) = of_own_buffer(config(**own), DRAWING, "train")
     assert problem.endswith("give algorithm.prioritized=false")
-    for unread in (of_own_buffer(config(**own), Needs()), of_own_buffer(config(**own, league={}), DRAWING)):
-        assert list(unread) == []
+    both = {**own, "replay.batch": 0}
+    found = [*problems(config(**both), "sac", UNIFORM), *of_own_buffer(config(**both), UNIFORM, "learner")]
+    assert len(found) == 2, "a wrong number does not hide them"
+    assert not list(of_own_buffer(config(**own), Needs(), "train"))
+    assert not list(of_own_buffer(config(**own, league={}), DRAWING, "train"))
+    assert not list(of_own_buffer(config(**own), DRAWING, "actor"))
     (problem,) = problems(config(**{"replay.buffer": COMBINED}), "ppo", Needs())
     assert problem.startswith(f"replay.buffer: {COMBINED} is not read by algorithm 'ppo'")
