@@ -137,9 +137,10 @@ def test_options_may_stand_anywhere_among_the_overrides(argv: list[str]) -> None
 
 
 def test_settings_of_open_tables_need_no_plus() -> None:
-    options, overrides = arranged(["network.box_actions={squashed: true}", "env.kwargs.gravity=3", "seed=2"])
+    tables = ["network.box_actions={squashed: true}", "env.kwargs.gravity=3", "replay.buffer_settings.newest=4"]
+    options, overrides = arranged([*tables, "seed=2"])
     assert options == []
-    assert overrides == ["++network.box_actions={squashed: true}", "++env.kwargs.gravity=3", "seed=2"]
+    assert overrides == [*(f"++{table}" for table in tables), "seed=2"]
     assert compose("train", overrides) is not None
 
 

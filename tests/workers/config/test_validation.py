@@ -630,3 +630,10 @@ def test_a_wrong_initial_checkpoint_is_named(problems: Problems, tmp_path: Path)
     assert problems("league=rps", "+league.players.main_exploiter.initial=main") == []
     (line,) = problems("league=rps", "+league.players.main.initial=main")
     assert "initial=main of player 'main' is the player itself" in line
+
+
+def test_a_replay_of_the_users_own_is_checked_with_all_else(problems: Problems) -> None:
+    own = ("experiment=cartpole_dqn", "replay.buffer=/nope.py:build", "actors=0")
+    actors, buffer = problems(*own)
+    assert actors.startswith("actors: 0") and buffer == "replay.buffer '/nope.py:build': there is no file /nope.py"
+    assert problems(*own[:2], "run=r", role="actor") == [], "an actor draws nothing"
