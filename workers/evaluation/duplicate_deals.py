@@ -99,8 +99,8 @@ def _seated(games: TwoPlayerVectorEnv, sides: Sequence[Side], generator: torch.G
     return [Seated(side, team, games.num_envs, generator, games.players) for team, side in enumerate(sides)]
 
 
-def play_once(games: TwoPlayerVectorEnv, turn: Turn, movers: Sequence[Mover]) -> np.ndarray:
-    """Play one game in each slot from its first `turn` on; return what team 0 gained, float64 [N].
+def play_once(games: TwoPlayerVectorEnv, turn: Turn, movers: Sequence[Mover], gaining: int = 0) -> np.ndarray:
+    """Play one game in each slot from its first `turn` on; return what the team `gaining` gained, float64 [N].
 
     `movers`: one per team.
     """
@@ -117,7 +117,7 @@ def play_once(games: TwoPlayerVectorEnv, turn: Turn, movers: Sequence[Mover]) ->
         if turn.done.any():
             finished = games.pop_finished()
             counted = left[finished.index]
-            returns[finished.index[counted]] = games.gained(finished.returns[counted])
+            returns[finished.index[counted]] = games.gained(finished.returns[counted], gaining)
             left[finished.index] = False
     return returns
 
