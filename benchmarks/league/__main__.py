@@ -23,6 +23,7 @@ from benchmarks.league import scores as league_scores
 from benchmarks.league import speed as league_speed
 from benchmarks.league import strength as league_strength
 from benchmarks.league import tasks as league_tasks
+from benchmarks.league import teams as league_teams
 from benchmarks.league import updates as league_updates
 from benchmarks.league.figures import PEERS, Line, chosen, mixed, read, summary
 from workers import servers
@@ -119,6 +120,12 @@ def distributed(given: argparse.Namespace) -> dict[str, Any]:
     return league_distributed.measure(given.game, given.seeds, given.decisions, given.folder)
 
 
+def teams(given: argparse.Namespace) -> dict[str, Any]:
+    """Train leagues of teams, of roles and of three players, and let the newest players meet the first."""
+    torch.set_num_threads(1)  # faster for networks this small
+    return league_teams.measure(given.games, given.seconds, given.seeds)
+
+
 def strength_options(part: argparse.ArgumentParser) -> None:
     """Add the options of `strength`."""
     part.add_argument("--games", nargs="+", choices=sides.GAMES, default=list(sides.TUNED))
@@ -141,6 +148,14 @@ def strength_options(part: argparse.ArgumentParser) -> None:
     part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
     part.add_argument("--pictures", type=Path, help="folder for league_GAME.png and league_control.png")
     part.set_defaults(measure=strength)
+
+
+def teams_options(part: argparse.ArgumentParser) -> None:
+    """Add the options of `teams`."""
+    part.add_argument("--games", nargs="+", choices=league_teams.MEASURES, default=list(league_teams.MEASURES))
+    part.add_argument("--seconds", type=float, default=30.0, help="of the processor, each run")
+    part.add_argument("--seeds", type=int, default=3)
+    part.set_defaults(measure=teams)
 
 
 def main() -> None:
@@ -198,6 +213,7 @@ def main() -> None:
     part.add_argument("--decisions", type=int, default=6_000_000, help="of all players together, each side and seed")
     part.add_argument("--folder", type=Path, default=Path("runs/distributed"), help="for the runs, which stay")
     part.set_defaults(measure=distributed)
+    teams_options(parts.add_parser("teams", help="teams, roles and three players against a run's first snapshots"))
     given = parser.parse_args()
     figures = given.measure(given)
     for name, value in figures.items():
