@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import torch
 
 from agents.native.library import CHOICES, lacking
+from warren.compiled import processor_features
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -56,3 +57,13 @@ def slower(choice: str) -> str | None:
     if choice != "auto" or (why := lacking()) is None:
         return None
     return f"perceptrons=auto: torch computes small networks, in twice the time of compiled C, since {why}"
+
+
+def emulated(precision: str, device: torch.device) -> str | None:
+    """Return one line for the user where a processor without instructions for bfloat16 has to compute in it."""
+    if precision != "bfloat16" or device.type != "cpu":
+        return None
+    features = processor_features()
+    if not features or "bf16" in features:
+        return None
+    return "precision=bfloat16: this processor has no instructions for it, so float32 is faster"

@@ -87,10 +87,7 @@ class Compiled:
 
     def _identity(self) -> str:
         """Return a hash that tells libraries apart: of the source, how it is compiled, and the processor's features."""
-        known = Path("/proc/cpuinfo")
-        lines = known.read_text(errors="replace").splitlines() if known.exists() else []
-        features = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
-        parts = ALWAYS, MACHINE, platform.system(), platform.machine(), features or platform.processor()
+        parts = ALWAYS, MACHINE, platform.system(), platform.machine(), processor_features() or platform.processor()
         return hashlib.sha256(self._text() + repr(parts).encode()).hexdigest()[:24]
 
     def _text(self) -> bytes:
@@ -114,6 +111,13 @@ class Compiled:
             said = next((line for line in done.stderr.splitlines() if "error" in line), "failed").strip()
         part.unlink(missing_ok=True)
         raise Unbuilt(f"{' '.join(command)} could not compile {self.source.name}: {said}")
+
+
+def processor_features() -> str:
+    """Return the line in which Linux names the features of this machine's processor; "" on other systems."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text(errors="replace").splitlines() if known.exists() else []
+    return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
 
 
 def compiler() -> list[str]:

@@ -22,6 +22,26 @@ DEVICES = [
 SETTINGS = {"ppo": {"minibatch_size": 30, "epochs": 2}, "a2c": {}, "impala": {}, "appo": {"minibatch_size": 32}}
 
 
+@pytest.mark.parametrize(
+    ("features", "precision", "device", "told"),
+    [
+        ("flags : fpu avx2", "bfloat16", "cpu", True),
+        ("flags : fpu avx512_bf16", "bfloat16", "cpu", False),
+        ("Features : asimd bf16", "bfloat16", "cpu", False),
+        ("", "bfloat16", "cpu", False),
+        ("flags : fpu avx2", "float32", "cpu", False),
+        ("flags : fpu avx2", "bfloat16", "cuda", False),
+    ],
+)
+def test_users_are_told_of_a_processor_without_bfloat16(
+    features: str, precision: str, device: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computing, "processor_features", lambda: features)
+    line = computing.emulated(precision, torch.device(device))
+    assert (line is not None) == told
+    assert line is None or "float32 is faster" in line
+
+
 def make(core: str | None = None, activation: str = "tanh") -> Policy:
     network = {"hidden_sizes": [16, 16], "activation": activation, "core": core and {"name": core, "size": 8}}
     return build_policy(network, Box(-5, 5, (4,), np.float32), Discrete(3), seed=1)

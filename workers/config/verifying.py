@@ -65,13 +65,16 @@ def _built(config: Config, folder: Path, forks: Forks | None) -> list[str]:
 
 def main() -> None:
     """Verify in the separate process and write the problems to the answer's file."""
-    from agents import computing  # and with it torch
+    from agents import computing, devices  # and with them torch
     from workers.config import validation
 
     question, answer = map(Path, sys.argv[1:])
     config = from_yaml(question)
     answer.write_text(json.dumps([*validation.problems_of_building(config, "train")]))
-    if (line := computing.slower(config.perceptrons)) is not None:
+    lines = [computing.slower(config.perceptrons)]
+    if config.device in ("auto", "cpu") and not config.hosts:
+        lines.append(computing.emulated(config.precision, devices.resolve(config.device)))
+    for line in filter(None, lines):
         print(line, file=sys.stderr)
 
 
