@@ -66,6 +66,9 @@ MMD: dict[str, Any] = {
     "entropy_coefficient": _over_run("inverse_square_root", 0.05, 0.01),
     "proximal_coefficient": 0.05,
 }
+# Settings as published, for rewards within 1; but NashPG renews its magnet every 1,000 updates, which a minute has here.
+NASHPG: dict[str, Any] = {"entropy_coefficient": 0.1, "magnet_coefficient": 0.2, "magnet_every": 50}
+RUDOLPH: dict[str, Any] = {"entropy_coefficient": 0.05, "clip_range": 0.05}
 # For exploiters that begin with the main agent's weights; steps are decisions since a reset.
 WARM: dict[str, Any] = {
     "entropy_coefficient": {"name": "linear", "start": 0.05, "end": 0.005, "steps": 40_000},
@@ -116,6 +119,16 @@ def mirror_descent(config: LeagueConfig) -> LeagueConfig:
     kept = {key: rule for key, rule in main.hyperparameters.items() if key not in MMD and key != "entropy_decay_steps"}
     changed = replace(main, hyperparameters=kept, algorithm={**main.algorithm, **MMD, "entropy_decay_steps": None})
     return replace(config, players={**config.players, "main": changed})
+
+
+def nash_policy_gradient(config: LeagueConfig) -> LeagueConfig:
+    """Let the main agent learn by NashPG: a constant entropy bonus and a tie to a copy of itself, renewed at times."""
+    return _untied(config, NASHPG)
+
+
+def plain_self_play(config: LeagueConfig) -> LeagueConfig:
+    """Let the main agent learn by PPO with a constant entropy bonus and no magnet, as Rudolph et al. 2026 tune it."""
+    return _untied(config, RUDOLPH)
 
 
 def warm_start(config: LeagueConfig) -> LeagueConfig:
@@ -174,6 +187,8 @@ PARTS: dict[str, Change] = {
     "early exploiters": early_exploiters,
     "warm start": warm_start,
     "MMD": mirror_descent,
+    "NashPG": nash_policy_gradient,
+    "plain self-play": plain_self_play,
     "PSRO exploiter": psro_exploiter,
     "averages": averages,
     "freeze by returns": freeze_by_returns,
@@ -203,6 +218,8 @@ SIDES: dict[str, tuple[str, ...]] = {
     "early_psro": ("early exploiters", "PSRO exploiter"),
     "early_mmd": ("early exploiters", "PSRO exploiter", "MMD"),
     "control_mmd": (*ALONE, "without PFSP", "without verification", "MMD"),
+    "control_nashpg": (*ALONE, "without PFSP", "without verification", "NashPG"),
+    "control_rudolph": (*ALONE, "without PFSP", "without verification", "plain self-play"),
     "averages": ("averages",),
     "returns": ("freeze by returns",),
     "returns_earned": ("freeze by returns", "earned learning"),
@@ -249,6 +266,13 @@ def settings(game: str, seed: int, side: str, changes: list[str] | None = None) 
     for part in SIDES[side]:
         config = PARTS[part](config)
     return config
+
+
+def _untied(config: LeagueConfig, settings: dict[str, Any]) -> LeagueConfig:
+    main = config.players["main"]
+    own = {name: value for name, value in main.algorithm.items() if not name.startswith(("magnet_", "entropy_"))}
+    changed = replace(main, algorithm={**own, **settings})
+    return replace(config, players={**config.players, "main": changed})
 
 
 def _main(config: LeagueConfig, **shares: float) -> LeagueConfig:
