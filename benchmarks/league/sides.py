@@ -66,7 +66,7 @@ MMD: dict[str, Any] = {
     "entropy_coefficient": _over_run("inverse_square_root", 0.05, 0.01),
     "proximal_coefficient": 0.05,
 }
-# Settings as published, for rewards within 1; but NashPG renews its magnet every 1,000 updates, which a minute has here.
+# Settings as published, for rewards within 1; but NashPG renews its magnet every 1,000 updates, a minute of Leduc.
 NASHPG: dict[str, Any] = {"entropy_coefficient": 0.1, "magnet_coefficient": 0.2, "magnet_every": 50}
 RUDOLPH: dict[str, Any] = {"entropy_coefficient": 0.05, "clip_range": 0.05}
 # For exploiters that begin with the main agent's weights; steps are decisions since a reset.
