@@ -150,6 +150,15 @@ def strength_options(part: argparse.ArgumentParser) -> None:
     part.set_defaults(measure=strength)
 
 
+def figures_options(part: argparse.ArgumentParser) -> None:
+    """Add the options of `figures`."""
+    part.add_argument("files", type=Path, nargs="+", metavar="FILE", help="of one version, clock and budget")
+    part.add_argument("--seeds", type=int, nargs=2, metavar=("FIRST", "LAST"), help="only runs of these")
+    part.add_argument("--settings", metavar="NAME", help="only these runs of the sides that have such settings")
+    part.add_argument("--picture", type=Path, help="league beside control")
+    part.set_defaults(measure=kept)
+
+
 def teams_options(part: argparse.ArgumentParser) -> None:
     """Add the options of `teams`."""
     part.add_argument("--games", nargs="+", choices=league_teams.MEASURES, default=list(league_teams.MEASURES))
@@ -183,14 +192,9 @@ def main() -> None:
     strength_options(
         parts.add_parser("strength", help="exploitability, beside the control, other sides and OpenSpiel's learners")
     )
-    part = parts.add_parser(
-        "figures", help="the figures of curves that were kept, such as docs/curves/league_leduc.jsonl"
+    figures_options(
+        parts.add_parser("figures", help="the figures of curves that were kept, such as docs/curves/league_leduc.jsonl")
     )
-    part.add_argument("files", type=Path, nargs="+", metavar="FILE", help="of one version, clock and budget")
-    part.add_argument("--seeds", type=int, nargs=2, metavar=("FIRST", "LAST"), help="only runs of these")
-    part.add_argument("--settings", metavar="NAME", help="only these runs of the sides that have such settings")
-    part.add_argument("--picture", type=Path, help="league beside control")
-    part.set_defaults(measure=kept)
     part = parts.add_parser("decisions", help="decisions per second of a league in one process, with and without C")
     part.add_argument("--games", nargs="+", choices=sides.GAMES, default=["kuhn", "leduc", "connect_four"])
     part.add_argument("--seconds", type=float, default=20.0, help="of the processor, each run")

@@ -37,6 +37,7 @@ REMEDIES = (
     (r"^(Skipped: )?node ", "Node.js 18.11 or newer: the package nodejs of the distribution"),
     (r"no GPU", "a machine with a GPU and torch's build for it"),
     (r"^(Skipped: )?make is", "GNU make"),
+    (r"glibc", "a Linux with glibc"),
     (r"docker", "Docker with its plugin for Compose"),
     (r"kubectl", "kubectl"),
     (r"no checkout|git is not", "a clone of the repository, with git"),

@@ -269,7 +269,7 @@ def test_a_learner_resumes_with_a_league_that_was_set_back(run: Run, kept: bool)
 
 def test_segments_from_before_a_reset_are_dropped_and_counted(run: Run) -> None:
     trainer, settled = trained(run), []
-    run.session.ledger = SimpleNamespace(settle=settled.extend)
+    run.session.ledger = SimpleNamespace(settle=lambda told, teller, number: settled.extend(told))
     trainer.course._start_from(None, generation=2, anew=True)
     games = envs.make_two_player("matrix:rps", 4, 1)
     trajectory = MatchSampler(games, trainer.state.policy, seed=1, unroll_length=4).collect(8)
@@ -395,7 +395,7 @@ def test_the_same_returns_freeze_an_exploiter_alike_in_one_process_and_in_many(
 
 
 def test_averages_of_weights_go_on_exactly_after_a_crash_and_join_the_league(run: Run) -> None:
-    run.session.ledger = SimpleNamespace(settle=lambda segments: None)
+    run.session.ledger = SimpleNamespace(settle=lambda *call: None)
     player = {"kind": "main_agent", "averages": [0.3]}
     league = LeagueConfig.from_dict({**LEAGUE, "players": {"main": player}, "period_steps": 96})
     run.store.change("main", config={"checkpoint_min_steps": 0, "checkpoint_max_steps": 0})

@@ -33,7 +33,7 @@ for _ in range(4):
 print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * PAGE // SIZE)
 """
 
-pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc's settings are those of glibc")
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc has settings only in glibc")
 
 
 @pytest.mark.parametrize(
