@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 LENGTH = 200
-SLOW = 0.02  # s
+SLOW, WAITING = 0.02, 0.5  # s
 
 
 class NullVectorEnv(gymnasium.vector.VectorEnv):
@@ -48,4 +48,13 @@ class SlowVectorEnv(NullVectorEnv):
     def step(self, actions: Any) -> tuple[Any, ...]:
         """Step 20 ms later."""
         time.sleep(SLOW)
+        return super().step(actions)
+
+
+class WaitingVectorEnv(NullVectorEnv):
+    """Environments that answer half a second after the action, so that a run does nothing but wait."""
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        """Step half a second later."""
+        time.sleep(WAITING)
         return super().step(actions)

@@ -15,6 +15,7 @@ pong      Nature CNN, standard preprocessing, steps of the agent: four epochs a 
 pipeline  an environment and an algorithm that do nothing: what remains is the policy, the wire, and the hand-overs
 start     `make train`: seconds from the first step to 475, and of the whole command with servers of its own
 slow      a learner slowed ten times: do actors wait, does memory stay flat, is every segment accounted for?
+upkeep    ms of a core per second that a run's processes use while they wait for slow environments
 
 The last line is one JSON object.
 """
@@ -36,10 +37,10 @@ from benchmarks.apparatus.ratios import with_intervals
 from benchmarks.apparatus.report import finish
 from benchmarks.throughput import peers
 from benchmarks.throughput.peers import Peer, Ran
-from workers.runtime.segment_ledger import REASONS
+from benchmarks.throughput.waiting import slow, upkeep
 
 APPARATUS = Path(__file__).resolve().parents[1] / "apparatus"
-PARTS = ("cartpole", "pong", "pipeline", "start", "slow")
+PARTS = ("cartpole", "pong", "pipeline", "start", "slow", "upkeep")
 TARGETS = {
     "cartpole_vs_purejaxrl": (">=", 1.1),
     "cartpole_vs_sb3": (">=", 8.0),
@@ -52,7 +53,7 @@ TARGETS = {
     "seconds_whole_command": ("<=", 8.0),
     "data_age_median": ("<=", 2.0),
 }
-CARTPOLE_STEPS, PONG_STEPS, PIPELINE_STEPS, SLOW_STEPS = 4_000_000, 24_576, 12_000_000, 200_000
+CARTPOLE_STEPS, PONG_STEPS, PIPELINE_STEPS = 4_000_000, 24_576, 12_000_000
 # Operations of products per step of CartPole, for two networks of 64 x 64: one pass to act; in four epochs one pass
 # forward and two back each, except the first layers' gradients with respect to observations.
 _FORWARD = 2 * sum(4 * 64 + 64 * 64 + 64 * outputs for outputs in (2, 1))
@@ -74,6 +75,7 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, action="append")
     options = parser.parse_args()
     figures: dict[str, Any] = {"rounds": options.rounds}
+    work = {"cartpole": cartpole, "pong": pong, "pipeline": pipeline, "slow": slow, "upkeep": upkeep}
     parts = options.only or PARTS
     if any(part != "start" for part in parts):
         with own_servers() as (folder, urls):
@@ -83,7 +85,7 @@ def main() -> int:
 
             for part in parts:
                 if part != "start":
-                    figures |= globals()[part](job, options)
+                    figures |= work[part](job, options)
     if "start" in parts:
         with tempfile.TemporaryDirectory(prefix="warren-bench-") as name:
             figures |= start(Path(name), options.seeds)
@@ -203,29 +205,6 @@ def start(folder: Path, seeds: int) -> dict[str, Any]:
         "seconds_to_475_by_sampling": medians,
         "seconds_whole_command": round(statistics.median(whole), 2),
     }
-
-
-def slow(job: Train, options: argparse.Namespace) -> dict[str, Any]:
-    """Check that samplers wait for a slow learner: nothing piles up, nothing is lost."""
-    done = job(
-        "slow", "env=cartpole", "env.num_envs=64", "env.goal=null", "sampling=streaming", "actors=2",
-        "unroll_length=128",
-        f"algorithm.name={APPARATUS / 'slow_algorithm.py'}:build", "algorithm.minibatch_size=4096",
-        f"total_steps={SLOW_STEPS}",
-    )  # fmt: skip
-    resident = done.resident_mb[len(done.resident_mb) // 4 : -4]  # from when all have started until they end
-    half = len(resident) // 2
-    growth = max(resident[half:]) / max(resident[:half]) - 1
-    account = done.segments
-    gone = sum(account[name] for name in ("learned", *REASONS, "in_flight"))
-    figures = {
-        "slow_memory_growth": round(growth, 3),
-        "slow_account_adds_up": account["made"] == gone and account["lost"] == 0,
-        "slow_segments": account,
-        "slow_data_age_median": done.data_age,
-    }
-    print(f"a learner slowed ten times: {figures}", flush=True)
-    return figures
 
 
 # Beside peers.
