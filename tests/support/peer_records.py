@@ -1,19 +1,22 @@
 """Recorded results of Stable-Baselines3 and sb3-contrib, which tests compare with Warren's without installing them.
 
     pip install -e '.[peers]'
-    python tests/support/peer_records.py     # write the record again
+    python -m tests.support.peer_records dqn     # write the records of DQN and QR-DQN again; without a name: all
 
 A record has the inputs (weights, trajectories, orders of minibatches), the peers' results, and their versions.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
@@ -26,6 +29,8 @@ FILE = Path(__file__).with_name("peer_records.npz")
 STEPS, ENVS, EPOCHS, MINIBATCH, HIDDEN = 64, 4, 3, 64, [16, 16]
 SETTINGS = {"gamma": 0.98, "gae_lambda": 0.9, "learning_rate": 1e-3}
 ENV_IDS = ("CartPole-v1", "Pendulum-v1")
+DQN_EXPERIMENTS = {"cartpole_dqn": "DQN", "cartpole_qrdqn": "QRDQN"}
+DQN_STEPS, DQN_BATCH, DQN_UPDATES, ACTIONS = 3, 64, 20, 2
 LSTM_STEPS, LSTM_SLOTS, LSTM_SIZE = 32, 4, 16
 METRICS = {
     "policy_loss": "train/policy_gradient_loss",
@@ -131,6 +136,94 @@ def _sb3_pairs(policy: Policy, theirs: Any) -> list[tuple[torch.Tensor, torch.Te
     return pairs
 
 
+# Updates of DQN and QR-DQN.
+
+
+def dqn_config(experiment: str) -> Any:
+    """Return the settings of an experiment, with layers small enough for a record."""
+    from benchmarks.apparatus.seeds import composed
+
+    return composed([f"experiment={experiment}", f"network.hidden_sizes={HIDDEN}", f"replay.batch={DQN_BATCH}"])
+
+
+def dqn_policy(experiment: str) -> Policy:
+    """Return a policy of the kind that a record's weights are for."""
+    config = dqn_config(experiment)
+    return build_policy(config.network, *envs.spaces(config.env.settings()), 0)
+
+
+def dqn_inputs(experiment: str) -> Record:
+    """Return transitions of three steps, some cut short by an end, the weights, and other weights of the target."""
+    generator = np.random.default_rng(0)
+    terminated = np.zeros((DQN_STEPS, DQN_BATCH), np.bool_)
+    terminated[1, :10] = terminated[2, 10:20] = True
+    record = {f"before.{name}": tensor.numpy().copy() for name, tensor in dqn_policy(experiment).state_dict().items()}
+    record |= {f"target.{name.removeprefix('before.')}": np.float32(1.05) * array for name, array in record.items()}
+    return record | {
+        "observation": generator.normal(size=(DQN_STEPS, DQN_BATCH, 4)).astype(np.float32),
+        "last_observation": generator.normal(size=(DQN_BATCH, 4)).astype(np.float32),
+        "action": generator.integers(0, ACTIONS, (DQN_STEPS, DQN_BATCH)),
+        "reward": generator.normal(1.0, 1.0, (DQN_STEPS, DQN_BATCH)).astype(np.float32),
+        "terminated": terminated,
+        "settings": np.array(json.dumps(dqn_config(experiment).algorithm)),
+    }
+
+
+def dqn_updates_of_peer(experiment: str, record: Record) -> Record:
+    """Have the peer make the updates, with equal settings; return its losses and weights, in Warren's order."""
+    from benchmarks.learning.peers import LIBRARIES, settings_of
+
+    config, kind = dqn_config(experiment), DQN_EXPERIMENTS[experiment]
+    library = importlib.import_module(LIBRARIES[kind])
+    peer = getattr(library, kind)("MlpPolicy", gymnasium.make("CartPole-v1"), device="cpu", **settings_of(config))
+    peer.set_logger(importlib.import_module("stable_baselines3.common.logger").configure(None, []))
+    of_peer = (peer.quantile_net, peer.quantile_net_target) if kind == "QRDQN" else (peer.q_net, peer.q_net_target)
+    quantiles, names = int(config.algorithm["quantiles"]), list(dqn_policy(experiment).state_dict())
+    for prefix, network in zip(("before.", "target."), of_peer, strict=True):
+        with torch.no_grad():
+            for name, its in zip(names, network.parameters(), strict=True):
+                its.copy_(_grouped(torch.from_numpy(record[prefix + name]), ACTIONS, quantiles))
+    peer.replay_buffer = _Samples(record, config.algorithm["gamma"])
+    losses = []
+    for _ in range(DQN_UPDATES):
+        peer.train(1, DQN_BATCH)
+        losses.append(peer.logger.name_to_value["train/loss"])
+    after = {
+        f"after.{name}": _grouped(its.detach(), quantiles, ACTIONS).numpy().copy()
+        for name, its in zip(names, of_peer[0].parameters(), strict=True)
+    }
+    return after | {"losses": np.array(losses)}
+
+
+def _grouped(rows: torch.Tensor, first: int, second: int) -> torch.Tensor:
+    """Return the last layer with its rows [first * second, ...] in the order [second * first, ...]; else `rows`.
+
+    Warren groups the outputs by action, the peer by quantile.
+    """
+    if len(rows) != first * second:
+        return rows
+    return rows.reshape(first, second, *rows.shape[1:]).transpose(0, 1).reshape(rows.shape)
+
+
+class _Samples:
+    """A replay of the peer's that draws the record's transitions, of several steps each."""
+
+    def __init__(self, record: Record, gamma: float) -> None:
+        from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+        counts = np.arange(DQN_STEPS)[:, None] < np.where(record["terminated"][1], 2, 3)
+        total = (gamma ** np.arange(DQN_STEPS)[:, None] * counts * record["reward"]).sum(0).astype(np.float32)
+        discount = np.full(DQN_BATCH, gamma**DQN_STEPS, np.float32)
+        columns = (record["action"][0], record["terminated"].any(0).astype(np.float32), total, discount)
+        action, done, reward, discounts = (torch.as_tensor(column)[:, None] for column in columns)
+        observation, following = torch.as_tensor(record["observation"][0]), torch.as_tensor(record["last_observation"])
+        self.samples = ReplayBufferSamples(observation, action, following, done, reward, discounts)
+
+    def sample(self, count: int, env: Any = None) -> Any:
+        assert count == DQN_BATCH
+        return self.samples
+
+
 # Losses and gradients of an unroll with an LSTM.
 
 LSTM_SPACES = Box(-2.0, 2.0, (2,), np.float32), Discrete(2)
@@ -220,17 +313,40 @@ def contrib_gradients(record: Record) -> Record:
     return gradients | {"loss": loss.detach().numpy()}
 
 
-def main() -> None:
-    """Write the record."""
-    arrays: Record = {}
-    for env_id in ENV_IDS:
-        inputs = ppo_inputs(env_id)
-        arrays |= {f"{env_id}/{name}": array for name, array in (inputs | sb3_update(env_id, inputs)).items()}
+def ppo_records() -> Record:
+    """Return the records of PPO."""
+    inputs = {env_id: ppo_inputs(env_id) for env_id in ENV_IDS}
+    return _named({env_id: record | sb3_update(env_id, record) for env_id, record in inputs.items()})
+
+
+def dqn_records() -> Record:
+    """Return the records of DQN and QR-DQN."""
+    inputs = {experiment: dqn_inputs(experiment) for experiment in DQN_EXPERIMENTS}
+    return _named({name: record | dqn_updates_of_peer(name, record) for name, record in inputs.items()})
+
+
+def lstm_records() -> Record:
+    """Return the record of an LSTM."""
     inputs = lstm_inputs()
-    arrays |= {f"lstm/{name}": array for name, array in (inputs | contrib_gradients(inputs)).items()}
+    return _named({"lstm": inputs | contrib_gradients(inputs)})
+
+
+def _named(records: Mapping[str, Record]) -> Record:
+    return {f"{name}/{key}": array for name, record in records.items() for key, array in record.items()}
+
+
+RECORDS = {"ppo": ppo_records, "dqn": dqn_records, "lstm": lstm_records}
+
+
+def main() -> None:
+    """Write the records that the command line names, or all; the file keeps the others."""
+    with np.load(FILE) as file:
+        arrays = dict(file)
     packages = ("stable-baselines3", "sb3-contrib", "torch", "numpy", "gymnasium")
-    arrays["versions"] = np.array(json.dumps({package: version(package) for package in packages}))
-    np.savez_compressed(FILE, **arrays)  # type: ignore[arg-type]
+    versions = json.dumps({package: version(package) for package in packages})
+    for name in sys.argv[1:] or RECORDS:
+        arrays |= RECORDS[name]() | {f"versions/{name}": np.array(versions)}
+    np.savez_compressed(FILE, **arrays)
 
 
 if __name__ == "__main__":
