@@ -1,4 +1,4 @@
-"""A user's own replay from a file: examples/replay/combined.py draws as it says, and wrong ones are refused."""
+"""A user's own replay from a file: those of examples/replay draw as they say, and wrong ones are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from support.replay_streams import Streams, where
 from agents.replay import Buffer, BufferOptions, ReplayBuffer, build_buffer, saving
 from warren.errors import CheckpointError, ConfigurationError
 
-COMBINED = f"{Path(__file__).resolve().parents[3] / 'examples/replay/combined.py'}:build"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples/replay"
+COMBINED, RANKED = f"{EXAMPLES / 'combined.py'}:build", f"{EXAMPLES / 'ranked.py'}:build"
 
 OWN = """
 import numpy as np
@@ -104,6 +105,69 @@ def test_the_example_refuses_priorities_and_wrong_settings() -> None:
         build_buffer(COMBINED, {}, BufferOptions(100, priority_exponent=0.6))
     with pytest.raises(ConfigurationError, match=r"newest.* of replay.buffer_settings|'newst'.*did you mean newest"):
         build_buffer(COMBINED, {"newst": 3}, BufferOptions(100))
+
+
+def ranked(priorities: np.ndarray, alpha: float, sort_every: int = 1) -> tuple[Any, np.ndarray]:
+    """Return the example with an item for each of these priorities, and the items in the order of the priorities."""
+    buffer = build_buffer(RANKED, {"sort_every": sort_every}, BufferOptions(1000, priority_exponent=alpha, seed=3))
+    buffer.add(Streams(slots=1).segment(len(priorities)), "a", 0)
+    of_all = buffer.theirs.of_items(np.arange(len(priorities)))  # type: ignore[attr-defined]
+    buffer.set_priorities(of_all, priorities)
+    return buffer, of_all.items
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 1.0])
+def test_ranks_decide_chances_and_weights_as_in_the_paper(alpha: float) -> None:
+    priorities = np.random.default_rng(5).permutation(np.logspace(-3, 3, 50))
+    buffer, items = ranked(priorities, alpha)
+    rank = np.empty(50)
+    rank[np.argsort(-priorities)] = np.arange(1, 51)
+    chance = rank**-alpha / (rank**-alpha).sum()
+    counts, draws = np.zeros(50), 2000
+    for _ in range(draws):
+        drawn = buffer.draw(32, 0.5)
+        counts += np.bincount(drawn.items, minlength=50)
+        weights = (50 * chance[drawn.items]) ** -0.5
+        assert drawn.weights is not None
+        np.testing.assert_allclose(drawn.weights, weights / weights.max(), rtol=1e-5)
+    # One draw is made in each of 32 parts, so counts vary less than those of independent draws.
+    expected = 32 * draws * chance
+    assert (abs(counts - expected) < 4.5 * np.sqrt(expected)).all()
+    assert counts.sum() == 32 * draws and [step for _, step in where(drawn.trajectory)] == drawn.items.tolist()
+    assert items.tolist() == list(range(50))
+
+
+def test_ranks_follow_new_priorities_once_they_are_sorted_again() -> None:
+    buffer, _ = ranked(np.array([1.0, 2.0, 1e3]), alpha=20.0, sort_every=3)
+    assert buffer.draw(8, 0.0).items.tolist() == [2] * 8
+    every = buffer.theirs.of_items(np.arange(3))
+    buffer.set_priorities(every, np.array([5.0, 2.0, 1.0]))
+    assert buffer.draw(8, 0.0).items.tolist() == buffer.draw(8, 0.0).items.tolist() == [2] * 8
+    assert buffer.draw(8, 0.0).items.tolist() == [0] * 8, "the fourth draw sorts again"
+
+
+def test_no_sequence_is_drawn_by_its_rank_whose_end_was_overwritten() -> None:
+    streams, options = Streams(slots=2), BufferOptions(64, length=3, priority_exponent=0.7)
+    buffer = build_buffer(RANKED, {"sort_every": 1000}, options)
+    buffer.add(streams.segment(8), "a", 0)
+    for number in range(1, 12):  # the buffer wraps around
+        buffer.add(streams.segment(8), "a", number)
+        begins = [step for _, step in where(buffer.draw(64, 0.4).trajectory)]
+        assert max(begins) + 3 <= streams.step and min(begins) >= streams.step - 32
+
+
+def test_the_example_by_ranks_is_resumed_from_its_state() -> None:
+    buffer, _ = ranked(np.array([1.0, 2.0, 1e3]), alpha=20.0)
+    again = build_buffer(RANKED, {}, BufferOptions(1000, priority_exponent=20.0), in_checkpoint=True)
+    again.load_state(*buffer.state())
+    assert again.draw(8, 0.0).items.tolist() == [2] * 8
+
+
+def test_the_example_by_ranks_refuses_even_draws_and_wrong_settings() -> None:
+    with pytest.raises(ConfigurationError, match=r"by priority; give algorithm.prioritized=true"):
+        build_buffer(RANKED, {}, BufferOptions(100))
+    with pytest.raises(ConfigurationError, match=r"sort_every=0 is not at least 1; raise it"):
+        build_buffer(RANKED, {"sort_every": 0}, BufferOptions(100, priority_exponent=0.7))
 
 
 @pytest.mark.parametrize(
