@@ -11,6 +11,7 @@ An adapter makes a gymnasium.Env, or one of PettingZoo's, whose agents learn tog
 | `vizdoom:basic`                   | ViZDoom's scenarios                                           |
 | `mpe:simple_spread`               | the multi-particle environments, of one agent or several      |
 | `pettingzoo:pistonball_v6`        | PettingZoo's, with env.together: agents that learn together   |
+| `minatar:breakout`                | MinAtar's small games                                         |
 | `football:academy_corner`         | Google Research Football, against its own AI                  |
 | `fightingice:zen`                 | FightingICE, against one of its AIs or chance                 |
 | `minigrid:MiniGrid-Empty-5x5-v0`  | gymnasium's own form: what a module (or file.py) registers    |

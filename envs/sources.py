@@ -44,6 +44,7 @@ ONE_AGENT = {
     "envpool": "envs.one_agent.envpool_envs",
     "vizdoom": "envs.one_agent.vizdoom_envs",
     "mpe": "envs.one_agent.mpe_envs",
+    "minatar": "envs.one_agent.minatar_envs",
     "football": "envs.football.envs",
     "fightingice": "envs.fightingice.envs",
     "pettingzoo": "envs.games.pettingzoo_games",  # with env.together

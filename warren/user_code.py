@@ -26,7 +26,7 @@ EXTRAS = {
     "envpool": "envpool", "vizdoom": "vizdoom", "mpe2": "mpe", "slimevolleygym": "slimevolley",
     "multi_agent_ale_py": "atari-two", "uvicorn": "gateway", "httptools": "gateway", "onnx": "onnx",
     "onnxruntime": "onnx", "onnxscript": "onnx", "h5py": "minari", "opentelemetry": "otel",
-    "wandb": "wandb", "mlflow": "mlflow",
+    "wandb": "wandb", "mlflow": "mlflow", "minatar": "minatar",
 }  # fmt: skip
 BUILT = ("gfootball", "gfootball_engine")  # on this machine, by `gfootball` of make or warren: it has no wheels
 OURS = ("agents", "conf", "envs", "league", "tasks", "warren", "workers")  # top-level names

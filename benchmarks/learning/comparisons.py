@@ -135,6 +135,10 @@ COMPARISONS: dict[str, Comparison] = {
     "lunarlander-qrdqn": Comparison(
         "LunarLander-v3, QR-DQN", _experiment("lunarlander_qrdqn"), Peer("QRDQN"), minutes=60
     ),
+    "minatar-breakout": Comparison(
+        "MinAtar's Breakout, DQN", (*_experiment("minatar_breakout"), "total_steps=500000"), minutes=120,
+        note="a tenth of the frames of Young & Tian 2019",
+    ),
     "halfcheetah-sac": Comparison(
         "HalfCheetah-v5, SAC", (*_experiment("halfcheetah_sac"), "total_steps=50000"), Peer("SAC"), minutes=60,
         note="as far as 30 minutes take it",

@@ -135,6 +135,23 @@ def test_the_nature_network_has_the_sizes_of_the_paper():
     torch.testing.assert_close(dense @ dense.T, 2 * torch.eye(512), rtol=0, atol=1e-4)
 
 
+def test_convolutions_of_the_nature_network_can_be_set():
+    # Those of MinAtar's examples/dqn.py (Young & Tian 2019).
+    config = {"name": "nature_cnn", "filters": [16], "kernels": [3], "strides": [1], "hidden_size": 128}
+    policy = build_policy(config, Box(0, 1, (10, 10, 4), np.bool_), Discrete(3), seed=1)
+    sizes = [tuple(p.shape) for p in policy.network.trunks["shared"].parameters()]
+    assert sizes == [(16, 4, 3, 3), (16,), (128, 16 * 8 * 8), (128,)]
+    board = np.random.default_rng(1).random((5, 10, 10, 4)) < 0.3
+    assert len(np.unique(policy.value(board))) == 5
+    with pytest.raises(ConfigurationError, match="of at least 3 x 3"):
+        build_policy(config, Box(0, 1, (2, 2, 4), np.float32), Discrete(3), seed=1)
+    deeper = {**config, "filters": [4, 5], "kernels": [3, 2], "strides": [2, 2]}  # of 5: 2, and of those 1
+    policy = build_policy(deeper, Box(0, 1, (5, 5, 1), np.float32), Discrete(3), seed=1)
+    assert policy.network.trunks["shared"].encoder.images[0].linear.in_features == 5
+    with pytest.raises(ConfigurationError, match="of at least 5 x 5"):
+        build_policy(deeper, Box(0, 1, (4, 4, 1), np.float32), Discrete(3), seed=1)
+
+
 def test_the_impala_network_has_the_sizes_of_the_paper():
     policy = build_policy({"name": "impala_resnet"}, Box(0, 255, (84, 84, 4), np.uint8), Discrete(6), seed=1)
     trunk = policy.network.trunks["shared"]
@@ -230,6 +247,12 @@ def test_whole_numbers_become_one_hot():
             r"of at least 36 x 36, .* is 20 x 20 .*impala_resnet",
         ),
         ({"name": "nature_cnn", "hidden_size": 0}, PIXELS, "hidden_size=0 of network 'nature_cnn' must be at least 1"),
+        (
+            {"name": "nature_cnn", "filters": [16]},
+            PIXELS,
+            r"filters=\[16\], kernels=\[8, 4, 3\], strides=\[4, 2, 1\] of .* must have one number of at least 1",
+        ),
+        ({"name": "nature_cnn", "kernels": [8, 0, 3]}, PIXELS, r"kernels=\[8, 0, 3\].* one number of at least 1"),
         ({"name": "impala_resnet", "channels": []}, PIXELS, r"channels=\[\] of network 'impala_resnet' must be"),
         ({"name": "impala_resnet", "widht": 2}, PIXELS, r"'widht' does not exist; did you mean width\?"),
         ({"name": "board_resnet", "blocks": -1}, PIXELS, "blocks=-1 of network 'board_resnet' must be at least 0"),

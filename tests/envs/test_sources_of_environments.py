@@ -29,6 +29,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         ("vizdoom", EnvSettings("vizdoom:basic", {"screen_only": True}, grey=True, resize=84)),
         ("vizdoom", EnvSettings("vizdoom:defend_center")),
         ("mpe2", EnvSettings("mpe:simple")),
+        ("minatar", EnvSettings("minatar:breakout")),
+        ("minatar", EnvSettings("minatar:SpaceInvaders", {"sticky_action_prob": 0.0})),
     ],
     ids=lambda given: given.id if isinstance(given, EnvSettings) else "",
 )
@@ -46,6 +48,7 @@ def test_the_checker_finds_no_problem(module: str, settings: EnvSettings) -> Non
         ("envpool:Pong-v5", "envpool", "envpool"),
         ("vizdoom:basic", "vizdoom", "vizdoom"),
         ("mpe:simple", "mpe2", "mpe"),
+        ("minatar:breakout", "minatar", "minatar"),
     ],
 )
 def test_a_missing_library_is_named_with_its_extra(
@@ -63,6 +66,7 @@ def test_a_missing_library_is_named_with_its_extra(
         ("envpool", "envpool:Pogn-v5", "envpool:Pong-v5"),
         ("vizdoom", "vizdoom:basik", "vizdoom:basic"),
         ("mpe2", "mpe:simpel", "mpe:simple"),
+        ("minatar", "minatar:brakeout", "minatar:breakout"),
     ],
 )
 def test_an_unknown_name_lists_near_names(module: str, wrong: str, near: str) -> None:
@@ -130,3 +134,27 @@ def test_an_mpe_game_of_several_agents_is_a_team() -> None:
     observations, info = team.reset(seed=1)
     assert {one["observation"].shape for one in observations} == {(16,)} and info["valid"].all()  # the longest
     assert observations[0]["state"].shape == (62,)
+
+
+def test_minatar_gives_the_actions_that_have_an_effect_or_all_six() -> None:
+    pytest.importorskip("minatar")
+    assert envs.make("minatar:breakout").action_space.n == 3  # type: ignore[attr-defined]
+    all_of_them = envs.make("minatar:breakout", use_minimal_action_set=False)
+    assert all_of_them.action_space.n == 6  # type: ignore[attr-defined]
+    observation, _ = all_of_them.reset(seed=1)
+    assert observation.dtype == np.bool_ and observation.shape == (10, 10, 4) and observation[9, 4, 0]
+    with pytest.raises(ConfigurationError, match=r"minatar:breakout.*stick"):
+        envs.make("minatar:breakout", stick=1)
+
+
+def test_an_episode_of_minatar_does_not_begin_with_the_last_ones_action() -> None:
+    pytest.importorskip("minatar")
+    env = envs.make("minatar:breakout", sticky_action_prob=1.0)  # it repeats the last action forever
+    played = []
+    for action, of_game in ((2, 3), (1, 1)):
+        env.reset(seed=1)
+        env.unwrapped.game.last_action = of_game  # type: ignore[attr-defined]
+        played.append(env.step(0)[0][9, :, 0].argmax())
+        env.reset(seed=1)
+        assert env.step(action)[0][9, :, 0].argmax() == 4, "the paddle stays where it is"
+    assert played == [5, 3]

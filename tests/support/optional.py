@@ -17,6 +17,7 @@ REMEDIES = (
     (r"envpool", EXTRA("envpool")),
     (r"vizdoom", EXTRA("vizdoom")),
     (r"mpe2", EXTRA("mpe")),
+    (r"minatar", EXTRA("minatar")),
     (r"slimevolleygym", EXTRA("slimevolley")),
     (r"box2d|Box2D|pygame", EXTRA("box2d")),
     (r"pyspiel|open_spiel|pettingzoo", EXTRA("games")),
