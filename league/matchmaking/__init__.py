@@ -24,7 +24,7 @@ from league.matchmaking.base import (
     seat_of,
     weighted,
 )
-from league.matchmaking.best_response import BestResponse
+from league.matchmaking.best_response import BestResponse, responses
 from league.matchmaking.configured import kind_of
 from league.matchmaking.mixture_members import played
 from league.matchmaking.pbt import PbtElo, PbtPsro
@@ -64,6 +64,7 @@ __all__ = [
     "names_of",
     "only",
     "played",
+    "responses",
     "rivals_of",
     "seat_of",
     "side_of",

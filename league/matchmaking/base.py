@@ -91,7 +91,7 @@ class Target(NamedTuple):
 
     slots: Slots
     shares: NDArray[np.float64]
-    games: int
+    games: int = 0
     by_member: bool = False
 
 
@@ -105,6 +105,9 @@ class Kind:
 
     # True where its snapshots show what others can lose: the league's mixture may meet them without playing them.
     exploits: ClassVar[bool] = False
+
+    # True where its snapshots are best responses, whose gain evaluators measure (`gains_from`).
+    responds: ClassVar[bool] = False
 
     # True where it chooses by the returns of evaluators' games, which the stream does not hold.
     needs_returns: ClassVar[bool] = False
@@ -150,6 +153,13 @@ class Kind:
 
     def to_beat(self, view: View) -> Target | None:
         """Return the players that this kind is to beat; None while there are none."""
+        return None
+
+    def gains_from(self, view: View, response: Player) -> Target | None:
+        """Return the frozen players from which evaluators measure the gain of `response`, a frozen player of this kind.
+
+        None: it is not measured.
+        """
         return None
 
     def within(self, run: float | None) -> Self:

@@ -43,6 +43,7 @@ from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.composition import frozen_by_kind, ranking, shares_by_kind
 from workers.evaluation.duplicate_deals import SEATS
 from workers.evaluation.exact_cells import ExactEvaluator
+from workers.evaluation.gains import Gains
 from workers.evaluation.looks import Looking
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
@@ -98,7 +99,10 @@ class EvaluatorRole(RoleProcess):
         self.scores = Scores(league, run_folder(config), seed, form) if not config.evaluator_id else None
         looks = SharedLooks(session.redis, self.store.prefix)
         self._looking = Looking(self.evaluator, looks, self._newest, league.period_steps)
-        self._looked = False  # in the last step
+        self._score = SharedScore(session.redis, self.store.prefix)
+        known = (self._score.get() or {}).get("gains")
+        self._gains = Gains(self.evaluator, league.cell_error, league.cell_most, known)
+        self._looked = False  # in the last step, at a player that learns, or at the gain of a response
         updates = {name: player.updates for name, player in league.players.items()}
         self._earned = Earned(updates, league.earned_share)
         self._score_at = 0.0
@@ -133,9 +137,10 @@ class EvaluatorRole(RoleProcess):
         return 0
 
     def step(self) -> bool:
-        """Play a batch of the most useful cell, or look at a learning player; return whether games were played.
+        """Play a batch of the most useful cell, look at a learning player, or measure the gain of a best response.
 
-        Evaluator 0 alone looks, in every other step at most, and scores the league when that is due.
+        Return whether games were played. Evaluator 0 alone looks and measures gains, in every other step at most, and
+        scores the league when that is due.
         """
         slots = self._check()
         if self.scores is not None and self.league.earned_share and len(slots):
@@ -146,7 +151,7 @@ class EvaluatorRole(RoleProcess):
         if self.league.evaluation_share <= 0.0:
             return False
         self._looked = self.scores is not None and not self._looked  # even if it fails
-        self._looked = self._looked and self._looking.look(self._view, self._steps)
+        self._looked = self._looked and (self._looking.look(self._view, self._steps) or self._gains.step(self._view))
         return self._looked or self.evaluator.step(slots, played(self._roster, slots))
 
     def score(self) -> Score:
@@ -164,7 +169,7 @@ class EvaluatorRole(RoleProcess):
         references = self._references(self._main_agents() if self.league.has_roles else self._main_agents()[:1])
         learning = [self._roster.by_slot[int(slot)] for slot in self._roster.learning]
         frozen = [self._roster.by_slot[int(slot)] for slot in slots]
-        composed: dict[str, Any] = {}
+        composed: dict[str, Any] = {"gains": {name: asdict(gain) for name, gain in self._gains.of(self._view).items()}}
         if shares is not None:
             composed["frozen_by_kind"] = frozen_by_kind(frozen)
             composed["shares_by_kind"] = shares_by_kind(frozen, shares)
@@ -180,7 +185,7 @@ class EvaluatorRole(RoleProcess):
             **composed,
         )
         logger.info("%s", score)
-        SharedScore(self.session.redis, self.store.prefix).put(asdict(score))
+        self._score.put(asdict(score))
         try:
             self.session.events.fire(EVALUATION, asdict(score))
         except BrokerError as error:

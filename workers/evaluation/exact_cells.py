@@ -78,6 +78,15 @@ class ExactEvaluator(Evaluator):
         payoff = self.returns.matrix(slots[members])
         return gain_interval(mixture[:, members], payoff, payoff)
 
+    def gain_of(self, slot: int, against: Slots, shares: np.ndarray) -> float:
+        """Return what the player at `slot` gains a game from the mixture `shares` (2, n) of those `against` (n,).
+
+        All are frozen. Raises one of UNLOADABLE.
+        """
+        mine, theirs = self._plans_of(slot), [self._plans_of(other) for other in against.tolist()]
+        mixed = [sum(share * plans[seat] for share, plans in zip(shares[seat], theirs, strict=True)) for seat in (0, 1)]
+        return (self.form.payoff(mine[0], mixed[1]) - self.form.payoff(mixed[0], mine[1])) / 2.0
+
     def _step(self, slots: Slots, played: Played) -> bool:
         """Compute cells or search for the mixture, in turn; if one is done, do the other; False if both are done."""
         ours = slots[self.returns.settings.playing(len(slots), played)]

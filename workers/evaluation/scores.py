@@ -47,6 +47,7 @@ class Score:
     frozen_by_kind: dict[str, int] = field(default_factory=dict)  # numbers of frozen players
     shares_by_kind: dict[str, float] = field(default_factory=dict)  # the mixture's, on average over both seats
     alpha_rank: dict[str, float] = field(default_factory=dict)  # of the mixture's highest-ranked members
+    gains: dict[str, dict[str, Any]] = field(default_factory=dict)  # of best responses, by player: league.rules.gains
 
     def __str__(self) -> str:
         """Return the score in a line, for logs."""
@@ -134,7 +135,7 @@ class Scores:
     ) -> Score:
         """Append a score to the file and return it; if the disk is full, it is only missing in the file.
 
-        `composition`: the fields of Score about the mixture's members.
+        `composition`: the fields of Score about the mixture's members and about best responses.
         """
         seconds = self._seconds + time.monotonic() - self._since
         found = main_agent, mixture, references, gain_within, self.uniform

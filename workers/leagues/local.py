@@ -37,6 +37,7 @@ from warren.errors import ConfigurationError
 from workers.config import initial_weights, teachers
 from workers.config.league import TOGETHER, LeagueConfig
 from workers.evaluation.by_settings import evaluator_of
+from workers.evaluation.gains import Gains
 from workers.evaluation.looks import look_here
 from workers.leagues.trainee import DueUpdates, Trainee
 from workers.leagues.turns import CREDIT, Turns, shares_of
@@ -88,6 +89,7 @@ class LocalLeague:
         if problems := list(initial_weights.misfits(config, policies)):
             raise ConfigurationError(problems)
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
+        self.gains = Gains(self.evaluator, config.cell_error, config.cell_most)
         self._progress: tuple[float, dict[str, int]] = 0.0, {}
         self._earned = Earned(shares_of(config), config.earned_share)
         self._turns = Turns(self._earned.shares, CREDIT * config.lanes * config.unroll_length)
@@ -168,11 +170,10 @@ class LocalLeague:
 
     def _shares(self) -> dict[str, float]:
         """Return the players' shares of learning, of which a part may be earned."""
-        roster = self.league.state.roster
-        slots = roster.historical
+        slots = (roster := self.league.state.roster).historical
         parents = [roster.by_slot[slot].parent for slot in slots.tolist()]
-        follow, ours = self.config.earned_share and len(slots), played(roster, slots)
-        if follow and self._earned.follow(slots, parents, self.returns, ours):
+        ours = played(roster, slots)
+        if self.config.earned_share and len(slots) and self._earned.follow(slots, parents, self.returns, ours):
             self._turns.share(self._earned.shares)
         return self._earned.shares
 
@@ -204,12 +205,11 @@ class LocalLeague:
         return made
 
     def evaluate(self, seconds: float) -> None:
-        """Play payoff cells for about `seconds`, or until all are known well enough."""
-        started = time.perf_counter()
-        roster = self.league.state.roster
-        slots = roster.historical
-        while time.perf_counter() < started + seconds and self.evaluator.step(slots, played(roster, slots)):
-            pass
+        """Play payoff cells, and in turn measure best responses, for about `seconds` or until all are known well."""
+        started, state = time.perf_counter(), self.league.state
+        slots, more = state.roster.historical, True
+        while more and time.perf_counter() < started + seconds:
+            more = any([self.evaluator.step(slots, played(state.roster, slots)), self.gains.step(state)])
         self._evaluation_time += time.perf_counter() - started
 
     @property

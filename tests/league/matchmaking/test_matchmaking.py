@@ -10,9 +10,9 @@ import pytest
 from support.league_in_memory import add, league, named, set_return, set_win_rate
 
 from league.empirical_game.returns import Returns
-from league.matchmaking import KINDS, Branch, Kind, choose, distribution, kind_of, weighted
+from league.matchmaking import KINDS, Branch, Kind, Target, choose, distribution, kind_of, responses, weighted
 from league.matchmaking.simple import knockout
-from league.matchmaking.view import Player, View
+from league.matchmaking.view import ModelRef, Player, Roster, View
 from league.rules.pfsp import WEIGHTINGS, pfsp
 from league.state.league_state import LeagueState
 from warren.errors import ConfigurationError, MatchmakingError, PlayerError, UnknownName
@@ -253,3 +253,61 @@ def test_a_best_response_meets_one_player_or_the_mixture_until_its_budget_is_spe
     early, late = alone.period_end(small, me, 299, rng), alone.period_end(small, me, 300, rng)
     assert (early.snapshot, early.reset) == (False, False)
     assert (late.snapshot, late.reset) == (True, True)
+
+
+def test_the_gain_of_a_best_response_is_from_frozen_players_before_it(small: LeagueState) -> None:
+    for name in ("learner", "hunter", "mixed"):
+        add(small, name, "self_play" if name == "learner" else "best_response")
+
+    def gains_from(response: str, **config: object) -> dict[str, float] | None:
+        player = small.players[response]
+        found = kind_of("best_response", config).gains_from(small, player)
+        return None if found is None else named(small, _spread(small, found))
+
+    add(small, "hunter@5")
+    assert gains_from("hunter@5", opponent="main@2") == {"main@2": 1.0}
+    assert gains_from("hunter@5", opponent="main") == {"main@3": 1.0}, "the newest snapshot of one that learns"
+    assert gains_from("hunter@5", opponent="learner") is None, "it has no snapshot"
+    assert gains_from("hunter@5", solver="uniform") == pytest.approx(
+        {f"main@{version}": 1 / 3 for version in (1, 2, 3)}
+    )
+    add(small, "main@9")
+    add(small, "learner@9")
+    assert gains_from("hunter@5", opponent="main") == {"main@3": 1.0}, "main@9 came after it"
+    assert gains_from("hunter@5", opponent="learner") is None
+    assert set(gains_from("hunter@5", solver="uniform") or {}) == {"main@1", "main@2", "main@3"}
+    add(small, "byhand", "best_response", frozen=True)
+    assert set(gains_from("byhand", solver="uniform") or {}) == {
+        "main@1",
+        "main@2",
+        "main@3",
+        "main@9",
+        "learner@9",
+        "hunter@5",
+    }
+
+
+def test_the_newest_response_of_a_player_is_not_an_average_of_weights() -> None:
+    kind = "best_response"
+    learning = [Player(name, slot, kind) for slot, name in enumerate(("early", "hunter", "averaged"))]
+    models = [
+        ("hunter", "hunter@1"),
+        ("hunter", "hunter@2"),
+        ("hunter", "hunter.average-0.1@2"),
+        ("averaged", "averaged.average-0.1@2"),
+    ]
+    frozen = [
+        Player(model, slot, kind, parent=parent, model=ModelRef.parse(model), frozen=True)
+        for slot, (parent, model) in enumerate(models, 3)
+    ]
+    found = responses(Roster([*learning, *frozen, Player("byhand", 7, kind, frozen=True), Player("main", 8, "pfsp")]))
+    assert {name: None if one is None else one.name for name, one in found.items()} == {
+        "early": None, "hunter": "hunter@2", "averaged": "averaged.average-0.1@2", "byhand": "byhand",
+    }  # fmt: skip
+
+
+def _spread(state: LeagueState, target: Target) -> np.ndarray:
+    """Return each slot's share of a target, on average over both seats."""
+    found = np.zeros(len(state.players))
+    found[target.slots] = target.shares.mean(axis=0)
+    return found

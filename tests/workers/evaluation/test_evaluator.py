@@ -202,3 +202,42 @@ def test_games_go_on_after_a_score_or_a_look_fails(
         role.step()
     before = role.returns.total_games
     assert role.step() and role.returns.total_games > before
+
+
+def test_the_gain_of_a_response_is_in_the_score_and_is_kept(role: EvaluatorRole) -> None:
+    store, pool = role.store, role.session.pool
+    assert role.score().gains == {}
+    store.add_player("hunter", "best_response", {"opponent": "main@0"})
+    for version in (5, 9):
+        stamp = {"version": version}
+        weights = checkpoints.weights_to_bytes(LeaguePolicies(LEAGUE).new("hunter", version), stamp)
+        pool.put("hunter", version, version, weights)
+        pool.freeze("hunter", version)
+    store.snapshot("hunter", 5)
+    first = role.score().gains["hunter"]
+    assert (first["response"], first["target"], first["games"]) == ("hunter@5", "main@0", 2 * LEAGUE.evaluation_games)
+    while role._gains.step(role._view):
+        pass
+    last = role.score().gains["hunter"]
+    assert first["upper"] - first["lower"] > 2 * LEAGUE.cell_error >= last["upper"] - last["lower"]
+    assert read_scores(role.scores._path.parent)[-1]["gains"] == {"hunter": last}  # type: ignore[union-attr]
+    again = EvaluatorRole(role.config, role.session, LEAGUE)
+    assert again.score().gains == {"hunter": last}, "another evaluator plays no game of it again"
+    store.snapshot("hunter", 9)
+    assert again.score().gains["hunter"]["response"] == "hunter@9"
+
+
+def test_a_step_measures_gains_in_turn_with_cells(role: EvaluatorRole) -> None:
+    role.store.add_player("hunter", "best_response", {"opponent": "main@0"})
+    role.session.pool.put(
+        "hunter", 5, 5, checkpoints.weights_to_bytes(LeaguePolicies(LEAGUE).new("hunter", 5), {"version": 5})
+    )
+    role.session.pool.freeze("hunter", 5)
+    role.store.snapshot("hunter", 5)
+    role.score()
+    before = role.returns.total_games, role._gains.of(role._view)["hunter"].games
+    for _ in range(4):
+        assert role.step()
+    batch = LEAGUE.evaluation_games
+    assert role._gains.of(role._view)["hunter"].games == before[1] + 2 * 2 * batch
+    assert role.returns.total_games == before[0] + 2 * LEAGUE.evaluation_rounds * batch
