@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from league.matchmaking import KINDS, kind_of
 from league.matchmaking.view import Player
 from league.models.model import DISK, ModelInfo
 from league.models.pool import Pool
@@ -14,18 +16,20 @@ from league.redis.pause_reasons import PauseReasons
 from league.redis.people import People
 from league.redis.shared_score import SharedScore
 from league.redis.store import Store
+from league.rules.gains import Gain
 from league.rules.people import people
 from league.rules.ratings import elo_intervals
 from league.rules.win_rates import games_of
 from league.state.league_state import LeagueState
 
 Row = dict[str, Any]
+GAIN = tuple(field.name for field in fields(Gain))
 FEW_OPPONENTS, FEW_GAMES = 3, 30  # below these an Elo rating is provisional
 
 
 def overview(store: Store, pool: Pool, width: int) -> Row:
     """Return all that `league.show` prints, the league read at one moment; the payoff has at most `width` players."""
-    state = store.load()
+    state, score = store.load(), SharedScore(store.redis, store.prefix).get()
     seconds, microseconds = store.redis.time()
     now = seconds * 1000 + microseconds // 1000
     return {
@@ -36,7 +40,8 @@ def overview(store: Store, pool: Pool, width: int) -> Row:
         "matches": open_matches(state, now),
         "periods": open_periods(state, now),
         "wanted": [str(ref) for ref in pool.wanted()],
-        "strength": SharedScore(store.redis, store.prefix).get(),
+        "responses": best_responses(state, (score or {}).get("gains") or {}),
+        "strength": score,
         "counters": balance(state.counters, len(state.matches)),
         "pool": pool_size(pool.models()),
     }
@@ -86,6 +91,26 @@ def standings(state: LeagueState, reasons: Mapping[str, str] | None = None) -> l
             }
         )
     return sorted(rows, key=lambda row: (row["state"] == "removed", -float(row["elo"])))
+
+
+def best_responses(state: LeagueState, gains: Mapping[str, Row]) -> list[Row]:
+    """Return a row per player whose kind responds: its options, the steps of its budget that are spent, and its gain.
+
+    `gains`: player -> the gain of its newest response, as evaluators measured it (league.rules.gains.Gain), the fields
+    of which are None while there is none.
+    """
+    rows = []
+    for player in state.roster.present:
+        if player.parent is None and KINDS[player.kind].responds:
+            kind, progress = kind_of(player.kind, player.config), state.progress[player.name]
+            row = {
+                "player": player.name,
+                "opponent": getattr(kind, "opponent", "") or "the mixture",
+                "budget": str(getattr(kind, "budget", "")),
+                "spent": progress.steps - progress.snapshot_steps,
+            }
+            rows.append({**row, **dict.fromkeys(GAIN), **gains.get(player.name, {})})
+    return rows
 
 
 def standing_of(player: Player) -> str:

@@ -99,6 +99,21 @@ def people_table(people: list[Row], width: int, rows: int) -> Table:
     return table(columns, width, ("against", ">outcomes"), caption=_more(len(people) - len(shown), "people"))
 
 
+def responses_table(responses: list[Row], width: int, rows: int) -> Table:
+    """Return a table with one row per player of kind best_response."""
+    shown = responses[:rows]
+    columns = {
+        "best response": [row["player"] for row in shown],
+        "to": [row["opponent"] for row in shown],
+        ">spent of its budget": [_spent(row) for row in shown],
+        "newest frozen": [row["response"] or "" for row in shown],
+        ">gain": ["" if row["mean"] is None else f"{row['mean']:+.4f}" for row in shown],
+        ">interval": [_interval(row) for row in shown],
+        "from": [row["target"] or "" for row in shown],
+    }
+    return table(columns, width, ("from",), caption=_more(len(responses) - len(shown), "best responses"))
+
+
 def matches_table(matches: list[Row], width: int, rows: int) -> Table:
     """Return a table of open matches, grouped by holder and pair; the pairs whose leases end first come first."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
@@ -188,6 +203,8 @@ def page(found: Row, run: str, width: int, rows: int = ROWS) -> Group:
     if found["players"]:
         parts += [standings_table(found["players"], width, rows), *_reasons(found["players"]), ""]
         parts.append(payoff_table(found["payoff"], width, rows))
+    if found["responses"]:
+        parts += ["", responses_table(found["responses"], width, rows)]
     if found["people"]:
         parts += ["", people_table(found["people"], width, rows)]
     if found["periods"]:
@@ -203,6 +220,17 @@ def _reasons(players: list[Row]) -> list[Text]:
 
 def _more(left_out: int, what: str) -> str:
     return f"{left_out:,} more {what}" if left_out > 0 else ""
+
+
+def _spent(row: Row) -> str:
+    budget = f"{int(row['budget']):,}" if row["budget"].isdigit() else row["budget"]
+    return f"{row['spent']:,} of {budget}"
+
+
+def _interval(row: Row) -> str:
+    if row["mean"] is None:
+        return "not measured yet"
+    return f"{row['lower']:+.4f} to {row['upper']:+.4f}" if row["games"] else "exact"
 
 
 def _leases(rows: Iterable[Row], heading: str = "lease left, s") -> dict[str, list[str]]:

@@ -92,6 +92,7 @@ def scores(folder: Path) -> list[dict[str, Any]]:
         "uniform",
         "references",
         "shares_by_kind",
+        "gains",
         "frozen",
         "games",
     )

@@ -28,6 +28,11 @@ from league.redis.shared_score import SharedScore
 from league.redis.store import Store
 from league.state.periods import Periods
 
+SCORE = {
+    "time": 0.0, "main_agent": None, "mixture": 0.2034, "uniform": 2.37,
+    "gain_within": [0.0, 0.05], "shares_by_kind": {"main_agent": 0.75, "psro": 0.25},
+    "frozen_by_kind": {"main_agent": 12, "psro": 3}, "alpha_rank": {"main@1200": 0.9, "main@3": 0.1},
+}  # fmt: skip
 WEIGHTS = save({"layer": np.arange(400, dtype=np.float32)})
 
 
@@ -319,12 +324,7 @@ def test_a_lost_redis_is_reported_in_one_line(played: Store, command, monkeypatc
 
 def test_the_newest_score_of_the_evaluator_is_shown(played: Store, pool: Pool) -> None:
     assert overview(played, pool, 5)["strength"] is None
-    score = {
-        "time": played.redis.time()[0] - 30, "main_agent": None, "mixture": 0.2034, "uniform": 2.37,
-        "gain_within": [0.0, 0.05], "shares_by_kind": {"main_agent": 0.75, "psro": 0.25},
-        "frozen_by_kind": {"main_agent": 12, "psro": 3}, "alpha_rank": {"main@1200": 0.9, "main@3": 0.1},
-    }  # fmt: skip
-    SharedScore(played.redis, played.prefix).put(score)
+    SharedScore(played.redis, played.prefix).put({**SCORE, "time": played.redis.time()[0] - 30})
     found = overview(played, pool, 5)
     said = show.strength_text(found["strength"], found["time"]).plain
     assert "exploitability mixture 0.2034, uniform play 2.37; the mixture's best member gains 0 to 0.05 (3" in said
@@ -335,3 +335,24 @@ def test_the_newest_score_of_the_evaluator_is_shown(played: Store, pool: Pool) -
     assert said.splitlines()[1] in out.getvalue()
     exact = {**found["strength"], "gain_within": [0.2034, 0.2034]}  # the mixture withstands best responses
     assert "best member" not in show.strength_text(exact, found["time"]).plain
+
+
+def test_best_responses_are_shown_with_their_budget_and_gain(played: Store, pool: Pool, command) -> None:  # type: ignore[no-untyped-def]
+    assert "best response" not in command()[1]
+    played.add_player("hunter", "best_response", {"opponent": "main@3", "budget": 100_000})
+    played.add_player("other", "best_response", {"budget": "2%"})
+    Periods(played).progress(Periods(played).open("hunter", "learner-1", 3600.0), 63_000, 3600.0)
+    measured = {"response": "hunter@7", "target": "main@3", "games": 4096, "mean": 0.25, "lower": 0.2, "upper": 0.31}
+    SharedScore(played.redis, played.prefix).put({**SCORE, "gains": {"hunter": measured}})
+    out = io.StringIO()
+    Console(file=out, width=200).print(show.page(overview(played, pool, 5), "test", 200))
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    said = "hunter main@3 63,000 of 100,000 hunter@7 +0.2500 +0.2000 to +0.3100 main@3"
+    unmeasured = "other the mixture 0 of 2% not measured yet"
+    assert said.split() in lines and unmeasured.split() in lines
+    rows = {row["player"]: row for row in json.loads(command("--json")[1])["responses"]}
+    assert rows["hunter"] == {"player": "hunter", "opponent": "main@3", "budget": "100000", "spent": 63_000, **measured}
+    assert rows["other"]["mean"] is None
+    exact = {**measured, "games": 0}
+    SharedScore(played.redis, played.prefix).put({**SCORE, "gains": {"hunter": exact}})
+    assert "+0.2500 exact" in " ".join(command()[1].split())

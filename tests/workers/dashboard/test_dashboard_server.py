@@ -41,7 +41,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "kuhn/one/config.yaml").write_text("league: {env: 'openspiel:kuhn_poker'}\nbroker: {url: amqp://a:b@c}\n")
     (root / "kuhn/one/logs").mkdir()
     (root / "kuhn/one/logs/actor-0.log").write_text('Traceback (most recent call last)\nValueError: <b>"x"</b>\n')
-    (root / "kuhn/one/evaluation.jsonl").write_text(json.dumps({"time": BEGAN, "mixture": 0.5}) + "\n" + '{"time": ')
+    score = {"time": BEGAN, "mixture": 0.5, "gains": {"hunter": {"response": "hunter@3", "mean": 0.25}}}
+    (root / "kuhn/one/evaluation.jsonl").write_text(json.dumps(score) + "\n" + '{"time": ')
     (root / "cartpole/two").mkdir(parents=True)
     (root / "cartpole/two/config.yaml").write_text("env: {id: CartPole-v1}\nseed: 3\n")
     rows = [{"time": BEGAN + n, "steps": n, "mean_return": n / 2, "losses": {"entropy": 0.1}} for n in range(3000)]
@@ -111,6 +112,7 @@ def test_series_hold_only_whole_lines_of_the_evaluator(app: Any) -> None:
     found = told(app, "/api/series?run=kuhn/one")
     assert set(found["ratings"]) == {"main", "hunter"} and None in found["ratings"]["hunter"]["elo"]
     assert [score["mixture"] for score in found["scores"]] == [0.5]
+    assert found["scores"][0]["gains"]["hunter"]["mean"] == 0.25
     assert sum(found["throughput"]["matches"]) == 30
 
 

@@ -75,6 +75,14 @@ export async function leaguePage(main, run) {
   const periods = sortable({ title: "learning periods", rows: [], columns: [
     { name: "player", title: "player", show: name }, { name: "period", title: "period", number: true }, { name: "learner", title: "learner" },
     { name: "steps", title: "steps", number: true, show: (row) => number(row.steps) }, { name: "lease_left", title: "lease left, s", number: true, show: (row) => number(row.lease_left, 1) }] });
+  const gains = sortable({ title: "best responses", rows: [], columns: [
+    { name: "player", title: "player", show: name }, { name: "response", title: "newest frozen" }, { name: "target", title: "from" },
+    { name: "mean", title: "gain", number: true, show: (row) => number(row.mean, 4) },
+    { name: "lower", title: "interval", show: (row) => (row.games ? `${number(row.lower, 4)} to ${number(row.upper, 4)}` : "exact") },
+    { name: "games", title: "games", number: true, show: (row) => number(row.games) }] });
+  let gained = [];
+  const gainsPanel = panel("Best responses", gains, () => gained, "what each player's newest frozen response gains from its target, in points a game");
+  gainsPanel.hidden = true;
   const processes = sortable({ title: "processes", rows: [], columns: [
     { name: "process", title: "process" }, { name: "role", title: "role" }, { name: "up", title: "state", show: (row) => (row.up ? "● up" : "○ silent") },
     { name: "silent", title: "last heard, s ago", number: true, show: (row) => number(row.silent, 1) }, { name: "count", title: "matches or periods", number: true }] });
@@ -163,6 +171,13 @@ export async function leaguePage(main, run) {
     latest.disabled = at === null;
     for (const chart of all) chart.moment(at);
     tree.moment(at);
+    showGains();
+  }
+  function showGains() {
+    const newest = series?.scores.filter((one) => one.time && (at === null || one.time <= at)).at(-1);
+    gained = Object.entries(newest?.gains ?? {}).map(([title, one]) => ({ player: title, ...one }));
+    gains.update(gained);
+    gainsPanel.hidden = !gained.length;
   }
   const rise = (x, y) => ({ x, y });
   function drawSeries() {
@@ -176,6 +191,7 @@ export async function leaguePage(main, run) {
     charts.exploitability.update([["mixture", "Nash mixture"], ["main_agent", "main agent"], ["uniform", "uniform play"]].map(([key, title]) => ({ name: title, x, y: scores.map((one) => one[key] ?? null) })).filter((one) => one.y.some((value) => value !== null)),
       gains.length ? { name: "gain of the mixture's best member", x: gains.map((one) => one.time), low: gains.map((one) => one.gain_within[0]), high: gains.map((one) => one.gain_within[1]) } : null);
     charts.shares.update(lines(keys((one) => one.shares_by_kind), (one, key) => one.shares_by_kind?.[key]));
+    showGains();
     charts.references.update(lines(keys((one) => one.references), (one, key) => one.references?.[key]));
     const learners = Object.entries(series.learners);
     const of = (key) => learners.filter(([, one]) => one[key]).map(([title, one]) => ({ name: title, ...rise(one.time, one[key]) }));
@@ -235,6 +251,7 @@ export async function leaguePage(main, run) {
   for (const chart of all) chart.from(state.began);
   replace(main, h("h1", {}, run), bar, trouble, figures, player, cell,
     panel("Standings", standings, () => state.players, "Choose a player to see its figures and to play against it. ?: few opponents or games. Intervals of Elo take the others' ratings as they are."),
+    gainsPanel,
     h("div", { class: "columns" }, h("section", { class: "panel tall" }, map), [ratings, charts.exploitability, charts.shares, charts.references].map((one) => h("section", { class: "panel" }, one))),
     h("section", { class: "panel" }, tree),
     h("div", { class: "columns" }, panel("Who plays whom", matches, () => state.matches), panel("Learning periods", periods, () => state.periods)),
