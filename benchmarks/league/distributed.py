@@ -2,7 +2,8 @@
 
 Both are trained anew with each seed; exploitability of their Nash mixtures and of their main agents is exact. The
 distributed one is `python -m workers.train experiment=GAME` with servers of its own. The two count as equal if Welch's
-test finds no difference between the means.
+test finds no difference between the means. The decisions of the main agents are shown as well: a short run ends before
+the players' shares of the learning even out.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from benchmarks.league.curve import Meter
 from benchmarks.league.sides import LEAGUE, settings
 from envs import exploitability
 from workers.evaluation.saved_sides import SavedSide, league_in, mixture_of, player_of
-from workers.evaluation.scores import table
+from workers.evaluation.scores import read_scores, table
 from workers.leagues.local import LocalLeague
 from workers.runtime.trained import run_in
 
 MEASURES = ("nash_mixture", "main_agent")
-Ends = dict[str, float]  # exploitability by measure
+MADE = "main_decisions"
+Ends = dict[str, float]  # exploitability by measure, and the main agent's decisions
 
 
 def measure(game: str, seeds: int, decisions: int, folder: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
@@ -57,7 +59,8 @@ def distributed(game: str, seed: int, decisions: int, folder: Path) -> Ends:
         tables = [table(form, policy) for policy in side.policies]
         return round(exploitability.of(form, exploitability.mixture(form, tables, side.shares)), 5)
 
-    return dict(zip(MEASURES, (of(mixture_of(found, config)), of(player_of(found, "main"))), strict=True))
+    exact = of(mixture_of(found, config)), of(player_of(found, "main"))
+    return {**dict(zip(MEASURES, exact, strict=True)), MADE: read_scores(found)[-1]["steps"]["main"]}
 
 
 def local(game: str, seed: int, decisions: int, folder: Path) -> Ends:
@@ -69,17 +72,17 @@ def local(game: str, seed: int, decisions: int, folder: Path) -> Ends:
 
     while made() < decisions:
         league.progress = made() / decisions
-        league.round()
+        league.round(1)  # a whole round of Kuhn's players is a sixth of a million decisions
     line = Meter(league).read(last=True)
-    return {name: round(float(line[name] or 0.0), 5) for name in MEASURES}
+    return {**{name: round(float(line[name] or 0.0), 5) for name in MEASURES}, MADE: league.trainees["main"].steps}
 
 
 def _figures(sides: dict[str, list[Ends]]) -> Iterator[tuple[str, Any]]:
-    for name in MEASURES:
+    for name in (*MEASURES, MADE):
         values: dict[str, Sequence[float]] = {side: [ends[name] for ends in found] for side, found in sides.items()}
         for side, found in values.items():
             yield f"{side}_{name}", round(statistics.median(found), 5)
             yield f"{side}_{name}_by_seed", found
-        if len(values["local"]) > 1:
+        if name in MEASURES and len(values["local"]) > 1:
             test = stats.ttest_ind(values["distributed"], values["local"], equal_var=False)
             yield f"{name}_p", round(float(test.pvalue), 4)
