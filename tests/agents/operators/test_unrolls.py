@@ -4,7 +4,7 @@ import pytest
 import torch
 from support.unroll_examples import NAMES, column, random_unroll
 
-from agents.operators.unrolls import sum_from_the_end
+from agents.operators.unrolls import by_doubling, sum_from_the_end
 
 
 def test_the_next_value_depends_on_how_the_episode_ended():
@@ -33,3 +33,13 @@ def test_a_sum_from_the_end_decays_its_terms():
 def test_the_gradients_of_a_sum_from_the_end_are_right():
     term, decay = torch.randn(2, 4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert torch.autograd.gradcheck(sum_from_the_end, (term.requires_grad_(), decay.requires_grad_()))
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 13])
+def test_sums_by_doubling_equal_those_of_one_step_after_the_other(length: int) -> None:
+    generator = torch.Generator().manual_seed(length)
+    term = torch.randn(length, 4, 3, generator=generator, dtype=torch.float64)
+    decay = torch.rand(length, 4, 1, generator=generator, dtype=torch.float64)
+    decay[torch.rand(length, 4, 1, generator=generator) < 0.2] = 0
+    torch.testing.assert_close(by_doubling(term, decay), sum_from_the_end(term, decay))
+    assert torch.autograd.gradcheck(by_doubling, (term.requires_grad_(), decay.requires_grad_()))
