@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.algorithms.batches import Batch
+from agents.algorithms.batches import Batch, Minibatch
 from agents.policies import Policy
 from warren.trees import map_tree
 
@@ -21,7 +21,7 @@ LESSON, MAGNET, LAST = "teacher's ", "magnet's ", "last "  # a head's name follo
 PREFIXES = {"teacher": LESSON, "magnet": MAGNET, "proximal": LAST}  # by what their coefficients are called
 
 
-def distributions(anchor: Policy, batch: Batch, prefix: str) -> dict[str, Tensor]:
+def distributions(anchor: Policy, batch: Batch | Minibatch, prefix: str) -> dict[str, Tensor]:
     """Return the anchor's distribution at each step of `batch`, columns [B, K] or [T, N, K] by `prefix` and head.
 
     An anchor with a memory starts from the memories at the beginning of the batch's unrolls, which other weights made.

@@ -43,6 +43,7 @@ class Minibatch:
     kept: Tensor | None = (
         None  # bool [T, n]: the valid steps; None: all are. If set, `columns` has the valid steps alone, [B, ...]
     )
+    alike: Kinds | None = None  # groups of steps with equal observations; None: not looked for
 
     def evaluate(self, policy: Policy, exact_entropy: bool = True) -> Evaluation:
         """Evaluate the actions under `policy`, with gradients: [B], or [T, n] of unrolls whose steps are all valid."""

@@ -13,7 +13,7 @@ ALIGNED = 128  # numbers; at least the 512 bytes that CUDA's allocator aligns a 
 
 
 class FlatParameters:
-    """All parameters of a module, which become views of `values`, float [P].
+    """All parameters of a module, which become views of `values`, float [P]; without gradients where none are wanted.
 
     Names and shapes stay. From then on weights have to be loaded in place, and the module must stay on its device. The
     weights of each recurrent layer lie in cuDNN's order at the beginning of a storage; otherwise cuDNN would copy them
@@ -35,15 +35,19 @@ class FlatParameters:
         layers = list(_recurrent(module))
         self._starts, size = self._placed(layers)
         self._start_of = {id(parameter): self._starts[name] for name, parameter in named.items()}
-        self.values = nn.Parameter(torch.zeros(size, dtype=parameters[0].dtype, device=parameters[0].device))
-        self.values.grad = torch.zeros_like(self.values)
+        zeros = torch.zeros(size, dtype=parameters[0].dtype, device=parameters[0].device)
+        self.values = nn.Parameter(zeros, any(one.requires_grad for one in parameters))
         values = dict(self.split(self.values.detach()))
         if self.values.device.type in ("cpu", "cuda"):
             for names in layers:
                 values |= self._beginning_a_storage(names)
-        for name, gradient in self.split(self.values.grad):
-            values[name].copy_(named[name].detach())
-            named[name].data, named[name].grad = values[name], gradient
+        for name, parameter in named.items():
+            values[name].copy_(parameter.detach())
+            parameter.data = values[name]
+        if self.values.requires_grad:
+            self.values.grad = torch.zeros_like(self.values)
+            for name, gradient in self.split(self.values.grad):
+                named[name].grad = gradient
 
     def _placed(self, layers: list[list[str]]) -> tuple[dict[str, int], int]:
         """Return (where each parameter begins, the total length); between parameters there may be gaps of zeros."""

@@ -16,10 +16,10 @@ from agents.algorithms.batches import Batch, Minibatch, of_somebody
 from agents.algorithms.burn_in import BurnInConfig
 from agents.algorithms.descent import Descent
 from agents.algorithms.gradient_config import GradientConfig
-from agents.algorithms.magnet import Magnet
+from agents.algorithms.magnet import Followed, Magnet, follow
 from agents.algorithms.peers import Peers, cuts, standardized
 from agents.algorithms.reward_scaling import RewardScaling
-from agents.algorithms.teacher import check_heads, check_teacher, imitation, lessons
+from agents.algorithms.teacher import check_heads, check_teacher, imitation
 from agents.operators.unrolls import weighted_channels
 from agents.policies import Policy
 from agents.trajectories import Trajectory
@@ -128,20 +128,29 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
     def lessons(self, batch: Batch) -> dict[str, Tensor]:
         """Return the distributions of teacher, magnet and present policy at each step, as columns: name -> [B, ...].
 
-        Call it once per update, at the beginning. Anchors whose coefficient is 0 are left out. Raises
-        ConfigurationError where the settings name a teacher that was not loaded.
+        Call it once per update, at the beginning. Raises ConfigurationError as `anchors` does.
         """
         columns: dict[str, Tensor] = {}
+        for name, anchor in self.anchors().items():
+            columns |= distributions(anchor, batch, PREFIXES[name])
+        return columns
+
+    def anchors(self) -> dict[str, Policy]:
+        """Return the teacher, the magnet and the present policy, without those whose coefficient is 0.
+
+        Raises ConfigurationError where the settings name a teacher that was not loaded.
+        """
         if self.teacher is None and self.config.teacher is not None:
             raise ConfigurationError(f"teacher {self.config.teacher!r} was not loaded; give it by take_teacher()")
+        found: dict[str, Policy] = {}
         if self.teacher is not None and self.anchor_coefficient("teacher") > 0:
-            columns |= lessons(self.teacher, batch)
+            found["teacher"] = self.teacher
         if self.anchor_coefficient("magnet") > 0:
             self.magnet = self.magnet or Magnet(self.policy)
-            columns |= distributions(self.magnet.policy, batch, MAGNET)
+            found["magnet"] = self.magnet.policy
         if self.anchor_coefficient("proximal") > 0:
-            columns |= distributions(self.policy, batch, LAST)
-        return columns
+            found["proximal"] = self.policy
+        return found
 
     def anchor_coefficient(self, name: str) -> float:
         """Return the present coefficient of the divergence from the teacher, the magnet or the last policy."""
@@ -219,7 +228,14 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         with torch.no_grad():
             wanted = None if self.policy.value_scale is None else target()
             self.policy.take_in(batch.valid(batch.observation), None if wanted is None else batch.valid(wanted))
-        # Counted last: an update that a lost learner interrupts is made again, and must not count twice.
-        self.steps += int(self.peers.total(torch.tensor(batch.steps, dtype=torch.float64)))
-        if self.magnet is not None:
-            self.magnet.follow(self.policy, self.config)
+        self.count(batch.steps)
+        follow(self.followed())
+
+    def count(self, steps: int) -> None:
+        """Count an update's steps, of all learners; last, since a lost learner interrupts it, and it is made again."""
+        self.steps += int(self.peers.total(torch.tensor(steps, dtype=torch.float64)))
+
+    def followed(self) -> list[Followed]:
+        """Return what the magnet follows, for `magnet.follow`; [] without a magnet."""
+        magnet = self.magnet
+        return [] if magnet is None else [Followed(magnet, self.policy, self.descent.parameters.values, self.config)]

@@ -10,12 +10,14 @@ that is never renewed and whose coefficient falls to 0 only ties a player to the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from agents.algorithms.flat_parameters import FlatParameters
 from agents.algorithms.settings import AlgorithmConfig, Allowed, Scheduled
 from agents.policies import Policy
 
@@ -49,21 +51,17 @@ class Magnet:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy.frozen_copy()
+        self.parameters = FlatParameters(self.policy)  # laid out as the policy's own
+        self.has_buffers = any(True for _ in self.policy.buffers())
         self.age = 0  # updates since it was made or copied
 
-    def follow(self, policy: Policy, config: MagnetConfig) -> None:
-        """Count an update of `policy`, and move towards it as the settings say."""
+    def due(self, config: MagnetConfig) -> float:
+        """Count an update; return the fraction of the way to the policy that the magnet is to move now."""
         self.age += 1
-        renewed = config.magnet_every is not None and self.age >= config.magnet_every
-        if renewed:
-            self.age = 0
-        if renewed or config.magnet_rate:
-            rate = 1.0 if renewed else config.magnet_rate
-            with torch.no_grad():
-                for parameter, its in zip(self.policy.parameters(), policy.parameters(), strict=True):
-                    parameter.lerp_(its, rate)
-                for buffer, now in zip(self.policy.buffers(), policy.buffers(), strict=True):
-                    buffer.copy_(now)  # moments of normalisation, which cannot be interpolated
+        if config.magnet_every is None or self.age < config.magnet_every:
+            return config.magnet_rate
+        self.age = 0
+        return 1.0
 
     def state(self) -> dict[str, Tensor]:
         """Return the magnet's weights by KEY and name."""
@@ -79,3 +77,28 @@ class Magnet:
         magnet.policy.load_state_dict(weights)
         magnet.age = age
         return magnet
+
+
+class Followed(NamedTuple):
+    """A magnet, and the policy that it follows."""
+
+    magnet: Magnet
+    policy: Policy
+    values: Tensor  # float [P], all parameters of `policy`
+    config: MagnetConfig
+
+
+@torch.no_grad()
+def follow(every: Iterable[Followed]) -> None:
+    """Count an update of each policy, and move its magnet towards it as the settings say."""
+    by_rate: dict[float, list[Followed]] = {}
+    for one in every:
+        if rate := one.magnet.due(one.config):
+            by_rate.setdefault(rate, []).append(one)
+    for rate, moving in by_rate.items():
+        magnets = [one.magnet.parameters.values.detach() for one in moving]
+        torch._foreach_lerp_(magnets, [one.values.detach() for one in moving], rate)
+        for one in moving:
+            if one.magnet.has_buffers:  # moments of normalisation, which cannot be interpolated
+                for buffer, now in zip(one.magnet.policy.buffers(), one.policy.buffers(), strict=True):
+                    buffer.copy_(now)

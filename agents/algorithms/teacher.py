@@ -20,8 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
-from agents.algorithms.anchors import LESSON, distributions, said_by
-from agents.algorithms.batches import Batch
+from agents.algorithms.anchors import LESSON, said_by
 from agents.algorithms.settings import AlgorithmConfig, Allowed, Scheduled
 from agents.operators.losses import teacher_loss
 from agents.operators.schedules import Linear
@@ -95,11 +94,6 @@ def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
         problems.append(f"teacher {name} has a network with a memory; a teacher has to have one without (no `core`)")
     if problems:
         raise ConfigurationError(problems)
-
-
-def lessons(teacher: Policy, batch: Batch) -> dict[str, Tensor]:
-    """Return the teacher's distribution at each step of `batch`, columns [B, K] or [T, N, K] by LESSON and head."""
-    return distributions(teacher, batch, LESSON)
 
 
 def imitation(

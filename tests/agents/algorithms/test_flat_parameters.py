@@ -103,3 +103,14 @@ def test_a_recurrent_network_learns_the_same_as_with_separate_parameters() -> No
     name = "lstm.weight_hh_l0"
     assert torch.equal(dict(flat.split(flat.values))[name], others[name])
     assert not torch.equal(twin.state_dict()[name], others[name])
+
+
+def test_a_module_that_does_not_learn_has_one_tensor_and_no_gradient() -> None:
+    module = network().requires_grad_(False)
+    flat = FlatParameters(module)
+    assert not flat.values.requires_grad
+    assert flat.values.grad is None
+    assert all(parameter.grad is None and not parameter.requires_grad for parameter in module.parameters())
+    with torch.no_grad():
+        flat.values.fill_(2)
+    assert all((parameter == 2).all() for parameter in module.parameters())
