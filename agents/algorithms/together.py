@@ -20,11 +20,12 @@ import torch
 from agents.algorithms.batch import Batch
 from agents.algorithms.contract import Algorithm, Update
 from agents.algorithms.ppo.algorithm import PPO, Begun, mean_terms
-from agents.algorithms.ppo.stacked import Stack, shape_of
-from agents.algorithms.ppo.stacked_steps import Shape
+from agents.algorithms.ppo.stacked import Stack
+from agents.algorithms.ppo.stacked_shape import Shape, shape_of
 from agents.algorithms.ppo.whole import WholePPO
 from agents.native.perceptron import parts_of
 from agents.native.whole_update import run_all
+from agents.trajectories import Trajectory
 from warren.errors import NotFinite
 
 MADE = PPO.update  # a method that replaces it is called instead
@@ -37,30 +38,39 @@ def update_together(algorithms: Sequence[Algorithm], batches: Sequence[Batch]) -
     Raises the NotFinite of the first player whose update raises it, after the others are updated.
     """
     updates: dict[int, Update] = {}
-    begun: dict[int, tuple[PPO, Begun]] = {}
+    given: dict[int, tuple[PPO, Sequence[Trajectory]]] = {}
     for place, (algorithm, batch) in enumerate(zip(algorithms, batches, strict=True)):
         if type(algorithm) is PPO and PPO.update is MADE:
-            begun[place] = algorithm, algorithm.begin(batch)
+            given[place] = algorithm, algorithm.scaled(batch)
         else:
             updates[place] = algorithm.update(batch)
+    stacks = _stacks(given)
+    for stack, _ in stacks:
+        stack.prepare()
+        stack.run()
+    stacked = {place for _, places in stacks for place in places}
+    begun = {place: (one, one.begin(batch)) for place, (one, batch) in given.items() if place not in stacked}
+    found = _ended(begun)
+    for stack, places in stacks:
+        found |= zip(places, stack.end(), strict=True)
+    for _, update in sorted(found.items()):
+        if isinstance(update, NotFinite):
+            raise update
+    return [update for _, update in sorted((updates | found).items()) if isinstance(update, Update)]
+
+
+def _ended(begun: Mapping[int, tuple[PPO, Begun]]) -> dict[int, Update | NotFinite]:
+    """Make the updates that have begun: by one call of the library each, or one after the other."""
     whole = {place: found for place, one in begun.items() if (found := _whole(*one, len(begun)))}
     run_all([one.update for one in whole.values()])
-    stacked = _stacked({place: one for place, one in begun.items() if place not in whole})
-    errors = []
+    updates: dict[int, Update | NotFinite] = {}
     for place, (algorithm, one) in begun.items():
         try:
-            if place in whole:
-                metrics = whole[place].end()
-            elif place in stacked:
-                metrics = stacked[place][0].metrics(stacked[place][1])
-            else:
-                metrics = _followed(algorithm, one)
+            metrics = whole[place].end() if place in whole else _followed(algorithm, one)
             updates[place] = algorithm.end(one, metrics)
         except NotFinite as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
-    return [updates[place] for place in range(len(algorithms))]
+            updates[place] = error
+    return updates
 
 
 def _whole(algorithm: PPO, begun: Begun, players: int) -> WholePPO | None:
@@ -69,18 +79,13 @@ def _whole(algorithm: PPO, begun: Begun, players: int) -> WholePPO | None:
     return WholePPO.of(algorithm, begun) if players >= torch.get_num_threads() or parts_of(largest) == 1 else None
 
 
-def _stacked(begun: Mapping[int, tuple[PPO, Begun]]) -> dict[int, tuple[Stack, int]]:
-    """Update the players that can be stacked; return the stack and the place in it of each, by its key in `begun`."""
+def _stacks(given: Mapping[int, tuple[PPO, Sequence[Trajectory]]]) -> list[tuple[Stack, list[int]]]:
+    """Return stacks of the players that can be stacked, and the keys in `given` of the players of each."""
     alike: dict[Shape, list[int]] = {}
-    for place, one in begun.items():
+    for place, one in given.items():
         if one[0].policy.device.type in STACKED and (shape := shape_of(*one)) is not None:
             alike.setdefault(shape, []).append(place)
-    found: dict[int, tuple[Stack, int]] = {}
-    for shape, places in alike.items():
-        stack = Stack(shape, [begun[place] for place in places])
-        stack.run()
-        found |= {place: (stack, number) for number, place in enumerate(places)}
-    return found
+    return [(Stack(shape, [given[place] for place in places]), places) for shape, places in alike.items()]
 
 
 def _followed(algorithm: PPO, begun: Begun) -> dict[str, float]:

@@ -113,13 +113,13 @@ def approximate_kl(log_ratio: Tensor, ratio: Tensor) -> Tensor:
     return (ratio - 1 - log_ratio).mean()
 
 
-def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
-    """Return 1 - Var[target - prediction] / Var[target], a scalar.
+def explained_variance(prediction: Tensor, target: Tensor, dim: int | None = None) -> Tensor:
+    """Return 1 - Var[target - prediction] / Var[target]: a scalar, or along the dimension `dim` alone.
 
     1 is perfect, 0 no better than a constant prediction; NaN for a constant target.
     """
-    variance = target.var(correction=0)
-    return torch.where(variance == 0, torch.nan, 1 - (target - prediction).var(correction=0) / variance)
+    variance = target.var(dim, correction=0)
+    return torch.where(variance == 0, torch.nan, 1 - (target - prediction).var(dim, correction=0) / variance)
 
 
 def _same_shape(**tensors: Tensor) -> None:

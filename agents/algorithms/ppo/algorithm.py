@@ -68,35 +68,38 @@ class PPO(GradientAlgorithm[PPOConfig]):
 
         If the first minibatch already exceeds target_kl, the weights stay as they are, and the metrics are its own.
         """
-        begun = self.begin(trajectories)
+        begun = self.begin(self.scaled(trajectories))
         history: list[dict[str, Tensor]] = []
         self.follow(begun, history)
         return self.end(begun, mean_terms(history))
 
     def begin(self, trajectories: Sequence[Trajectory]) -> Begun:
-        """Return an update that has begun: its batch and its schedules' values, before the first minibatch."""
-        trajectories = self.scaled(trajectories)
+        """Return an update that has begun: its batch and its schedules' values, before the first minibatch.
+
+        `trajectories`: as `scaled` returned them.
+        """
         batch = Batch(self.policy, trajectories, burn_in=self.needs.burn_in)
         columns = self._columns(batch, trajectories)
         learning_rate = self.set_learning_rate()
         cuts = self.cuts(batch, self.config.minibatch_size)
         return Begun(batch, columns, learning_rate, cuts, self.by_library(batch, columns))
 
-    def follow(self, begun: Begun, history: list[dict[str, Tensor]], orders: Sequence[Tensor] = ()) -> None:
+    def follow(self, begun: Begun, history: list[dict[str, Tensor]], orders: Sequence[Tensor] | Tensor = ()) -> None:
         """Learn from the minibatches that follow those in `history`, and add their terms to it.
 
         `orders`: the order of the steps in each pass, int64 [B]; drawn if none are given.
         """
         for epoch in range(self.config.epochs):
-            order = orders[epoch] if orders else self._permutation(len(begun.batch))
+            order = orders[epoch] if len(orders) else torch.randperm(len(begun.batch), generator=self.generator)
             if not self._epoch(begun, epoch * len(begun.cuts), order, history):
                 break
 
-    def orders(self, begun: Begun) -> tuple[list[Tensor], list[Tensor]]:
-        """Draw the orders of the steps in all passes; return them and the generator's state after each."""
-        orders, states = [], []
-        for _ in range(self.config.epochs):
-            orders.append(self._permutation(len(begun.batch)))
+    def orders(self, size: int, out: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+        """Draw the orders of `size` steps in all passes; return them, int64 [epochs, size], and the generator's states
+        after each. `out`: where to write them."""
+        orders, states = torch.empty(self.config.epochs, size, dtype=torch.int64) if out is None else out, []
+        for order in orders:
+            torch.randperm(size, generator=self.generator, out=order)
             states.append(self.generator.get_state())
         return orders, states
 
@@ -186,9 +189,6 @@ class PPO(GradientAlgorithm[PPOConfig]):
             "approx_kl": kl, "clip_fraction": clip_fraction,
         }  # fmt: skip
         return self.with_teacher(loss, terms, output, recorded), terms
-
-    def _permutation(self, size: int) -> Tensor:
-        return torch.randperm(size, generator=self.generator)
 
 
 def mean_terms(history: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:

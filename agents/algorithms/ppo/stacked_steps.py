@@ -1,126 +1,117 @@
-"""Steps of stacked players: weights [P, ...], batched products, one Adam over [P, n]; on a GPU launched as graphs.
+"""Steps of stacked players: batched products, one Adam over [P, n]; on a GPU launched as graphs.
 
 The tensors that steps read and write, and the graphs of steps, are kept from update to update.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from agents.algorithms.anchors import PREFIXES
-from agents.algorithms.ppo.captured import Captured
+from agents.algorithms.captured import Captured
+from agents.algorithms.ppo.stacked_shape import Shape
 from agents.operators.divergences import categorical_kl
 from agents.policies.categorical import Categorical
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu, "silu": functional.silu,
-}  # fmt: skip
 LEARNED, ENDED, FAILED = range(3)  # a minibatch: learned from; target_kl ended the update before it; not finite
 LOGITS = Categorical(0)  # serves any number of actions: the methods used here do not depend on it
 KEPT = 4  # stacks whose tensors and graphs are kept: those of a league's main agents, exploiters, ...
 # Numbers that each player has of its own, besides the coefficients of its anchors.
 NUMBERS = (
     "clip", "clip_value", "value", "entropy", "most_kl", "longest", "rate", "beta1", "beta2", "epsilon", "decay",
+    "gamma", "gae_lambda",
 )  # fmt: skip
-Layer = tuple[tuple[int, torch.Size], tuple[int, torch.Size]]  # (offset in [n], shape) of the weight, and of the bias
-
-
-class Shape(NamedTuple):
-    """The settings and shapes that stacked players have in common."""
-
-    device: torch.device
-    activation: str
-    policy: tuple[Layer, ...]  # the last is the value's head, where the value has no layers of its own
-    value: tuple[Layer, ...]
-    masked: bool
-    columns: tuple[str, ...]
-    cuts: tuple[int, ...]
-    epochs: int
-    standardizes: bool
-    clips_value: bool
-    decoupled: bool
-
-    @property
-    def anchors(self) -> list[str]:
-        """Names of the anchors that policies are kept near to."""
-        return [name for name, prefix in PREFIXES.items() if prefix in self.columns]
+TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
 
 class StackedSteps:
-    """The weights of P players of one `Shape` with `size` numbers each, and steps of all of them."""
+    """The weights and the batches of P players of one `Shape`, and steps of all of them."""
 
-    def __init__(self, shape: Shape, players: int, size: int) -> None:
-        self._shape, device = shape, shape.device
-        self.values, self.mean, self.square = (torch.zeros(players, size, device=device) for _ in range(3))
+    def __init__(self, shape: Shape, players: int) -> None:
+        self._shape, self.players, device = shape, players, shape.device
+        self.values, self.mean, self.square = (torch.zeros(players, shape.size, device=device) for _ in range(3))
         self.step_count = torch.zeros(players, dtype=torch.float64, device=device)
         self.status = torch.zeros(players, dtype=torch.int64, device=device)  # LEARNED, until the player ends or fails
-        self.numbers = {  # float64 [P, 1]
-            name: torch.zeros(players, 1, dtype=torch.float64, device=device) for name in (*NUMBERS, *shape.anchors)
-        }
-        state = self.values, self.mean, self.square, self.step_count, self.status
+        names = (*NUMBERS, *shape.anchors)
+        self.exact = torch.zeros(len(names), players, 1, dtype=torch.float64, device=device)
+        self._rounded = torch.zeros(len(names), players, 1, device=device)
+        self.numbers = dict(zip(names, self.exact, strict=True))  # float64 [P, 1]
+        self._floats = dict(zip(names, self._rounded, strict=True))
+        self.columns = self._columns()  # [P * steps, ...], the players one after the other
+        # Of all minibatches one after the other: the rows of the columns.
+        self.order = torch.zeros(players, shape.epochs * shape.valid, dtype=torch.int64, device=device)
+        self._place, self._number = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
+        self.term_names = (*TERMS, *(f"{name}_kl" for name in shape.anchors), "grad_norm")
+        # The terms of each minibatch, and the players' status after it.
+        self.told = torch.zeros(shape.minibatches, len(self.term_names) + 1, players, device=device)
+        state = self.values, self.mean, self.square, self.step_count, self.status, self._place, self._number, self.told
         self._launched = Captured(self.step, state) if device.type == "cuda" else self.step
 
     @classmethod
-    def of(cls, shape: Shape, players: int, size: int) -> StackedSteps:
+    def of(cls, shape: Shape, players: int) -> StackedSteps:
         """Return steps for such players, which their last user must be done with; the caller fills their tensors."""
-        return _kept(shape, players, size)
+        return _kept(shape, players)
 
-    def __call__(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _columns(self) -> dict[str, Tensor]:
+        shape, nets = self._shape, self._shape.nets
+        rows, device = self.players * shape.steps, shape.device
+        found = {"x": torch.zeros(rows, nets.inputs, device=device)}
+        found["action"] = torch.zeros(rows, dtype=torch.int64, device=device)
+        if shape.masked:
+            found["mask"] = torch.zeros(rows, nets.actions, dtype=torch.bool, device=device)
+        found |= {name: torch.zeros(rows, device=device) for name in ("log_prob", "value", "target", "advantage")}
+        return found | {PREFIXES[name]: torch.zeros(rows, nets.actions, device=device) for name in shape.anchors}
+
+    def of_players(self, name: str) -> Tensor:
+        """Return a column as [P, steps, ...]."""
+        column = self.columns[name]
+        return column.view(self.players, self._shape.steps, *column.shape[1:])
+
+    def begin(self) -> None:
+        """Go to the first minibatch; the numbers, the weights and the moments are in their places."""
+        self._rounded.copy_(self.exact)
+        for tensor in (self.status, self._place, self._number):
+            tensor.zero_()
+
+    def __call__(self, rows: int) -> None:
         """Make `step`, as a graph where that pays."""
-        return self._launched(columns)
+        self._launched(rows)
 
-    def step(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Make a step of each player by its minibatch, columns [P, B, ...]; return the loss's terms, [P] each.
+    def step(self, rows: int) -> None:
+        """Make a step of each player by its next minibatch, of `rows` rows, and tell its terms.
 
         Nothing waits for the device, and no tensor is replaced, so steps of equal shapes can be captured as a graph.
         """
-        values = self.values.detach().requires_grad_()
-        loss, terms = self._loss(values, columns)
-        (gradient,) = torch.autograd.grad(loss.sum(), values)
+        here = self._place + torch.arange(rows, device=self._shape.device)
+        index = self.order.index_select(1, here).flatten()
+        columns = {
+            name: column.index_select(0, index).view(self.players, rows, *column.shape[1:])
+            for name, column in self.columns.items()
+        }
+        parameters = [one.detach().requires_grad_() for one in self._shape.nets.parameters(self.values)]
+        loss, terms = self._loss(parameters, columns)
+        gradients = torch.autograd.grad(loss.sum(), parameters)
         with torch.no_grad():
+            gradient = self._shape.nets.joined(gradients, self._shape.size)
             norm = torch.linalg.vector_norm(gradient, dim=1)
             finite = torch.isfinite(loss + norm)
             beyond = terms["approx_kl"] > self.numbers["most_kl"][:, 0]
             now = torch.where(torch.isfinite(loss) & beyond, ENDED, torch.where(finite, LEARNED, FAILED))
             self.status.copy_(torch.where(self.status == LEARNED, now, self.status))
             self._descend(gradient, norm[:, None], (self.status == LEARNED)[:, None])
-        return {name: term.detach() for name, term in terms.items()} | {"grad_norm": norm}
+            told = torch.stack([*(terms | {"grad_norm": norm}).values(), self.status.float()])
+            self.told.index_copy_(0, self._number, told[None])
+            self._place += rows
+            self._number += 1
 
-    def _layer(self, values: Tensor, place: tuple[int, torch.Size]) -> Tensor:
-        start, shape = place
-        return values[:, start : start + shape.numel()].view(len(values), *shape)
-
-    def _linear(self, values: Tensor, layer: Layer, x: Tensor) -> Tensor:
-        weight, bias = (self._layer(values, place) for place in layer)
-        return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
-
-    def _outputs(self, values: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (logits [P, B, A], values [P, B])."""
-        activate = ACTIVATIONS[self._shape.activation]
-
-        def after(layers: Sequence[Layer]) -> Tensor:
-            y = x
-            for layer in layers:
-                y = activate(self._linear(values, layer, y))
-            return y
-
-        policy, value = self._shape.policy, self._shape.value
-        if value:
-            logits = self._linear(values, policy[-1], after(policy[:-1]))
-            return logits, self._linear(values, value[-1], after(value[:-1])).squeeze(-1)
-        last = after(policy[:-2])
-        return self._linear(values, policy[-2], last), self._linear(values, policy[-1], last).squeeze(-1)
-
-    def _loss(self, values: Tensor, columns: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, parameters: list[Tensor], columns: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return (losses [P] with gradients, their terms [P])."""
-        numbers = {name: vector.float() for name, vector in self.numbers.items()}
-        output, value = self._outputs(values, columns["x"])
+        numbers = self._floats
+        output, value = self._shape.nets.outputs(parameters, columns["x"])
         if self._shape.masked:
             output = LOGITS.masked(output, columns["mask"])
         log_prob, entropy = LOGITS.log_prob_entropy(output, columns["action"])
@@ -145,27 +136,33 @@ class StackedSteps:
             kl = categorical_kl(anchor, output) if name == "teacher" else categorical_kl(output, anchor)
             terms[f"{name}_kl"] = kl.mean(1)
             loss = loss + numbers[name][:, 0] * terms[f"{name}_kl"]
-        return loss, terms
+        return loss, {name: term.detach() for name, term in terms.items()}
 
     def _descend(self, gradient: Tensor, norm: Tensor, learns: Tensor) -> None:
-        """Make Adam's step [P, n] of the players that `learns` bool [P, 1] names."""
+        """Make Adam's step of the players that `learns` bool [P, 1] names, down `gradient` [P, n].
+
+        Each large tensor is gone through as seldom as possible: players that do not learn have a gradient of 0, and
+        factors that change nothing.
+        """
         n, values = self.numbers, self.values
-        gradient = gradient * (n["longest"] / (norm + 1e-6)).clamp(max=1.0).float()
         self.step_count += learns[:, 0]
         steps = self.step_count[:, None]
-        root = (1 - n["beta2"] ** steps).sqrt().float()
-        size = (n["rate"] / (1 - n["beta1"] ** steps)).float()
+        clipped = (n["longest"] / (norm + 1e-6)).clamp(max=1.0)
+        gradient = torch.where(learns, gradient, 0.0).mul_(torch.where(learns, clipped, 0.0).float())
         if self._shape.decoupled:
-            kept = values * (1 - n["rate"] * n["decay"]).float()
-        else:
-            kept, gradient = values, gradient + n["decay"].float() * values
-        mean = torch.lerp(self.mean, gradient, (1 - n["beta1"]).float())
-        square = n["beta2"].float() * self.square + (1 - n["beta2"]).float() * gradient.square()
-        stepped = kept - size * mean / (square.sqrt() / root + n["epsilon"].float())
-        for place, now in ((self.mean, mean), (self.square, square), (values, stepped)):
-            place.copy_(torch.where(learns, now, place))
+            values.mul_((1 - n["rate"] * n["decay"] * learns).float())
+        elif self._shape.decays:
+            gradient.addcmul_(values, (n["decay"] * learns).float())
+        self.mean.lerp_(gradient, ((1 - n["beta1"]) * learns).float())
+        self.square.lerp_(gradient.square_(), ((1 - n["beta2"]) * learns).float())
+        root, size = (1 - n["beta2"] ** steps).sqrt(), n["rate"] / (1 - n["beta1"] ** steps)
+        # A step is mean / (sqrt(square) / (root * size) + epsilon / size), or mean / infinity.
+        moves = learns & (size > 0)
+        per_root = torch.where(moves, 1 / (root * size), 1.0).float()
+        least = torch.where(moves, n["epsilon"] / size, torch.inf).float()
+        values.addcdiv_(self.mean, torch.addcmul(least, self.square.sqrt(), per_root), value=-1)
 
 
 @lru_cache(KEPT)
-def _kept(shape: Shape, players: int, size: int) -> StackedSteps:
-    return StackedSteps(shape, players, size)
+def _kept(shape: Shape, players: int) -> StackedSteps:
+    return StackedSteps(shape, players)

@@ -18,7 +18,7 @@ class WholePPO:
     """An update that has begun; `update` has to be run before `end`."""
 
     def __init__(
-        self, algorithm: PPO, begun: Begun, update: WholeUpdate, orders: Sequence[Tensor], states: Sequence[Tensor]
+        self, algorithm: PPO, begun: Begun, update: WholeUpdate, orders: Tensor, states: Sequence[Tensor]
     ) -> None:
         self.update = update
         self._algorithm, self._begun, self._orders, self._states = algorithm, begun, orders, states
@@ -33,10 +33,10 @@ class WholePPO:
         if (steps := by.at_once.steps(batch)) is None:
             return None
         steps = with_columns(steps, by.columns(begun.columns, begun.columns["advantage"]), by.loss)
-        orders, states = algorithm.orders(begun)
+        orders, states = algorithm.orders(len(batch))
         cuts = [0, *(cut.stop for cut in begun.cuts)]
         most_kl = None if config.target_kl is None else 1.5 * config.target_kl
-        passes = Passes(orders, cuts, config.normalize_advantage, most_kl)
+        passes = Passes(list(orders), cuts, config.normalize_advantage, most_kl)
         descent = _adam(algorithm.descent, optimizer, config.max_grad_norm)
         update = WholeUpdate(by.at_once.learner, by.loss, steps, passes, descent, batch.alike or kinds_of(steps.x))
         return cls(algorithm, begun, update, orders, states)

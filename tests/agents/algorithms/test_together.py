@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,13 +12,16 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from support.experience import random_trajectory
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from agents import Batch, build_algorithm, build_policy
 from agents.algorithms.ppo import PPO
-from agents.algorithms.ppo.stacked import Stack, shape_of
+from agents.algorithms.ppo.stacked import Stack
+from agents.algorithms.ppo.stacked_shape import shape_of
 from agents.algorithms.ppo.whole import WholePPO
 from agents.algorithms.together import update_together
 from agents.native import library
+from agents.policies import Policy
 from warren.errors import NotFinite
 
 SPACES = Box(-1, 1, (7,), np.float32), Discrete(4)
@@ -51,7 +55,8 @@ def computed_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Compute updates by the native library, or stacked as on a GPU, but with torch on the CPU."""
     if request.param == "native" and library.library() is None:
         pytest.skip("no C compiler")
-    monkeypatch.setattr("agents.algorithms.together.STACKED", ("cpu",))
+    if request.param == "stacked":
+        monkeypatch.setattr("agents.algorithms.together.STACKED", ("cpu",))
     library.choose("torch" if request.param == "stacked" else "native")
     yield request.param
     library.choose("auto")
@@ -61,7 +66,11 @@ def players(settings: dict[str, Any], network: dict[str, Any], number: int = 3) 
     """Return players whose settings differ in numbers only."""
     made = []
     for player in range(number):
-        own = {"clip_range": 0.1 * (1 + player), "value_coefficient": 0.5 + player, "gae_lambda": 0.9 + 0.03 * player}
+        own = {
+            "clip_range": 0.1 * (1 + player),
+            "value_coefficient": 0.5 + player,
+            "gae_lambda": min(1.0, 0.9 + 0.03 * player),
+        }
         own |= {"minibatch_size": 64, "epochs": 2, "entropy_coefficient": 0.01 * player} | settings
         policy = build_policy({"policy_gain": 1.0, **network}, *SPACES, player)
         algorithm = build_algorithm("ppo", own, policy, player)
@@ -70,8 +79,11 @@ def players(settings: dict[str, Any], network: dict[str, Any], number: int = 3) 
     return made
 
 
-def batch(player: PPO, seed: int, kinds: int | None = None, masked: bool = False) -> Batch:
-    """Return 200 steps of the player; with `kinds`, at most so many distinct observations."""
+def batch(player: PPO, seed: int, kinds: int | None = None, masked: bool = False, parts: int = 1) -> Batch:
+    """Return 200 steps of the player; with `kinds`, at most so many distinct observations.
+
+    `parts`: trajectories, of which the last has more slots; with several, a tenth of the steps is not valid.
+    """
     chance = np.random.default_rng(seed)
     trajectory = random_trajectory(player.policy, 10, 20, seed=seed)
     changed: dict[str, Any] = {}
@@ -82,15 +94,38 @@ def batch(player: PPO, seed: int, kinds: int | None = None, masked: bool = False
         mask = chance.random((10, 20, 4)) < 0.6
         np.put_along_axis(mask, trajectory.action[..., None], True, -1)
         changed["action_mask"] = mask
-    return Batch([replace(trajectory, **changed)])
+    trajectory = replace(trajectory, **changed)
+    if parts == 1:
+        return Batch([trajectory])
+    valid = np.ones(200, np.bool_)
+    valid[chance.permutation(200)[:20]] = False
+    valid = valid.reshape(10, 20)
+    trajectory = replace(
+        trajectory,
+        valid=valid,
+        terminated=trajectory.terminated | ~valid,
+        truncated=trajectory.truncated & valid,
+        reward=trajectory.reward * valid,
+    )
+    cuts = [*range(0, 5 * parts, 5)]
+    return Batch([trajectory.slots(slice(*one)) for one in zip(cuts, [*cuts[1:], 20], strict=True)])
 
 
 def weights(player: PPO) -> torch.Tensor:
     return player.descent.parameters.values.detach().clone()
 
 
-def compare(settings: dict[str, Any], network: dict[str, Any], rounds: int = 3, **of_batch: Any) -> None:
+def compare(
+    settings: dict[str, Any],
+    network: dict[str, Any],
+    rounds: int = 3,
+    teachers: Sequence[Policy] = (),
+    **of_batch: Any,
+) -> None:
     apart, together = players(settings, network), players(settings, network)
+    for one, other, teacher in zip(apart, together, teachers, strict=False):
+        one.take_teacher(teacher)
+        other.take_teacher(teacher)
     for number in range(rounds):
         batches = [batch(player, 10 * number + place, **of_batch) for place, player in enumerate(apart)]
         for player in (*apart, *together):
@@ -103,8 +138,13 @@ def compare(settings: dict[str, Any], network: dict[str, Any], rounds: int = 3, 
             assert list(update.metrics) == list(expected.metrics)
             for name, metric in expected.metrics.items():
                 assert update.metrics[name] == pytest.approx(metric, rel=1e-4, abs=1e-5), name
-            for name, tensor in one.state()[0].items():
-                torch.testing.assert_close(other.state()[0][name], tensor, rtol=1e-4, atol=1e-6)
+            for state, given in (
+                (one.state()[0], other.state()[0]),
+                (one.policy.state_dict(), other.policy.state_dict()),
+            ):
+                for name, tensor in state.items():
+                    torch.testing.assert_close(given[name], tensor, rtol=1e-4, atol=1e-6)
+            assert one.state()[1] == other.state()[1]
 
 
 @pytest.mark.usefixtures("computed_by")
@@ -121,6 +161,18 @@ def test_joint_updates_equal_separate_ones_for_networks_masks_and_equal_rows(
     network: dict[str, Any], kinds: int | None, masked: bool
 ) -> None:
     compare(OPTIONS[3], network, kinds=kinds, masked=masked)
+
+
+@pytest.mark.usefixtures("computed_by")
+@pytest.mark.parametrize("network", [{}, {"normalize_observations": True}], ids=str)
+def test_joint_updates_equal_separate_ones_for_several_trajectories(network: dict[str, Any]) -> None:
+    compare(OPTIONS[3] | {"proximal_coefficient": 0.3}, NETWORKS[0] | network, parts=3, masked=True)
+
+
+@pytest.mark.usefixtures("computed_by")
+def test_joint_updates_equal_separate_ones_with_teachers_of_other_shapes() -> None:
+    teachers = [build_policy(network, *SPACES, 7 + place) for place, network in enumerate(NETWORKS)]
+    compare({"teacher": "one", "teacher_coefficient": 0.5}, NETWORKS[0], teachers=teachers)
 
 
 @pytest.mark.usefixtures("computed_by")
@@ -184,28 +236,61 @@ def test_updates_run_in_as_many_threads_as_torch_has(monkeypatch: pytest.MonkeyP
 
 
 def test_players_with_equal_networks_are_updated_by_one_call_or_as_one_stack(computed_by: str) -> None:
-    begun = [(player, player.begin(batch(player, 1))) for player in players({}, NETWORKS[0])]
-    shapes = {shape_of(*one) for one in begun}
+    made = players({}, NETWORKS[0])
+    shapes = {shape_of(player, batch(player, 1)) for player in made}
     assert len(shapes) == 1
     assert None not in shapes
-    whole = [WholePPO.of(*one) is not None for one in begun]
+    whole = [WholePPO.of(player, player.begin(batch(player, 1))) is not None for player in made]
     assert whole == [computed_by == "native"] * 3
 
 
-def test_a_step_of_a_stack_reads_nothing_from_the_device() -> None:
+def test_an_update_of_a_stack_reads_nothing_from_the_device() -> None:
     """The device "meta" holds no numbers: reading one raises."""
     made = players({"magnet_coefficient": 0.1}, NETWORKS[0], 2)
     for player in made:
         player.policy.to("meta")
     given = [batch(player, 1, masked=True) for player in players({}, NETWORKS[0], 2)]
     alike = [build_algorithm("ppo", asdict(player.config) | {"name": "ppo"}, player.policy, 1) for player in made]
-    begun = [(player, player.begin(one)) for player, one in zip(alike, given, strict=True) if isinstance(player, PPO)]
-    shape = shape_of(*begun[0])
+    stacked = [(player, one) for player, one in zip(alike, given, strict=True) if isinstance(player, PPO)]
+    shape, other = (shape_of(*one) for one in stacked)
     assert shape is not None
+    assert shape == other
     assert shape.device.type == "meta"
-    stack = Stack(shape, begun)
-    terms = stack.steps({name: column[:, :64] for name, column in stack._columns().items()})
-    assert {tuple(term.shape) for term in terms.values()} == {(2,)}
+    stack = Stack(shape, stacked)
+    stack.prepare()
+    stack.run()
+    assert stack.steps.told.device.type == "meta"
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that compute or copy on the weights' device, and that wait for it, as if it were a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.counts[str(function)] += not function.is_view
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_stacks_operations_do_not_grow_with_the_number_of_players(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.algorithms.together.STACKED", ("cpu",))
+    found = []
+    for number in (2, 12):
+        made = players(
+            {"magnet_coefficient": 0.1, "magnet_rate": 0.05, "proximal_coefficient": 0.1}, NETWORKS[0], number
+        )
+        batches = [batch(player, place, masked=True) for place, player in enumerate(made)]
+        update_together(made, batches)
+        with Operations() as operations:
+            update_together(made, batches)
+        found.append(operations.counts)
+    few, many = found
+    # These are the processor's own: orders, and the sum of the steps of all learners.
+    own = {"aten.randperm.generator_out", "aten.lift_fresh.default", "aten._local_scalar_dense.default"}
+    assert {name for name in many if many[name] != few[name]} <= own
+    assert sum(few.values()) > 100
 
 
 @NO_GPU
