@@ -1,11 +1,15 @@
 """Updates and decisions on a GPU, beside the same on the CPU.
 
-`python -m benchmarks.device [--device cuda] [--rounds 10] [--only ppo_images decisions together]`. Parts:
+`python -m benchmarks.device [--device cuda] [--rounds 10] [--only ppo_images decisions together equal]`. Parts:
 
 ppo_perceptron, ppo_lstm, ppo_images, sac_perceptron   one update, as a learner makes it, on the CPU and on the
             device: as it is, compiled, in bfloat16, and both; ms
 decisions   a served actor's call for many environments of 84 x 84 x 4 pixels; us
-together    one update of 1, 4, 16 and 64 players of Leduc poker; ms of all of them, and those of 64 over those of one
+together    one update of 1, 4, 16 and 64 players of Leduc poker, each with a batch of its own; ms of all of them, and
+            those of 64 over those of one
+parts       the same of 1 and 64 on the device, by parts: looking which can be stacked, all before the first minibatch,
+            the minibatches, and the end; ms
+equal       the largest difference of weights after the same updates on the device and on the CPU
 
 Medians of the clock's time until the device is done, on random experience. The last line is one JSON object.
 """
@@ -13,8 +17,6 @@ Medians of the clock's time until the device is done, on random experience. The 
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,14 +30,12 @@ from agents import Batch, Policy, Trajectory, build_algorithm, build_policy, com
 from agents.algorithms.together import update_together
 from agents.native.library import lacking
 from benchmarks.apparatus.report import finish
-from benchmarks.league.updates import MAIN, league_after, players_of
+from benchmarks.apparatus.timing import milliseconds
+from benchmarks.device_players import equal_players, parts_of_together, stacked_on, together
 from warren.errors import ConfigurationError
 
 IMAGES, NUMBERS = Box(0, 255, (4, 84, 84), np.uint8), Box(-1, 1, (8,), np.float32)
-PLAYERS = (1, 4, 16, 64)
-LEARNED = 12  # rounds of the league from which the weights and the batch come
 CALLS = (64, 512)  # environments of a served actor's call
-WARM_UP = 3
 DECISIONS_A_ROUND = 20
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -71,7 +71,6 @@ CASES = {
     "ppo_images": Case("ppo", IMAGES, Discrete(6), 128, 8, CONVOLUTIONS, {"minibatch_size": 256, "epochs": 4}),
     "sac_perceptron": Case("sac", NUMBERS, Box(-1, 1, (2,), np.float32), 1, 256, CONTINUOUS),
 }
-PARTS = (*CASES, "decisions", "together")
 
 
 def experience(policy: Policy, steps: int, envs: int) -> Trajectory:
@@ -109,25 +108,6 @@ def observations(space: Space[Any], shape: tuple[int, ...]) -> np.ndarray:
     return random.normal(size=(*shape, *space.shape)).astype(np.float32)
 
 
-def milliseconds(work: Callable[[], object], device: torch.device, rounds: int, warm_up: int = WARM_UP) -> float:
-    """Return the median of the clock's ms of `work`, until the device has done it."""
-    took = []
-    for number in range(warm_up + rounds):
-        waited(device)
-        began = time.perf_counter()
-        work()
-        waited(device)
-        if number >= warm_up:
-            took.append(1e3 * (time.perf_counter() - began))
-    return round(statistics.median(took), 3)
-
-
-def waited(device: torch.device) -> None:
-    """Wait until the device has nothing to do."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def updates(case: Case, device: torch.device, rounds: int) -> dict[str, float]:
     """Return ms of one update on the CPU, and on the device in all ways that it supports."""
     found = {}
@@ -158,17 +138,23 @@ def decisions(device: torch.device, rounds: int) -> dict[str, float]:
     return found
 
 
-def together(device: torch.device, rounds: int) -> dict[str, float]:
-    """Return ms of one update of several players of Leduc poker together, on the CPU and on the device."""
-    league, found = league_after(LEARNED), dict[str, float]()
-    trajectory = league.trainees[MAIN].matches.collect(league.config.lanes)
-    for where in dict.fromkeys((torch.device("cpu"), device)):
-        for number in PLAYERS:
-            players = players_of(league, MAIN, number, league.trainees[MAIN].policy.state_dict(), where)
-            work = partial(update_together, players, [Batch([trajectory])] * number)
-            found[f"{where.type}_{number}_ms"] = milliseconds(work, where, rounds)
-        found[f"{where.type}_64_vs_one"] = round(found[f"{where.type}_64_ms"] / found[f"{where.type}_1_ms"], 2)
-    return found
+def parts(device: torch.device, rounds: int) -> dict[str, float]:
+    """Return ms of the parts of an update of stacked players; {} where they are not stacked."""
+    return parts_of_together(device, rounds) if stacked_on(device) else {}
+
+
+def equal(device: torch.device, rounds: int) -> dict[str, float]:
+    """Return how far weights on the device are from those on the CPU."""
+    return {f"players_{name}": value for name, value in equal_players(device).items()}
+
+
+PARTS: dict[str, Callable[[torch.device, int], dict[str, float]]] = {
+    **{name: partial(updates, case) for name, case in CASES.items()},
+    "decisions": decisions,
+    "together": together,
+    "parts": parts,
+    "equal": equal,
+}
 
 
 def main() -> int:
@@ -176,7 +162,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="auto", help="auto (a GPU where there is one), cpu, cuda, cuda:N, mps")
     parser.add_argument("--rounds", type=int, default=10, help="updates of each kind")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     given = parser.parse_args()
     try:
         device = devices.resolve(given.device)
@@ -186,10 +172,9 @@ def main() -> int:
     figures: dict[str, Any] = {"device": name, "rounds": given.rounds, "without_native": lacking()}
     print(f"{name}, beside {torch.get_num_threads()} threads of the CPU", flush=True)
     for part in given.only:
-        work = partial(updates, CASES[part]) if part in CASES else globals()[part]
-        for key, value in work(device, given.rounds).items():
+        for key, value in PARTS[part](device, given.rounds).items():
             figures[f"{part}_{key}"] = value
-            print(f"{part:16}{key:24}{value:12.3f}", flush=True)
+            print(f"{part:16}{key:24}{value:14.7g}", flush=True)
     finish("device", figures)
     return 0
 
