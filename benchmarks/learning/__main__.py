@@ -204,7 +204,7 @@ def compare(name: str, options: argparse.Namespace) -> None:
     comparison = COMPARISONS[name]
     env = composed([one for one in comparison.overrides if "{teacher}" not in one]).env
     assert env.goal is not None
-    if options.seeds >= SEEDS_OF_A_PICTURE and not options.no_picture:
+    if options.picture or (options.seeds >= SEEDS_OF_A_PICTURE and not options.no_picture):
         picture = options.picture or PICTURES / f"learning_{name.replace('-', '_')}.png"
         curves = {side.title: side.curves for side in (ours, theirs) if side is not None}
         training = f"the last {env.goal_episodes} training episodes"
