@@ -108,8 +108,8 @@ class Image(nn.Module):
         if min(height, width) < smallest:
             raise ConfigurationError(
                 f"{owner} takes images of at least {smallest} x {smallest}, {name or 'this one'!r} is {height} x "
-                f"{width} (shape {list(leaf.shape)}); use network=impala_resnet, which takes smaller ones, or "
-                "network=mlp, which takes any"
+                f"{width} (shape {list(leaf.shape)}); set smaller kernels and strides, or use network=impala_resnet, "
+                "which takes smaller ones, or network=mlp, which takes any"
             )
         channels = (frames[0] if frames else 1) * (last if self.channels_last else first)
         self.convolutions = convolutions(channels, generator)

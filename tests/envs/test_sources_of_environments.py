@@ -158,3 +158,13 @@ def test_an_episode_of_minatar_does_not_begin_with_the_last_ones_action() -> Non
         env.reset(seed=1)
         assert env.step(action)[0][9, :, 0].argmax() == 4, "the paddle stays where it is"
     assert played == [5, 3]
+
+
+def test_pictures_of_minatar_are_uint8_and_large_enough_for_a_film() -> None:
+    pytest.importorskip("minatar")
+    env = envs.make("minatar:breakout", render_mode="rgb_array")
+    observation, _ = env.reset(seed=1)
+    picture = env.render()
+    assert isinstance(picture, np.ndarray) and (picture.dtype, picture.shape) == (np.uint8, (160, 160, 3))
+    cells = picture[8::16, 8::16]
+    assert (cells[~observation.any(2)] == 0).all() and (cells[observation.any(2)] > 0).any(1).all()
