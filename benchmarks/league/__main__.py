@@ -18,6 +18,7 @@ from benchmarks.league import decisions as league_decisions
 from benchmarks.league import distributed as league_distributed
 from benchmarks.league import exploiters as league_exploiters
 from benchmarks.league import growth as league_growth
+from benchmarks.league import pairs as league_pairs
 from benchmarks.league import picture, sides
 from benchmarks.league import scores as league_scores
 from benchmarks.league import speed as league_speed
@@ -53,6 +54,12 @@ def scores(given: argparse.Namespace) -> dict[str, Any]:
     """Score a league of untrained players."""
     torch.set_num_threads(1)  # like an evaluator
     return league_scores.measure(given.game, given.players)
+
+
+def pairs(given: argparse.Namespace) -> dict[str, Any]:
+    """Play cells in each seat, and by pairs."""
+    torch.set_num_threads(1)  # like an evaluator
+    return league_pairs.measure(given.games, given.seeds, given.players, given.decisions, given.error)
 
 
 def strength(given: argparse.Namespace) -> dict[str, Any]:
@@ -167,6 +174,16 @@ def teams_options(part: argparse.ArgumentParser) -> None:
     part.set_defaults(measure=teams)
 
 
+def pairs_options(part: argparse.ArgumentParser) -> None:
+    """Add the options of `pairs`."""
+    part.add_argument("--games", nargs="+", choices=sides.GAMES, default=["kuhn", "leduc", "liars_dice"])
+    part.add_argument("--seeds", type=int, default=3)
+    part.add_argument("--players", type=int, default=5, help="frozen players, who all meet each other")
+    part.add_argument("--decisions", type=int, default=1_000_000, help="of the leagues whose snapshots meet")
+    part.add_argument("--error", type=float, default=0.02, help="to either side, as a share of the largest return")
+    part.set_defaults(measure=pairs)
+
+
 def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(
@@ -189,6 +206,7 @@ def main() -> None:
     part.add_argument("--game", choices=sides.GAMES, default="leduc", help="one small enough to be written out")
     part.add_argument("--players", type=int, default=200)
     part.set_defaults(measure=scores)
+    pairs_options(parts.add_parser("pairs", help="games until cells are known, in each seat and by pairs on one deal"))
     strength_options(
         parts.add_parser("strength", help="exploitability, beside the control, other sides and OpenSpiel's learners")
     )
