@@ -91,10 +91,8 @@ class Stack:
 
     def _failed(self, place: int, terms: np.ndarray) -> Update | NotFinite:
         """Go on with a player alone from the minibatch that failed: torch's error says more."""
-        (algorithm, trajectories), names = (
-            self._players[place],
-            (*TAKEN, *(PREFIXES[one] for one in self._shape.anchors)),
-        )
+        algorithm, trajectories = self._players[place]
+        names = *TAKEN, *(PREFIXES[one] for one in self._shape.anchors)
         columns = {name: self._batch.valid(self.steps.of_players(name)[place], place) for name in names}
         cuts = [slice(*bounds) for bounds in pairwise(self._shape.cuts)]
         begun = Begun(Batch(algorithm.policy, trajectories), columns, self._rates[place], cuts, None)
