@@ -101,3 +101,16 @@ def imported(path: Path, modules: dict[str, Path]) -> Iterator[str]:
             yield from inside
             if len(inside) < len(names) and node.module in modules:
                 yield node.module
+
+
+def test_text_is_read_and_written_as_utf_8_whatever_the_locale() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in tracked(*(package for package in PACKAGES if package != "benchmarks"))
+        for node in nodes(path)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("read_text", "write_text")
+        and "encoding" not in [keyword.arg for keyword in node.keywords]
+    ]
+    assert found == []

@@ -105,7 +105,7 @@ class Compiled:
                 said = f"took more than {LONGEST} s"
                 break
             if done.returncode == 0:
-                _sum_of(file).write_text(_sha256(part))
+                _sum_of(file).write_text(_sha256(part), encoding="utf-8")
                 part.replace(file)
                 return
             said = next((line for line in done.stderr.splitlines() if "error" in line), "failed").strip()
@@ -116,7 +116,7 @@ class Compiled:
 def processor_features() -> str:
     """Return the line in which Linux names the features of this machine's processor; "" on other systems."""
     known = Path("/proc/cpuinfo")
-    lines = known.read_text(errors="replace").splitlines() if known.exists() else []
+    lines = known.read_text(encoding="utf-8", errors="replace").splitlines() if known.exists() else []
     return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
 
 
@@ -141,7 +141,7 @@ def _whole(file: Path) -> bool:
                 f"{one} belongs to user {owner}, not to {os.getuid()}, who would run its code; delete it, or give "
                 "WARREN_CACHE a folder of your own"
             )
-    return sums.read_text() == _sha256(file)
+    return sums.read_text(encoding="utf-8") == _sha256(file)
 
 
 def _sum_of(file: Path) -> Path:

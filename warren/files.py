@@ -33,7 +33,7 @@ def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; {} where the file is missing or damaged."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -58,7 +58,7 @@ def build(
         _watch(what, process, log, about)
     wheel = cached(folder)
     if process.returncode != 0 or wheel is None:
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
         raise WarrenError(f"{what} was not built; the end of {log}:\n{last}")
     return wheel
 

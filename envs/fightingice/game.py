@@ -156,7 +156,7 @@ class Game:
     def _last_words(self) -> str:
         if self._place is None:
             return ""
-        lines = (self._place / "output").read_text(errors="replace").splitlines()[-5:]
+        lines = (self._place / "output").read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
         return "".join(f"\n  {line}" for line in lines)
 
 

@@ -66,7 +66,7 @@ class SavedStream:
         self.check(store)
         history = self.read()
         try:
-            with self.path.open("a") as lines:
+            with self.path.open("a", encoding="utf-8") as lines:
                 for entry, event in store.events(after=history.last_event, until=until):
                     self._take(history, [(entry, event)])
                     self._bytes += lines.write(to_json({"id": entry, "fields": event}) + "\n")

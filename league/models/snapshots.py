@@ -222,7 +222,7 @@ def people_in(folder: Path) -> dict[str, PersonGame]:
 def _saved(path: Path, made: Callable[[Any], Saved], missing: Saved) -> Saved:
     """Return what `made` makes of the JSON in a file of a saved league; `missing` if there is no file."""
     try:
-        return made(json.loads(path.read_text())) if path.exists() else missing
+        return made(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else missing
     except json.JSONDecodeError as error:
         raise LeagueError(f"{path} is not JSON ({error}); restore the file from a backup") from None
     except (KeyError, TypeError, ValueError, AttributeError, LeagueError) as error:

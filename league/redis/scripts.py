@@ -35,7 +35,7 @@ def source(name: str, library: str) -> str:
     """Return the text of one script, preceded by the library of its kind."""
     constants = "".join(f"local {constant} = {value:.17g}\n" for constant, value in CONSTANTS.items())
     parts = [library, *(["guard"] if library == "lib" and name not in UNGUARDED else []), name]
-    return constants + "".join((LUA / f"{part}.lua").read_text() for part in parts)
+    return constants + "".join((LUA / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
 
 
 class Scripts:

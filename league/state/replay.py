@@ -160,7 +160,8 @@ def read_file(path: Path) -> Iterator[tuple[str, Event]]:
     if refusal := formats.refusal(f"league {folder}", read_json(folder / FORMAT), formats.LEAGUE):
         raise LeagueError(refusal)
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+        packed = path.suffix == ".gz"
+        with gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     entry = json.loads(line)

@@ -35,7 +35,7 @@ def problems_of_building(config: Config, forks: Forks | None) -> list[str]:
 
 def _built(config: Config, folder: Path, forks: Forks | None) -> list[str]:
     question, answer, log = (folder / f"verifying.{kind}" for kind in ("yaml", "json", "log"))
-    question.write_text(to_yaml(config))
+    question.write_text(to_yaml(config), encoding="utf-8")
     setting, game = ("env.id", config.env.id) if config.league is None else ("league.env", config.league.get("env"))
     line = [sys.executable, "-m", __name__, str(question), str(answer)]
     child = Child("the verification", line, log, {**os.environ, **ENVIRONMENT}, GRACE, forks)
@@ -60,7 +60,7 @@ def _built(config: Config, folder: Path, forks: Forks | None) -> list[str]:
             f"{child.last_lines()}"
         )
     sys.stderr.write(child.output())  # output of the user's code
-    return [str(problem) for problem in json.loads(answer.read_text())]
+    return [str(problem) for problem in json.loads(answer.read_text(encoding="utf-8"))]
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
 
     question, answer = map(Path, sys.argv[1:])
     config = from_yaml(question)
-    answer.write_text(json.dumps([*validation.problems_of_building(config, "train")]))
+    answer.write_text(json.dumps([*validation.problems_of_building(config, "train")]), encoding="utf-8")
     lines = [computing.slower(config.perceptrons)]
     if config.device in ("auto", "cpu") and not config.hosts:
         lines.append(computing.emulated(config.precision, devices.resolve(config.device)))

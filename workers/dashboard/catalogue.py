@@ -43,7 +43,7 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """Return its configuration; {} if it has none or it cannot be read."""
         try:
-            found = yaml.safe_load((self.folder / "config.yaml").read_text())
+            found = yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError):
             return {}
         return found if isinstance(found, dict) else {}

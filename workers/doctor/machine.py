@@ -57,7 +57,7 @@ def cores(quota: Path = CPU_QUOTA) -> float:
     """Return the number of cores that this process may use."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        allowed, period = quota.read_text().split()
+        allowed, period = quota.read_text(encoding="utf-8").split()
         return min(float(count), int(allowed) / int(period))
     except (OSError, ValueError):  # no cgroup, or no limit ("max")
         return float(count)
@@ -70,7 +70,10 @@ def threads(pids: Path = PIDS) -> int | None:
     if most != resource.RLIM_INFINITY and os.geteuid() != 0:  # root has none
         left.append(most - sum(_threads_of(os.geteuid())))
     with contextlib.suppress(OSError, ValueError):  # no cgroup, or no limit ("max")
-        left.append(int((pids / "pids.max").read_text()) - int((pids / "pids.current").read_text()))
+        left.append(
+            int((pids / "pids.max").read_text(encoding="utf-8"))
+            - int((pids / "pids.current").read_text(encoding="utf-8"))
+        )
     return max(0, min(left)) if left else None
 
 

@@ -142,7 +142,7 @@ class Scores:
         score = Score(time.time(), seconds, steps, frozen, games, *found, **composition)
         try:
             drop_half_line(self._path)  # left by a disk that was full the last time
-            with self._path.open("a") as file:
+            with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(score)) + "\n")
         except OSError as error:
             logger.warning("a score is not in %s: %s", self._path, error)
@@ -185,5 +185,5 @@ def of_large(game: LargeGame, policies: Sequence[Policy], shares: np.ndarray) ->
 def read_scores(folder: Path) -> list[dict[str, Any]]:
     """Read all scores of a run folder, oldest first, without a last line that is being written."""
     path = folder / FILE
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]

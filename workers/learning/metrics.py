@@ -261,7 +261,7 @@ def read_metrics(folder: Path, name: str = METRICS) -> Sequence[dict[str, Any]]:
     """Return the points of `NAME.jsonl` without an incomplete last line."""
     points = []
     path = folder / f"{name}.jsonl"
-    for line in path.read_text().splitlines() if path.exists() else []:
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
             points.append(json.loads(line))
         except json.JSONDecodeError:

@@ -73,7 +73,7 @@ def _env(path: Path, spec: Any) -> str:
     """Return the id of the dataset's environment from its metadata, "" if they do not name it."""
     beside = path.parent / METADATA
     try:
-        spec = json.loads(beside.read_text()).get("env_spec", spec) if beside.is_file() else spec
+        spec = json.loads(beside.read_text(encoding="utf-8")).get("env_spec", spec) if beside.is_file() else spec
         return str(json.loads(spec)["id"]) if isinstance(spec, str | bytes) else ""
     except (ValueError, KeyError, TypeError):
         return ""

@@ -281,7 +281,7 @@ def _read(holder: bytes) -> dict[str, Any]:
 def _space() -> str:
     """Return the namespace of this process's id: boot and container; a random one if that is unknown."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return secrets.token_hex(8)

@@ -76,7 +76,7 @@ def _is_at(file: TextIO, path: Path) -> bool:
 def is_locked(folder: Path) -> bool:
     """Return whether a launcher has the folder at the moment."""
     try:
-        with (folder / FOLDER / FILE).open("r") as file:
+        with (folder / FOLDER / FILE).open("r", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

@@ -15,7 +15,7 @@ def set_title(title: str) -> None:
     original command line is no longer NUL (fs/proc/base.c, get_mm_cmdline). The original strings of the environment are
     overwritten: set variables that `getenv` needs again beforehand, by os.environ.
     """
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     start, end, limit = (int(fields[index]) for index in (ARG_START, ARG_END, ENV_END))
     if not 0 < start < end <= limit:  # this kernel does not report the addresses
         return

@@ -109,7 +109,7 @@ def name_of(run_folder: Path) -> str | None:
     """Return the name that the run in a folder has on its servers. Raises ConfigurationError, as `read` does."""
     named = read(run_folder).run
     if named is None and (config := run_folder / "config.yaml").exists():
-        named = (yaml.safe_load(config.read_text()) or {}).get("run")
+        named = (yaml.safe_load(config.read_text(encoding="utf-8")) or {}).get("run")
     return named
 
 

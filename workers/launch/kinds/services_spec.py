@@ -36,7 +36,7 @@ def services(file: RunFile, host: str | None, roles: list[str], events: list[str
         run=run,
         title=f"{run}{f' on {host}' if host else ''}: {counts}",
         folder=folder,
-        files={"run.yaml": file.path.read_text()},
+        files={"run.yaml": file.path.read_text(encoding="utf-8")},
         processes=tuple(_process(file, host, folder, share) for share in shares),
         servers=ServersSpec(file.broker if leads else "external", listen=file.listen if leads else None),
         restarts=file.restarts,

@@ -134,7 +134,7 @@ class HostMetrics:
         from prometheus_client.parser import text_string_to_metric_families
 
         try:
-            port = int((self._ports / one.name).read_text())
+            port = int((self._ports / one.name).read_text(encoding="utf-8"))
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=ANSWERS_WITHIN) as reply:
                 return list(text_string_to_metric_families(reply.read().decode()))
         except (OSError, ValueError):

@@ -105,7 +105,7 @@ def build() -> Path:
         raise ConfigurationError([f"Horovod cannot be built without {one}" for one in lacking])
     with tempfile.TemporaryDirectory(prefix="warren-horovod-") as place:
         wrapper = Path(place) / "c++"
-        wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("c++")} "$@" {STANDARD}\n')
+        wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("c++")} "$@" {STANDARD}\n', encoding="utf-8")
         wrapper.chmod(0o755)
         variables = {**FEATURES, "CXX": str(wrapper)}
         sources = wheels.sources(f"horovod=={RELEASE}", Path(place))
@@ -116,12 +116,12 @@ def build() -> Path:
 def mend(sources: Path) -> None:
     """Patch Horovod's unpacked sources by MENDS. Raises WarrenError if a text to replace is not in them just once."""
     for name, (before, after) in MENDS.items():
-        text = (sources / name).read_text()
+        text = (sources / name).read_text(encoding="utf-8")
         if text.count(before) != 1:
             raise WarrenError(
                 f"{name} of Horovod {RELEASE} has not the lines that Warren patches: the download is not that release"
             )
-        (sources / name).write_text(text.replace(before, after))
+        (sources / name).write_text(text.replace(before, after), encoding="utf-8")
 
 
 def _torch() -> str:

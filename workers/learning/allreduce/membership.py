@@ -297,7 +297,7 @@ def _read(text: str) -> Generation | None:
 def _runs(process: int) -> bool:
     """Return whether a process of this machine runs; False if it is suspended, a zombie or gone."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "TtZXx"
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "TtZXx"
     except (OSError, IndexError):
         return False
 
@@ -305,7 +305,7 @@ def _runs(process: int) -> bool:
 def _machine() -> str:
     """Return a name of this machine's boot, network namespace and process namespace."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {Path('/proc/self/ns/net').readlink()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return secrets.token_hex(8)

@@ -30,7 +30,7 @@ class MlflowRun(Tracker):
         self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or store.as_uri())
         kept = tracked.folder / RUN
         if kept.exists():
-            self._id = kept.read_text().strip()
+            self._id = kept.read_text(encoding="utf-8").strip()
             self._client.update_run(self._id, status="RUNNING")
             return
         found = self._client.get_experiment_by_name(tracked.project)
