@@ -14,7 +14,8 @@ class Adam:
 
     torch.optim.Adam makes the same steps, but the first in a process imports torch._dynamo, which takes a second.
     `state`: "step", float32 [], and `moments`, [P] each; empty before the first step. `decoupled`: weights decay by
-    themselves (AdamW, Loshchilov and Hutter 2019), not as a part of the gradient.
+    themselves (AdamW, Loshchilov and Hutter 2019), not as a part of the gradient. `rate`: if set, the learning rate as
+    float32 [] on the values' device, which a graph of steps reads anew each time.
     """
 
     moments: ClassVar[tuple[str, ...]] = ("exp_avg", "exp_avg_sq")  # torch's names
@@ -26,6 +27,7 @@ class Adam:
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
         self.weight_decay, self.decoupled = 0.0, False
         self.state: dict[str, Tensor] = {}
+        self.rate: Tensor | None = None
 
     def begin(self) -> None:
         """Create the state for step 0, unless there is a state."""
@@ -51,7 +53,7 @@ class Adam:
             amsgrad=False,
             beta1=self.beta1,
             beta2=self.beta2,
-            lr=self.learning_rate,
+            lr=self.learning_rate if self.rate is None else self.rate,
             weight_decay=self.weight_decay,
             eps=self.epsilon,
             maximize=False,

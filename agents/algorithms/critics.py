@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from agents.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig, follow, target_of
+from agents.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig, target_of
 from agents.algorithms.settings import Allowed, Scheduled
 from agents.algorithms.transitions import Transitions
 from agents.networks import Heads, Network, build_network
@@ -117,4 +117,4 @@ class ActorAndCritics(OffPolicyAlgorithm[C]):
 
     def moved(self) -> None:
         """Move the critics' targets."""
-        follow(self.targets, self.critics, self.config.target_rate)
+        self.follow(self.targets, self.critics, self.config.target_rate)

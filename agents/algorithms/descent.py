@@ -58,6 +58,14 @@ class Descent:
                 part.fill_(given[longest])
         return factors
 
+    def differentiate(self, loss: Tensor) -> None:
+        """Write the gradient of `loss` into `parameters.gradient`; no other module's gradient is touched."""
+        leaves = [leaf for leaf in self.parameters.leaves if leaf.requires_grad]
+        found = torch.autograd.grad(loss, leaves, allow_unused=True)
+        wanted = zip(leaves, found, strict=True)
+        gradients = [torch.zeros_like(leaf) if gradient is None else gradient for leaf, gradient in wanted]
+        torch._foreach_copy_([leaf.grad for leaf in leaves if leaf.grad is not None], gradients)
+
     def step(
         self,
         loss: Tensor,

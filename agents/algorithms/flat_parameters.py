@@ -23,7 +23,8 @@ class FlatParameters:
     def __init__(self, module: nn.Module) -> None:
         """Raise ConfigurationError for parameters of several dtypes or on several devices."""
         named = dict(module.named_parameters())
-        self.names, parameters = list(named), list(named.values())
+        self.names, self.leaves = list(named), list(named.values())
+        parameters = self.leaves
         kinds = {name: f"{parameter.dtype} on {parameter.device}" for name, parameter in named.items()}
         for name, kind in kinds.items():
             if kind != kinds[self.names[0]]:

@@ -7,7 +7,8 @@ kernel looks at the flag). The flag is read when the update ends; the error is t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,39 +18,58 @@ from warren.errors import NotFinite
 MOST = 64  # minibatches that are not looked at: each keeps the tensors that its error would describe
 
 
+@dataclass(frozen=True)
+class Checked:
+    """Checks of some minibatches that follow each other."""
+
+    flags: Sequence[Tensor]  # float32 [] each: 1 where this or an earlier one failed
+    errors: Sequence[Callable[[], NotFinite]]  # makers of their errors
+    first: Tensor | None  # the gradient that failed first, if one did
+    gradient: Tensor  # where gradients are written
+
+    def look(self, flags: Sequence[float]) -> None:
+        """Raise the error of the first minibatch that failed, if one did; `flags`: the numbers that `flags` hold."""
+        if 1.0 in flags:
+            assert self.first is not None
+            self.gradient.copy_(self.first)  # the gradient that the error describes
+            raise self.errors[list(flags).index(1.0)]()
+
+
 class LateChecks:
     """Checks of one algorithm, whose gradient is `gradient`, float [P]."""
 
     def __init__(self, gradient: Tensor) -> None:
         self._gradient = gradient
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
-        self._made: list[tuple[Tensor, Callable[[], NotFinite]]] = []  # 1: this or an earlier one failed; error's maker
-        self._failed = self._gradient.new_zeros((), dtype=torch.float32)
-        self._first: Tensor | None = None  # the gradient that failed first, if one did
+    def begin(self, failed: Tensor | None = None) -> None:
+        """Forget the checks. `failed`, float32 []: 1 where a step of another part has failed, which none may follow."""
+        self._flags: list[Tensor] = []
+        self._errors: list[Callable[[], NotFinite]] = []
+        self._failed = self._gradient.new_zeros((), dtype=torch.float32) if failed is None else failed
+        self._first: Tensor | None = None
 
     def failed(self, number: Tensor, error: Callable[[], NotFinite]) -> Tensor:
         """Return float32 []: 1 where `number` of this minibatch, or of one since the last look, is not finite, else 0.
 
         `error` makes the error that `look` raises if this minibatch was the first to fail. After MOST, looks itself.
         """
-        if len(self._made) >= MOST:
+        if len(self._flags) >= MOST:
             self.look()
         before, self._failed = self._failed, torch.maximum(self._failed, (~torch.isfinite(number)).float())
         kept = torch.zeros_like(self._gradient) if self._first is None else self._first
         self._first = torch.where(self._failed > before, self._gradient, kept)
-        self._made.append((self._failed, error))
+        self._flags.append(self._failed)
+        self._errors.append(error)
         return self._failed
+
+    def checked(self) -> Checked:
+        """Return the checks since `begin`, or since the last look."""
+        return Checked(self._flags, self._errors, self._first, self._gradient)
 
     def look(self) -> None:
         """Wait for the device; raise the error of the first minibatch that failed since the last look, if one did."""
-        if not self._made:
-            return
-        failed = torch.stack([flag for flag, _ in self._made]).tolist()
-        errors, first = [error for _, error in self._made], self._first
-        self._begin()
-        if 1.0 in failed:
-            assert first is not None
-            self._gradient.copy_(first)  # the gradient that the error describes
-            raise errors[failed.index(1.0)]()
+        checked = self.checked()
+        if checked.flags:
+            self.begin()
+            checked.look(torch.stack(list(checked.flags)).tolist())

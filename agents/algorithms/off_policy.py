@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -13,8 +13,12 @@ from torch import Tensor, nn
 from agents.algorithms.base import ConfiguredAlgorithm
 from agents.algorithms.contract import PRIORITIZED, UNIFORM, Needs
 from agents.algorithms.descent import Descent
+from agents.algorithms.late_checks import Checked
 from agents.algorithms.optimizers import OptimizerConfig
+from agents.algorithms.peers import Peers
 from agents.algorithms.settings import Allowed
+from agents.algorithms.transition_steps import Learned, Told, TransitionSteps
+from agents.algorithms.transitions import Transitions
 from agents.policies import Policy
 from agents.trajectories import CUT_OBSERVATION, Trajectory
 from warren.errors import NotFinite
@@ -39,6 +43,8 @@ class OffPolicyConfig(OptimizerConfig):
         }
 
 
+# Settings of the optimizers' rates, which a step reads anew each time.
+RATES = ("learning_rate", "anneal_steps", "anneal_to", "critic_rate", "temperature_rate")
 D = TypeVar("D", bound=OffPolicyConfig)
 
 
@@ -56,6 +62,8 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
             length=self.length,
         )
         self.updates = 0
+        self._checks: list[Checked] | None = None  # of a step under way, to be looked at when it has ended
+        self._steps: tuple[D, TransitionSteps] | None = None  # with the settings that they are made for
         self.modules: dict[str, nn.Module] = {}
         self.descents: dict[str, Descent] = {}
 
@@ -81,6 +89,7 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
         """Continue from what `state` returned; the policy's weights are loaded apart from it."""
         self.steps, self.updates = int(scalars["steps"]), int(scalars["updates"])
         self.generator.set_state(tensors["generator"])
+        self._steps = None  # moments are replaced
         for name, module in self.modules.items():
             for key, tensor in module.state_dict().items():
                 tensor.copy_(tensors[f"{name}.{key}"])
@@ -88,7 +97,44 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
             own = {key.removeprefix(f"{name}."): part for key, part in tensors.items() if key.startswith(f"{name}.")}
             descent.load_state(own)
 
+    def take_peers(self, peers: Peers) -> None:
+        """Train together with `peers` from now on: the same weights, each learner on its share of every update."""
+        super().take_peers(peers)
+        self._steps = None
+
     # Parts of `update`.
+
+    def step(self, drawn: Transitions, noise: Mapping[str, Tensor], moves: bool) -> Learned:
+        """Make one step on transitions, where the policy is; see TransitionStep. Override it to use `learn`."""
+        raise NotImplementedError
+
+    def learn(self, drawn: Transitions, noise: Mapping[str, Tensor] | None = None, moves: bool = True) -> Told:
+        """Make `step`, with transitions and `noise` on the processor; return its outcome there. Raises NotFinite."""
+        if self._steps is None or not _equal_but_for_rates(self._steps[0], self.config):
+            plain = self.policy.computes_plainly and self.peers.size == 1
+            modules = [self.policy, *self.modules.values()]
+            self._steps = self.config, TransitionSteps(self._checked_step, self.descents, modules, plain)
+        return self._steps[1](drawn, noise or {}, moves)
+
+    def _checked_step(
+        self, drawn: Transitions, noise: Mapping[str, Tensor], moves: bool
+    ) -> tuple[Learned, Sequence[Checked]]:
+        self._checks = []
+        try:
+            return self.step(drawn, noise, moves), self._checks
+        finally:
+            self._checks = None
+
+    @property
+    def _failed(self) -> Tensor | None:
+        """Return float32 []: 1 where a part's step has failed in this `step`; None where none is looked at later."""
+        flags = [flag for check in self._checks or () for flag in check.flags]
+        return flags[-1] if flags else None
+
+    def follow(self, target: nn.Module, module: nn.Module, rate: float) -> None:
+        """Do as the function `follow`, unless a part's step has failed."""
+        failed = self._failed
+        follow(target, module, rate if failed is None else rate * (1 - failed))
 
     def set_learning_rates(self) -> float:
         """Give all optimizers their present settings; return the learning rate."""
@@ -115,16 +161,28 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
         Raises NotFinite, having changed nothing of that part, where the loss or the norm is NaN or infinite; its
         message describes the loss's `terms` and `inputs`. `loss` is a mean over `steps` steps.
         """
-        descent = self.descents[name]
+        descent, late = self.descents[name], self.descents[name].late
 
         def error(loss: Tensor, terms: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> NotFinite:
             model = self.modules.get(name, self.policy.network)
             return self.not_finite(f"the step of the {name}", loss, terms, inputs, model)
 
-        norm = descent.step(loss, steps, self.peers, self.config.max_grad_norm, terms, inputs, error)
-        if descent.late is not None:
-            descent.late.look()
+        if late is not None:
+            late.begin(self._failed)
+        descent.differentiate(loss)
+        norm = descent.step(loss.detach(), steps, self.peers, self.config.max_grad_norm, terms, inputs, error)
+        if late is not None and self._checks is None:
+            late.look()
+        elif late is not None and self._checks is not None:
+            self._checks.append(late.checked())
         return norm
+
+
+def _equal_but_for_rates(one: OffPolicyConfig, other: OffPolicyConfig) -> bool:
+    if one is other:
+        return True
+    first, second = asdict(one), asdict(other)
+    return all(first[name] == second[name] for name in first if name not in RATES)
 
 
 def target_of(module: nn.Module) -> nn.Module:
@@ -133,10 +191,13 @@ def target_of(module: nn.Module) -> nn.Module:
 
 
 @torch.no_grad()
-def follow(target: nn.Module, module: nn.Module, rate: float = 1.0) -> None:
+def follow(target: nn.Module, module: nn.Module, rate: float | Tensor = 1.0) -> None:
     """Move the weights of `target` by the fraction `rate` of the way to those of `module`; copy the buffers."""
     parameters: list[Tensor] = list(module.parameters())
-    if parameters:
+    if isinstance(rate, Tensor):
+        for parameter, now in zip(target.parameters(), parameters, strict=True):
+            parameter.lerp_(now, rate)
+    elif parameters:
         torch._foreach_lerp_(list(target.parameters()), parameters, rate)
     for buffer, now in zip(target.buffers(), module.buffers(), strict=True):
         buffer.copy_(now)

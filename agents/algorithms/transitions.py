@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -32,15 +32,31 @@ class Transitions:
     weights: Tensor  # float32 [N]: of each in the loss
     decided: np.ndarray  # bool [slots of the batch]: an agent decided there; only these, N, have transitions
 
-    def priorities(self, error: Tensor) -> np.ndarray:
+    def priorities(self, error: np.ndarray) -> np.ndarray:
         """Return `error` [N] as float32 [slots of the batch], with 0 where no agent decided."""
         found = np.zeros(len(self.decided), np.float32)
-        found[self.decided] = error.cpu().numpy()
+        found[self.decided] = error
         return found
 
+    def tensors(self) -> dict[str, Tree]:
+        """Return the tensors by field, without fields that are None."""
+        every = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "decided"}
+        return {name: value for name, value in every.items() if value is not None}
 
-def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Transitions:
-    """Return one transition for each slot of `batch` in whose first step an agent decided.
+    def of(self, tensors: Mapping[str, Tree]) -> Transitions:
+        """Return the same transitions with other `tensors`, such as copies on another device."""
+        return replace(self, **tensors)
+
+    @classmethod
+    def made_of(cls, tensors: Mapping[str, Tree]) -> Transitions:
+        """Return the transitions that have these `tensors`, for a step: it is not known which slots they belong to."""
+        return cls(**{"legal": None, "legal_now": None, **tensors}, decided=np.ones(0, np.bool_))
+
+
+def transitions(
+    policy: Policy, batch: Sequence[Trajectory], gamma: float, device: torch.device | None = None
+) -> Transitions:
+    """Return one transition for each slot of `batch` in whose first step an agent decided; `device` None: the policy's.
 
     It spans all steps, or those until the episode ends. Raises ValueError for episodes that were cut off where the
     observations at the cut are missing.
@@ -59,17 +75,17 @@ def transitions(policy: Policy, batch: Sequence[Trajectory], gamma: float) -> Tr
         slots, at_cut = kept_at_cuts(drawn, cut)
         put(after, slots, at_cut)
     over = (drawn.terminated & goes_on).any(0)
-    device = policy.device
+    device = policy.device if device is None else device
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.as_tensor(array, device=device)
 
     return Transitions(
-        observation=policy.leaves(map_tree(lambda leaf: leaf[0], drawn.observation)),
+        observation=policy.leaves(map_tree(lambda leaf: leaf[0], drawn.observation), device),
         action=map_tree(lambda leaf: tensor(leaf[0]), drawn.action),
         reward=tensor((reward * discounts * goes_on).sum(0).astype(np.float32)),
         discount=tensor((gamma ** goes_on.sum(0) * ~over).astype(np.float32)),
-        following=policy.leaves(after["observation"]),
+        following=policy.leaves(after["observation"], device),
         legal=tensor(after["action_mask"]) if "action_mask" in after else None,
         legal_now=None if drawn.action_mask is None else map_tree(lambda leaf: tensor(leaf[0]), drawn.action_mask),
         weights=torch.ones(drawn.num_slots, device=device) if weights is None else tensor(weights),

@@ -112,9 +112,12 @@ class ActingPolicy(nn.Module):
         """Return True where actions depend on earlier steps of the episode; else all memories are {}."""
         return bool(self.network.memory)
 
-    def leaves(self, observation: Any) -> Leaves:
-        """Turn numpy observations, nested as `learning_space` is, into the tensors that `evaluate` takes."""
-        return self._observations.tensors(observation, self._device)
+    def leaves(self, observation: Any, device: torch.device | None = None) -> Leaves:
+        """Turn numpy observations, nested as `learning_space` is, into the tensors that `evaluate` takes.
+
+        `device`: where they are to be; None: with the weights.
+        """
+        return self._observations.tensors(observation, device or self._device)
 
     def visible(self, observation: Any) -> Leaves:
         """Return the leaves of `observation_space` alone, which actions depend on; privileged ones may be missing."""

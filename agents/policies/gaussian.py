@@ -46,6 +46,11 @@ class Gaussian(Distribution):
         mean, log_std = self.moments(output)
         return mean + log_std.exp() * torch.empty(mean.shape).normal_(generator=generator).to(output.device)
 
+    def displaced(self, output: Tensor, noise: Tensor) -> Tensor:
+        """Return the actions that are `noise` [..., A] deviations from the mean, with gradients."""
+        mean, log_std = self.moments(output)
+        return mean + log_std.exp() * noise
+
     def uniform(self, output: Tensor, generator: torch.Generator) -> Tensor:
         drawn = torch.empty(self.mode(output).shape).uniform_(generator=generator)
         low, high = (torch.as_tensor(bound, dtype=torch.float32).flatten() for bound in (self._low, self._high))

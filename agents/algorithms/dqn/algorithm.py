@@ -18,6 +18,7 @@ from agents.algorithms.dqn.config import DQNConfig
 from agents.algorithms.dqn.losses import value_errors
 from agents.algorithms.off_policy import OffPolicyAlgorithm, follow
 from agents.algorithms.registry import ALGORITHMS
+from agents.algorithms.transition_steps import Learned
 from agents.algorithms.transitions import Transitions, transitions
 from agents.configuration import parse
 from agents.networks import Outputs
@@ -83,12 +84,15 @@ class ValueLearning(OffPolicyAlgorithm[C]):
         seen = policy.leaves(map_tree(lambda leaf: leaf[burn_in:], drawn.observation))
         return self.values(policy.unrolled(seen, memory, begins[burn_in:])[0])
 
+    def moves_next(self) -> bool:
+        """Tell whether the target moves after the next step."""
+        return self.config.target_rate < 1 or (self.updates + 1) % self.config.target_every == 0
+
     def moved(self) -> None:
         """Count an update, and move the target."""
+        if self.moves_next():
+            follow(self.target, self.policy, self.config.target_rate)
         self.updates += 1
-        config = self.config
-        if config.target_rate < 1 or self.updates % config.target_every == 0:
-            follow(self.target, self.policy, config.target_rate)
 
 
 class DQN(ValueLearning[DQNConfig]):
@@ -97,20 +101,25 @@ class DQN(ValueLearning[DQNConfig]):
     def update(self, batch: Sequence[Trajectory]) -> Update:
         """Make one step on the transitions of `batch`; priorities are the absolute errors."""
         rate = self.set_learning_rates()
-        drawn = transitions(self.policy, batch, self.config.gamma)
+        drawn = transitions(self.policy, batch, self.config.gamma, torch.device("cpu"))
+        terms, error, there = self.learn(drawn, moves=self.moves_next())
+        self.updates += 1
+        self.policy.take_in(there.observation)
+        metrics = terms | {"learning_rate": rate, "epsilon": self.config.epsilon_at(self.steps, self.progress)}
+        return Update(metrics, drawn.priorities(error))
+
+    def step(self, drawn: Transitions, noise: Mapping[str, Tensor], moves: bool) -> Learned:
         values = self.values(self.policy.outputs(drawn.observation))
         chosen = taken(values, drawn.action)
         target = self.targets(drawn)
         loss = (drawn.weights * value_errors(chosen, target, self.config.huber)).mean()
         inputs = {"value": chosen, "target": target, "reward": drawn.reward}
         norm = self.descend("policy", loss, {"value_loss": loss}, inputs, len(target))
-        self.moved()
-        self.policy.take_in(drawn.observation)
+        if moves:
+            self.follow(self.target, self.policy, self.config.target_rate)
         error = (target.mean(-1) - chosen.detach().mean(-1)).abs()
-        terms = torch.stack([loss.detach(), norm, chosen.detach().mean(), error.mean()]).tolist()
-        metrics = dict(zip(("value_loss", "grad_norm", "value", "error"), terms, strict=True))
-        metrics |= {"learning_rate": rate, "epsilon": self.config.epsilon_at(self.steps, self.progress)}
-        return Update(metrics, drawn.priorities(error))
+        terms = {"value_loss": loss.detach(), "grad_norm": norm, "value": chosen.detach().mean(), "error": error.mean()}
+        return Learned(terms, error)
 
     @torch.no_grad()
     def targets(self, drawn: Transitions) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from agents.algorithms.anchors import PREFIXES
-from agents.algorithms.captured import Captured
+from agents.algorithms.captured import captured
 from agents.algorithms.ppo.stacked_shape import Shape
 from agents.operators.divergences import categorical_kl
 from agents.policies.categorical import Categorical
@@ -49,7 +49,7 @@ class StackedSteps:
         # The terms of each minibatch, and the players' status after it.
         self.told = torch.zeros(shape.minibatches, len(self.term_names) + 1, players, device=device)
         state = self.values, self.mean, self.square, self.step_count, self.status, self._place, self._number, self.told
-        self._launched = Captured(self.step, state) if device.type == "cuda" else self.step
+        self._launched = captured(self.step, state, device)
 
     @classmethod
     def of(cls, shape: Shape, players: int) -> StackedSteps:
@@ -161,6 +161,11 @@ class StackedSteps:
         per_root = torch.where(moves, 1 / (root * size), 1.0).float()
         least = torch.where(moves, n["epsilon"] / size, torch.inf).float()
         values.addcdiv_(self.mean, torch.addcmul(least, self.square.sqrt(), per_root), value=-1)
+
+
+def forget() -> None:
+    """Drop all tensors and graphs that are kept."""
+    _kept.cache_clear()
 
 
 @lru_cache(KEPT)

@@ -13,6 +13,7 @@ from agents.algorithms.contract import Update
 from agents.algorithms.critics import ActorAndCritics
 from agents.algorithms.registry import ALGORITHMS
 from agents.algorithms.sac.config import SACConfig
+from agents.algorithms.transition_steps import Learned
 from agents.algorithms.transitions import Transitions, transitions
 from agents.configuration import parse
 from agents.policies import Policy
@@ -50,29 +51,39 @@ class SAC(ActorAndCritics[SACConfig]):
     @property
     def temperature(self) -> float:
         """Return the coefficient of the entropy."""
+        return float(self._temperature())
+
+    def _temperature(self) -> Tensor:
+        """Return the coefficient of the entropy, float32 [], where the policy is."""
         if not self._tuned:
-            return self.config.temperature
+            return torch.full((), self.config.temperature, device=self.policy.device)
         module = self.modules["temperature"]
         assert isinstance(module, Temperature)
-        return math.exp(module.logarithm.item())
+        return module.logarithm.detach().exp().squeeze(0)
 
     def rate_of(self, name: str) -> float:
         return self.config.temperature_rate if name == "temperature" else super().rate_of(name)
 
     def update(self, batch: Sequence[Trajectory]) -> Update:
         """Make one step of each part; priorities are the critics' mean absolute errors."""
-        rate, temperature = self.set_learning_rates(), self.temperature
-        drawn = transitions(self.policy, batch, self.config.gamma)
-        seen = self.seen(drawn.observation)
+        rate, names = self.set_learning_rates(), () if self._discrete else ("following", "now")
+        drawn = transitions(self.policy, batch, self.config.gamma, torch.device("cpu"))
+        noise = {name: torch.empty(drawn.action.shape).normal_(generator=self.generator) for name in names}
+        terms, error, there = self.learn(drawn, noise)
+        self.updates += 1
+        self.policy.take_in(there.observation)
+        return Update(terms | {"learning_rate": rate}, drawn.priorities(error))
+
+    def step(self, drawn: Transitions, noise: Mapping[str, Tensor], moves: bool) -> Learned:
+        temperature, seen = self._temperature(), self.seen(drawn.observation)
         terms: dict[str, Tensor] = {}
         with torch.no_grad():
-            following, _, _ = self._soft(self.targets, drawn.following, drawn.legal, temperature)
+            of_next = noise.get("following")
+            following, _, _ = self._soft(self.targets, drawn.following, drawn.legal, temperature, of_next)
             target = drawn.reward + drawn.discount * following
         error = self.learn_critics(drawn, self._values(drawn, seen), target, terms)
-        legal = drawn.legal_now
-        self.critics.requires_grad_(False)
-        soft, entropy, largest = self._soft(self.critics, drawn.observation, legal, temperature)
-        self.critics.requires_grad_(True)
+        legal, now = drawn.legal_now, noise.get("now")
+        soft, entropy, largest = self._soft(self.critics, drawn.observation, legal, temperature, now)
         loss = -soft.mean()
         terms |= {"policy_loss": loss.detach(), "entropy": entropy.detach().mean()}
         inputs = {"soft value": soft, "new entropy": entropy}
@@ -80,10 +91,7 @@ class SAC(ActorAndCritics[SACConfig]):
         if self._tuned:
             self._tune(entropy.detach(), largest)
         self.moved()
-        self.updates += 1
-        self.policy.take_in(drawn.observation)
-        metrics = dict(zip(terms, torch.stack([term.reshape(()) for term in terms.values()]).tolist(), strict=True))
-        return Update(metrics | {"temperature": temperature, "learning_rate": rate}, drawn.priorities(error))
+        return Learned(terms | {"temperature": temperature}, error)
 
     def _values(self, drawn: Transitions, seen: Leaves) -> Tensor:
         """Return the critics' values [2, N] of the actions that were taken."""
@@ -96,12 +104,12 @@ class SAC(ActorAndCritics[SACConfig]):
         return values
 
     def _soft(
-        self, critics: nn.Module, observation: Leaves, legal: Tensor | None, temperature: float
+        self, critics: nn.Module, observation: Leaves, legal: Tensor | None, temperature: Tensor, noise: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return (the policy's soft value by the lowest critic, its entropy, the largest possible entropy), [N] each.
 
-        For Discrete actions they are exact; for a Box they are estimated by one action, drawn so that gradients flow
-        through it, and the last is 0.
+        For Discrete actions they are exact; for a Box they are estimated by one action, which `noise` [N, A] draws so
+        that gradients flow through it, and the last is 0.
         """
         policy, seen = self.policy, self.seen(observation)
         output = policy.outputs(observation).policy
@@ -115,7 +123,10 @@ class SAC(ActorAndCritics[SACConfig]):
             value = (probabilities * critics(seen).amin(0)).sum(-1)
             choices = torch.full_like(value, output.shape[-1]) if legal is None else legal.sum(-1)
             return value + temperature * entropy, entropy, choices.log()
-        action = policy.distribution.sample(output, self.generator)
+        assert isinstance(policy.distribution, StateGaussian)
+        assert isinstance(output, Tensor)
+        assert noise is not None
+        action = policy.distribution.displaced(output, noise)
         entropy = -policy.distribution.log_prob(output, action)
         value = critics(seen, policy.distribution.bounded(action)).amin(0)
         return value + temperature * entropy, entropy, torch.zeros_like(entropy)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from agents.algorithms.contract import Update
 from agents.algorithms.critics import ActorAndCritics
-from agents.algorithms.off_policy import follow
 from agents.algorithms.registry import ALGORITHMS
 from agents.algorithms.td3.config import TD3Config
+from agents.algorithms.transition_steps import Learned
 from agents.algorithms.transitions import Transitions, transitions
 from agents.configuration import parse
 from agents.policies import Policy
@@ -38,7 +38,7 @@ class TD3(ActorAndCritics[TD3Config]):
         super().__init__(policy, config, seed, config.critics)
         self.target_policy = policy.frozen_copy()
         self.modules["policy_target"] = self.target_policy
-        self._last: dict[str, Tensor] = {}  # metrics of the policy's last step
+        self._last: dict[str, float] = {}  # metrics of the policy's last step
 
     def behaviour(self) -> dict[str, float]:
         """Return an epsilon of 1 for the first `random_steps`, then the noise."""
@@ -48,34 +48,38 @@ class TD3(ActorAndCritics[TD3Config]):
 
     def update(self, batch: Sequence[Trajectory]) -> Update:
         """Make one step; priorities are the critics' mean absolute errors."""
-        rate, policy = self.set_learning_rates(), self.policy
-        drawn = transitions(policy, batch, self.config.gamma)
-        seen = self.seen(drawn.observation)
+        rate, config, noise = self.set_learning_rates(), self.config, {}
+        drawn = transitions(self.policy, batch, config.gamma, torch.device("cpu"))
+        if config.target_noise:
+            drawn_now = torch.empty(drawn.action.shape).normal_(0, config.target_noise, generator=self.generator)
+            noise["target"] = drawn_now.clamp(-config.target_noise_clip, config.target_noise_clip)
+        moves = (self.updates + 1) % config.policy_every == 0
+        terms, error, there = self.learn(drawn, noise, moves)
+        self.updates += 1
+        if moves:
+            self._last = {name: terms[name] for name in ("policy_loss", "grad_norm")}
+        self.policy.take_in(there.observation)
+        return Update(terms | self._last | {"learning_rate": rate}, drawn.priorities(error))
+
+    def step(self, drawn: Transitions, noise: Mapping[str, Tensor], moves: bool) -> Learned:
+        policy, seen = self.policy, self.seen(drawn.observation)
         terms: dict[str, Tensor] = {}
-        target = self._target(drawn)
+        target = self._target(drawn, noise.get("target"))
         values = self.critics(seen, policy.distribution.bounded(drawn.action))
         error = self.learn_critics(drawn, values, target, terms)
-        self.updates += 1
-        if self.updates % self.config.policy_every == 0:
-            self.critics.requires_grad_(False)
+        if moves:
             loss = -self.critics(seen, _action(policy, drawn.observation))[0].mean()
-            self.critics.requires_grad_(True)
-            norm = self.descend("policy", loss, {"policy_loss": loss}, {}, len(target))
-            self._last = {"policy_loss": loss.detach(), "grad_norm": norm}
+            terms["policy_loss"] = loss.detach()
+            terms["grad_norm"] = self.descend("policy", loss, {"policy_loss": loss}, {}, len(target))
             self.moved()
-            follow(self.target_policy, policy, self.config.target_rate)
-        policy.take_in(drawn.observation)
-        terms |= self._last
-        metrics = dict(zip(terms, torch.stack([term.reshape(()) for term in terms.values()]).tolist(), strict=True))
-        return Update(metrics | {"learning_rate": rate}, drawn.priorities(error))
+            self.follow(self.target_policy, policy, self.config.target_rate)
+        return Learned(terms, error)
 
     @torch.no_grad()
-    def _target(self, drawn: Transitions) -> Tensor:
-        config, action = self.config, _action(self.target_policy, drawn.following)
-        if config.target_noise:
-            noise = torch.empty(action.shape).normal_(0, config.target_noise, generator=self.generator)
-            noise = noise.clamp(-config.target_noise_clip, config.target_noise_clip)
-            action = self.policy.distribution.noisy(action, noise.to(action.device))
+    def _target(self, drawn: Transitions, noise: Tensor | None) -> Tensor:
+        action = _action(self.target_policy, drawn.following)
+        if noise is not None:
+            action = self.policy.distribution.noisy(action, noise)
         value: Tensor = self.targets(self.seen(drawn.following), action).amin(0)
         return drawn.reward + drawn.discount * value
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 from support.experience import random_trajectory
+from support.recorded_graphs import Recorder, use_recorded_graphs
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from agents import Batch, build_algorithm, build_policy
-from agents.algorithms.ppo import PPO
+from agents.algorithms.ppo import PPO, stacked_steps
 from agents.algorithms.ppo.stacked import Stack
 from agents.algorithms.ppo.stacked_shape import shape_of
 from agents.algorithms.ppo.whole import WholePPO
@@ -50,16 +51,20 @@ NETWORKS: list[dict[str, Any]] = [
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
-@pytest.fixture(params=["native", "stacked"])
+@pytest.fixture(params=["native", "stacked", "graphs"])
 def computed_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Compute updates by the native library, or stacked as on a GPU, but with torch on the CPU."""
+    """Compute updates by the native library, or on the CPU as on a GPU: stacked, with or without (recorded) graphs."""
     if request.param == "native" and library.library() is None:
         pytest.skip("no C compiler")
     if request.param == "stacked":
         monkeypatch.setattr("agents.algorithms.together.STACKED", ("cpu",))
-    library.choose("torch" if request.param == "stacked" else "native")
+    if request.param == "graphs":
+        use_recorded_graphs(monkeypatch)
+    stacked_steps.forget()
+    library.choose("native" if request.param == "native" else "torch")
     yield request.param
     library.choose("auto")
+    stacked_steps.forget()
 
 
 def players(settings: dict[str, Any], network: dict[str, Any], number: int = 3) -> list[PPO]:
@@ -147,10 +152,11 @@ def compare(
             assert one.state()[1] == other.state()[1]
 
 
-@pytest.mark.usefixtures("computed_by")
 @pytest.mark.parametrize("settings", OPTIONS, ids=str)
-def test_joint_updates_equal_separate_ones(settings: dict[str, Any]) -> None:
+def test_joint_updates_equal_separate_ones(settings: dict[str, Any], computed_by: str) -> None:
     compare(settings, NETWORKS[0])
+    alone = settings.get("optimizer") == "rmsprop" or "learning_rates" in settings
+    assert (Recorder.recordings > 0) == (computed_by == "graphs" and not alone)
 
 
 @pytest.mark.usefixtures("computed_by")
