@@ -1,9 +1,9 @@
 """Updates and decisions on a GPU, beside the same on the CPU.
 
-`python -m benchmarks.device [--device cuda] [--rounds 10] [--only ppo_images decisions together equal]`. Parts:
+`python -m benchmarks.device [--device cuda] [--rounds 10] [--only ppo_images together equal] [--ways plain]`. Parts:
 
 ppo_perceptron, ppo_lstm, ppo_images, sac_perceptron   one update, as a learner makes it, on the CPU and on the
-            device: as it is, compiled, in bfloat16, and both; ms
+            device: as it is, without CUDA graphs, compiled, in bfloat16, and both; ms
 decisions   a served actor's call for many environments of 84 x 84 x 4 pixels; us
 together    one update of 1, 4, 16 and 64 players of Leduc poker, each with a batch of its own; ms of all of them, and
             those of 64 over those of one
@@ -17,7 +17,9 @@ Medians of the clock's time until the device is done, on random experience. The 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,18 +29,23 @@ import torch
 from gymnasium.spaces import Box, Discrete, Space
 
 from agents import Batch, Policy, Trajectory, build_algorithm, build_policy, computing, devices
+from agents.algorithms import captured
+from agents.algorithms.ppo import stacked_steps
 from agents.algorithms.together import update_together
 from agents.native.library import lacking
 from benchmarks.apparatus.report import finish
-from benchmarks.apparatus.timing import milliseconds
+from benchmarks.apparatus.timing import WARM_UP, milliseconds
 from benchmarks.device_players import equal_players, parts_of_together, stacked_on, together
 from warren.errors import ConfigurationError
 
 IMAGES, NUMBERS = Box(0, 255, (4, 84, 84), np.uint8), Box(-1, 1, (8,), np.float32)
 CALLS = (64, 512)  # environments of a served actor's call
 DECISIONS_A_ROUND = 20
+BEFORE_GRAPHS = 20  # updates before those that are timed, where an update is one step: graphs are made by then
+COMPARED = 20  # updates of SAC that are compared; the last of them are made by a graph
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
+    "without_graphs": {"graphs": False},
     "compiled": {"compiled": True},
     "bfloat16": {"precision": torch.bfloat16},
     "both": {"compiled": True, "precision": torch.bfloat16},
@@ -56,6 +63,7 @@ class Case:
     envs: int
     network: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    warm_up: int = WARM_UP
 
     def policy(self) -> Policy:
         """Return a policy that has learned nothing."""
@@ -69,7 +77,7 @@ CASES = {
     "ppo_perceptron": Case("ppo", NUMBERS, Discrete(4), 128, 128, settings=FOUR),
     "ppo_lstm": Case("ppo", NUMBERS, Discrete(4), 128, 128, {"core": {"name": "lstm", "size": 64}}, FOUR),
     "ppo_images": Case("ppo", IMAGES, Discrete(6), 128, 8, CONVOLUTIONS, {"minibatch_size": 256, "epochs": 4}),
-    "sac_perceptron": Case("sac", NUMBERS, Box(-1, 1, (2,), np.float32), 1, 256, CONTINUOUS),
+    "sac_perceptron": Case("sac", NUMBERS, Box(-1, 1, (2,), np.float32), 1, 256, CONTINUOUS, warm_up=BEFORE_GRAPHS),
 }
 
 
@@ -112,18 +120,36 @@ def updates(case: Case, device: torch.device, rounds: int) -> dict[str, float]:
     """Return ms of one update on the CPU, and on the device in all ways that it supports."""
     found = {}
     for name, ways in (("cpu", {"plain": {}}), (device.type, WAYS)):
-        for way, given in ways.items():
+        for way, settings in ways.items():
+            given = {key: value for key, value in settings.items() if key != "graphs"}
             where = torch.device("cpu") if name == "cpu" else device
             precision = "bfloat16" if "precision" in given else "float32"
             if list(computing.problems(precision, "compiled" in given, where)):
+                continue
+            if "graphs" in settings and where.type not in captured.GRAPHED:
                 continue
             policy = case.policy()
             batch = Batch([experience(policy, case.steps, case.envs)])
             policy.to(where).set_learning_precision(**given)
             algorithm = build_algorithm(case.algorithm, {**case.settings, "learning_rate": 1e-6}, policy, 1)
             label = name if way == "plain" else f"{name}_{way}"
-            found[f"{label}_ms"] = milliseconds(partial(update_together, [algorithm], [batch]), where, rounds)
+            with graphs(settings.get("graphs", True)):
+                work = partial(update_together, [algorithm], [batch])
+                found[f"{label}_ms"] = milliseconds(work, where, rounds, case.warm_up)
     return found
+
+
+@contextmanager
+def graphs(wanted: bool) -> Iterator[None]:
+    """Let no graph be made or launched meanwhile, unless it is `wanted`."""
+    least = captured.LEAST
+    captured.LEAST = least if wanted else sys.maxsize
+    stacked_steps.forget()
+    try:
+        yield
+    finally:
+        captured.LEAST = least
+        stacked_steps.forget()
 
 
 def decisions(device: torch.device, rounds: int) -> dict[str, float]:
@@ -145,7 +171,33 @@ def parts(device: torch.device, rounds: int) -> dict[str, float]:
 
 def equal(device: torch.device, rounds: int) -> dict[str, float]:
     """Return how far weights on the device are from those on the CPU."""
-    return {f"players_{name}": value for name, value in equal_players(device).items()}
+    found = {f"players_{name}": value for name, value in equal_players(device).items()}
+    return found | {f"sac_{name}": value for name, value in equal_sac(device).items()}
+
+
+def equal_sac(device: torch.device) -> dict[str, float]:
+    """Return the largest difference of the policy's weights after updates of SAC on the device and on the CPU.
+
+    Both draw the same noise. TF32 is off. `moved`: the largest change of a weight.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = False
+    case, ended = CASES["sac_perceptron"], []
+    batch = Batch([experience(case.policy(), case.steps, case.envs)])
+    for where in (torch.device("cpu"), device):
+        algorithm = build_algorithm("sac", {"learning_rate": 1e-3}, case.policy().to(where), 1)
+        for _ in range(COMPARED):
+            update = algorithm.update(batch)
+        weights = [parameter.detach().cpu().flatten() for parameter in algorithm.policy.parameters()]
+        ended.append((torch.cat(weights), update.metrics["critic_loss"]))
+    (here, loss), (there, loss_there) = ended
+    before = torch.cat([parameter.detach().flatten() for parameter in case.policy().parameters()])
+    return {
+        "largest": (here - there).abs().max().item(),
+        "mean": (here - there).abs().mean().item(),
+        "moved": (here - before).abs().max().item(),
+        "critic_loss": loss_there,
+        "cpu_critic_loss": loss,
+    }
 
 
 PARTS: dict[str, Callable[[torch.device, int], dict[str, float]]] = {
@@ -163,7 +215,10 @@ def main() -> int:
     parser.add_argument("--device", default="auto", help="auto (a GPU where there is one), cpu, cuda, cuda:N, mps")
     parser.add_argument("--rounds", type=int, default=10, help="updates of each kind")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help="of an update on the device")
     given = parser.parse_args()
+    for way in WAYS.keys() - set(given.ways):
+        del WAYS[way]
     try:
         device = devices.resolve(given.device)
     except ConfigurationError as error:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache, partial
 
 import numpy as np
 import torch
 
-from agents import Algorithm, Batch
+from agents import Algorithm, Batch, build_algorithm
 from agents.algorithms.ppo import PPO
 from agents.algorithms.ppo.stacked import Stack
 from agents.algorithms.ppo.stacked_shape import shape_of
 from agents.algorithms.together import STACKED, update_together
 from agents.trajectories import Trajectory
 from benchmarks.apparatus.timing import median_ms, milliseconds, waited
-from benchmarks.league.updates import MAIN, league_after, players_of
+from benchmarks.league.updates import MAIN, league_after
 from workers.leagues.local import LocalLeague
 
 PLAYERS = (1, 4, 16, 64)
 MOST = PLAYERS[-1]
-LEARNED = 2  # rounds of the league from which the weights and the batches come
+LEARNED = 8  # updates of the league from which the weights and the batches come
 PLAYED = 4  # batches that are played; each player has its own order of the slots of one of them
-COMPARED = 4  # players whose updates are compared
-UPDATES = 3  # of each, of sixteen minibatches: graphs are launched from the thirteenth on
+COMPARED = 8  # players whose updates are compared
+UPDATES = 2  # of each, of sixteen minibatches: graphs are launched from the thirteenth on
+ALIKE = 1e-5
 
 
 def together(device: torch.device, rounds: int) -> dict[str, float]:
@@ -66,19 +68,23 @@ def parts_of_together(device: torch.device, rounds: int) -> dict[str, float]:
 
 
 def equal_players(device: torch.device) -> dict[str, float]:
-    """Return the largest difference between weights of players updated together on the device, and alone on the CPU.
+    """Return how far weights of players updated together on the device are from those updated alone on the CPU.
 
-    TF32 is off. `moved`: the largest change of a weight.
+    Of the largest difference of each player's weights the least, the median and the largest; the number of players for
+    which it is below ALIKE; and `moved`, the largest change of a weight. Rounding alone can make a unit inactive that
+    is just active otherwise, and the later steps of that player are others from then on. TF32 is off.
     """
     torch.backends.cuda.matmul.allow_tf32 = False
     here, there = _players(COMPARED, torch.device("cpu")), _players(COMPARED, device)
-    before = _weights(here)
-    for _ in range(UPDATES):
+    before, found = _weights(here), dict[str, float]()
+    for number in range(1, UPDATES + 1):
         update_together(there, _batches(COMPARED))
         for player, batch in zip(here, _batches(COMPARED), strict=True):
             player.update(batch)
-    moved, apart = (_weights(here) - before).abs().max().item(), (_weights(there) - _weights(here)).abs()
-    return {"largest": apart.max().item(), "mean": apart.mean().item(), "moved": moved}
+        apart = (_weights(there) - _weights(here)).abs().amax(1)
+        found |= {f"{number}_least": apart.min().item(), f"{number}_median": apart.median().item()}
+        found |= {f"{number}_largest": apart.max().item(), f"{number}_alike": float((apart < ALIKE).sum())}
+    return found | {"moved": (_weights(here) - before).abs().max().item()}
 
 
 def stacked_on(device: torch.device) -> bool:
@@ -93,7 +99,9 @@ def _weights(players: list[Algorithm]) -> torch.Tensor:
 
 @cache
 def _league() -> LocalLeague:
-    return league_after(LEARNED)
+    league = league_after(0)
+    league.round(LEARNED)
+    return league
 
 
 @cache
@@ -110,5 +118,9 @@ def _batches(number: int) -> list[Batch]:
 
 
 def _players(number: int, device: torch.device) -> list[Algorithm]:
-    league = _league()
-    return players_of(league, MAIN, number, league.trainees[MAIN].policy.state_dict(), device)
+    config, policy = _league().config, _league().trainees[MAIN].policy
+    given, players = config.algorithm_of(MAIN), []
+    for seed in range(number):
+        own = deepcopy(policy).to(device)
+        players.append(build_algorithm(given["name"], given, own, seed, replay=False))
+    return players
