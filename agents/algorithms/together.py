@@ -53,10 +53,11 @@ def update_together(algorithms: Sequence[Algorithm], batches: Sequence[Batch]) -
     found = _ended(begun)
     for stack, places in stacks:
         found |= zip(places, stack.end(), strict=True)
-    for _, update in sorted(found.items()):
+    for place, update in sorted(found.items()):
         if isinstance(update, NotFinite):
             raise update
-    return [update for _, update in sorted((updates | found).items()) if isinstance(update, Update)]
+        updates[place] = update
+    return [updates[place] for place in range(len(algorithms))]
 
 
 def _ended(begun: Mapping[int, tuple[PPO, Begun]]) -> dict[int, Update | NotFinite]:

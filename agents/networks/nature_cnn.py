@@ -29,7 +29,7 @@ class NatureCNNConfig:
 
     filters: tuple[int, ...] = (32, 64, 64)  # of each convolution
     kernels: tuple[int, ...] = (8, 4, 3)  # sides of their kernels
-    strides: tuple[int, ...] = (4, 2, 1)
+    strides: tuple[int, ...] = (4, 2, 1)  # of their kernels
     hidden_size: int = 512  # units of the layer after the convolutions
     vector_hidden_size: int = 64  # units of the layer for all leaves of the observation that are not images
     shared: bool = True  # one trunk for policy and value, as on Atari

@@ -78,7 +78,8 @@ def test_each_broker_mode_is_an_option_without_a_file(mode: str) -> None:
 def test_every_experiment_composes_with_a_project_of_its_own(experiment: str) -> None:
     config = composed("train", f"experiment={experiment}")
     assert (config.project == "cartpole") == (experiment == "cartpole"), "other experiments have other projects"
-    assert (config.env.goal is None) == (config.league is not None)
+    # Points differ from one Atari game to another.
+    assert (config.env.goal is None) == (config.league is not None or experiment == "atari")
 
 
 def test_the_documented_default_is_cartpole_by_ppo_in_gathered_rounds() -> None:
