@@ -158,10 +158,10 @@ def test_a_score_that_cannot_be_written_is_sent_and_the_file_stays_whole(
     role.score()
     folder, write = tmp_path / "p" / "t", Path.open
 
-    def full(path: Path, mode: str = "r") -> Any:
+    def full(path: Path, mode: str = "r", **options: Any) -> Any:
         if mode != "a":
-            return write(path, mode)
-        with write(path, "a") as file:
+            return write(path, mode, **options)
+        with write(path, "a", **options) as file:
             file.write('{"time": 1')  # the disk has room for no more
         raise OSError(errno.ENOSPC, "No space left on device")
 
