@@ -51,13 +51,14 @@ def made(game: str, seed: int, words: Sequence[str], folder: str) -> Run:
     """Train one game with one seed, and return the line to keep."""
     overrides = (*SETTINGS, f"env.id=atari:{game}", *words)
     result = warren.train(*overrides, seed=seed, folder=folder, trial=f"{game}-{seed}", quiet=True)
+    points = result.metrics
     return {
         "game": game,
         "seed": seed,
         "settings": list(words),
         "steps": result.outcome["steps"],
-        "seconds": round(float(result.outcome["seconds"]), 1),
-        "curve": by_millions(result.metrics),
+        "seconds": round(float(points[-1]["training_seconds"]), 1),
+        "curve": by_millions(points),
     }
 
 
