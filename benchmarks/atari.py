@@ -19,20 +19,21 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import warren
 from benchmarks.apparatus.curves import COLORS
-from benchmarks.zoo import kept
+from benchmarks.zoo import kept, written
 from warren.errors import unknown_name
 from warren.files import write_whole
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 RESULTS, PUBLISHED = DOCS / "curves" / "atari.jsonl", DOCS / "curves" / "atari_published.json"
 PAGE, PICTURE = DOCS / "learning.md", DOCS / "images" / "learning_atari.png"
-BEGIN, END = "<!-- by python -m benchmarks.atari table -->\n", "<!-- to here -->\n"
+BEGIN = "<!-- by python -m benchmarks.atari table -->\n"
 SETTINGS = ("experiment=atari", "env.goal=null")
 STEPS_A_MILLION = 250_000  # steps of four frames
 PEERS = ("DQN", "Rainbow", "IQN")
@@ -77,7 +78,8 @@ def by_millions(points: Iterable[Mapping[str, Any]]) -> list[float]:
             parts[part].append((point["mean_return"], ended - known))
             known = ended
     whole = parts[: last // STEPS_A_MILLION]
-    return [round(statistics.fmean([mean for mean, _ in one], [n for _, n in one]), 2) for one in whole if one]
+    played = takewhile(bool, whole)  # figures stand in order, so that none can follow a million in which no game ended
+    return [round(statistics.fmean([mean for mean, _ in one], [n for _, n in one]), 2) for one in played]
 
 
 def run(games: Sequence[str], seeds: int, at_once: int, words: Sequence[str], path: Path = RESULTS) -> None:
@@ -135,13 +137,6 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     figure.savefig(path)
 
 
-def written(text: str, runs: Sequence[Run]) -> str:
-    """Return a page's text with the table of `runs` between its two marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(runs)}\n{END}{after}"
-
-
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -155,7 +150,7 @@ def main() -> int:
     commands.add_parser("table", help=f"write the table into {PAGE.name}, and the picture")
     given = parser.parse_args()
     if given.command == "table":
-        write_whole(PAGE, written(PAGE.read_text(encoding="utf-8"), kept(RESULTS)))
+        write_whole(PAGE, written(PAGE.read_text(encoding="utf-8"), table(kept(RESULTS)), BEGIN))
         draw(kept(RESULTS), PICTURE)
         return 0
     known = sorted(published())

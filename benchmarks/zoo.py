@@ -97,11 +97,11 @@ def _steps(steps: int | None) -> str:
     return "no" if steps is None else f"{steps:,}"
 
 
-def written(text: str, runs: Iterable[Run]) -> str:
-    """Return a page's text with the table of `runs` between its two marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(runs)}\n{END}{after}"
+def written(text: str, made: str, begin: str = BEGIN, end: str = END) -> str:
+    """Return a page's text with the table `made` between two marks."""
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{made}\n{end}{after}"
 
 
 def main() -> int:
@@ -115,7 +115,7 @@ def main() -> int:
     commands.add_parser("table", help=f"write the table into {PAGE.relative_to(ROOT)}")
     given = parser.parse_args()
     if given.command == "table":
-        write_whole(PAGE, written(PAGE.read_text(), kept()))
+        write_whole(PAGE, written(PAGE.read_text(), table(kept())))
         return 0
     known = sorted(path.stem for path in CONF.glob("experiment/*.yaml"))
     if unknown := [name for name in given.names if name not in known]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import atari
+from benchmarks import atari, zoo
 
 QUARTER = atari.STEPS_A_MILLION
 
@@ -23,6 +23,7 @@ def test_a_million_frames_weigh_each_point_by_the_games_that_ended_since():
         point(2 * QUARTER + 1_000, 70, 100.0),  # of a million that the run did not finish
     ]
     assert atari.by_millions(points) == [4.0, 9.0]
+    assert atari.by_millions([point(QUARTER, 0, None), point(2 * QUARTER, 5, 3.0)]) == []
 
 
 def test_the_row_of_a_game_is_at_the_frames_that_all_its_runs_have():
@@ -37,11 +38,11 @@ def test_the_row_of_a_game_is_at_the_frames_that_all_its_runs_have():
 
 
 def test_the_table_goes_between_its_marks_and_the_rest_of_the_page_stays():
-    page = f"before\n{atari.BEGIN}old\n{atari.END}after\n"
+    page = f"before\n{atari.BEGIN}old\n{zoo.END}after\n"
     runs = [{"game": "pong", "seed": 1, "seconds": 36.0, "curve": [-20.0]}]
-    now = atari.written(page, runs)
+    now = zoo.written(page, atari.table(runs), atari.BEGIN)
     assert now.startswith("before\n") and now.endswith("after\n") and "old" not in now and "| `pong` | 1 |" in now
-    assert atari.written(now, runs) == now
+    assert zoo.written(now, atari.table(runs), atari.BEGIN) == now
 
 
 def test_the_picture_has_a_panel_per_game(tmp_path):
