@@ -1,9 +1,9 @@
 """A league's exploitability as it learns: `python -m benchmarks.league.curve kuhn --seconds 60 --out kuhn.jsonl`.
 
 One league in this process, or another side of the strength benchmark (benchmarks/league/sides.py): --side control plays
-itself and is scored by the mixture of its snapshots, --side selfplay has none. Exploitability is computed exactly, on
-the whole game (envs.exploitability), while the clock is stopped; it is null if the game is too large, and before the
-last line if computing it takes minutes.
+itself and is scored by the mixture of its snapshots, --side selfplay has none, --side psro has no main agent.
+Exploitability is computed exactly, on the whole game (envs.exploitability), while the clock is stopped; it is null if
+the game is too large, and before the last line if computing it takes minutes.
 Every line is a JSON object {game, side, seed, seconds, nash_mixture, main_agent, ...}; the last one has least_win_rate,
 the main agent's lowest win rate against its own past.
 """
@@ -79,7 +79,7 @@ class Meter:
             "exploiters_share": round(float(shares[:, theirs].sum() / 2.0), 4),
             "others_share": round(float(shares[:, others].sum() / 2.0), 4),
             "steps": sum(trainee.steps for trainee in league.trainees.values()),
-            "main_steps": league.trainees["main"].steps,
+            "main_steps": main_steps(league),
             "evaluation_games": int(league.returns.total_games),
             **(self.other_rule() if last and self._form is not None else {}),  # of large games it takes minutes
         }
@@ -133,6 +133,8 @@ class Meter:
         return round(exploitability.of(self._form, exploitability.mixture(self._form, tables, shares[:, held])), 6)
 
     def _of_main(self, last: bool) -> float | None:
+        if "main" not in self._league.trainees:
+            return None
         policy = self._league.trainees["main"].policy
         if self._large is not None and last:
             return round(of_large(self._large, [policy], np.ones((2, 1))), 6)
@@ -152,10 +154,9 @@ def follow(
 ) -> None:
     """Let `league` learn for `budget` s by `clock`, or main `decisions`; write a line every `every` and at the end."""
     meter, seconds, due = Meter(league), 0.0, 0.0
-    main = league.trainees["main"]
 
     def spent() -> float:
-        return float(main.steps) if decisions else seconds
+        return float(main_steps(league)) if decisions else seconds
 
     def line(last: bool = False, **more: Any) -> None:
         print(json.dumps({**labels, "seconds": round(seconds, 2), **meter.read(last), **more}), file=out, flush=True)
@@ -173,6 +174,11 @@ def follow(
     line(last=True, least_win_rate=least_win_rate(league), cycles=meter.cycles(), **responses)
 
 
+def main_steps(league: LocalLeague) -> int:
+    """Return the decisions that the main agent has learned from, 0 without one."""
+    return league.trainees["main"].steps if "main" in league.trainees else 0
+
+
 def response(league: LocalLeague, budget: int) -> dict[str, Any]:
     """Return the gain of best responses of `budget` decisions against the mixture, and its interval."""
     slots, shares = league.mixture()
@@ -187,14 +193,16 @@ def response(league: LocalLeague, budget: int) -> dict[str, Any]:
 def least_win_rate(league: LocalLeague, deals: int = DEALS) -> float | None:
     """Return the main agent's lowest win rate, a draw for half, against its own snapshots; None without snapshots."""
     roster = league.league.state.roster
-    past = roster.snapshots_of("main")
+    past = roster.snapshots_of("main") if "main" in league.trainees else np.empty(0, np.int64)
+    if not len(past):
+        return None
     games = envs.make_two_player(league.config.env, min(512, deals), league.config.seed, **league.config.env_kwargs)
     generator = torch.Generator().manual_seed(league.config.seed)
     main, rates = Side.of(league.trainees["main"].policy), []
     for slot in past.tolist():
         returns = play_deals(games, main, Side.of(league.policy_of(slot)), deals, generator)
         rates.append(float((np.sign(returns) / 2.0 + 0.5).mean()))
-    return round(min(rates), 4) if rates else None
+    return round(min(rates), 4)
 
 
 def keep(league: LocalLeague, folder: Path) -> None:
@@ -233,7 +241,10 @@ def main() -> None:
     if given.core is not None:
         os.sched_setaffinity(0, {given.core})
     torch.set_num_threads(1)  # faster for networks this small
-    league = LocalLeague(settings(given.game, given.seed, given.side, given.changes))
+    config = settings(given.game, given.seed, given.side, given.changes)
+    if given.decisions is not None and "main" not in config.players:
+        parser.error(f"--decisions counts the main agent's, and --side {given.side} has none: give --seconds")
+    league = LocalLeague(config)
     labels = {"game": given.game, "side": given.side, "seed": given.seed}
     clock, budget = CLOCKS[given.clock], given.seconds if given.decisions is None else given.decisions
     with given.out.open("a") if given.out else contextlib.nullcontext(sys.stdout) as out:

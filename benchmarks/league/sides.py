@@ -175,9 +175,12 @@ def self_play_alone(config: LeagueConfig) -> LeagueConfig:
 
 def as_ones_own_game(config: LeagueConfig) -> LeagueConfig:
     """Take the settings that a user's own game has, of conf/league/mine.yaml."""
-    given: Any = OmegaConf.to_container(OmegaConf.load(CONF / "mine.yaml"))
-    kept = {name: getattr(config, name) for name in ("env", "env_kwargs", "reward_scale", "seed")}
-    return LeagueConfig.from_dict({**given, **kept})
+    return _of_file(OF_FILES[MINE], config)
+
+
+def psro_alone(config: LeagueConfig) -> LeagueConfig:
+    """Take the settings of a league of PSRO players, of conf/league/leduc_psro.yaml."""
+    return _of_file(OF_FILES[PSRO], config)
 
 
 PARTS: dict[str, Change] = {
@@ -198,8 +201,10 @@ PARTS: dict[str, Change] = {
     "without earned learning": without_earned_learning,
     "self-play alone": self_play_alone,
     "one's own game": as_ones_own_game,
+    "PSRO alone": psro_alone,
 }
-LEAGUE, CONTROL, SELF_PLAY, MINE = "league", "control", "selfplay", "mine"
+LEAGUE, CONTROL, SELF_PLAY, MINE, PSRO = "league", "control", "selfplay", "mine", "psro"
+OF_FILES = {MINE: "mine", PSRO: f"{BASE}_psro"}  # leagues of their own
 ALONE = ("without exploiters", "without unregularized")
 # Each side's parts, in the order in which they are applied.
 SIDES: dict[str, tuple[str, ...]] = {
@@ -226,6 +231,7 @@ SIDES: dict[str, tuple[str, ...]] = {
     "control_averages": (*ALONE, "without PFSP", "without verification", "averages"),
     SELF_PLAY: ("self-play alone",),
     MINE: ("one's own game",),
+    PSRO: ("PSRO alone",),
 }
 
 
@@ -266,6 +272,12 @@ def settings(game: str, seed: int, side: str, changes: list[str] | None = None) 
     for part in SIDES[side]:
         config = PARTS[part](config)
     return config
+
+
+def _of_file(name: str, config: LeagueConfig) -> LeagueConfig:
+    given: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
+    kept = {name: getattr(config, name) for name in ("env", "env_kwargs", "reward_scale", "seed")}
+    return LeagueConfig.from_dict({**given, **kept})
 
 
 def _untied(config: LeagueConfig, settings: dict[str, Any]) -> LeagueConfig:

@@ -221,15 +221,26 @@ def algorithm_of(config, player):
     return found
 
 
-def test_the_settings_of_ones_own_game_play_the_benchmarks_games():
-    found, league = settings("goofspiel_4", 3, sides.MINE), settings("goofspiel_4", 3, "league")
-    mine = LeagueConfig.from_dict(OmegaConf.to_container(OmegaConf.load(sides.CONF / "mine.yaml")))
+@pytest.mark.parametrize("side", sides.OF_FILES)
+def test_a_league_of_a_file_plays_the_benchmarks_games(side):
+    found, league = settings("goofspiel_4", 3, side), settings("goofspiel_4", 3, "league")
+    file = LeagueConfig.from_dict(OmegaConf.to_container(OmegaConf.load(sides.CONF / f"{sides.OF_FILES[side]}.yaml")))
+    kept = {name: getattr(file, name) for name in ("env", "env_kwargs", "reward_scale", "seed")}
     assert (found.env, found.env_kwargs, found.seed) == (league.env, league.env_kwargs, 3)
-    assert replace(found, env=mine.env, env_kwargs={}, seed=mine.seed) == mine
-    assert settings("leduc", 3, sides.MINE).reward_scale == 0.08
+    assert replace(found, **kept) == file
+    assert settings("leduc", 3, side).reward_scale == 0.08
 
 
-@pytest.mark.parametrize("side", [side for side in sides.there() if side != sides.MINE])
+def test_a_league_without_a_main_agent_has_no_figures_of_one():
+    out = io.StringIO()
+    league = LocalLeague(settings("kuhn", 1, sides.PSRO, ["games=64", "lanes=64"]))
+    follow(league, 1.0, 1.0, out, clock=count(0.0, 0.25).__next__)
+    first, last = map(json.loads, out.getvalue().splitlines())
+    assert last["nash_mixture"] > 0.0 and last["steps"] > first["steps"]
+    assert {last["main_agent"], last["least_win_rate"]} == {None} and last["main_steps"] == 0
+
+
+@pytest.mark.parametrize("side", [side for side in sides.there() if side not in sides.OF_FILES])
 def test_sides_differ_from_the_league_by_their_parts_alone(side):
     league, found = settings("leduc", 3, "league"), settings("leduc", 3, side)
     parts = sides.SIDES[side]
