@@ -65,6 +65,7 @@ def test_run_ends_after_its_seconds_and_can_be_resumed(tmp_path: Path, servers: 
     best = max(evaluated, key=lambda point: point["mean_return"])
     assert load(run.folder, best=True).version == best["version"]
     assert (outcome["state"], outcome["steps"]) == ("finished", run.metrics()[-1]["steps"])
+    assert 0.0 < outcome["seconds"] < outcome["launcher_seconds"]
     assert last_line(run).startswith("finished: ")
     more = (f"resume={run.folder}", f"total_steps={outcome['steps'] + 2_000}", "run=chosen")
     with TrainingRun(tmp_path, *more, **urls) as again:

@@ -71,9 +71,10 @@ class View(Terminal):
 
 def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str) -> list[tuple[str, str]]:
     """Return (name, value) of all figures in the view."""
-    waiting = ", ".join(f"{name} {count}" for name, count in depths.items()) or "unknown"
+    waiting = ", ".join(f"{name} {count}" for name, count in depths.items())
     if figures is None:
-        return [("state", "waiting for the first update"), ("processes", processes), ("queues", waiting)]
+        queues = [("queues", waiting)] if waiting else []  # not read yet
+        return [("state", "waiting for the first update"), ("processes", processes), *queues]
     mean = figures["mean_return"]
     evaluated = figures.get("evaluated")
     refused, stale = figures.get("refused", 0), figures.get("stale_steps", 0)
@@ -85,7 +86,7 @@ def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], proce
         *([("evaluation", _of_evaluation(evaluated))] if evaluated else []),
         ("weight version", f"{figures['version']:,}"),
         ("data age", f"{figures['data_age'] * 1e3:.0f} ms, {figures['staleness']:.1f} versions"),
-        ("queues", waiting),
+        ("queues", waiting or "unknown"),
         ("processes", processes),
         *([("too old", f"{stale:,} steps dropped")] if stale else []),
         *([("refused", f"{refused:,} segments; see the learner's log")] if refused else []),

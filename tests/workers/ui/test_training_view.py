@@ -38,9 +38,9 @@ def test_without_a_terminal_the_view_prints_few_plain_lines(figures: dict[str, A
 
 
 def test_before_the_first_update_the_view_says_what_it_waits_for() -> None:
-    assert plain_line(None, {}, "3 of 3 alive", goal=None) == (
-        "state waiting for the first update, processes 3 of 3 alive, queues unknown"
-    )
+    waiting = "state waiting for the first update, processes 3 of 3 alive"
+    assert plain_line(None, {}, "3 of 3 alive", goal=None) == waiting
+    assert plain_line(None, {"actor.main": 4}, "3 of 3 alive", goal=None) == f"{waiting}, queues actor.main 4"
 
 
 def test_the_view_says_that_no_episode_has_ended_yet(figures: dict[str, Any]) -> None:

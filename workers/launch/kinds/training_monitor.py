@@ -72,6 +72,7 @@ class TrainingMonitor(ConfiguredMonitor):
         if written.get("state") in ("solved", "finished") or (state == "stopped" and "state" in written):
             return written
         figures = {"steps": self.figures.get("steps", 0), "mean_return": self.figures.get("mean_return")}
+        figures["seconds"] = self.figures.get("training_seconds", 0.0)
         ended = {"done": "finished"}.get(state, state)
         return {**figures, **written, "state": ended, "launcher_seconds": seconds}
 
