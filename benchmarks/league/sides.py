@@ -173,16 +173,6 @@ def self_play_alone(config: LeagueConfig) -> LeagueConfig:
     return replace(config, players={"main": main}, evaluation_share=0.0, earned_share=0.0)
 
 
-def as_ones_own_game(config: LeagueConfig) -> LeagueConfig:
-    """Take the settings that a user's own game has, of conf/league/mine.yaml."""
-    return _of_file(OF_FILES[MINE], config)
-
-
-def psro_alone(config: LeagueConfig) -> LeagueConfig:
-    """Take the settings of a league of PSRO players, of conf/league/leduc_psro.yaml."""
-    return _of_file(OF_FILES[PSRO], config)
-
-
 PARTS: dict[str, Change] = {
     "without exploiters": without_exploiters,
     "without PFSP": without_pfsp,
@@ -200,11 +190,9 @@ PARTS: dict[str, Change] = {
     "earned learning": earned_learning,
     "without earned learning": without_earned_learning,
     "self-play alone": self_play_alone,
-    "one's own game": as_ones_own_game,
-    "PSRO alone": psro_alone,
 }
 LEAGUE, CONTROL, SELF_PLAY, MINE, PSRO = "league", "control", "selfplay", "mine", "psro"
-OF_FILES = {MINE: "mine", PSRO: f"{BASE}_psro"}  # leagues of their own
+OF_FILES = {MINE: "mine", PSRO: f"{BASE}_psro"}  # sides with settings of their own, for every game
 ALONE = ("without exploiters", "without unregularized")
 # Each side's parts, in the order in which they are applied.
 SIDES: dict[str, tuple[str, ...]] = {
@@ -230,8 +218,8 @@ SIDES: dict[str, tuple[str, ...]] = {
     "returns_earned": ("freeze by returns", "earned learning"),
     "control_averages": (*ALONE, "without PFSP", "without verification", "averages"),
     SELF_PLAY: ("self-play alone",),
-    MINE: ("one's own game",),
-    PSRO: ("PSRO alone",),
+    MINE: (),
+    PSRO: (),
 }
 
 
@@ -258,6 +246,14 @@ def _as_it_is(game: str, side: str) -> LeagueConfig:
 
 def settings(game: str, seed: int, side: str, changes: list[str] | None = None) -> LeagueConfig:
     """Return the league of `game` with `changes` (Hydra's NAME=VALUE) and the parts of `side`."""
+    config = _of_file(game, OF_FILES[side], changes) if side in OF_FILES else _of_game(game, changes)
+    config = replace(config, seed=seed)
+    for part in SIDES[side]:
+        config = PARTS[part](config)
+    return config
+
+
+def _of_game(game: str, changes: list[str] | None = None) -> LeagueConfig:
     own = HELD_OUT.get(game, {})
     by_pairs = own.get("evaluation") == PAIRS
     given = OmegaConf.merge(
@@ -268,16 +264,15 @@ def settings(game: str, seed: int, side: str, changes: list[str] | None = None) 
     found: Any = OmegaConf.to_container(given)
     if by_pairs:  # best responses alone can show the faults of its snapshots
         del found["players"][UNREGULARIZED]
-    config = LeagueConfig.from_dict({**found, "seed": seed})
-    for part in SIDES[side]:
-        config = PARTS[part](config)
-    return config
+    return LeagueConfig.from_dict(found)
 
 
-def _of_file(name: str, config: LeagueConfig) -> LeagueConfig:
-    given: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
-    kept = {name: getattr(config, name) for name in ("env", "env_kwargs", "reward_scale", "seed")}
-    return LeagueConfig.from_dict({**given, **kept})
+def _of_file(game: str, file: str, changes: list[str] | None) -> LeagueConfig:
+    config = _of_game(game)
+    games = {name: getattr(config, name) for name in ("env", "env_kwargs", "reward_scale")}
+    given = OmegaConf.merge(OmegaConf.load(CONF / f"{file}.yaml"), games, OmegaConf.from_dotlist(changes or []))
+    found: Any = OmegaConf.to_container(given)
+    return LeagueConfig.from_dict(found)
 
 
 def _untied(config: LeagueConfig, settings: dict[str, Any]) -> LeagueConfig:
