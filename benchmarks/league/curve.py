@@ -26,8 +26,9 @@ import torch
 
 import envs
 from agents.checkpoints import weights_to_bytes
+from benchmarks.league.parts import EXPLOITERS
 from benchmarks.league.search import against_search
-from benchmarks.league.sides import EXPLOITERS, GAMES, LEAGUE, settings, there
+from benchmarks.league.sides import GAMES, LEAGUE, SIDES, settings
 from envs import exploitability
 from envs.sequence_form import SequenceForm
 from league.empirical_game.mixture import BEST_RESPONSES, PLAYERS, mixture_of
@@ -124,6 +125,8 @@ class Meter:
 
     def _of_mixture(self, slots: np.ndarray, shares: np.ndarray, last: bool) -> float | None:
         held = np.flatnonzero(shares.max(axis=0) > 0.0).tolist()
+        if not held:  # no player was frozen yet
+            return None
         if self._large is not None and last:
             policies = [self._league.policy_of(slot) for slot in slots[held].tolist()]
             return round(of_large(self._large, policies, shares[:, held]), 6)
@@ -220,7 +223,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("game", choices=GAMES)
     parser.add_argument("changes", nargs="*", help="settings other than the file's: algorithm.epochs=2")
-    parser.add_argument("--side", choices=there(), default=LEAGUE)
+    parser.add_argument("--side", choices=SIDES, default=LEAGUE)
     parser.add_argument("--seconds", type=float, default=60.0, help="time of learning")
     parser.add_argument("--decisions", type=float, help="of the main agent, in place of seconds")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="processor: of this process")

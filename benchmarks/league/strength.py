@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.league.figures import PEERS, Line, read, summary
-from benchmarks.league.sides import CONTROL, GAMES, HELD_OUT, LEAGUE, SELF_PLAY, lacking, twin
+from benchmarks.league.sides import CONTROL, GAMES, HELD_OUT, LEAGUE, SELF_PLAY, twin
 
 SECONDS = {"rps": 20.0, "spinning_top": 45.0, "kuhn": 240.0, "leduc": 240.0}  # s of training, each side and seed
 SECONDS |= dict.fromkeys(HELD_OUT, 240.0)
@@ -75,13 +75,10 @@ class Plan:
 
 def problems(plan: Plan) -> list[str]:
     """Return why sides of `plan` cannot run."""
-    found = [
-        f"side {side}: this version has no {', no '.join(lacking(side))}" for side in plan.sides or () if lacking(side)
-    ]
-    pairs = [(game, side) for game in plan.games for side in plan.sides or () if not lacking(side)]
-    return found + [
+    return [
         f"side {side} of {game}: the same league as side {other}, whose parts the game's settings have; leave it out"
-        for game, side in pairs
+        for game in plan.games
+        for side in plan.sides or ()
         if (other := twin(game, side)) is not None
     ]
 

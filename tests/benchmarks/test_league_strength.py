@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 import envs
 from agents import build_algorithm, build_policy
 from benchmarks.league import curve as curves
-from benchmarks.league import figures, meeting, picture, sides, strength
+from benchmarks.league import figures, meeting, parts, picture, sides, strength
 from benchmarks.league.curve import follow
 from benchmarks.league.figures import read, summary
 from benchmarks.league.search import against_search
@@ -90,7 +90,7 @@ def test_poker_has_the_names_of_its_sides():
 
 def test_every_side_has_the_same_time_and_seed(tmp_path):
     plan = Plan(["leduc"], 1, tmp_path, 12.0, cores=[1])
-    for side in (*sides.there(), *figures.PEERS):
+    for side in (*sides.SIDES, *figures.PEERS):
         options = dict(pairwise(strength.command(plan, "leduc", 7, side, tmp_path / "out.jsonl", 1)))
         assert (options["--seconds"], options["--seed"], options["-n"]) == ("12.0", "7", "19")
         if side not in figures.PEERS:
@@ -225,69 +225,62 @@ def algorithm_of(config, player):
 def test_a_league_of_a_file_plays_the_benchmarks_games(side):
     found, league = settings("goofspiel_4", 3, side), settings("goofspiel_4", 3, "league")
     file = LeagueConfig.from_dict(OmegaConf.to_container(OmegaConf.load(sides.CONF / f"{sides.OF_FILES[side]}.yaml")))
-    kept = {name: getattr(file, name) for name in ("env", "env_kwargs", "reward_scale", "seed")}
+    of_parts = () if not sides.SIDES[side] else ("players", "period_steps")
+    kept = {name: getattr(file, name) for name in ("env", "env_kwargs", "reward_scale", "seed", *of_parts)}
     assert (found.env, found.env_kwargs, found.seed) == (league.env, league.env_kwargs, 3)
     assert replace(found, **kept) == file
     assert settings("leduc", 3, side).reward_scale == 0.08
 
 
-def test_a_league_without_a_main_agent_has_no_figures_of_one():
+@pytest.mark.parametrize("side", [side for side in sides.OF_FILES if side != sides.MINE])
+def test_a_league_without_a_main_agent_has_no_figures_of_one(side):
     out = io.StringIO()
-    league = LocalLeague(settings("kuhn", 1, sides.PSRO, ["games=64", "lanes=64"]))
+    league = LocalLeague(settings("kuhn", 1, side, ["games=64", "lanes=64"]))
     follow(league, 1.0, 1.0, out, clock=count(0.0, 0.25).__next__)
     first, last = map(json.loads, out.getvalue().splitlines())
-    assert last["nash_mixture"] > 0.0 and last["steps"] > first["steps"]
+    assert (first["nash_mixture"] is None) == (side != sides.PSRO)  # answers begin without frozen players
+    assert last["steps"] > first["steps"]
     assert {last["main_agent"], last["least_win_rate"]} == {None} and last["main_steps"] == 0
 
 
-@pytest.mark.parametrize("side", [side for side in sides.there() if side not in sides.OF_FILES])
+@pytest.mark.parametrize("side", [side for side in sides.SIDES if side not in sides.OF_FILES])
 def test_sides_differ_from_the_league_by_their_parts_alone(side):
     league, found = settings("leduc", 3, "league"), settings("leduc", 3, side)
-    parts = sides.SIDES[side]
+    of_side = sides.SIDES[side]
     assert (found.algorithm, found.network, found.seed) == (league.algorithm, league.network, 3)
-    if "MMD" in parts:
+    if "MMD" in of_side:
         main = algorithm_of(found, "main").config
         assert main.schedules["proximal_coefficient"].at(0) == 0.05
         assert main.entropy_at(0, 1.0) < 0.006 < main.entropy_at(0, 0.0)
-    alone = {*sides.ALONE} <= {*parts} or {"unregularized alone", "self-play alone"} & {*parts}
+    alone = {*sides.ALONE} <= {*of_side} or {"unregularized alone", "self-play alone"} & {*of_side}
     assert (len(found.players) == 1) == bool(alone)
-    kinds_left = {player.kind for player in found.players.values()} & {*sides.EXPLOITERS}
-    assert bool(kinds_left) == (not alone and "without exploiters" not in parts)
-    assert (sides.UNREGULARIZED in found.players) == (not alone and "without unregularized" not in parts)
-    if "without PFSP" in parts:
+    kinds_left = {player.kind for player in found.players.values()} & {*parts.EXPLOITERS}
+    assert bool(kinds_left) == (not alone and "without exploiters" not in of_side)
+    assert (parts.UNREGULARIZED in found.players) == (not alone and "without unregularized" not in of_side)
+    if "without PFSP" in of_side:
         assert found.players["main"].config["pfsp_share"] == 0.0
-    if "early exploiters" in parts:
+    if "early exploiters" in of_side:
         kept = {
             player.config["checkpoint_max_steps"]
             for player in found.players.values()
-            if player.kind in sides.EXPLOITERS
+            if player.kind in parts.EXPLOITERS
         }
         assert kept == {60_000} and found.period_steps <= 30_000
         assert found.players["main"].config == league.players["main"].config
-    if "freeze by returns" in parts:
-        exploiting = [player for player in found.players.values() if player.kind in sides.EXPLOITERS]
+    if "freeze by returns" in of_side:
+        exploiting = [player for player in found.players.values() if player.kind in parts.EXPLOITERS]
         kinds = [kind_of(player.kind, player.config) for player in exploiting]
         assert [kind.wants_looks for kind in kinds] == [True] * 3 and found.period_steps <= 30_000
         assert found.players["main"] == league.players["main"]
-    assert found.earned_share == (0.5 if "earned learning" in parts else 0.0)
-    if "warm start" in parts:
-        learning = {name: one for name, one in found.players.items() if name not in ("main", sides.UNREGULARIZED)}
+    assert found.earned_share == (0.5 if "earned learning" in of_side else 0.0)
+    if "warm start" in of_side:
+        learning = {name: one for name, one in found.players.items() if name not in ("main", parts.UNREGULARIZED)}
         initial = {player.initial for player in learning.values()}
         tied = algorithm_of(found, "main_exploiter").config.schedules["magnet_coefficient"]
         assert initial == {"main"} and (tied.at(0), tied.at(40_000)) == (0.2, 0.0)
-        assert found.players["main"] == settings("leduc", 3, "mmd" if "MMD" in parts else "early").players["main"]
-    if "PSRO exploiter" in parts:
+        assert found.players["main"] == settings("leduc", 3, "mmd" if "MMD" in of_side else "early").players["main"]
+    if "PSRO exploiter" in of_side:
         assert [player.kind for player in found.players.values()].count("psro") == 1
-
-
-def test_sides_without_all_of_their_parts_are_named_before_any_run(tmp_path, monkeypatch):
-    assert sides.there() == list(sides.SIDES)
-    own = [side for side in sides.there() if sides.twin("rps", side) is None]
-    assert "control" in own and strength.problems(Plan(["rps"], 1, tmp_path, sides=own)) == []
-    monkeypatch.delitem(sides.PARTS, "MMD")
-    assert strength.problems(Plan(["kuhn"], 1, tmp_path, sides=["league", "mmd"])) == [
-        "side mmd: this version has no MMD"
-    ]
 
 
 def test_sides_that_are_the_same_league_are_refused_before_any_run(tmp_path):
@@ -297,8 +290,10 @@ def test_sides_that_are_the_same_league_are_refused_before_any_run(tmp_path):
         f"side no_unregularized of kuhn: the same league as side league, {known}",
         f"side no_pfsp of kuhn: the same league as side no_exploiters, {known}",
     ]
+    alike = [side for side in sides.SIDES if sides.twin("rps", side) is None]
+    assert "control" in alike and strength.problems(Plan(["rps"], 1, tmp_path, sides=alike)) == []
     for game in ("kuhn", "leduc", "liars_dice"):
-        run = [side for side in sides.there() if sides.twin(game, side) is None]
+        run = [side for side in sides.SIDES if sides.twin(game, side) is None]
         leagues = [settings(game, 1, side) for side in run]
         assert all(one != other for one, other in combinations(leagues, 2))
 
