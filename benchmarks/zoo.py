@@ -1,10 +1,10 @@
-"""The zoo: experiments of conf/experiment and the results of their runs, in a table of docs/algorithms.md.
+"""The zoo: experiments of conf/experiment and the results of their runs, in two tables of docs/algorithms.md.
 
 python -m benchmarks.zoo run cartpole cartpole_a2c --seeds 3    # trains what is not kept yet, seed by seed in turn
-python -m benchmarks.zoo table                                  # writes the table anew from the kept runs
+python -m benchmarks.zoo table                                  # writes the tables anew from the kept runs
 
 A run is kept as one line of docs/curves/zoo.jsonl, with its curve in few points; to replace a run of another version of
-Warren, remove its line. Steps do not depend on the machine's load; seconds do, and are not in the table.
+Warren, remove its line. Steps do not depend on the machine's load; seconds do, and are not in the tables.
 """
 
 from __future__ import annotations
@@ -82,6 +82,40 @@ def table(runs: Iterable[Run]) -> str:
     return HEADER + "".join(_rows(list(runs)))
 
 
+def by_game(runs: Iterable[Run]) -> str:
+    """Return a table of algorithms by environments with a goal: the best experiment's median steps to it."""
+    found: dict[tuple[str, str], list[Run]] = {}
+    for one in runs:
+        found.setdefault((one["algorithm"], f"`{one['environment']}` ({one['goal']:g})"), []).append(one)
+    games = sorted({game for _, game in found})
+    lines = [f"| | {' | '.join(games)} |", "|---" * (len(games) + 1) + "|"]
+    for algorithm in sorted({algorithm for algorithm, _ in found}):
+        cells = [_best(found.get((algorithm, game), [])) for game in games]
+        lines.append(f"| `{algorithm}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _best(runs: Sequence[Run]) -> str:
+    """Return the least median steps to the goal of the experiments in `runs`."""
+    medians = [
+        _median([one for one in runs if one["experiment"] == name]) for name in {one["experiment"] for one in runs}
+    ]
+    reached = [steps for steps in medians if steps is not None]
+    return f"{min(reached):,}" if reached else "missed" if runs else ""
+
+
+def _median(runs: Sequence[Run]) -> int | None:
+    """Return the median steps to the goal of one experiment's runs; None if most of them missed it."""
+    steps = sorted(one["steps"] or NEVER for one in runs)
+    median = statistics.median_low(steps)
+    return None if median == NEVER else median
+
+
+def tables(runs: Sequence[Run]) -> str:
+    """Return both tables: of algorithms by environments, and of experiments."""
+    return f"{by_game(runs)}\n{table(runs)}"
+
+
 def _rows(runs: Sequence[Run]) -> Iterator[str]:
     for name in sorted({one["experiment"] for one in runs}):
         mine = [one for one in runs if one["experiment"] == name]
@@ -112,10 +146,10 @@ def main() -> int:
     runs.add_argument("names", nargs="+", metavar="EXPERIMENT")
     runs.add_argument("--seeds", type=int, default=3, help="default: 3")
     runs.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="servers, say: broker=embedded")
-    commands.add_parser("table", help=f"write the table into {PAGE.relative_to(ROOT)}")
+    commands.add_parser("table", help=f"write the tables into {PAGE.relative_to(ROOT)}")
     given = parser.parse_args()
     if given.command == "table":
-        write_whole(PAGE, written(PAGE.read_text(), table(kept())))
+        write_whole(PAGE, written(PAGE.read_text(encoding="utf-8"), tables(kept())))
         return 0
     known = sorted(path.stem for path in CONF.glob("experiment/*.yaml"))
     if unknown := [name for name in given.names if name not in known]:

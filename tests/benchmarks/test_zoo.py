@@ -18,12 +18,12 @@ def run(name: str, seed: int, steps: int | None, evaluation: float) -> dict[str,
     return {**RUN, "experiment": name, "seed": seed, "steps": steps, "evaluation": evaluation}
 
 
-def test_the_page_has_the_table_of_the_runs_that_are_kept():
+def test_the_page_has_the_tables_of_the_runs_that_are_kept():
     runs = zoo.kept()
     assert runs and {one["experiment"] for one in runs} <= {path.stem for path in CONF.glob("experiment/*.yaml")}
     assert len({(one["experiment"], one["seed"]) for one in runs}) == len(runs)
     text = zoo.PAGE.read_text()
-    assert zoo.written(text, zoo.table(runs)) == text, "run: python -m benchmarks.zoo table"
+    assert zoo.written(text, zoo.tables(runs)) == text, "run: python -m benchmarks.zoo table"
 
 
 def test_a_row_has_median_and_range_and_a_run_that_missed_the_goal_counts_its_limit():
@@ -32,6 +32,18 @@ def test_a_row_has_median_and_range_and_a_run_that_missed_the_goal_counts_its_li
     assert rows == [
         "| `a` | CartPole-v1, ppo | 475 | 0 of 1 | - | 9 |",
         "| `b` | CartPole-v1, ppo | 475 | 2 of 3 | 200 (100 to 200) | 480 |",
+    ]
+
+
+def test_a_cell_has_the_median_steps_of_the_algorithms_best_experiment():
+    slow, fast = [run("slow", seed, 900, 0.0) for seed in (1, 2)], [run("fast", 1, 100, 0.0), run("fast", 2, 300, 0.0)]
+    luck = [run("luck", 1, 50, 0.0), run("luck", 2, None, 0.0), run("luck", 3, None, 0.0)]
+    other = [{**one, "environment": "Acrobot-v1", "algorithm": "dqn", "goal": -100.0} for one in luck]
+    assert zoo.by_game([*slow, *fast, *luck, *other]).splitlines() == [
+        "| | `Acrobot-v1` (-100) | `CartPole-v1` (475) |",
+        "|---|---|---|",
+        "| `dqn` | missed |  |",
+        "| `ppo` |  | 100 |",
     ]
 
 
