@@ -96,6 +96,8 @@ RULES = (
     Rule(("restore", "league_workers", "evaluators"), _league, "without a league", "add league=NAME"),
     Rule(("league.*",), _league, "without a league", "add league=NAME"),
     Rule(("league.seed",), lambda config, role: False, "by any run, which has one seed", "give seed=N"),
+    Rule(("league.updating",), lambda config, role: False, "by a run, whose players learn in processes of their own",
+         "give it to a LocalLeague (docs/league.md)"),
     Rule(("league.replay_bytes",), _records, "where no match is recorded", "add league.replay_every=N"),
     Rule(("env_runners", "served_memory"), lambda config, role: is_served(config),
          "with sampling={sampling}, which has no env runners", "add sampling=served"),

@@ -115,6 +115,7 @@ def test_a_setting_that_a_mode_does_not_read_is_refused_in_one_line(mode: tuple[
         (["player=main"], "player: main is not read by a launcher, which starts learners of all players; leave it out"),
         (["league=kuhn", "actor_device=cuda"], "actor_device: cuda is not read in a league with sampling=gathered"),
         (["league=kuhn", "deterministic=true"], "deterministic: true is not read in a league, whose next match dep"),
+        (["league=kuhn", "league.updating=together"], "give it to a LocalLeague (docs/league.md), or leave it out"),
         (["league=kuhn", "env.id=Acrobot-v1"], "env.id: Acrobot-v1 is not read in a league; give league.env, or leave"),
         (["league=kuhn", "env=acrobot"], "env: acrobot is not read in a league; give league.env, with"),
         (["league=kuhn", "env.kwargs.x=1"], "league.env_kwargs"),
