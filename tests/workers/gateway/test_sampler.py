@@ -25,13 +25,21 @@ OBSERVATIONS, ACTIONS = Box(-np.inf, np.inf, (2,), np.float32), Discrete(3)
 class Played:
     """Makes games for a sampler of trajectories of `length` decisions in `slots` slots."""
 
-    def __init__(self, network: dict[str, object], length: int, slots: int = 1, actions: Space = ACTIONS) -> None:
+    def __init__(
+        self,
+        network: dict[str, object],
+        length: int,
+        slots: int = 1,
+        actions: Space = ACTIONS,
+        rewards: Rewards = Rewards(),  # noqa: B008
+    ) -> None:
         self.policy = build_policy({"hidden_sizes": [4], **network}, OBSERVATIONS, actions, 0)
-        self.sampler = GatewaySampler(self.policy, length, slots, Rewards(), 0)
+        self.rewards = rewards
+        self.sampler = GatewaySampler(self.policy, length, slots, rewards, 0)
         self.sampler.load(self.policy.state_dict(), 3)
 
     def game(self) -> Game:
-        return Game("a", self.sampler, spec_of(OBSERVATIONS), Rewards(), asyncio.get_running_loop())
+        return Game("a", self.sampler, spec_of(OBSERVATIONS), self.rewards, asyncio.get_running_loop())
 
 
 @pytest.fixture
@@ -73,6 +81,25 @@ def test_a_game_fills_a_trajectory_and_the_next_game_goes_on_with_it(made) -> No
     assert trajectory.last["observation"].tolist() == [[11, 0]]
     assert trajectory.last["value"][0] == pytest.approx(value(played.policy, [11, 0]))
     assert trajectory.episodes.tolist() == [[6, 3]] and trajectory.version.tolist() == [3]
+
+
+def test_rewards_of_several_channels_are_dicts_of_all_channels(made) -> None:
+    made.append(played := Played({}, 2, rewards=Rewards({"win": 1.0, "kills": 0.0})))
+
+    async def play() -> None:
+        game = played.game()
+        await game.act([0.0, 0.0], "")
+        with pytest.raises(ValueError, match=r"gave rewards named win; env\.reward_channels declares win, kills"):
+            game.reward({"win": 1.0}, "")
+        game.reward({"win": 1.0, "kills": 2.0}, "")
+        await game.act([1.0, 0.0], "")
+        game.reward({"win": 0.0, "kills": 3.0}, "")
+        game.finish()
+
+    asyncio.run(play())
+    trajectory = played.sampler.collect(2)
+    assert trajectory.reward[:, 0].tolist() == [1, 0]
+    assert trajectory.episodes.tolist() == [[1, 2, 1, 5]]
 
 
 def test_each_game_keeps_its_own_noise_process(made) -> None:

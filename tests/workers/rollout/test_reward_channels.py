@@ -106,6 +106,17 @@ def test_mean_returns_of_channels_are_among_the_metrics():
     assert progress.figures()["mean_return"] == 2.0
 
 
+def test_a_channel_whose_coefficient_is_zero_is_only_counted():
+    given = EnvSettings(f"{__file__}:Trade", reward_channels={"win": 1.0, "damage": 0.0})
+    vector_env = envs.make_vector(given, 4, 1)
+    spaces = vector_env.single_observation_space, vector_env.single_action_space
+    policy = build_policy({"hidden_sizes": [16]}, *spaces, 1, given.value_channels)
+    trajectory = VectorSampler(vector_env, policy, 1).collect(2 * LENGTH)
+    np.testing.assert_array_equal(trajectory.reward, trajectory.action)
+    total, _, win, damage = trajectory.episodes.T
+    assert (total == win).all() and (damage == -4 * win).all() and win.any()
+
+
 def test_values_of_channels_without_channels_are_refused():
     with pytest.raises(ConfigurationError, match=r"env\.channel_values: it takes several channels"):
         EnvSettings("CartPole-v1", channel_values=True).check()
