@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.launched import Launched
 from support.training_run import TrainingRun
 
 from workers.servers import Servers
@@ -38,3 +39,14 @@ def test_a_game_process_that_drives_itself_is_learned_from_through_two_gateways(
     account = json.loads((run.folder / "segments.json").read_text())
     assert account["lost"] == 0 and account["learned"] > 0
     assert {path.name for path in (run.folder / "logs").iterdir()} == {"learner.log", "gateway-0.log", "gateway-1.log"}
+
+
+@pytest.mark.slow
+def test_a_learner_learns_from_a_fake_buffer_in_the_place_of_games(tmp_path: Path, servers: Servers) -> None:
+    settings = ("experiment=cartpole_gamecore", "gateway.port=0", "actors=1", "env.goal=null", "total_steps=3000")
+    urls = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
+    with TrainingRun(tmp_path, *settings, environment=urls) as run:
+        module, log = "workers.gateway.fakes.buffer", tmp_path / "buffer.log"
+        with Launched(log, module, f"run={run.name}", given=urls) as buffer:
+            assert run.wait() == 0, run.output + buffer.output
+    assert json.loads((run.folder / "segments.json").read_text())["learned"] > 0

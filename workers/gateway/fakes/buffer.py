@@ -1,7 +1,7 @@
-"""`python -m workers.gateway.fakes.buffer run=NAME env.id=...`: random trajectories, for a learner's own tests.
+"""`python -m workers.gateway.fakes.buffer run=NAME`: random trajectories, for a learner's own tests.
 
-It joins a run as an actor does, whatever the run's environment. Observations are drawn from the spaces and rewards at
-random, so they test only that the learner works from end to end.
+It joins a run as an actor or a gateway does. Observations are drawn from the spaces and rewards at random, so they test
+only that the learner works from end to end.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from agents.trees import empty, spec_of, zeros
 from envs.vector.base import stacked
 from warren.errors import ConfigurationError
 from warren.trees import map_tree
+from workers.config import roles
 from workers.config.command_line import role
 from workers.config.schema import Config
 from workers.rollout import actor as worker
@@ -103,7 +104,7 @@ class FakeBuffer(worker.ActorRole):
 class FakeGatewayBuffer(FakeBuffer):
     """A FakeBuffer for games that drive themselves, whose actors are gateways."""
 
-    name = "gateway"
+    role = roles.GATEWAY
 
 
 def run(config: Config) -> int:
