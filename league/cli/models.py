@@ -26,17 +26,41 @@ from league.redis.store import Store
 from warren.errors import PoolError
 from warren.files import write_whole
 
+CHECKPOINT = ("policy.", "algorithm.", "averages.")  # beginnings of the names of a checkpoint's tensors
+
 
 def read_weights(path: Path) -> bytes:
-    """Return the bytes of a safetensors file. Raises PoolError if it is missing or has another format."""
+    """Return the bytes of a safetensors file. Raises PoolError if it is missing, is a checkpoint or no such file."""
     try:
         data = path.read_bytes()
-        deserialize(data)  # type: ignore[no-untyped-call]
+        names = shapes_in(data)
     except OSError as error:
         raise PoolError(f"{path} cannot be read ({error.strerror}); name a safetensors file") from None
     except SafetensorError as error:
         raise PoolError(f"{path} is not a safetensors file ({error}); write one with safetensors.torch") from None
+    if names and all(name.startswith(CHECKPOINT) for name in names):
+        raise PoolError(
+            f"{path} is a checkpoint of a run, with more than a model's weights; python -m workers.clone makes a "
+            "player of it"
+        )
     return data
+
+
+def shapes_in(data: bytes) -> dict[str, tuple[int, ...]]:
+    """Return name -> shape of the tensors in the bytes of a safetensors file. Raises SafetensorError."""
+    return {name: tuple(tensor["shape"]) for name, tensor in deserialize(data)}  # type: ignore[no-untyped-call]
+
+
+def check_fits(pool: Pool, model: ModelRef, data: bytes, path: Path) -> None:
+    """Raise PoolError unless the bytes read at `path` hold tensors of the names and shapes of `model` in the pool."""
+    given, own = shapes_in(data), shapes_in(pool.get(*model).data)
+    for name in sorted(given.keys() | own.keys()):
+        if given.get(name) != own.get(name):
+            here, there = (str(list(shapes[name])) if name in shapes else "absent" for shapes in (given, own))
+            raise PoolError(
+                f"{path}: {name} is {here}, and in {model} {there}; a player's models are of one network, give weights "
+                "of it"
+            )
 
 
 def add(pool: Pool, given: argparse.Namespace) -> None:
@@ -45,6 +69,8 @@ def add(pool: Pool, given: argparse.Namespace) -> None:
     newest = pool.version(given.player)
     if given.command == "replace" and newest is None:
         raise PoolError(f"the pool holds no model of {given.player!r} to replace; add one")
+    if newest is not None:
+        check_fits(pool, ModelRef(given.player, newest), data, given.file)
     version = given.version if given.version is not None else (newest or 0) + 1
     parent = ModelRef.parse(given.parent) if given.parent else None
     if not pool.put(given.player, version, given.step, data, parent):

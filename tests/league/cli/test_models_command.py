@@ -67,9 +67,12 @@ def test_an_exported_model_equals_the_added_file(command, pool: Pool, file: Path
 
 def test_a_wrong_command_prints_an_error_without_a_traceback(command, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "text").write_text("no weights")
+    (tmp_path / "run").write_bytes(save({"policy.layer": np.zeros(4), "algorithm.moments": np.zeros(4)}))
+    (tmp_path / "other").write_bytes(save({"layer": np.zeros(5, np.float32)}))
     for arguments, message in (
         (("add", "main", tmp_path / "text"), "is not a safetensors file"),
         (("add", "main", tmp_path / "missing"), "cannot be read"),
+        (("add", "main", tmp_path / "run"), "is a checkpoint of a run, with more than a model's weights"),
         (("replace", "main", file), "holds no model of 'main' to replace; add one"),
         (("show", "main@4"), "main@4 is not in the pool"),
         (("restore", tmp_path), "holds no league"),
@@ -78,6 +81,7 @@ def test_a_wrong_command_prints_an_error_without_a_traceback(command, file: Path
         assert status == 2 and message in error and error.startswith("error: ") and "Traceback" not in error
     command("add", "main", file, "--version", 5)
     assert "versions only go up" in command("add", "main", file, "--version", 5)[2]
+    assert "other: layer is [5], and in main@5 [4]; " in command("replace", "main", tmp_path / "other")[2]
 
 
 def test_a_path_that_cannot_be_written_is_named_in_one_line(command, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
