@@ -230,6 +230,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=float, default=5.0, help="seconds, or decisions, between lines, at least")
     parser.add_argument("--core", type=int, help="the core that this process stays on")
+    parser.add_argument("--device", default="cpu", help="that players learn on; they act on the CPU")
     parser.add_argument(
         "--respond",
         type=int,
@@ -247,7 +248,7 @@ def main() -> None:
     config = settings(given.game, given.seed, given.side, given.changes)
     if given.decisions is not None and "main" not in config.players:
         parser.error(f"--decisions counts the main agent's, and --side {given.side} has none: give --seconds")
-    league = LocalLeague(config)
+    league = LocalLeague(config, device=given.device)
     labels = {"game": given.game, "side": given.side, "seed": given.seed}
     clock, budget = CLOCKS[given.clock], given.seconds if given.decisions is None else given.decisions
     with given.out.open("a") if given.out else contextlib.nullcontext(sys.stdout) as out:

@@ -17,67 +17,48 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
+from copy import deepcopy
 
 import numpy as np
+import torch
 
 import envs
-from agents import Algorithm, build_algorithm, build_policy
+from agents import Algorithm, build_algorithm, build_policy, devices
 from agents.checkpoints import load_weights
 from agents.policies import Policy
 from agents.weight_averages import WeightAverages
 from league.empirical_game.earned import Earned
-from league.matchmaking import KINDS, Decision, played, seat_of
+from league.matchmaking import KINDS, Decision, played
 from league.matchmaking.view import NEWEST, ModelRef
 from league.rules.names import average_name
 from league.rules.settings import Settings
 from league.rules.win_rates import Slots
 from league.state.in_memory import MemoryLeague
-from league.state.league_state import Event, Match
+from league.state.league_state import Event
 from warren.errors import ConfigurationError
 from workers.config import initial_weights, teachers
 from workers.config.league import TOGETHER, LeagueConfig
 from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.gains import Gains
 from workers.evaluation.looks import look_here
+from workers.leagues.local_host import LocalHost
 from workers.leagues.trainee import DueUpdates, Trainee
 from workers.leagues.turns import CREDIT, Turns, shares_of
-from workers.rollout.games.match_result import MatchResult
-from workers.rollout.games.match_scheduler import Matches, MatchHost
-from workers.rollout.games.seat_map import Opponent
+from workers.rollout.games.match_scheduler import Matches
 from workers.rollout.games.selfplay_sampler import MatchSampler
-
-
-class LocalHost(MatchHost):
-    """Matches of one player of a LocalLeague, kept in the league's own state."""
-
-    def __init__(self, local: LocalLeague, home: str) -> None:
-        self._local, self._home = local, home
-
-    def request(self) -> Match:
-        """Return the next match."""
-        return self._local.league.request(self._home, self._local.opponents)
-
-    def opponent(self, match: Match) -> Opponent:
-        """Return the opponents: the player itself, frozen players, or copies that later updates do not change."""
-        policy, *others = (None if name == self._home else self._local.opponent(name) for name in match.names[1:])
-        return Opponent(match.id, policy, seat=seat_of(match.branch), others=tuple(others))
-
-    def report(self, match: Match, result: MatchResult) -> None:
-        """Count the outcomes, or give the match back if nothing was played."""
-        if len(result.returns):
-            self._local.league.report(match, result.outcomes(self._local.config.series))
-        else:
-            self._local.league.abort(match)
-
-    def between_moves(self) -> None:
-        """Do nothing: within one process no lease runs out."""
 
 
 class LocalLeague:
     """Players, their games, their learning, the league's state (`league.state`), and an evaluator."""
 
-    def __init__(self, config: LeagueConfig, on_event: Callable[[Event], None] | None = None) -> None:
-        self.config = config
+    def __init__(
+        self, config: LeagueConfig, on_event: Callable[[Event], None] | None = None, device: str = "cpu"
+    ) -> None:
+        """Begin a league whose players learn on `device` (as the setting of that name) and act on the CPU.
+
+        Raises ConfigurationError for settings or a device that cannot be used.
+        """
+        self.config, self._device = config, devices.resolve(device)
         self.league = MemoryLeague(Settings(**config.settings), config.seed, on_event)
         self.returns = self.league.state.empirical_game
         self.frozen: dict[str, Policy] = {}  # the models of frozen players
@@ -310,9 +291,10 @@ class LocalLeague:
 
     def _new_algorithm(self, name: str, policy: Policy) -> Algorithm:
         settings = self.config.algorithm_of(name)
-        algorithm = build_algorithm(settings["name"], settings, policy, self._seed(f"{name} order"), replay=False)
+        learning = policy if self._device == torch.device("cpu") else deepcopy(policy).to(self._device)
+        algorithm = build_algorithm(settings["name"], settings, learning, self._seed(f"{name} order"), replay=False)
         if (teacher := teachers.name_of(settings)) and hasattr(algorithm, "take_teacher"):
-            algorithm.take_teacher(teachers.load(teacher, policy, None)[0], teacher)
+            algorithm.take_teacher(teachers.load(teacher, learning, None)[0], teacher)
         return algorithm
 
     def _seed(self, purpose: str) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from agents import Algorithm, Batch
 from agents.algorithms.together import update_together
+from agents.checkpoints import load_weights
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 from agents.weight_averages import WeightAverages
@@ -19,7 +20,7 @@ class Trainee:
     """A learning player with its games."""
 
     name: str
-    policy: Policy
+    policy: Policy  # acts; `algorithm.policy` learns, which on another device is a copy
     algorithm: Algorithm
     sampler: MatchSampler
     matches: Matches = field(init=False)
@@ -57,6 +58,8 @@ class DueUpdates:
         else:
             updates = [algorithm.update(batch) for algorithm, batch in zip(algorithms, batches, strict=True)]
         for trainee, _ in due:
+            if (learned := trainee.algorithm.policy) is not trainee.policy:
+                load_weights(trainee.policy, learned.state_dict())
             trainee.averages.add(trainee.policy)
             trainee.version += 1
             trainee.matches.load(trainee.policy.state_dict(), trainee.version, trainee.algorithm.behaviour())

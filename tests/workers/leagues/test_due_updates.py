@@ -53,8 +53,8 @@ def config(**changes: Any) -> LeagueConfig:
     return LeagueConfig.from_dict({**given, **changes})
 
 
-def played(updating: str, rounds: int) -> LocalLeague:
-    league = LocalLeague(config(updating=updating))
+def played(updating: str, rounds: int, device: str = "cpu") -> LocalLeague:
+    league = LocalLeague(config(updating=updating), device=device)
     for number in range(rounds):
         league.progress = number / rounds
         league.round()
@@ -85,6 +85,29 @@ def test_players_that_learn_together_end_with_the_weights_of_learning_apart(
     assert len(apart) > 8  # frozen ones among them
     assert together.keys() == apart.keys()
     assert max(float((together[name] - apart[name]).abs().max()) for name in apart) < 1e-6
+
+
+def test_players_act_by_what_they_learned_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = weights(played("together", 12))
+    monkeypatch.setattr("workers.leagues.local.devices.resolve", lambda _: torch.device("cpu", 0))
+    league = played("together", 12)
+    for player in league.trainees.values():
+        assert player.algorithm.policy is not player.policy
+        assert all(map(torch.equal, player.algorithm.policy.state_dict().values(), player.policy.state_dict().values()))
+    there = weights(league)
+    assert there.keys() == here.keys() and all(torch.equal(there[name], here[name]) for name in here)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_league_learns_on_a_gpu_as_on_the_cpu() -> None:
+    here, there = weights(played("separate", 1)), weights(played("together", 1, "cuda"))
+    assert there.keys() == here.keys()
+    assert max(float((there[name] - here[name]).abs().max()) for name in here) < 1e-4
+
+
+def test_a_device_that_is_not_there_is_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match="device='cuda:77' is not there"):
+        LocalLeague(config(), device="cuda:77")
 
 
 def test_updates_wait_for_each_other_until_their_weights_are_played(monkeypatch: pytest.MonkeyPatch) -> None:
