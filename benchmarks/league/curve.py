@@ -245,10 +245,13 @@ def main() -> None:
     if given.core is not None:
         os.sched_setaffinity(0, {given.core})
     torch.set_num_threads(1)  # faster for networks this small
-    config = settings(given.game, given.seed, given.side, given.changes)
-    if given.decisions is not None and "main" not in config.players:
-        parser.error(f"--decisions counts the main agent's, and --side {given.side} has none: give --seconds")
-    league = LocalLeague(config, device=given.device)
+    try:
+        config = settings(given.game, given.seed, given.side, given.changes)
+        if given.decisions is not None and "main" not in config.players:
+            parser.error(f"--decisions counts the main agent's, and --side {given.side} has none: give --seconds")
+        league = LocalLeague(config, device=given.device)
+    except ConfigurationError as error:
+        parser.error(str(error))
     labels = {"game": given.game, "side": given.side, "seed": given.seed}
     clock, budget = CLOCKS[given.clock], given.seconds if given.decisions is None else given.decisions
     with given.out.open("a") if given.out else contextlib.nullcontext(sys.stdout) as out:

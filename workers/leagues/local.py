@@ -54,10 +54,7 @@ class LocalLeague:
     def __init__(
         self, config: LeagueConfig, on_event: Callable[[Event], None] | None = None, device: str = "cpu"
     ) -> None:
-        """Begin a league whose players learn on `device` (as the setting of that name) and act on the CPU.
-
-        Raises ConfigurationError for settings or a device that cannot be used.
-        """
+        """Let players learn on `device` and act on the CPU. Raises ConfigurationError for what cannot be used."""
         self.config, self._device = config, devices.resolve(device)
         self.league = MemoryLeague(Settings(**config.settings), config.seed, on_event)
         self.returns = self.league.state.empirical_game
