@@ -6,12 +6,15 @@ import argparse
 import errno
 import gc
 import importlib
+import io
 import os
 import select
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
+from pathlib import Path
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -24,9 +27,10 @@ from warren.errors import ConfigurationError, WarrenError
 from warren.user_code import EXTRAS, install
 from workers.config import roles, staying
 from workers.config.league_choices import with_choices
-from workers.config.overrides import arranged, compose, options_of, options_of_group, set_aside, settings_of
+from workers.config.overrides import arranged, compose, options_of, options_of_group, prints, set_aside, settings_of
 from workers.config.own_folders import OwnFolders
 from workers.config.schema import CONF, Config, from_hydra
+from workers.config.too_many import told_too_many
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
 from workers.servers.checks import redact
 
@@ -36,7 +40,6 @@ PIPE_CLOSED = 141  # exit status if the reader of the output has closed it (`| h
 DISK_FULL = 74  # exit status if the output, or a file, could not be written; EX_IOERR in sysexits.h
 STOPPED = 130  # exit status after Ctrl-C, as in shells
 ERROR_STATUS = 2  # exit status after an error that the user can correct
-NO_THREAD = "can't start new thread"  # Python's words
 
 
 def role(name: str, run: Callable[[Config], int] | None = None) -> Callable[[], None]:
@@ -114,12 +117,24 @@ def run_of_table(name: str, config: Config) -> int:
 
 
 def run_by_hydra(name: str, words: Sequence[str], job: Callable[[DictConfig], None]) -> None:
-    """Let Hydra run `job`, once for each run of a sweep, or print what an option such as --cfg in `words` asks for."""
+    """Let Hydra run `job`, once for each run of a sweep, or print what an option such as --cfg in `words` asks for.
+
+    Raises OSError if that cannot be printed: Hydra itself would print a traceback and exit. Raises ConfigurationError
+    for options that Hydra does not take together.
+    """
     given, sys.argv = sys.argv, [sys.argv[0], *words]  # hydra.main reads them there, and has no parameter for them
+    printed = io.StringIO()
     try:
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
+        with redirect_stdout(printed) if prints(options_of([*words])) else nullcontext():
+            hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
+    except ValueError as error:
+        *_, last = traceback.extract_tb(error.__traceback__)
+        if Path(hydra.__file__).parent not in Path(last.filename).parents:  # of a run's own code
+            raise
+        raise ConfigurationError(f"{' '.join(words)}: {error}; python -m workers.{name} --help lists options") from None
     finally:
         sys.argv = given
+        print(printed.getvalue(), end="")
 
 
 def run_composed(found: DictConfig, job: Callable[[DictConfig], None]) -> None:
@@ -186,8 +201,8 @@ def guarded(run: Callable[[], int]) -> int:
             raise
         return PIPE_CLOSED
     except OSError as error:
-        if error.errno == errno.EAGAIN and _begins_a_process(error):
-            return _too_many()
+        if too_many := told_too_many(error):
+            return _refused(too_many)
         if error.errno != errno.ENOSPC:
             raise
         _drop_output()
@@ -196,9 +211,9 @@ def guarded(run: Callable[[], int]) -> int:
         )
         return DISK_FULL
     except RuntimeError as error:
-        if str(error) != NO_THREAD:
+        if not (too_many := told_too_many(error)):
             raise
-        return _too_many()
+        return _refused(too_many)
     except ConfigurationError as error:
         for problem in error.problems:
             print(f"error: {redact(str(problem))}", file=sys.stderr)
@@ -218,18 +233,8 @@ def guarded(run: Callable[[], int]) -> int:
         return STOPPED
 
 
-def _begins_a_process(error: OSError) -> bool:
-    """Return whether the error is that of a fork, and not of a socket that would block."""
-    *_, last = traceback.extract_tb(error.__traceback__)
-    return "fork" in f"{last.name} {last.line}"
-
-
-def _too_many() -> int:
-    print(
-        "error: the system lets this user start no more processes or threads; raise ulimit -u, or the container's pids "
-        "limit (docker run --pids-limit)",
-        file=sys.stderr,
-    )
+def _refused(text: str) -> int:
+    print(f"error: {text}", file=sys.stderr)
     return ERROR_STATUS
 
 

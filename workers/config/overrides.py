@@ -138,10 +138,17 @@ def settings_of(found: DictConfig) -> DictConfig:
 
 def _for_hydra(arguments: argparse.Namespace) -> bool:
     """Return whether a command line asks for what Hydra does beyond composing: sweeps, prints, its own settings."""
-    options = ("multirun", "cfg", "resolve", "shell_completion", "config_path", "experimental_rerun")
-    return any(getattr(arguments, one) for one in options) or any(
-        override.lstrip("+~").startswith("hydra") for override in arguments.overrides
+    options = ("multirun", "resolve", "config_path", "experimental_rerun")
+    return (
+        prints(arguments)
+        or any(getattr(arguments, one) for one in options)
+        or any(override.lstrip("+~").startswith("hydra") for override in arguments.overrides)
     )
+
+
+def prints(arguments: argparse.Namespace) -> bool:
+    """Return whether a command line asks Hydra to print something, and to run nothing."""
+    return any(getattr(arguments, one) for one in ("cfg", "info", "hydra_help", "shell_completion"))
 
 
 def _no_truth_values(found: DictConfig, overrides: list[str]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from tasks.admin.cleanup import Depths
 from warren import redis_client
 from warren.errors import WarrenError
 from workers import servers
+from workers.config.too_many import told_too_many
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
 from workers.launch.health_check import HealthCheck
 from workers.launch.hosts.membership import Superseded
@@ -114,8 +115,9 @@ class HostRun:
             self.say(f"error: Redis is away: {error}")
             outcome = Outcome("failed", 1, str(error))
         except Exception as error:  # a fault of this launcher: the run still ends in order, and can be resumed
-            self.say(f"error: {traceback.format_exc()}")
-            outcome = Outcome("failed", 1, f"{type(error).__name__}: {error}")
+            too_many = told_too_many(error)
+            self.say(f"error: {too_many or traceback.format_exc()}")
+            outcome = Outcome("failed", 1, too_many or f"{type(error).__name__}: {error}")
         finally:
             if outcome.why:
                 self.failures.add(Entry("run", outcome.why, outcome.state))

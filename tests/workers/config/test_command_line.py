@@ -18,9 +18,10 @@ from support import launched
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config import verifying
-from workers.config.command_line import DISK_FULL, NO_THREAD, guarded
+from workers.config.command_line import DISK_FULL, guarded
 from workers.config.overrides import arranged, compose, set_aside, sweep
 from workers.config.schema import CONF, Config, EnvConfig
+from workers.config.too_many import NO_THREAD
 from workers.servers.forks import Forks
 from workers.servers.ports import free_port
 
@@ -249,6 +250,22 @@ def test_a_run_whose_output_has_no_room_goes_on_and_says_so_at_its_end(tmp_path:
     )
     (outcome,) = tmp_path.glob("*/*/outcome.json")
     assert json.loads(outcome.read_text())["state"] == "finished"
+
+
+@pytest.mark.parametrize("option", ["--cfg job", "--info config"])
+def test_settings_that_cannot_be_printed_are_one_error(option: str) -> None:
+    line = [sys.executable, "-m", "workers.train", *option.split()]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, len(done.stderr.splitlines())) == (DISK_FULL, 1)
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("options", ["--resolve", "--cfg job --multirun"])
+def test_options_that_hydra_does_not_take_together_are_one_error(options: str) -> None:
+    done = command("train", *options.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"error: {options}: .*--cfg.*; python -m workers.train --help lists options\n", done.stderr)
 
 
 @pytest.mark.parametrize("module", ["workers.config.command_line", "league.models.command_line"])

@@ -19,6 +19,7 @@ from tasks.events import STATUS, Subscription
 from tasks.topology import Topology
 from warren.errors import BrokerError
 from workers.config.roles import Done
+from workers.config.too_many import NO_THREAD, TOO_MANY
 from workers.launch.folder import RunFolder
 from workers.launch.host_run import Outcome
 from workers.launch.hosts import places
@@ -57,6 +58,13 @@ class Faulty(ShareMonitor):
 
     def poll(self) -> str | None:
         raise TypeError("'<' not supported between instances of 'str' and 'int'")
+
+
+class Crowded(ShareMonitor):
+    """A monitor whose thread the system refuses, as beyond `ulimit -u`."""
+
+    def begin(self) -> None:
+        raise RuntimeError(NO_THREAD)
 
 
 class Finished(ShareMonitor):
@@ -111,6 +119,13 @@ def test_a_fault_of_the_launcher_still_ends_the_run_in_order(tmp_path: Path, emb
     assert (outcome.state, outcome.status) == ("failed", 1)
     assert "'<' not supported" in "\n".join(screen.said)
     assert json.loads((tmp_path / "outcome.json").read_text())["state"] == "failed"
+    assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
+
+
+def test_a_thread_too_many_is_one_error_and_ends_the_run(tmp_path: Path, embedded: Servers, run_name: str) -> None:
+    outcome, screen = launch(tmp_path, embedded, run_name, Crowded)
+    assert (outcome.state, outcome.status, outcome.why) == ("failed", 1, TOO_MANY)
+    assert screen.said[-1] == f"error: {TOO_MANY}"
     assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
 
 
