@@ -107,13 +107,21 @@ def test_an_existing_folder_stays_unchanged_when_the_configuration_is_wrong(
     assert not of_folder(runs)
 
 
-@pytest.mark.parametrize("at", ["while it verifies", "while it waits"])
-def test_ctrl_c_while_servers_boot_leaves_nothing(tmp_path: Path, runs: Path, at: str) -> None:
+@pytest.mark.parametrize(
+    ("at", "number"),
+    [
+        ("while it verifies", signal.SIGINT),
+        ("while it waits", signal.SIGINT),
+        ("while it waits", signal.SIGTERM),
+        ("while it waits", signal.SIGHUP),
+    ],
+)
+def test_a_stop_while_servers_boot_leaves_nothing(tmp_path: Path, runs: Path, at: str, number: int) -> None:
     path = rabbitmq(tmp_path, BOOTS_FOREVER)
     arguments = (f"folder={runs}", "broker=private")
     with Launched(tmp_path / "log", "workers.train", *arguments, given={"PATH": path}) as launcher:
         launcher.until(lambda: (len(of_folder(runs)) > 1 and "verif" in at) or "starting a private" in launcher.output)
-        launcher.process.send_signal(signal.SIGINT)
+        launcher.process.send_signal(number)
         assert launcher.wait() == 130, launcher.output
     assert "Traceback" not in launcher.output
     assert not of_folder(runs) and not runs.parent.exists()

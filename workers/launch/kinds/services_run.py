@@ -17,9 +17,11 @@ from workers.launch.kinds.services_monitor import ServicesMonitor
 from workers.launch.kinds.services_spec import services
 from workers.launch.kinds.user_code import check_script, describe
 from workers.launch.launcher import Launcher
+from workers.launch.processes.interrupts import raised
 from workers.ui.run_view import RunView
 
 
+@raised()
 def run(options: argparse.Namespace) -> int:
     """Run this host's share to the end; return the exit status: 0 when all environments are done, 130 after Ctrl-C."""
     file, problems = read(Path(options.file), options.settings)

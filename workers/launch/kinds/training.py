@@ -26,6 +26,7 @@ from workers.config.verifying import problems_of_building
 from workers.config.written_by import check_messages
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
 from workers.launch.kinds.training_spec import compiled, may_fork
+from workers.launch.processes.interrupts import raised
 from workers.launch.spec import RunSpec, ServersSpec
 from workers.runtime.connect import given_urls
 from workers.servers.checks import redact
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 AT_THE_END = ("matplotlib.backends.backend_agg", "matplotlib.figure")
 
 
+@raised()
 def run(config: Config, overrides: Sequence[str], forks: Forks | None = None) -> int:
     """Train to the end; return the exit status: 0 if solved or all steps are done, 130 after Ctrl-C, 1 after a failure.
 

@@ -4,7 +4,8 @@
     ...                                     # reads `interrupts.asked` now and then
     interrupts.give_back()                  # restores the handlers
 
-The end of the terminal (SIGHUP) asks as well, except under nohup.
+The end of the terminal (SIGHUP) asks as well, except under nohup. Before a run has begun, `raised` lets the first
+signal end it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,34 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
 
 from workers.servers.process import Child
 
 KILLED = 130  # exit status after Ctrl-C, as shells have it
+
+
+@contextlib.contextmanager
+def raised() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, except while an `Interrupts` has them.
+
+    By default they would end the process at once, and leave what it has begun to write.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    taken = {number: handler for number, handler in before.items() if handler is signal.SIG_DFL}
+    for number in taken:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number, handler in taken.items():
+            if signal.getsignal(number) is _raise:
+                signal.signal(number, handler)
+
+
+def _raise(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 class Interrupts:
