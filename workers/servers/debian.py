@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from warren.errors import BrokerError
 from workers.servers.machine import Machine
@@ -41,10 +43,29 @@ def why_not(machine: Machine) -> str | None:
 def install(names: Sequence[str], machine: Machine, say: Callable[[str], object] = print) -> None:
     """Install the packages of `names` (keys of PACKAGES), the package manager's progress going to standard error.
 
-    No service is started, as a run starts its own. Raises BrokerError if it fails or is not possible.
+    Of several that install on this machine, one does it, and the others wait and take what it has installed. No service
+    is started, as a run starts its own. Raises BrokerError if it fails or is not possible.
     """
     if reason := why_not(machine):
         raise BrokerError(f"{' and '.join(names)} cannot be installed: {reason}")
+    with _alone(machine, say):
+        if lacking := [name for name in names if name in missing(machine)]:
+            _install(lacking, machine, say)
+
+
+@contextlib.contextmanager
+def _alone(machine: Machine, say: Callable[[str], object]) -> Iterator[None]:
+    """Hold the lock of this machine's installations, which is on a file that every user can read."""
+    with machine.os_release.open(encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for the installation that another process has begun")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _install(names: Sequence[str], machine: Machine, say: Callable[[str], object]) -> None:
     packages = [PACKAGES[name] for name in names]
     say(
         f"installing {' and '.join(packages)} with apt-get (their services are not started); "

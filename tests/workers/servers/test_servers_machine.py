@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,30 @@ def test_installing_asks_no_question_and_starts_no_service(debian_machine: Machi
     assert "exit 101" in (tmp_path / "policy-seen").read_text(encoding="utf-8")  # while apt-get ran
     assert not (tmp_path / "policy").exists()  # and no longer
     assert "redis-server" in said[0]
+
+
+def test_of_two_set_ups_at_once_one_installs_and_the_other_waits(debian_machine: Machine, tmp_path: Path) -> None:
+    lacking, said = without_redis(debian_machine, tmp_path), list[str]()
+    going, go, server = tmp_path / "going", tmp_path / "go", tmp_path / "bin/redis-server"
+    (tmp_path / "install").write_text(
+        f"echo >{going}; while ! test -e {go}; do /bin/sleep 0.01; done; cp {tmp_path}/bin/apt-get {server}\n",
+        encoding="utf-8",
+    )
+
+    def go_on(words: str) -> None:
+        said.append(words)
+        go.touch()
+
+    first = threading.Thread(target=debian.install, args=(["Redis"], lacking, lambda _: None))
+    first.start()
+    try:
+        until(going.exists)
+        debian.install(["Redis"], lacking, go_on)
+    finally:
+        go.touch()
+        first.join()
+    assert said == ["waiting for the installation that another process has begun"]
+    assert (tmp_path / "calls").read_text(encoding="utf-8").count(" install ") == 1
 
 
 @pytest.mark.parametrize("user", [0, 1000])
