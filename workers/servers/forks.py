@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import json
 import os
 import select
@@ -146,8 +147,8 @@ class Forks:
             "grace": grace,
         }
         with theirs:
-            self._send(request, [theirs.fileno(), log.fileno()])
-            answer = self._answer()
+            refusal = self._send(request, [theirs.fileno(), log.fileno()])
+            answer: dict[str, Any] = {"refusal": refusal} if refusal else self._answer()
         if "pid" in answer:
             return ForkedGuard(answer["pid"], ours)
         ours.close()
@@ -170,10 +171,17 @@ class Forks:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, request: Mapping[str, object], files: Sequence[int]) -> None:
+    def _send(self, request: Mapping[str, object], files: Sequence[int]) -> str:
+        """Send a request; return why it could not be sent, "" if it was."""
         carried = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
-        with contextlib.suppress(OSError):  # the missing answer reports it
-            self._connection.sendmsg([json.dumps(request).encode()], carried)
+        message = json.dumps(request).encode()
+        try:
+            self._connection.sendmsg([message], carried)
+        except OSError as error:
+            if error.errno == errno.EMSGSIZE:
+                return f"the environment is too large: a request has {len(message):,} bytes"
+            return "it has ended"
+        return ""
 
     def _answer(self) -> dict[str, Any]:
         try:

@@ -125,6 +125,14 @@ class Host:
         return until(lambda: next(iter(psutil.Process(told["guard"]).children()), None))
 
 
+def test_an_environment_too_large_for_a_request_is_named(host: Host) -> None:
+    large = {f"WARREN_{number}": "x" * 100_000 for number in range(10)}
+    host.start("probe", "pass", environment=large)
+    assert host.ask("probe", wait=True)["status"] == 0
+    (line,) = host.said
+    assert "forked (the environment is too large: a request has 1," in line
+
+
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     made = Host(tmp_path)
