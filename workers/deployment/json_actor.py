@@ -52,7 +52,7 @@ class JsonActor(Actor):
 def _read(body: bytes) -> tuple[dict[str, Any], str]:
     try:
         message = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: for lists in lists, a thousand deep
         raise Unreadable(f"the body is not JSON: {error}") from None
     if not isinstance(message, dict) or not isinstance(message.get("agent", ""), str):
         raise Unreadable('the body is not an object like {"observation": ...}')

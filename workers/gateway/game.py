@@ -151,7 +151,7 @@ class Game:
     def _given(self, amount: Any) -> Any:
         try:
             given = np.asarray(self._rewards.read(amount), np.float64) if self._rewards.channels else float(amount)
-        except (WrongReward, TypeError, ValueError) as error:
+        except (WrongReward, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"reward: {error}") from None
         if not np.isfinite(given).all():
             raise ValueError(f"reward: {amount!r} is not finite")

@@ -41,7 +41,8 @@ class Served:
             sessions = Sessions(self._opener, Limits())
 
             async def ask(session: str, kind: Kind, message: Any = None) -> Any:
-                body = b"" if message is None else json.dumps(message).encode()
+                given = message if isinstance(message, bytes) else json.dumps(message).encode()
+                body = b"" if message is None else given
                 try:
                     return await sessions.answer(Request(session, kind, body))
                 except Refusal as refusal:
@@ -92,6 +93,22 @@ def test_reward_channels_are_weighted_in_the_mean_return(serve: Any) -> None:
 
     served.play(game)
     assert served.player.mean_return == 3.0 + 2.0 + 1.0 + 1.0
+
+
+@pytest.mark.parametrize("rewards", [Rewards(), Rewards(channels={"score": 1.0})])
+def test_a_body_that_cannot_be_read_leaves_the_session_open(serve: Any, rewards: Rewards) -> None:
+    served = serve(rewards)
+    huge = 10**400  # no float holds it
+    nested = b"[" * 100_000
+    too_large = {**OBSERVATION, "reward": [huge] if rewards.channels else huge}
+
+    async def game(ask: Any) -> None:
+        await ask("a", Kind.auto, OBSERVATION)
+        for kind, wrong in ((Kind.tick, nested), (Kind.tick, too_large), (Kind.end, nested)):
+            assert await ask("a", kind, wrong) == 422
+            assert isinstance(await ask("a", Kind.tick, OBSERVATION), bytes)
+
+    served.play(game)
 
 
 @pytest.mark.parametrize("wrong", [{"observation": [1.0]}, {**OBSERVATION, "action_mask": [False, False]}])
