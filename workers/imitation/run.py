@@ -14,6 +14,7 @@ import torch
 from agents import Batch, checkpoints
 from league.models.pool import Pool
 from warren import progress as shown_progress
+from warren.errors import ConfigurationError
 from workers.config.imitation import IMITATE
 from workers.config.run_names import name_run, run_folder
 from workers.config.schema import Config, to_yaml
@@ -22,7 +23,7 @@ from workers.imitation import data, evaluation
 from workers.imitation.feed import Feed, returns_to_go
 from workers.launch.folder import OUTCOME, RunFolder
 from workers.launch.kinds.training import resumed
-from workers.launch.processes.interrupts import KILLED, Interrupts
+from workers.launch.processes.interrupts import KILLED, Interrupts, raised
 from workers.leagues.recipe import LeagueRecipe
 from workers.learning.metrics import MetricsLog
 from workers.learning.plain import PlainRecipe
@@ -33,6 +34,7 @@ from workers.servers.record import note_start
 DONE, STOPPED = "finished", "stopped"
 
 
+@raised()
 def run(config: Config, overrides: Sequence[str]) -> int:
     """Clone to the end; return the exit status: 0 after the last pass, 130 after Ctrl-C. Raises ConfigurationError."""
     if config.resume is not None:
@@ -95,6 +97,11 @@ class Imitation:
         games = data.fitted(found, state.policy, state.recipe.legal_actions, env)
         order = np.random.default_rng(config.seed).permutation(len(games.ends))
         held = round(settings.held_out * len(order))
+        if held == len(order):
+            raise ConfigurationError(
+                f"imitation.held_out: {settings.held_out:g} of {held} games leaves none to learn from; lower it, or "
+                "name more games"
+            )
         returns = None
         if not state.policy.channels:
             scaled = config.env.settings().rewards().learned_from(found.reward.astype(np.float64))

@@ -149,6 +149,12 @@ def test_settings_of_an_imitation_are_verified_together(tmp_path: Path) -> None:
         imitation.verify(config(tmp_path, tmp_path), "learner")
 
 
+def test_holding_out_every_game_is_one_error(tmp_path: Path, recorded: Path) -> None:
+    given = config(tmp_path, recorded, imitation={"games": 1, "held_out": 0.6})
+    with pytest.raises(ConfigurationError, match=r"imitation.held_out: 0.6 of 1 games leaves none to learn from"):
+        cloned(given)
+
+
 def test_the_weights_are_an_ordinary_checkpoint(tmp_path: Path, recorded: Path) -> None:
     cloned(config(tmp_path, recorded, imitation={"passes": 1, "evaluation_games": 0}))
     newest = checkpoints.load(tmp_path / "cloned/one/checkpoints")
