@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 EVERY = 1.0  # s between looks
 SLOWEST = 1.5  # s between looks at a large league, even if they take more than SHARE of the time
@@ -53,7 +56,11 @@ class Feed:
     async def _run(self) -> None:
         while self._listeners:
             began = time.monotonic()
-            message = await asyncio.to_thread(self._look)
+            message = None
+            try:
+                message = await asyncio.to_thread(self._look)
+            except Exception:  # the pages that listen would wait for nothing from now on
+                logger.exception("a look at a run failed; the next one may not")
             if message is not None:
                 self._tell(message)
             await asyncio.sleep(min(SLOWEST, max(EVERY, (time.monotonic() - began) / SHARE)))

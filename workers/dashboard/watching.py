@@ -14,7 +14,7 @@ from league.redis.event_stream import EventStream
 from league.redis.shared_returns import SharedReturns
 from tasks.topology import key_prefix
 from warren import redis_client
-from warren.errors import ConfigurationError, LeagueError
+from warren.errors import ConfigurationError, WarrenError
 from workers.dashboard import curves, measured, views
 from workers.dashboard.catalogue import Run, account
 from workers.dashboard.timeline import Timeline
@@ -53,7 +53,7 @@ class Watched:
             except (redis.RedisError, OSError) as error:
                 changed, self._url = False, ""
                 self.state, self.problem = AWAY, f"the run's Redis does not answer: {error}"
-            except LeagueError as error:
+            except WarrenError as error:  # an event that this version does not know; or the run ends at this moment
                 changed, self.problem = False, str(error)
             return changed or self.state != before
 
