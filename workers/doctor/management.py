@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import urllib.error
@@ -38,8 +39,8 @@ def management_api(broker_url: str, management_url: str) -> Callable[..., Any]:
     """Return a function that gets the JSON at a path of the management API, without a proxy; None for an empty answer.
 
     It takes the path, a method (GET) and a body to be sent as JSON. It raises OSError (such as urllib.error.HTTPError),
-    and ValueError for an answer that is not JSON. Over https the certificate is checked by the broker URL's
-    `ssl_ca_certs`, or the system's authorities.
+    also where no HTTP server answers, and ValueError for an answer that is not JSON. Over https the certificate is
+    checked by the broker URL's `ssl_ca_certs`, or the system's authorities.
     """
     parts = urlsplit(broker_url.partition(";")[0])
     base = management_url.rstrip("/")
@@ -55,8 +56,11 @@ def management_api(broker_url: str, management_url: str) -> Callable[..., Any]:
         sent = None if body is None else json.dumps(body).encode()
         kinds = {} if sent is None else {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{base}/api/{path}", data=sent, headers={**headers, **kinds}, method=method)
-        with opener.open(request, timeout=MANAGEMENT_TIMEOUT) as answer:
-            told = answer.read()
+        try:
+            with opener.open(request, timeout=MANAGEMENT_TIMEOUT) as answer:
+                told = answer.read()
+        except http.client.HTTPException as error:
+            raise OSError(f"this is not HTTP: {error!r}") from None
         return json.loads(told) if told else None
 
     return ask

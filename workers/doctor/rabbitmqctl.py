@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from warren.errors import ConfigurationError
 from workers.doctor.broker_facts import BrokerFacts
 
 CONTROL_TIMEOUT = 60.0  # s for one rabbitmqctl, whose Erlang takes seconds to start on a busy machine
@@ -46,12 +48,24 @@ def of_status(facts: BrokerFacts, status: dict[str, Any]) -> BrokerFacts:
     )  # fmt: skip
 
 
-def command_line(command: Sequence[str]) -> Control:
-    """Return a function that runs rabbitmqctl by a command line such as `docker exec NAME rabbitmqctl`."""
+def words_of(command: str) -> list[str]:
+    """Return the words of the option --rabbitmqctl. Raises ConfigurationError if a shell could not read them."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ConfigurationError(f"--rabbitmqctl: {command!r} is no command ({error}); close its quotation") from None
+
+
+def command_line(command: str) -> Control:
+    """Return a function that runs rabbitmqctl by a command line such as `docker exec NAME rabbitmqctl`.
+
+    Raises ConfigurationError for one that a shell could not read.
+    """
+    words = words_of(command)
 
     def control(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, timeout=CONTROL_TIMEOUT, check=False
+            [*words, *arguments], capture_output=True, text=True, timeout=CONTROL_TIMEOUT, check=False
         )
 
     return control

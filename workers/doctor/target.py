@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,7 +72,7 @@ def target(
     config: Config, folder: Path | None, broker_url: str | None, redis_url: str | None, rabbitmqctl: str | None
 ) -> Iterator[Target]:
     """Yield the servers to check. Raises ConfigurationError or BrokerError, as a run's start would."""
-    control = None if rabbitmqctl is None else command_line(shlex.split(rabbitmqctl))
+    control = None if rabbitmqctl is None else command_line(rabbitmqctl)
     if folder is not None:
         known = record.read(folder)
         node = None if known.node is None else Node(**known.node)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.client
 import json
 import secrets
-import shlex
 import subprocess
 import urllib.error
 from collections.abc import Callable
@@ -17,7 +15,7 @@ from urllib.parse import quote
 from tasks import rights
 from warren.errors import BrokerError, ConfigurationError
 from workers.doctor.management import management_api
-from workers.doctor.rabbitmqctl import CONTROL_TIMEOUT
+from workers.doctor.rabbitmqctl import CONTROL_TIMEOUT, words_of
 from workers.rights.accounts import Accounts
 
 # Takes the words of a rabbitmqctl command and its standard input; returns its exit status and its output.
@@ -72,7 +70,7 @@ class ByManagement:
             )
             why = refuses if error.code in (401, 403) else f"answers {error.code}"
             raise BrokerError(f"RabbitMQ's management API at {self._url} {why}") from None
-        except (OSError, ValueError, http.client.HTTPException):
+        except (OSError, ValueError):
             raise BrokerError(
                 f"RabbitMQ's management API does not answer at {self._url}; give its --management-url, or "
                 "--rabbitmqctl COMMAND, or load the definitions that `python -m workers.rights definitions` prints"
@@ -107,10 +105,7 @@ def control_by(command: str, patience: float = CONTROL_TIMEOUT) -> Control:
 
     Raises ConfigurationError for a command that a shell could not read; the function does if it cannot be run.
     """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise ConfigurationError(f"--rabbitmqctl: {command!r} is no command ({error}); close its quotation") from None
+    words = words_of(command)
 
     def control(more: list[str], told: str) -> tuple[int, str]:
         try:

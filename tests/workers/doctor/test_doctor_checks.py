@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socketserver
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,12 +16,13 @@ import pytest
 from rich.console import Console
 
 from tasks.topology import Topology
+from warren.errors import ConfigurationError
 from workers.config.schema import BrokerConfig, Config, Sampling
 from workers.doctor import broker_checks, broker_facts, clocks, machine, redis_server
 from workers.doctor.broker_facts import ANSWER, BrokerFacts
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
-from workers.doctor.management import of_nodes
-from workers.doctor.rabbitmqctl import consumer_timeout_of, of_status
+from workers.doctor.management import management_api, of_nodes, with_management
+from workers.doctor.rabbitmqctl import command_line, consumer_timeout_of, of_status
 from workers.doctor.target import settings
 
 GIB = 1 << 30
@@ -315,3 +318,30 @@ def test_a_block_that_follows_a_confirm_is_seen(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(broker_facts, "_connect", lambda _, on_blocked: made.append(Blocking(on_blocked)) or made[0])
     facts = broker_facts.over_amqp("amqp://", Topology("run"))
     assert facts.blocked == "low on memory" and made[0].collected
+
+
+@pytest.mark.parametrize("answer", [b"AMQP\x00\x00\x09\x01", b"\r\n"])
+def test_a_management_url_of_another_kind_of_server_is_named(answer: bytes) -> None:
+    class Other(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            self.request.sendall(answer)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_address[1]}"
+            found = with_management(BrokerFacts("RabbitMQ", "3.13.1", True), "amqp://localhost", url)
+        finally:
+            server.shutdown()
+    assert found.unseen["management"] == f"needs the management plugin (nothing answers at {url})"
+
+
+def test_a_management_url_with_a_wrong_port_raises_what_a_server_away_does() -> None:
+    with pytest.raises(OSError, match="nonnumeric port: 'abc'"):
+        management_api("amqp://localhost", "http://127.0.0.1:abc")("nodes")
+
+
+def test_a_rabbitmqctl_that_no_shell_could_read_is_one_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"--rabbitmqctl: .*'exec.* is no command .* close its quotation"):
+        command_line("docker 'exec")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -255,7 +254,7 @@ def places(options: argparse.Namespace, runs: Path = record.RUNS) -> list[Server
     if all(named):
         check_broker(options.broker_url)
         check_redis(options.redis_url)
-        control = command_line(shlex.split(options.rabbitmqctl)) if options.rabbitmqctl else None
+        control = command_line(options.rabbitmqctl) if options.rabbitmqctl else None
         named_here = Servers(
             options.broker_url, options.redis_url, control=control, management_url=options.management_url
         )
