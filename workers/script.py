@@ -7,7 +7,6 @@ It finds its run in WARREN_BROKER_URL, WARREN_REDIS_URL and WARREN_RUN, so `@rem
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import runpy
 import signal
@@ -22,7 +21,7 @@ from warren.errors import ConfigurationError
 from warren.old_numpy import restore_names
 from warren.user_code import load, make_importable
 from workers.config.command_line import guarded
-from workers.launch.kinds.user_code import Place, find
+from workers.launch.kinds.user_code import Place, find, read_kwargs
 from workers.launch.kinds.user_middleware import install_from_environment
 from workers.runtime.lease import present
 
@@ -70,14 +69,14 @@ def main() -> int:
     place, problem = find(options.place, Path.cwd())
     if problem:
         return guarded(lambda: _refuse(problem))
-    if status := guarded(_install):
-        return status
-    return run(place, json.loads(options.kwargs))
+    kwargs: dict[str, Any] = {}
 
+    def prepare() -> int:
+        kwargs.update(read_kwargs(options.kwargs))
+        install_from_environment()
+        return 0
 
-def _install() -> int:
-    install_from_environment()
-    return 0
+    return guarded(prepare) or run(place, kwargs)
 
 
 def _refuse(problem: str) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import logging
 import os
 import sys
@@ -20,7 +19,7 @@ from tasks.worker.server import Serving
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
 from workers.launch.hosts.membership import Membership
-from workers.launch.kinds.user_code import arguments, find, find_class
+from workers.launch.kinds.user_code import arguments, find, find_class, read_kwargs
 from workers.launch.kinds.user_middleware import install_from_environment
 from workers.runtime.lease import present
 from workers.runtime.metrics_endpoint import served_to_launcher
@@ -32,6 +31,7 @@ logger = logging.getLogger(__name__)
 def run(options: argparse.Namespace) -> int:
     """Make the object and serve it until told to stop; return the exit status."""
     log_to_stderr(options.log_level)
+    kwargs = read_kwargs(options.kwargs)
     place, problem = find(options.place, Path.cwd())
     if problem:
         raise ConfigurationError(problem)
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     name = options.process or f"{options.name or made.__name__}-{options.rank}-{os.getpid()}"
     with present(app, topology, f"service {name}"):
         # The constructor's events and calls go to the run, too.
-        worker = made(**arguments(made, json.loads(options.kwargs), options.rank))
+        worker = made(**arguments(made, kwargs, options.rank))
         serving = Serving(app, topology, [worker], name, log_level=options.log_level)
         membership = Membership(app.conf.result_backend, topology)
 

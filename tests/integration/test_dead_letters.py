@@ -87,6 +87,7 @@ def test_dead_letters_are_listed_shown_and_dropped_when_asked(calling):
     assert row.split()[1] == "2"
     identity = found[1]["id"]
     assert "2 dead letters have ids that begin so" in command(calling, "show", identity[:4]).stderr
+    assert "actor.push_badly has 2 dead letters; name one id" in command(calling, "show", "actor.push_badly").stderr
     shown = json.loads(command(calling, "show", identity, "--json").stdout)
     assert shown["args"] == ["second"] and shown["exchange"] == calling.topology.service.name
     assert "second" in command(calling, "show", identity).stdout

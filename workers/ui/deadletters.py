@@ -92,7 +92,11 @@ def _print_table(each: list[Known] | None, known: list[Known]) -> None:
 
 
 def _show(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
-    (wanted,) = _ids(_look(letters, count), options.which)
+    wanted, *others = _ids(_look(letters, count), options.which)
+    if others:
+        raise ConfigurationError(
+            f"show: {options.which[0]} has {1 + len(others)} dead letters; name one id, as `list --each` shows them"
+        )
     letter = next(one for one in _again(letters) if one.id == wanted)
     told: dict[str, Any] = {**letter.as_dict(), "exchange": letter.exchange, "key": letter.key}
     told["headers"] = shown(letter.headers, options.whole)
