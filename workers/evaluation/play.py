@@ -72,11 +72,20 @@ def watch(
         if video is not None:
             video.close()
         if record is not None and kept is not None and kept.count:
-            write(record, kept.episodes())
+            _write(record, kept)
             say(f"{kept.count} episodes are in {record}")
     if video is not None:
         say(f"{video.frames} frames are in {video.path}")
     say(f"mean return {returns.shown(float(np.mean(found)))} of {games} episodes")
+
+
+def _write(record: Path, kept: EpisodeRecorder) -> None:
+    try:
+        write(record, kept.episodes())
+    except OSError as error:
+        raise ConfigurationError(
+            f"--record {record}: cannot be written ({error.strerror}); name another file"
+        ) from None
 
 
 def _episode(

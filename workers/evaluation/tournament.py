@@ -165,6 +165,10 @@ def run(given: argparse.Namespace, console: Console | None = None) -> int:
         raise ConfigurationError(f"--games: {given.games} is too few; use 2 at least, one in each seat")
     torch.set_num_threads(1)  # small networks are faster with one thread
     entrants, game = entrants_of(given.players)
+    try:
+        given.out.mkdir(parents=True, exist_ok=True)  # not after all games
+    except OSError as error:
+        raise ConfigurationError(f"--out {given.out}: cannot be made ({error.strerror}); name another folder") from None
     env, kwargs = json.loads(game)
     deals = -(-given.games // 2)
     games = envs.make_two_player(env, min(SLOTS, deals), given.seed, **kwargs)
@@ -214,7 +218,7 @@ def means(tournament: Tournament) -> np.ndarray:
 
 
 def save(tournament: Tournament, env: str, folder: Path) -> None:
-    """Write tournament.json and tournament.png into `folder`."""
+    """Write tournament.json and tournament.png into `folder`, which exists."""
     cells, overall = tournament.cells(), tournament.overall()
     names = [entrant.name for entrant in tournament.entrants]
     found = {
@@ -229,7 +233,6 @@ def save(tournament: Tournament, env: str, folder: Path) -> None:
         },
         "cells": [[None if cell is None else asdict(cell) for cell in row] for row in cells],
     }
-    folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "tournament.json", json.dumps(found, indent=1))
     order = np.argsort([-each.mean for each in overall], kind="stable")
     figure = heat_maps.between([names[place] for place in order], means(tournament)[np.ix_(order, order)])

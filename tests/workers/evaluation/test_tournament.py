@@ -40,6 +40,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return places
 
 
+def test_a_folder_that_cannot_be_made_is_named_before_a_game_is_played(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file/out"
+    assert main([f"{runs[0]}:main", "uniform", "--out", str(out)]) == 2
+    assert capsys.readouterr().err == f"error: --out {out}: cannot be made (Not a directory); name another folder\n"
+
+
 def test_a_tournament_over_runs_agrees_with_the_tree_of_the_game(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

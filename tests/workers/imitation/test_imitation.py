@@ -9,11 +9,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
 from agents import checkpoints
 from warren.errors import ConfigurationError
 from workers.config.imitation import ImitationConfig
 from workers.config.schema import Config, EnvConfig
+from workers.evaluation import play
 from workers.imitation import run as imitation
 from workers.launch.folder import OUTCOME, RunFolder
 from workers.replays.episodes import EpisodeRecorder, Episodes, read, write
@@ -134,6 +136,15 @@ def test_a_file_of_whole_episodes_is_read_back_unchanged(tmp_path: Path) -> None
     path.write_bytes(b"torn" * 10)
     with pytest.raises(ConfigurationError, match="is not a file of recorded episodes"):
         cloned(config(tmp_path, path))
+
+
+def test_a_file_of_episodes_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    recorder = EpisodeRecorder("mine", Box(-1.0, 1.0, (2,)), Discrete(2))
+    recorder.decided(np.zeros(2, np.float32), np.int64(0))
+    recorder.end()
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"--record .*/file/games.safetensors: cannot be written \(.+\)"):
+        play._write(tmp_path / "file/games.safetensors", recorder)
 
 
 def test_settings_of_an_imitation_are_verified_together(tmp_path: Path) -> None:
