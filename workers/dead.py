@@ -4,8 +4,10 @@ python -m workers.dead --run NAME                            # counts by service
 python -m workers.dead --run NAME list --each                # one by one, with their ids
 python -m workers.dead --run NAME show ID                    # one whole: headers, arguments, reason
 python -m workers.dead --run NAME replay SERVICE             # send again what died of a service; or ID...; or --all
+python -m workers.dead --run NAME replay ID --from FILE      # with corrected arguments: see below
 python -m workers.dead --run NAME drop --reason "too often"  # for good; or SERVICE..., ID..., --all; asks first
 
+FILE is what `show ID --json` wrote (with --whole, if it says "whole": false), with other args and kwargs.
 An ID may be cut short while it is unique; --reason takes a part of the reasons to match. `--json` is for programs. A
 letter is removed only once the broker has confirmed its copy; if this command is killed in between, both stay, and the
 call runs twice. Nothing is unpickled, and long values are shown cut unless --whole is given.

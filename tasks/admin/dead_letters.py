@@ -15,10 +15,10 @@ from typing import Any
 import amqp
 import redis
 
-from tasks import brokers
+from tasks import brokers, codec
 from tasks.admin.registry import Directory
 from tasks.app.dead_letters import CONFIRMED_WITHIN, DIED, REASON
-from tasks.app.formats import read_body
+from tasks.app.formats import JSON_TYPE, read_body, write_json
 from tasks.app.protocol import is_moment, seconds_until
 from tasks.codec import claim_check, claim_stub
 from tasks.topology import ROLE_TASKS, ROLES, Topology
@@ -133,21 +133,44 @@ class DeadLetters:
         """Put back all that is held, so that `each` yields it again."""
         self._held.basic_recover(requeue=True)
 
-    def send_again(self, letter: DeadLetter) -> None:
-        """Send `letter` again as it was, and take it out once the broker has the copy.
+    def send_again(self, letter: DeadLetter, arguments: tuple[Any, Any] | None = None) -> None:
+        """Send `letter` again as it was, or with other (args, kwargs); take it out once the broker has the copy.
 
         The copy counts as never begun, and a deadline that has passed is left out. Raises BrokerError where the broker
-        does not take it, ClaimError where its long body is gone; the letter stays then.
+        does not take it, ClaimError where its long body is gone, CodecError for arguments outside the format; the
+        letter stays then.
         """
-        if claim_stub.is_stub(letter.body):
-            claim_check.redeem(letter.body)
+        if arguments is None:
+            if claim_stub.is_stub(letter.body):
+                claim_check.redeem(letter.body)
+            self._publish(letter, letter.body)
+            self._held.basic_ack(letter.message.delivery_tag)
+            return
+        body = self._written(letter, arguments)
+        try:
+            self._publish(letter, body)
+        except BrokerError:
+            claim_check.release(body)
+            raise
+        self._held.basic_ack(letter.message.delivery_tag)
+        claim_check.release(letter.body)
+
+    def _written(self, letter: DeadLetter, arguments: tuple[Any, Any]) -> bytes:
+        """Return the body of `letter` with these (args, kwargs), in its own format."""
+        changed = (*arguments, letter.read()[2])
+        if letter.message.properties.get("content_type") == JSON_TYPE:
+            return write_json(changed).encode()
+        return codec.encode(changed, self._app.warren_claims)
+
+    def _publish(self, letter: DeadLetter, body: bytes) -> None:
+        """Publish a copy of `letter` with that body; return once the broker has it. Raises BrokerError if not."""
         headers = {name: value for name, value in letter.headers.items() if not _is_added(name)}
         for name in ("expires", "eta"):
             moment = headers.get(name)
             if isinstance(moment, str) and is_moment(moment) and seconds_until(moment) <= 0:
                 headers[name] = None
         properties = {name: value for name, value in letter.message.properties.items() if name in KEPT}
-        copy = amqp.Message(letter.body, application_headers=headers, delivery_mode=2, **properties)
+        copy = amqp.Message(body, application_headers=headers, delivery_mode=2, **properties)
         try:
             self._counts.forget([letter.id])
         except redis.RedisError as error:
@@ -164,7 +187,6 @@ class DeadLetters:
             raise BrokerError(NO_QUEUE.format(letter.key)) from None
         if self._returned:
             raise BrokerError(NO_QUEUE.format(letter.key))
-        self._held.basic_ack(letter.message.delivery_tag)
 
     def drop(self, letter: DeadLetter) -> None:
         """Take `letter` out for good, with its long body."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
@@ -10,18 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
 from types import SimpleNamespace
-from typing import Any, NamedTuple
 
 import pytest
 from support.calling import ROOT, Calling
+from support.letters import command, fail, listed, waiting
 from support.waiting import PATIENCE, until
 
 from tasks import codec
-from tasks.admin.dead_letters import DeadLetters
 from tasks.topology import Topology
-from workers.ui import deadletters
 
 # Kills the command just before it calls the method that the first argument names.
 KILLED = """
@@ -37,43 +33,6 @@ main()
 def environment(run: Calling) -> dict[str, str]:
     given = {"WARREN_BROKER_URL": run.broker_url, "WARREN_REDIS_URL": run.redis_url, "WARREN_RUN": run.topology.run}
     return {**os.environ, **given, "PYTHONPATH": str(ROOT), "COLUMNS": "250"}
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def command(run: Any, *arguments: str, answer: str = "") -> Done:
-    """Run the command in this process, with `answer` as its input."""
-    where = ["--broker-url", run.broker_url, "--redis-url", run.redis_url, "--run", run.topology.run]
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
-        patched.setattr(sys, "stdin", io.StringIO(answer))
-        patched.setenv("COLUMNS", "250")
-        return Done(deadletters.main(None, [*where, *arguments]), out.getvalue(), err.getvalue())
-
-
-def listed(run: Calling) -> list[dict[str, Any]]:
-    done = command(run, "--json")
-    assert done.returncode == 0, done.stderr
-    return list(json.loads(done.stdout)["letters"])
-
-
-def waiting(run: Calling) -> int:
-    """Return the number of dead letters; they stay."""
-    with DeadLetters(run.app, run.topology) as letters:
-        return letters.count() or 0
-
-
-def fail(run: Calling, *messages: str) -> None:
-    """Make a dead letter of each message: call a one-way service that raises."""
-    before = waiting(run)
-    for message in messages:
-        run.solver.send("actor.push_badly", message)
-    assert run.solver.flush(PATIENCE) == 0
-    until(lambda: waiting(run) == before + len(messages))
 
 
 def test_dead_letters_are_listed_shown_and_dropped_when_asked(calling):

@@ -107,7 +107,7 @@ BY_HAND = NotRun("tests/integration starts these roles by hand: roles_by_hand.py
 ASKS = (
     "curl localhost:8001 -H 'session: a' -H 'step_kind: auto' -d '{\"observation\": [0.1, 0, 0, 0.2], \"reward\": 1}'"
 )
-DEAD = NotRun("there has to be a dead letter; the tests of dead letters list, show, replay and drop some")
+DEAD = NotRun("there has to be a dead letter; the tests of dead letters list, show, replay, correct and drop some")
 RESPONSE = NotRun("it learns for minutes; tests/workers/evaluation/test_best_response.py lets a small one learn")
 CLIENTS = NotRun("tests/integration/test_gamecore_clients.py compiles it and trains by it, at a port of its own")
 NAMED = NotRun("an address of a reader's own")
@@ -160,6 +160,8 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.dead --run NAME list --each": DEAD,
     "python -m workers.dead --run NAME show ID": DEAD,
     "python -m workers.dead --run NAME replay actor.push": DEAD,
+    "python -m workers.dead --run NAME show ID --json > letter.json": DEAD,
+    "python -m workers.dead --run NAME replay ID --from letter.json": DEAD,
     'python -m workers.dead --run NAME drop --reason "too often"': DEAD,
     # docs/docker.md
     "docker compose up": DOCKER,

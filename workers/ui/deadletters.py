@@ -1,4 +1,4 @@
-"""The command line of dead letters: listed, shown, sent again, dropped."""
+"""The command line of dead letters: listed, shown, sent again as they were or corrected, dropped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -16,9 +17,10 @@ from rich.text import Text
 from league.cli.tables import output, table
 from tasks import brokers
 from tasks.admin.dead_letters import NONE_KEPT, DeadLetter, DeadLetters
-from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
+from warren.errors import BrokerError, ClaimError, ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
-from workers.ui.letter_texts import age, plain, shown
+from workers.ui.letter_corrections import corrected, facts, read_file
+from workers.ui.letter_texts import age, plain
 from workers.ui.run_options import connect
 
 DEALS = ("replay", "requeue", "drop")  # requeue: the former word for replay
@@ -35,6 +37,9 @@ def run(options: argparse.Namespace) -> int:
         problems.append(f"{options.action}: name services or ids, or a --reason, or give --all")
     if options.action == "show" and len(options.which) != 1:
         problems.append("show: name one id")
+    if options.file and (options.action not in ("replay", "requeue") or len(options.which) != 1 or options.reason):
+        problems.append("--from: corrects one letter; write replay ID --from FILE")
+    options.given = read_file(options.file) if options.file and not problems else None
     topology, app = connect(options, *problems)
     if not brokers.of(app).dead_letters:
         print(json.dumps({"run": options.run, "letters": []}) if options.json else NONE_KEPT)
@@ -97,26 +102,31 @@ def _show(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"show: {options.which[0]} has {1 + len(others)} dead letters; name one id, as `list --each` shows them"
         )
-    letter = next(one for one in _again(letters) if one.id == wanted)
-    told: dict[str, Any] = {**letter.as_dict(), "exchange": letter.exchange, "key": letter.key}
-    told["headers"] = shown(letter.headers, options.whole)
-    try:
-        body = letter.read()
-        is_call = isinstance(body, list | tuple) and len(body) == 3
-        of_call = {"args": body[0], "kwargs": body[1]} if is_call else {"body": body}
-        told |= {name: shown(part, options.whole) for name, part in of_call.items()}
-    except (CodecError, ClaimError, BrokerError) as error:
-        told["unreadable"] = str(error)
+    letter = _held(letters, wanted)
+    told = facts(letter, options.whole)
     if options.json:
         print(json.dumps(told, indent=2))
     else:
+        told.pop("whole", None)
         for name, value in told.items():
             print(f"{name}: {plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}")
     return 0
 
 
 def _replay(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
-    return _deal(letters, _chosen(letters, count, options), letters.send_again, "sent again", options)
+    if options.given is not None:
+        return _replay_corrected(letters, count, options)
+    chosen = _chosen(letters, count, options)
+    return _deal(_again(letters), chosen, letters.send_again, "sent again", options)
+
+
+def _replay_corrected(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
+    found = set(_ids(_look(letters, count), options.which))
+    if len(found) != 1:
+        raise ConfigurationError(f"--from: {options.which[0]} names {len(found)} letters; name one by its id")
+    letter = _held(letters, *found)
+    arguments = corrected(letter, options.given)
+    return _deal([letter], [*found], lambda one: letters.send_again(one, arguments), "sent again", options)
 
 
 def _drop(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
@@ -127,20 +137,20 @@ def _drop(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             print(json.dumps({"run": options.run, "dropped": 0}) if options.json else "nothing was dropped")
             return 0
-    return _deal(letters, chosen, letters.drop, "dropped", options)
+    return _deal(_again(letters), chosen, letters.drop, "dropped", options)
 
 
 def _deal(
-    letters: DeadLetters,
+    found: Iterable[DeadLetter],
     chosen: list[str],
     deal: Callable[[DeadLetter], None],
     done: str,
     options: argparse.Namespace,
 ) -> int:
-    """Call `deal` with the letters of these ids; print how many were dealt with, and why others stayed."""
+    """Call `deal` with those of `found` that have these ids; print how many were dealt with, and why others stayed."""
     wanted, number, stayed, last = set(chosen), 0, dict[str, int](), time.monotonic()
     try:
-        for letter in _again(letters):
+        for letter in found:
             if letter.id not in wanted:
                 continue
             try:
@@ -175,6 +185,14 @@ def _look(letters: DeadLetters, count: int) -> list[Known]:
 def _again(letters: DeadLetters) -> Iterator[DeadLetter]:
     letters.put_back()
     return letters.each()
+
+
+def _held(letters: DeadLetters, wanted: str) -> DeadLetter:
+    """Return the first letter of that id. Raises ConfigurationError if another program has taken it meanwhile."""
+    for letter in _again(letters):
+        if letter.id == wanted:
+            return letter
+    raise ConfigurationError(f"{wanted}: is no dead letter any more, or another program looks at it; try again")
 
 
 def _chosen(letters: DeadLetters, count: int, options: argparse.Namespace) -> list[str]:
@@ -233,6 +251,7 @@ def main(description: str | None = None, arguments: list[str] | None = None) -> 
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")
     parser.add_argument("--reason", metavar="TEXT", help="only letters with this text in their reason")
+    parser.add_argument("--from", dest="file", type=Path, metavar="FILE", help="with replay ID: corrected arguments")
     parser.add_argument("--all", action="store_true", help="with replay and drop: all letters")
     parser.add_argument("--each", action="store_true", help="with list: a line per letter, with its id")
     parser.add_argument("--whole", action="store_true", help="with show: long texts and lists uncut")
