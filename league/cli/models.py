@@ -5,6 +5,8 @@ python -m league.models --redis URL --run NAME list
 ... add PLAYER FILE         add PLAYER FILE --freeze     replace PLAYER FILE (as its newest version)
 ... freeze main@1200        set main@1200 note='"best"'  remove main@1200 [--frozen]
 ... save FOLDER             restore FOLDER               (the whole league with its models)
+
+`list`, `show` and `export` work for a run that trains without a league, too.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 from safetensors import SafetensorError, deserialize
 
 from league.matchmaking.view import ModelRef
-from league.models.command_line import add_source, client, existing, guarded, run_prefix, value_of
+from league.models.command_line import add_source, client, existing, existing_pool, guarded, run_prefix, value_of
 from league.models.model import ModelInfo
 from league.models.pool import Pool
 from league.models.snapshots import Snapshots
@@ -26,6 +28,7 @@ from league.redis.store import Store
 from warren.errors import PoolError
 from warren.files import write_whole
 
+READING = ("list", "show", "export")  # commands that work for a run without a league too
 CHECKPOINT = ("policy.", "algorithm.", "averages.")  # beginnings of the names of a checkpoint's tensors
 
 
@@ -132,11 +135,37 @@ def parser() -> argparse.ArgumentParser:
 
 def run(given: argparse.Namespace) -> int:
     """Do what the command line asks."""
+    if given.command in READING:
+        read(existing_pool(given), given)
+        return 0
     if given.command == "restore":  # before `existing`, since the run has no league yet
         connection, prefix = client(given), run_prefix(given)
         store, pool = Store(connection, f"{prefix}league:"), Pool(connection, prefix)
     else:
         store, pool = existing(given)
+    match given.command:
+        case "add" | "replace":
+            add(pool, given)
+        case "freeze":
+            print(pool.freeze(*given.ref))
+        case "lineage":
+            print(" <- ".join(map(str, pool.lineage(given.ref))))
+        case "set":
+            pairs = (attribute.partition("=") for attribute in given.attributes)
+            pool.describe(given.ref, **{name: value_of(value) for name, _, value in pairs})
+        case "remove":
+            pool.remove(given.ref, frozen=given.frozen)
+        case "save" | "restore":
+            snapshots = Snapshots(given.folder, store, pool)
+            snapshots.save() if given.command == "save" else snapshots.restore()
+    return 0
+
+
+def read(pool: Pool, given: argparse.Namespace) -> None:
+    """List, show or export models: these commands need no league.
+
+    Raises PoolError if the pool lacks the model, OSError if the file cannot be written.
+    """
 
     def say(row: dict[str, Any]) -> None:
         print(json.dumps(row) if given.json else "  ".join(f"{key} {value}" for key, value in row.items()))
@@ -150,23 +179,8 @@ def run(given: argparse.Namespace) -> int:
             if found is None:
                 raise PoolError(f"model {given.ref} is not in the pool; `python -m league.models list` shows what is")
             say(show(found))
-        case "add" | "replace":
-            add(pool, given)
-        case "freeze":
-            print(pool.freeze(*given.ref))
-        case "lineage":
-            print(" <- ".join(map(str, pool.lineage(given.ref))))
         case "export":
             write_whole(given.file, pool.get(*given.ref).data)
-        case "set":
-            pairs = (attribute.partition("=") for attribute in given.attributes)
-            pool.describe(given.ref, **{name: value_of(value) for name, _, value in pairs})
-        case "remove":
-            pool.remove(given.ref, frozen=given.frozen)
-        case "save" | "restore":
-            snapshots = Snapshots(given.folder, store, pool)
-            snapshots.save() if given.command == "save" else snapshots.restore()
-    return 0
 
 
 def main(argv: list[str] | None = None) -> int:

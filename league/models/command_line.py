@@ -19,6 +19,7 @@ from warren.environment import secret
 from warren.errors import BrokerError, ConfigurationError, UnknownName, WarrenError
 
 URL_VARIABLE, RUN_VARIABLE = "WARREN_REDIS_URL", "WARREN_RUN"
+LEAGUE_KEY, POOL_KEY = "league:settings", "pool:newest"  # after a run's prefix; these exist if it has any
 OF_AN_ENDED_RUN = "What a run that has ended left is shown by python -m league.replay --file runs/PROJECT/TRIAL"
 
 
@@ -57,11 +58,28 @@ def existing(given: argparse.Namespace) -> tuple[Store, Pool]:
     """Return the league and the pool of the run that the options name. Raises UnknownName if it has no league."""
     connection, prefix = client(given), run_prefix(given)
     store = Store(connection, f"{prefix}league:")
-    if not connection.exists(f"{store.prefix}settings"):
-        pattern = "warren.*:league:settings"
-        runs = [text(key).removeprefix("warren.").rpartition(":league:")[0] for key in connection.scan_iter(pattern)]
+    if not connection.exists(f"{prefix}{LEAGUE_KEY}"):
+        if connection.exists(f"{prefix}{POOL_KEY}"):
+            remedy = "it trains without a league: python -m league.models lists, shows and exports its models alone"
+            raise UnknownName("run with a league", given.run, [], remedy)
+        runs = _runs_with(connection, LEAGUE_KEY)
         raise UnknownName("run with a league", given.run, runs, "" if runs else "this Redis holds none")
     return store, Pool(connection, prefix)
+
+
+def existing_pool(given: argparse.Namespace) -> Pool:
+    """Return the pool of the run that the options name, with a league or not. Raises UnknownName if it has neither."""
+    connection, prefix = client(given), run_prefix(given)
+    if not connection.exists(f"{prefix}{LEAGUE_KEY}", f"{prefix}{POOL_KEY}"):
+        runs = sorted({*_runs_with(connection, LEAGUE_KEY), *_runs_with(connection, POOL_KEY)})
+        raise UnknownName("run with models", given.run, runs, "" if runs else "this Redis holds none")
+    return Pool(connection, prefix)
+
+
+def _runs_with(connection: Any, key: str) -> list[str]:
+    """Return the names of the runs that have that key."""
+    found = (text(one) for one in connection.scan_iter(f"warren.*:{key}"))
+    return [one.removeprefix("warren.").removesuffix(f":{key}") for one in found]
 
 
 def value_of(given: str) -> Any:

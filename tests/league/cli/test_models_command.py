@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import redis
 from safetensors.numpy import save
 from support.store_fixtures import store_on
 
@@ -92,7 +93,7 @@ def test_a_path_that_cannot_be_written_is_named_in_one_line(command, file: Path,
         assert "name a place that is there and that you may use" in error
 
 
-@pytest.mark.parametrize("words", [("list",), ("show", "main@1"), ("save", "folder"), ("add", "main", "file")])
+@pytest.mark.parametrize("words", [("lineage", "main@1"), ("save", "folder"), ("add", "main", "file")])
 def test_a_run_without_a_league_is_refused(
     words: tuple[str, ...],
     pool: Pool,
@@ -106,6 +107,41 @@ def test_a_run_without_a_league_is_refused(
     assert models.main(["--redis", redis_url, "--run", f"{run_name}x", *words]) == 2
     assert f"run with a league '{run_name}x' does not exist; did you mean" in capsys.readouterr().err
     assert not Path("folder").exists()
+
+
+@pytest.fixture
+def plain(redis_url: str, run_name: str) -> Pool:
+    """Return the pool of a run that trains without a league."""
+    return Pool(redis.Redis.from_url(redis_url), f"warren.{run_name}:")
+
+
+def test_models_of_a_plain_run_are_listed_shown_and_exported(
+    plain: Pool, redis_url: str, run_name: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--redis", redis_url, "--run", run_name, "--json"]
+    assert models.main([*where, "list"]) == 2
+    assert f"run with models '{run_name}' does not exist" in capsys.readouterr().err
+    plain.put("main", 3, 500, file.read_bytes())
+    for words in (["list"], ["show", "main@3"]):
+        assert models.main([*where, *words]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert (shown["model"], shown["step"], shown["frozen"]) == ("main@3", 500, False)
+    assert models.main([*where, "export", "main@3", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out").read_bytes() == file.read_bytes()
+    assert models.main([*where, "show", "main@4"]) == 2
+    assert "main@4 is not in the pool" in capsys.readouterr().err
+
+
+def test_what_changes_models_of_a_plain_run_is_refused(
+    plain: Pool, redis_url: str, run_name: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain.put("main", 3, 500, file.read_bytes())
+    for words in (("freeze", "main@3"), ("remove", "main@3"), ("add", "main", file), ("save", tmp_path / "saved")):
+        assert models.main(["--redis", redis_url, "--run", run_name, *map(str, words)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: run with a league '{run_name}' does not exist")
+        assert "lists, shows and exports its models alone" in line
+    assert [(str(info.ref), info.frozen) for info in plain.models()] == [("main@3", False)]
 
 
 def test_a_league_is_saved_from_the_command_line(command, pool: Pool, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
