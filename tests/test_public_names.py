@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import warren
+from tasks.service import register, service
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "names.md"
 
@@ -23,6 +24,11 @@ def test_the_page_has_a_line_for_every_name() -> None:
 def test_every_name_is_what_its_module_holds(name: str) -> None:
     assert getattr(warren, name) is not None
     assert name in dir(warren)
+
+
+def test_register_of_msagent_is_there_beside_service() -> None:
+    assert warren.service is service
+    assert warren.register is register
 
 
 def test_importing_warren_imports_nothing_else() -> None:

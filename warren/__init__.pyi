@@ -31,6 +31,7 @@ from tasks.middleware import current_call as current_call
 from tasks.service import RetryOn as RetryOn
 from tasks.service import Worker as Worker
 from tasks.service import event_handler as event_handler
+from tasks.service import register as register
 from tasks.service import service as service
 from tasks.solver import Args as Args
 from tasks.solver import Solver as Solver
