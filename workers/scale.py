@@ -3,6 +3,7 @@
 python -m workers.scale --run NAME actors=4      # four actors
 python -m workers.scale --run NAME actors=+1     # one more; actors=-1: one less, which finishes what it holds
 python -m workers.scale --run NAME               # show how many there are
+python -m workers.scale --run NAME Actor=+1      # in a run from a file: of the service or environment Actor
 
 In a run on several hosts it changes the processes of the leading host, and gives the numbers of the others.
 
@@ -13,6 +14,7 @@ servers' URLs come from options or from WARREN_BROKER_URL and WARREN_REDIS_URL.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -23,7 +25,7 @@ from warren import redis_client
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
 from workers.launch.hosts.scale_request import request
-from workers.launch.traces.runs import own_servers, run_of
+from workers.launch.traces.runs import own_servers
 from workers.servers import check_broker, check_redis, record
 
 
@@ -60,9 +62,12 @@ def run(options: argparse.Namespace) -> int:
 
 def own_runs(runs: Path) -> dict[str, tuple[str, str]]:
     """Return (broker URL, Redis URL) by name of each run below `runs` whose launcher is running."""
-    found = own_servers(runs)
-    names = {folder: run_of(folder) for folder in found}
-    return {name: (found[folder].broker_url, found[folder].redis_url) for folder, name in names.items() if name}
+    named = {}
+    for folder, servers in own_servers(runs).items():
+        with contextlib.suppress(ConfigurationError, OSError):  # it has just ended
+            if name := record.name_of(folder):
+                named[name] = (servers.broker_url, servers.redis_url)
+    return named
 
 
 def _parse(counts: list[str]) -> list[tuple[str, str]]:

@@ -261,6 +261,9 @@ TABLE: dict[str, Run | NotRun] = {
     # docs/services.md
     "python my_script.py": Run("league", says="of the run"),
     "python -m workers.run examples/dqn/dqn.yaml": Run("league", until="run name"),
+    "python -m workers.scale --run NAME Actor=+1 cartpole=-1": NotRun(
+        "tests/integration/test_scaled_services.py changes the services and environments of its own runs"
+    ),
     # docs/strength.md
     "python -m workers.exploitability runs/kuhn/TRIAL": RESPONSE,
     "python -m workers.exploitability runs/kuhn/TRIAL --exact": RESPONSE,

@@ -193,7 +193,8 @@ class HostRun:
         """Return whether all services of this share are served. Raises WarrenError when one takes too long to start."""
         if not self.spec.waits_for_hosts:
             return True
-        wanted = {managed.name for managed in self.supervisor.children if not managed.spec.phase}
+        children = (one for one in self.supervisor.children if not one.spec.phase and not one.leaving)
+        wanted = {one.name for one in children if one.rank in one.spec.ranks}  # without those that were added
         if not wanted <= self._serving:
             self._serving = self.place.membership.serving()
         missing = sorted(wanted - self._serving)
@@ -203,13 +204,16 @@ class HostRun:
 
     def left(self) -> int:
         """Return the number of processes of phase 1 that are not done."""
-        all_of_them = sum(len(spec.ranks) for spec in self.spec.processes if spec.phase)
-        return all_of_them - sum(managed.done for managed in self.supervisor.children if managed.spec.phase)
+        if not self.playing:
+            return sum(len(spec.ranks) for spec in self.spec.processes if spec.phase)
+        return sum(not managed.done for managed in self.supervisor.children if managed.spec.phase)
 
     def play(self) -> None:
         """Start phase 1."""
         self.playing = True
         self._start_phase(1)
+        if self._scaling is not None:
+            self._scaling.take_over(1)
 
     def update_seconds(self) -> float:
         """Return the longest time of an update of a learner, in s, that this host has seen."""

@@ -99,4 +99,4 @@ class RunSpec:
     @property
     def finite(self) -> bool:
         """Return whether the run is over when its processes of phase 1 are done."""
-        return any(spec.phase for spec in self.processes)
+        return any(spec.phase and len(spec.ranks) for spec in self.processes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -14,9 +15,12 @@ import pytest
 import redis
 from celery import Celery
 
-from workers.launch.hosts.scaling import Scaling
+from workers.launch.folder import RunFolder
+from workers.launch.hosts.scaling import ScaledGroup, Scaling
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
+from workers.scale import own_runs
+from workers.servers.record import Record
 
 
 class Stage:
@@ -27,7 +31,7 @@ class Stage:
         self.left: list[str] = []
         self.kept: list[Mapping[str, int]] = []
         self.stops = 0
-        children = [SimpleNamespace(spec=self.spec, name=f"actor-{rank}") for rank in range(2)]
+        children = [SimpleNamespace(spec=self.spec, name=f"actor-{rank}", done=False) for rank in range(2)]
         self.supervisor: Any = SimpleNamespace(
             children=children, start=self._start, remove=lambda name: self.left.append(name)
         )
@@ -118,6 +122,29 @@ def test_an_invalid_request_is_answered_with_an_error(wanted: Any) -> None:
     stage = Stage()
     assert "error" in stage.ask(wanted=wanted)
     assert stage.scaling.counts == {"actors": 3}
+
+
+def test_environments_change_once_they_play_and_those_that_are_done_do_not_count() -> None:
+    stage = Stage()
+    plays = replace(stage.spec, role="play", ranks=range(3), num=3, setting="play", phase=1)
+    stage.scaling._groups["play"] = ScaledGroup(plays, next_rank=3)
+    assert "play: they start when all services are served" in stage.ask(wanted={"play": "+1"})["error"]
+    assert stage.scaling.counts == {"actors": 3, "play": 3}
+    playing = [SimpleNamespace(spec=plays, name=f"play-{rank}", done=False) for rank in range(3)]
+    stage.supervisor.children += playing
+    stage.scaling.take_over(1)
+    playing[2].done = True
+    assert stage.ask(wanted={"play": "+1"})["counts"] == {"actors": 3, "play": 3}
+    assert stage.ask(wanted={"play": "-2"})["done"] == [
+        f"told {name} to finish and leave" for name in ("play-3", "play-1")
+    ]
+
+
+def test_the_servers_of_a_run_of_services_are_found_by_its_name(tmp_path: Path) -> None:
+    with RunFolder.take(tmp_path / "dqn" / "20260101") as folder:
+        Record("amqp://here", "redis://here", "rabbitmq", "its own", os.getpid(), run="dqn-1a2b").write(folder.path)
+        assert own_runs(tmp_path) == {"dqn-1a2b": ("amqp://here", "redis://here")}
+    assert own_runs(tmp_path) == {}
 
 
 def test_a_run_stops_when_it_is_asked_to() -> None:

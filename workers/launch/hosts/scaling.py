@@ -42,11 +42,12 @@ class ScaledGroup:
     elsewhere: int = 0
     members: list[str] = field(default_factory=list)
     next_rank: int = 0  # ranks are not reused, so each process has its own log
+    started: bool = False  # its phase has begun
 
     @property
     def count(self) -> int:
-        """Return the number of processes in the run, without those that are leaving."""
-        return len(self.members) + self.elsewhere
+        """Return the number of processes in the run, without those that are leaving or done."""
+        return len(self.members if self.started else self.spec.ranks) + self.elsewhere
 
     def add_to(self, supervisor: Supervisor) -> str:
         """Start one more process and return its name. Raises WarrenError."""
@@ -91,11 +92,16 @@ class Scaling:
         self._listener = RequestListener(app, self._ask)
 
     def start(self) -> None:
-        """Take over the processes that were started so far, and listen for requests."""
-        for managed in self._supervisor.children:
-            if managed.spec.setting in self._groups:
-                self._groups[managed.spec.setting].members.append(managed.name)
+        """Take over the processes of phase 0, which were started, and listen for requests."""
+        self.take_over(0)
         self._listener.start()
+
+    def take_over(self, phase: int) -> None:
+        """Take over the processes of a phase, which were started: from now on their numbers can be changed."""
+        for setting, group in self._groups.items():
+            if group.spec.phase == phase:
+                group.started = True
+                group.members = [one.name for one in self._supervisor.children if one.spec.setting == setting]
 
     def poll(self) -> None:
         """Carry out the requests whose sender still waits."""
@@ -104,9 +110,15 @@ class Scaling:
             if not answer.set_running_or_notify_cancel():
                 continue  # the sender was told that nothing was done
             try:
+                self._forget_the_done()
                 answer.set_result(self._answer(body))
             except (WarrenError, redis.RedisError, OSError) as error:
                 answer.set_result({"error": str(error)})
+
+    def _forget_the_done(self) -> None:
+        done = {managed.name for managed in self._supervisor.children if managed.done}
+        for group in self._groups.values():
+            group.members = [name for name in group.members if name not in done]
 
     def stop(self) -> None:
         """Tell the listener to stop, without waiting for its end."""
@@ -196,6 +208,8 @@ class Scaling:
                 sign, number = match[1], int(match[2])
                 group = self._groups[setting]
                 new[setting] = {"": number, "+": group.count + number, "-": group.count - number}[sign]
+                if not group.started and new[setting] != group.count:
+                    problems.append(f"{setting}: they start when all services are served; ask again then")
                 if 0 < new[setting] < group.elsewhere:
                     problems.append(
                         f"{setting}: {group.elsewhere} of them are other hosts', which this command does not change; "

@@ -82,8 +82,11 @@ class RunFile:
         """Return the host that leads the run, which is the first; None for one machine."""
         return next(iter(self.hosts), None)
 
-    def shares(self, host: str | None) -> list[EntryShare]:
-        """Return the shares of `host`; everything without hosts. Ranks count through the hosts in the file's order."""
+    def shares(self, host: str | None, empty: bool = False) -> list[EntryShare]:
+        """Return the shares of `host`; everything without hosts. Ranks count through the hosts in the file's order.
+
+        `empty`: with the shares of no process.
+        """
         if not self.hosts:
             return [EntryShare(entry, 0, entry.num) for entry in self.entries]
         assert host is not None
@@ -96,7 +99,7 @@ class RunFile:
             )
             for entry in self.entries
         ]
-        return [share for share in shares if share.count]
+        return [share for share in shares if share.count or empty]
 
 
 def read(path: Path, settings: Sequence[str] = ()) -> tuple[RunFile, list[str]]:

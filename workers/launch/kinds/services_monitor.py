@@ -43,7 +43,8 @@ class ShareMonitor:
         return 0.0
 
     def check_counts(self, counts: Mapping[str, int]) -> Sequence[str]:
-        return []
+        stop = f"python -m workers.runs stop {self.context.spec.run} ends the run"
+        return [f"{name}: {number}: at least 1 has to stay; {stop}" for name, number in counts.items() if number < 1]
 
     def keep_counts(self, counts: Mapping[str, int]) -> None:
         pass
@@ -62,13 +63,16 @@ class ShareMonitor:
 
     def standings(self) -> list[Standing]:
         """Return the state of each kind of process of this share."""
-        return [self._standing(spec) for spec in self.context.spec.processes]
+        standings = [self._standing(spec) for spec in self.context.spec.processes]
+        return [one for one in standings if one.count or one.alive]
 
     def _standing(self, spec: ProcessSpec) -> Standing:
-        processes = [one for one in self.context.supervisor.children if one.spec is spec]
+        children = self.context.supervisor.children
+        started = any(one.spec.phase == spec.phase for one in children)
+        processes = [one for one in children if one.spec is spec and not one.leaving]
         return Standing(
             spec.role,
-            len(spec.ranks),
+            len(processes) if started else len(spec.ranks),
             sum(one.alive for one in processes),
             sum(one.done for one in processes),
             sum(one.restarts for one in processes),

@@ -29,8 +29,8 @@ def services(file: RunFile, host: str | None, roles: list[str], events: list[str
     run = file.join or file.run or (stem if file.hosts else f"{stem[:60]}-{uuid.uuid4().hex[:6]}")
     trial = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
     folder = Path(file.folder) / stem / trial
-    shares = file.shares(host if file.hosts else None)
-    counts = ", ".join(f"{share.count} {share.entry.name}" for share in shares)
+    shares = file.shares(host if file.hosts else None, empty=leads)  # the leader's can get processes later
+    counts = ", ".join(f"{share.count} {share.entry.name}" for share in shares if share.count)
     return RunSpec(
         kind="services",
         run=run,
@@ -75,6 +75,7 @@ def _process(file: RunFile, host: str | None, folder: Path, share: EntryShare) -
         done=Done.once if entry.finite else Done.restart,
         phase=int(entry.finite),  # an environment calls the services until it ends, so it starts last and stops first
         stop_order=0 if entry.finite else 1,
+        setting=entry.name,
         suffix=f"-{host}" if file.join else "",  # the joined run has processes of the same names
         num=entry.num,
     )

@@ -18,7 +18,6 @@ from tasks.app import create_app
 from tasks.topology import Topology, key_prefix
 from warren import redis_client
 from warren.errors import BrokerError, ConfigurationError, unknown_name
-from workers.config.schema import from_yaml
 from workers.doctor.rabbitmqctl import Control, command_line
 from workers.launch.hosts.membership import Membership, Presence, Superseded, named, still_live
 from workers.launch.hosts.scale_request import STOP, request
@@ -143,14 +142,6 @@ def own_servers(runs: Path) -> dict[Path, Servers]:
         if record.runs_on(servers) and is_locked(folder):
             found[folder] = Servers(servers.broker_url, servers.redis_url, folder)
     return found
-
-
-def run_of(folder: Path) -> str | None:
-    """Return the run's name from the folder of a training run or a league; None if it cannot be read."""
-    try:
-        return from_yaml(folder / "config.yaml").run
-    except (ConfigurationError, OSError):
-        return None
 
 
 def find(name: str, places: Iterable[Servers]) -> RunTraces:
