@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 
 import redis
 from rich.console import Console
@@ -28,7 +29,7 @@ from workers.config.roles import ROLES
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
 from workers.doctor import broker_checks, clocks, machine
-from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
+from workers.doctor.findings import Finding, Level, Rows, as_json, status_of, summary
 from workers.doctor.management import with_management
 from workers.doctor.quick import of_broker, of_redis
 from workers.doctor.rabbitmqctl import with_rabbitmqctl
@@ -37,7 +38,7 @@ from workers.servers import record
 from workers.servers.checks import redact
 
 
-def examine(at: Target, config: Config, management_url: str | None) -> Iterator[Finding]:
+def examine(at: Target, config: Config, management_url: str | None) -> Generator[Finding, None, None]:
     """Yield the findings about the servers."""
     run, league = str(config.run), config.league is not None
     topology = Topology(run)
@@ -56,9 +57,8 @@ def examine(at: Target, config: Config, management_url: str | None) -> Iterator[
         yield Finding("clocks of hosts", Level.unseen, redact(str(error)), "needs a Redis that answers")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Check, print, and return the exit status."""
-    urls_from_environment(options)
+def check(options: argparse.Namespace, describe: Callable[[str], None]) -> Generator[Finding, None, None]:
+    """Yield all findings, each as soon as it is known; `describe` gets a line about the servers that were found."""
     folder = None
     if options.run is not None:
         try:
@@ -67,23 +67,36 @@ def run(options: argparse.Namespace) -> int:
             if not options.broker_url:
                 raise ConfigurationError(f"--run: {error}; or name its servers by --broker-url") from None
     config, findings = settings(options.settings, folder, options.run, options.role)
-    description = "servers: not found"
+    yield from findings
     try:
         with target(config, folder, options.broker_url, options.redis_url, options.rabbitmqctl) as at:
-            description = at.description
-            findings += examine(at, config, options.management_url)
+            describe(at.description)
+            yield from examine(at, config, options.management_url)
     except WarrenError as error:
-        findings.append(Finding("servers", Level.error, str(error), "correct the URL, or take broker=auto"))
+        yield Finding("servers", Level.error, str(error), "correct the URL, or take broker=auto")
     if options.role is None:
-        findings += machine.judge(machine.inspect(folder or run_folder(config)), machine.processes_of(config))
+        yield from machine.judge(machine.inspect(folder or run_folder(config)), machine.processes_of(config))
     else:
-        findings += machine.judge(machine.inspect(None), processes=1)
-    if options.json:
+        yield from machine.judge(machine.inspect(None), processes=1)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check, print each finding as soon as it is known, or all as JSON at the end; return the exit status."""
+    urls_from_environment(options)
+    described = ["servers: not found"]
+    findings: list[Finding] = []
+    console = Console()
+    rows = None if options.json else Rows(console)
+    with closing(check(options, described.append)) as found:
+        for one in found:
+            findings.append(one)
+            if rows is not None:
+                rows.add(one)
+    if rows is None:
         print(as_json(findings))
     else:
-        console = Console()
-        console.print(description, highlight=False)
-        console.print(table(findings))
+        rows.end()
+        console.print(described[-1], highlight=False)
         console.print(summary(findings), highlight=False)
     return status_of(findings)
 

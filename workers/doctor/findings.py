@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from rich.console import Console
+from rich.segment import Segment, SegmentLines
 from rich.table import Table
 
 WOULD_NOT_WORK = 2  # exit status
+CHECK_WIDTH, LEVEL_WIDTH = 16, 8  # characters of the table's first columns, in which nearly all names fit
 
 
 class Level(StrEnum):
@@ -42,9 +45,38 @@ def status_of(findings: Iterable[Finding]) -> int:
     return WOULD_NOT_WORK if any(one.level is Level.error for one in findings) else 0
 
 
+class Rows:
+    """The table of findings on a console, printed row by row."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._options = console, console.options
+        self._findings: list[Finding] = []
+        self._printed = 0  # lines
+
+    def add(self, one: Finding) -> None:
+        """Print the row of the next finding, after the first with the table's head."""
+        self._findings.append(one)
+        self._print(self._lines()[:-1])
+
+    def end(self) -> None:
+        """Print the table's last line."""
+        self._print(self._lines())
+
+    def _lines(self) -> list[list[Segment]]:
+        return self._console.render_lines(table(self._findings), self._options, pad=False)
+
+    def _print(self, lines: list[list[Segment]]) -> None:
+        self._console.print(SegmentLines(lines[self._printed :], new_lines=True))
+        self._printed = len(lines)
+
+
 def table(findings: Sequence[Finding]) -> Table:
-    """Return the findings as a table, in the order of the checks."""
-    drawn = Table("check", "", "found", "remedy", title_justify="left")
+    """Return the findings as a table, in the order of the checks. Its first lines stay when findings are added."""
+    drawn = Table(expand=True)
+    drawn.add_column("check", width=CHECK_WIDTH)
+    drawn.add_column("", width=LEVEL_WIDTH)
+    drawn.add_column("found", ratio=1, overflow="fold")
+    drawn.add_column("remedy", ratio=1, overflow="fold")
     for one in findings:
         drawn.add_row(one.check, f"[{STYLES[one.level]}]{one.level}[/]", _plain(one.found), _plain(one.remedy))
     return drawn

@@ -20,7 +20,7 @@ from warren.errors import ConfigurationError
 from workers.config.schema import BrokerConfig, Config, Sampling
 from workers.doctor import broker_checks, broker_facts, clocks, machine, redis_server
 from workers.doctor.broker_facts import ANSWER, BrokerFacts
-from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
+from workers.doctor.findings import Finding, Level, Rows, as_json, status_of, summary, table
 from workers.doctor.management import management_api, of_nodes, with_management
 from workers.doctor.rabbitmqctl import command_line, consumer_timeout_of, of_status
 from workers.doctor.target import settings
@@ -268,6 +268,28 @@ def test_warnings_allow_a_run_and_errors_do_not() -> None:
     with (console := Console(width=80)).capture() as shown:
         console.print(table([warned]))
     assert "may [bite]" in shown.get()
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_rows_that_are_printed_one_by_one_are_the_same_table(width: int) -> None:
+    long = (
+        "a text that takes more than one line of its column at a width of eighty characters, [brackets], and "
+        + 60 * "x"
+    )
+    findings = [Finding("a", Level.ok, "fine"), Finding("broker's file handles", Level.warning, long, long)]
+    findings.append(Finding("c", Level.unseen, "", "needs X"))
+    with (console := Console(width=width, force_terminal=False)).capture() as whole:
+        console.print(table(findings))
+    rows, printed = Rows(console), ""
+    for one in findings:
+        with console.capture() as shown:
+            rows.add(one)
+        assert one.check[:6] in shown.get()
+        printed += shown.get()
+    with console.capture() as shown:
+        rows.end()
+    assert printed + shown.get() == whole.get()
+    assert "…" not in printed, "long words are folded"
 
 
 def test_a_running_run_needs_no_writable_folder(tmp_path: Path) -> None:

@@ -119,6 +119,22 @@ def test_without_rabbitmqctl_doctor_says_what_seeing_more_needs(servers: Servers
     assert "management plugin" in found["alarms"]["remedy"]
 
 
+def test_each_row_is_printed_before_the_next_check_has_ended(servers: Servers, tmp_path: Path) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    (tmp_path / "control.sh").write_text(f"touch {begun}; while [ ! -e {go} ]; do sleep 0.1; done; exit 1\n")
+    urls = "--broker-url", servers.broker_url, "--redis-url", servers.redis_url
+    control = "--rabbitmqctl", f"sh {tmp_path / 'control.sh'}", "--management-url", "http://127.0.0.1:1"
+    with launched.Launched(tmp_path / "out", "workers.doctor", *urls, *control, given={"PYTHONPATH": str(ROOT)}) as run:
+        run.until(begun.exists)
+        for check in ("settings", "broker version", "publishing"):
+            assert run.output.count(check) == 1, run.output
+        assert "alarms" not in run.output
+        go.touch()
+        assert run.wait() == 0, run.output
+    assert "alarms" in run.output and run.output.count("broker version") == 1
+    assert run.output.splitlines()[-1].startswith("a run would work")
+
+
 def test_a_broker_that_is_down_and_a_wrong_setting_are_errors(servers: Servers) -> None:
     status, found = doctor("--broker-url", "amqp://u:hidden@127.0.0.1:1//", "--redis-url", servers.redis_url, "actrs=3")
     assert status == 2
