@@ -226,7 +226,8 @@ class LocalLeague:
 
     def _begin(self, trainee: Trainee) -> None:
         self._open_period(trainee)
-        trainee.matches = Matches(trainee.sampler, self.config.match_games, LocalHost(self, trainee.name))
+        host = LocalHost(self.league, trainee.name, self.opponents, self.opponent, self.config.series)
+        trainee.matches = Matches(trainee.sampler, self.config.match_games, host)
 
     def _end_period(self, trainee: Trainee) -> Decision:
         name = trainee.name
