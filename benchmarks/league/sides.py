@@ -64,6 +64,7 @@ SIDES: dict[str, tuple[str, ...]] = {
     "no_pfsp": (*ALONE, "without PFSP"),
     "no_verification": ("without verification",),
     "early": ("early exploiters",),
+    "sooner": ("sooner exploiters",),
     "warm": ("early exploiters", "warm start"),
     "psro_exploiter": ("early exploiters", "warm start", "PSRO exploiter"),
     "mmd": ("early exploiters", "warm start", "PSRO exploiter", "MMD"),
