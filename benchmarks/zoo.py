@@ -106,9 +106,9 @@ def _best(runs: Sequence[Run]) -> str:
 
 def _median(runs: Sequence[Run]) -> int | None:
     """Return the median steps to the goal of one experiment's runs; None if most of them missed it."""
-    steps = sorted(one["steps"] or NEVER for one in runs)
-    median = statistics.median_low(steps)
-    return None if median == NEVER else median
+    reached = sorted(one["steps"] for one in runs if one["steps"] is not None)
+    middle = (len(runs) - 1) // 2  # the lower median, where those that missed come last
+    return reached[middle] if middle < len(reached) else None
 
 
 def tables(runs: Sequence[Run]) -> str:
