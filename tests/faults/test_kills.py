@@ -28,8 +28,10 @@ def test_training_solves_through_kills_of_actor_and_learner(tmp_path: Path, serv
     versions = [update["version"] for update in run.metrics()]
     assert all(later > earlier for earlier, later in itertools.pairwise(versions))
     account = run.account()
-    assert account["steps"]["learned"] >= run.metrics()[-1]["steps"], (
-        "steps that the killed learner had learned from are missing"
+    # A learner that dies after its checkpoint and before it acknowledges leaves segments that are learned from again.
+    again = account["repeated"] * account["steps"]["made"] // account["made"]  # steps; all segments are equally long
+    assert account["steps"]["learned"] + again >= run.metrics()[-1]["steps"], (
+        f"steps that the killed learner had learned from are missing: {account}"
     )
     if sampling == "streaming":
         assert account["learned"] > 20
