@@ -139,14 +139,14 @@ COMPARISONS: dict[str, Comparison] = {
         "MinAtar's Breakout, DQN", (*_experiment("minatar_breakout"), "total_steps=500000"), minutes=120,
         note="a tenth of the frames of Young & Tian 2019",
     ),
-    "halfcheetah-sac": Comparison(
-        "HalfCheetah-v5, SAC", (*_experiment("halfcheetah_sac"), "total_steps=50000"), Peer("SAC"), minutes=60,
-        note="as far as 30 minutes take it",
-    ),
-    "hopper-sac": Comparison(
-        "Hopper-v5, SAC", (*_experiment("hopper_sac"), "total_steps=50000"), Peer("SAC"), minutes=60,
-        note="as far as 30 minutes take it",
-    ),
+    **{
+        f"{robot.lower()}-{name}": Comparison(
+            f"{robot}-v5, {name.upper()}", (*_experiment(f"{robot.lower()}_{name}"), "total_steps=50000"),
+            Peer(name.upper()), minutes=60, note="as far as 50,000 steps take it",
+        )
+        for robot in ("HalfCheetah", "Hopper")
+        for name in ("sac", "td3", "ddpg")
+    },
     "bipedalwalker-ppo": Comparison(
         "BipedalWalker-v3, PPO", _experiment("bipedalwalker"), None, minutes=45,
         note="as far as 30 minutes take it",
