@@ -8,7 +8,7 @@ import numpy as np
 
 from envs.construct import blame
 from envs.fightingice.commands import ACTIONS
-from envs.fightingice.match import Match
+from envs.fightingice.match import Match, step_together
 from envs.fightingice.observation import FIELDS
 from envs.two_player.simultaneous import SimultaneousGames
 from envs.two_player.vector_env import TwoPlayerVectorEnv
@@ -47,8 +47,9 @@ class FightingIceGames(SimultaneousGames):
     def _move(
         self, first: list[int], second: list[int], reward: np.ndarray, done: np.ndarray, truncated: np.ndarray
     ) -> None:
-        for i, both in enumerate(zip(first, second, strict=True)):
-            self._seen[:, i], reward[i], done[i] = self._matches[i].step(list(both))
+        steps = step_together(self._matches, [list(both) for both in zip(first, second, strict=True)])
+        for i, step in enumerate(steps):
+            self._seen[:, i], reward[i], done[i] = step
 
     def close(self) -> None:
         """End every game's process."""

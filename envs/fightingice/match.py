@@ -3,7 +3,8 @@ its keys."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,14 @@ REWARDS = ("damage", "result")
 RANDOM, DUMMY = "random", "dummy"  # opponents other than the game's AIs
 STILL = "Keyboard"  # the game's name for a player with a keyboard; there is none, so it stands still
 NAMES = ("warren-1", "warren-2")  # our players' names; the game knows its own by the names in data/ai
+
+
+class Step(NamedTuple):
+    """A step's result: `observations` float32 [sides, fields], `rewards` float32 [2] of both players."""
+
+    observations: np.ndarray
+    rewards: np.ndarray
+    over: bool
 
 
 class Match:
@@ -111,8 +120,12 @@ class Match:
             raise self._game.why(error) from error
         return self._observations()
 
-    def step(self, actions: list[int]) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Play a step; return (observations, rewards float32 [2] of both players, whether the game is over)."""
+    def step(self, actions: list[int]) -> Step:
+        """Play a step by one action of each of our players."""
+        return step_together([self], [actions])[0]
+
+    def stepping(self, actions: list[int]) -> Generator[None, None, Step]:
+        """Play a step as `step` does, and yield whenever keys were sent and the game computes the next frame."""
         keys = [
             typed(ACTIONS[action], self._looks_right(player), self._frame_skip) for player, action in enumerate(actions)
         ]
@@ -121,6 +134,7 @@ class Match:
             for frame in range(self._frame_skip):
                 for player, line in enumerate(self._lines):
                     line.say(keys[player][frame])
+                yield
                 damage += self._next()
                 if self.over:
                     self._end()
@@ -133,7 +147,7 @@ class Match:
             reward = float(damage[1] - damage[0])
         else:
             reward = float(np.sign(self._won)) if self.over else 0.0
-        return self._observations(), np.array([reward, -reward], np.float32), self.over
+        return Step(self._observations(), np.array([reward, -reward], np.float32), self.over)
 
     def close(self) -> None:
         """End the game, if it was started here."""
@@ -216,3 +230,20 @@ class Match:
             if line is not None:
                 line.close()
         self._lines, self._run = [], None
+
+
+def step_together(matches: Sequence[Match], actions: Sequence[list[int]]) -> list[Step]:
+    """Play a step in each of several games, which compute their frames at the same time.
+
+    A game answers a frame's keys after 2 ms, most of which it waits.
+    """
+    playing = [match.stepping(each) for match, each in zip(matches, actions, strict=True)]
+    steps: dict[int, Step] = {}
+    while len(steps) < len(playing):
+        for i, one in enumerate(playing):
+            if i not in steps:
+                try:
+                    next(one)
+                except StopIteration as end:
+                    steps[i] = end.value
+    return [steps[i] for i in range(len(playing))]
