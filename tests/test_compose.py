@@ -127,10 +127,10 @@ def test_every_experiment_can_be_named() -> None:
     experiments = {path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")}
     # The image lacks these games:
     games_of_their_own = {
-        "atari", "fightingice", "football", "football_league", "halfcheetah_ddpg", "halfcheetah_sac", "halfcheetah_td3",
-        "hopper_ddpg", "hopper_sac", "hopper_td3", "minatar_breakout", "pong", "pong_league", "simple_speaker_listener",
-        "simple_speaker_listener_mappo", "simple_speaker_listener_qmix", "simple_spread", "simple_spread_mappo",
-        "simple_spread_qmix", "simple_spread_vdn", "slimevolley",
+        "atari", "fightingice", "fightingice_league", "football", "football_league", "halfcheetah_ddpg",
+        "halfcheetah_sac", "halfcheetah_td3", "hopper_ddpg", "hopper_sac", "hopper_td3", "minatar_breakout", "pong",
+        "pong_league", "simple_speaker_listener", "simple_speaker_listener_mappo", "simple_speaker_listener_qmix",
+        "simple_spread", "simple_spread_mappo", "simple_spread_qmix", "simple_spread_vdn", "slimevolley",
     }  # fmt: skip
     assert sorted(experiments - games_of_their_own) == EXPERIMENTS
 

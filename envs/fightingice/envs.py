@@ -45,8 +45,8 @@ class FightingIceEnv(gymnasium.Env):
         actions = [int(action)]
         if self.match.sides == 2:
             actions.append(int(self.np_random.integers(len(ACTIONS))))
-        observations, rewards, over = self.match.step(actions)
-        return observations[0], float(rewards[0]), over, False, {}
+        step = self.match.step(actions)
+        return step.observations[0], float(step.rewards[0]), step.over, False, {}
 
     def close(self) -> None:
         """End the game's process."""

@@ -49,7 +49,7 @@ class FightingIceGames(SimultaneousGames):
     ) -> None:
         steps = step_together(self._matches, [list(both) for both in zip(first, second, strict=True)])
         for i, step in enumerate(steps):
-            self._seen[:, i], reward[i], done[i] = step
+            self._seen[:, i], reward[i], done[i] = step.observations, step.rewards, step.over
 
     def close(self) -> None:
         """End every game's process."""

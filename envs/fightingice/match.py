@@ -33,10 +33,14 @@ NAMES = ("warren-1", "warren-2")  # our players' names; the game knows its own b
 
 
 class Step(NamedTuple):
-    """A step's result: `observations` float32 [sides, fields], `rewards` float32 [2] of both players."""
+    """A step's result: `observations` float32 [sides, fields], and of both players `rewards` and `damage` float32 [2].
+
+    `damage` is what a player took, as a share of its hit points at a round's beginning.
+    """
 
     observations: np.ndarray
     rewards: np.ndarray
+    damage: np.ndarray
     over: bool
 
 
@@ -147,7 +151,7 @@ class Match:
             reward = float(damage[1] - damage[0])
         else:
             reward = float(np.sign(self._won)) if self.over else 0.0
-        return Step(self._observations(), np.array([reward, -reward], np.float32), self.over)
+        return Step(self._observations(), np.array([reward, -reward], np.float32), damage, self.over)
 
     def close(self) -> None:
         """End the game, if it was started here."""

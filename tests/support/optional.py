@@ -32,6 +32,7 @@ REMEDIES = (
     (r"wandb", EXTRA("wandb")),
     (r"mlflow", EXTRA("mlflow")),
     (r"Horovod", "make horovod"),
+    (r"WARREN_FIGHTINGICE", "the game, built as docs/environments.md says"),
     (r"pyftg", "a virtual environment of its own, with pip install -e . pyftg (it pins an old protobuf)"),
     (r"no C compiler", "a C compiler: cc, gcc or clang"),
     (r"no C\+\+ compiler", "a C++ compiler: the package g++ of the distribution"),

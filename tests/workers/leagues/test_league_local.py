@@ -1,3 +1,4 @@
+import os
 from collections import Counter
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from omegaconf import OmegaConf
 
 from agents import checkpoints
 from envs import exploitability
+from envs.fightingice import game as fightingice_game
 from league.matchmaking import distribution, kind_of
 from league.state.league_state import LeagueState
 from warren.errors import ConfigurationError
@@ -436,7 +438,7 @@ def test_every_league_of_the_configuration_plays(path):
     kinds = sorted(player.kind for player in league_config.players.values())
     if path.stem.endswith("_psro"):
         assert kinds == ["psro", "psro"]
-    elif path.stem in ("connect_four", "pong", "slimevolley"):
+    elif path.stem in ("connect_four", "fightingice", "pong", "slimevolley"):
         assert kinds == ["pfsp"]
     elif path.stem in ("engines", "kuhn_of_three", "nim_gamecore"):
         assert kinds == ["main_agent", "main_exploiter"]
@@ -448,6 +450,8 @@ def test_every_league_of_the_configuration_plays(path):
         assert kinds == ["league_exploiter", "league_exploiter", "main_agent", "main_exploiter"]
     for module in NEEDED.get(path.stem, ()):
         pytest.importorskip(module)
+    if path.stem == "fightingice" and fightingice_game.FOLDER not in os.environ:
+        pytest.skip(f"{fightingice_game.FOLDER} names no game")
     if path.stem == "nim_gamecore":  # tests/integration/test_gamecore_league.py plays it
         with pytest.raises(ConfigurationError, match="drives itself: only gateways play it"):
             LocalLeague(league_config)
