@@ -103,6 +103,9 @@ def test_least_win_rates_and_cycles_have_paired_intervals(figures_of):
     assert found["rps_cycles_interval"] == pytest.approx([-0.2, -0.2])
 
 
+SIDES = ("league", "control")
+
+
 def ends_of(lines: Sequence[Line]) -> dict[tuple[str, int], Line]:
     """Return (side, seed) -> the last line of its curve."""
     return {run: curve[-1] for run, curve in figures.by_run(lines).items()}
@@ -110,12 +113,13 @@ def ends_of(lines: Sequence[Line]) -> dict[tuple[str, int], Line]:
 
 def test_the_page_of_figures_says_of_leduc_what_is_kept():
     ends = ends_of(read(DOCS / "curves/league_leduc.jsonl"))
-    for side in ("league", "control"):
-        cells = []
-        for name in ("nash_mixture", "main_agent"):
-            values = [line[name] for (of, _), line in sorted(ends.items()) if of == side]
-            cells.append(f"**{np.median(values):.3f}**: {', '.join(f'{value:.3f}' for value in values)}")
-        assert " | ".join(cells) in PAGE
+    text = " ".join(PAGE.split())
+    for name, title in (("nash_mixture", "mixture"), ("main_agent", "last iterate")):
+        league, control = ([line[name] for (of, _), line in sorted(ends.items()) if of == side] for side in SIDES)
+        assert len(league) == len(control) == 10
+        differences = np.subtract(league, control)
+        low, high = figures.paired_interval(list(differences))
+        assert f"{title} {differences.mean():+.3f} ({low:+.3f} to {high:+.3f}" in text
 
 
 def spread(values: Sequence[float], digits: int) -> str:
