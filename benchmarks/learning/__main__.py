@@ -48,10 +48,7 @@ LEAGUES = {
     ),
     "cloning": ("benchmarks.learning.cloning", "CartPole-v1, behaviour cloning of a player from 200 of its games"),
     "slimevolley": ("benchmarks.learning.slimevolley", "slime volleyball, a league, against the built-in player"),
-    "fightingice": (
-        "benchmarks.learning.fightingice",
-        "FightingICE, a league, against its own first snapshot",
-    ),
+    "fightingice": ("benchmarks.learning.fightingice", "FightingICE, a league, against its own first snapshot"),
     "simple-spread": ("benchmarks.learning.teams", "three agents that learn together: IPPO beside MAPPO and VDN"),
 }
 SEEDS_OF_A_PICTURE = 3  # fewer show little, and replace no picture

@@ -1,7 +1,7 @@
 """FightingICE: a league's main agent, tested in rounds against its own first snapshot.
 
 Some of the run's frozen players (experiment=fightingice_league), the last among them, meet the first one, which has not
-learned, from both sides of the stage. A round lasts as long as in training and is won by the damage done.
+learned, from both sides of the stage. A round lasts as long as in training; the player that did more damage wins it.
 """
 
 from __future__ import annotations
@@ -12,23 +12,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import binomtest
 
 from agents.policies import Policy
 from benchmarks.apparatus.curves import Curve, draw
 from benchmarks.apparatus.report import finish
-from benchmarks.apparatus.seeds import train
+from benchmarks.learning.frozen_players import PLAYER, frozen, league_in, run_of
 from envs.fightingice.match import Match, step_together
-from league.models.snapshots import MODELS
 from workers.config.league import LeagueConfig
-from workers.config.schema import from_yaml
-from workers.runtime.league_paths import league_of
 from workers.runtime.trained import load
 
-PLAYER = "main"
 AT_ONCE = 4  # games; in half of them the newer player begins on the left
 POINTS, ROUNDS, LAST_ROUNDS = 8, 20, 100  # players of the curve; rounds of each, and of the last one
 MINUTES = 90.0
-NORMAL = 1.96  # standard errors of a 95 % interval
+LEAST_LOST = 1e-4  # health lost, at least, to divide by
 
 
 class Rounds(NamedTuple):
@@ -38,15 +35,19 @@ class Rounds(NamedTuple):
     taken: np.ndarray
 
     def figures(self) -> dict[str, Any]:
-        """Return the share of rounds won (a draw counts half), half its 95 % interval, and health won over lost."""
-        points = (np.sign(self.done - self.taken) + 1) / 2
+        """Return the share of rounds won, its 95 % interval, and the mean health won and lost, with their ratio.
+
+        A draw is not won. The interval is exact (Clopper & Pearson 1934).
+        """
+        wins, rounds = int((self.done > self.taken).sum()), len(self.done)
         won, lost = float(self.done.mean()), float(self.taken.mean())
         return {
-            "won": round(float(points.mean()), 3),
-            "interval": round(float(NORMAL * points.std(ddof=1) / np.sqrt(len(points))), 3),
+            "won": round(wins / rounds, 3),
+            "interval": [round(float(bound), 3) for bound in binomtest(wins, rounds).proportion_ci()],
+            "rounds": rounds,
             "health_won": round(won, 4),
             "health_lost": round(lost, 4),
-            "ratio": round(won / max(lost, 1e-4), 2),
+            "ratio": round(won / max(lost, LEAST_LOST), 2),
         }
 
 
@@ -54,46 +55,41 @@ def meet(newer: Policy, older: Policy, matches: Sequence[Match], rounds: int, se
     """Play `rounds` rounds, in `matches` at once, each policy on the left in half of them; actions are drawn."""
     newer.generator.manual_seed(seed)
     older.generator.manual_seed(seed + 1)
-    players, done, taken = (newer, older), [], []
+    every, done, taken = np.arange(len(matches)), [], []
     while len(done) < rounds:
         seen = np.stack([match.reset() for match in matches])  # [matches, sides, fields]
-        left = np.array([(len(done) + i) % 2 for i in range(len(matches))])  # which player is on the left
+        side = (len(done) + every) % 2  # the newer player's, 0 on the left
         damage, over = np.zeros((len(matches), 2)), np.zeros(len(matches), bool)
         while not over.all():
-            actions = np.zeros((len(matches), 2), np.int64)  # by side
-            for which, player in enumerate(players):
-                side = np.where(left == which, 0, 1)
-                actions[np.arange(len(matches)), side] = player.step(
-                    seen[np.arange(len(matches)), side], value=False
-                ).action
+            actions = np.zeros((len(matches), 2), np.int64)
+            for policy, own in ((newer, side), (older, 1 - side)):
+                actions[every, own] = policy.step(seen[every, own], value=False).action
             playing = np.flatnonzero(~over)
             steps = step_together([matches[i] for i in playing], actions[playing].tolist())
             for i, step in zip(playing, steps, strict=True):
                 seen[i], over[i] = step.observations, step.over
                 damage[i] += step.damage
-        own = np.where(left == 0, 0, 1)  # the newer player's side
-        taken += damage[np.arange(len(matches)), own].tolist()
-        done += damage[np.arange(len(matches)), 1 - own].tolist()
+        taken += damage[every, side].tolist()
+        done += damage[every, 1 - side].tolist()
     return Rounds(np.array(done[:rounds]), np.array(taken[:rounds]))
 
 
 def matches_of(league: LeagueConfig, count: int = AT_ONCE) -> list[Match]:
     """Return games like those of a run's training."""
-    return [Match(league.env.partition(":")[2], None, **dict(league.env_kwargs)) for _ in range(count)]
+    return [Match(league.env.partition(":")[2], None, **league.env_kwargs) for _ in range(count)]
 
 
 def curve(run: Path) -> list[dict[str, Any]]:
     """Return for some of the run's frozen players, in order: decisions, and its figures against the first one."""
-    league = league_of(from_yaml(run / "config.yaml"))
-    stems = [path.stem for path in (run / "league" / MODELS).glob(f"{PLAYER}@*.safetensors")]
-    first, *later = sorted(int(stem.partition("@")[2]) for stem in stems)
+    decisions = frozen(run)
+    first, *later = decisions
     chosen = [later[i] for i in sorted({round(i) for i in np.linspace(0, len(later) - 1, POINTS)})]
-    matches, points = matches_of(league), []
+    matches, points = matches_of(league_in(run)), []
     try:
         for version in (first, *chosen):
             policies = (load(run, f"{PLAYER}@{number}").policy for number in (version, first))
             found = meet(*policies, matches, LAST_ROUNDS if version == later[-1] else ROUNDS)
-            points.append({"decisions": version * league.lanes * league.unroll_length, **found.figures()})
+            points.append({"decisions": decisions[version], **found.figures()})
             print(points[-1], flush=True)
     finally:
         for match in matches:
@@ -103,18 +99,10 @@ def curve(run: Path) -> list[dict[str, Any]]:
 
 def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) -> None:
     """Train, play and draw; with `options.run` play with that run's players, and train nothing."""
-    run, outcome = options.run, None
-    if run is None:
-        run = folder / "learning" / "fightingice"
-        outcome, _ = train(folder, "fightingice", ["experiment=fightingice_league"], servers, 60 * MINUTES)
+    run, outcome = run_of("fightingice_league", folder, servers, options, MINUTES)
     points = curve(run)
     if options.picture is not None:
-        line: Curve = [(point["decisions"], point["health_won"] / max(point["health_lost"], 1e-4)) for point in points]
-        draw(
-            options.picture,
-            "FightingICE, against its own first snapshot",
-            {"main agent": [line]},
-            None,
-            "health won / lost",
-        )
-    finish("learning fightingice", {"last": points[-1], "rounds": LAST_ROUNDS, "points": points, "outcome": outcome})
+        line: Curve = [(point["decisions"], point["ratio"]) for point in points]
+        title = "FightingICE, a league's main agent against its first snapshot"
+        draw(options.picture, title, {"main agent": [line]}, None, "health won / health lost")
+    finish("learning fightingice", {"last": points[-1], "points": points, "outcome": outcome})

@@ -17,16 +17,12 @@ import envs
 from agents.policies import Policy
 from benchmarks.apparatus.curves import Curve, draw
 from benchmarks.apparatus.report import finish
-from benchmarks.apparatus.seeds import train
-from league.models.snapshots import MODELS
-from workers.config.schema import from_yaml
-from workers.runtime.league_paths import league_of
+from benchmarks.learning.frozen_players import PLAYER, frozen, run_of
 from workers.runtime.trained import load
 
 BUILT_IN = "gym:slimevolleygym:SlimeVolley-v0"
 GAMES = 60  # games of each frozen player
 MINUTES = 30.0
-PLAYER = "main"
 
 
 def against_built_in(policy: Policy, games: int, seed: int) -> np.ndarray:
@@ -47,14 +43,12 @@ def against_built_in(policy: Policy, games: int, seed: int) -> np.ndarray:
 
 def curve(run: Path, games: int = GAMES, seed: int = 10_000) -> list[dict[str, Any]]:
     """Return for each frozen player of the main agent, in order: steps, mean return, its standard error, share won."""
-    names = {path.stem for path in (run / "league" / MODELS).glob(f"{PLAYER}@*.safetensors")}
-    league = league_of(from_yaml(run / "config.yaml"))
     points = []
-    for version in sorted(int(name.partition("@")[2]) for name in names):
+    for version, decisions in frozen(run).items():
         returns = against_built_in(load(run, f"{PLAYER}@{version}").policy, games, seed)
         points.append(
             {
-                "steps": version * league.lanes * league.unroll_length, "mean_return": round(float(returns.mean()), 3),
+                "steps": decisions, "mean_return": round(float(returns.mean()), 3),
                 "error": round(float(returns.std(ddof=1) / np.sqrt(games)), 3),
                 "won": round(float((returns > 0).mean()), 3),
             }
@@ -65,10 +59,7 @@ def curve(run: Path, games: int = GAMES, seed: int = 10_000) -> list[dict[str, A
 
 def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) -> None:
     """Train, play and draw; with `options.run` play with that run's players, and train nothing."""
-    run, outcome = options.run, None
-    if run is None:
-        run = folder / "learning" / "slimevolley"
-        outcome, _ = train(folder, "slimevolley", ["experiment=slimevolley"], servers, 60 * MINUTES)
+    run, outcome = run_of("slimevolley", folder, servers, options, MINUTES)
     points = curve(run)
     if options.picture is not None:
         line: Curve = [(point["steps"], point["mean_return"]) for point in points]

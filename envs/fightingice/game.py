@@ -116,26 +116,10 @@ class Game:
         jars = [self._folder / name for name in CLASSES if (self._folder / name).exists()]
         jars += sorted((self._folder / "lib").rglob("*.jar"))
         command = [
-            *(
-                "java",
-                heap,
-                "-XX:+UseSerialGC",
-                "-cp",
-                os.pathsep.join(map(str, jars)),
-            ),  # no threads besides the game's
-            *(
-                "Main",
-                "--lightweight-mode",
-                "--input-sync",
-                "--pyftg-mode",
-                "--mute",
-                "--non-delay",
-                "2",
-                "--port",
-                str(self._address[1]),
-                *options,
-            ),
-        ]
+            # A serial collector: the games of a machine share its cores.
+            "java", heap, "-XX:+UseSerialGC", "-cp", os.pathsep.join(map(str, jars)), "Main", "--lightweight-mode",
+            "--input-sync", "--pyftg-mode", "--mute", "--non-delay", "2", "--port", str(self._address[1]), *options,
+        ]  # fmt: skip
         with (self._place / "output").open("wb") as output:
             self._process = subprocess.Popen(
                 ["sh", "-c", _GUARD, str(self._place), *command], cwd=self._place, stdin=subprocess.PIPE, stdout=output,

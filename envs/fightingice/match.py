@@ -239,7 +239,7 @@ class Match:
 def step_together(matches: Sequence[Match], actions: Sequence[list[int]]) -> list[Step]:
     """Play a step in each of several games, which compute their frames at the same time.
 
-    A game answers a frame's keys after 2 ms, most of which it waits.
+    A game answers a frame's keys after 2 ms, and sleeps for half of them.
     """
     playing = [match.stepping(each) for match, each in zip(matches, actions, strict=True)]
     steps: dict[int, Step] = {}

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from support.fightingice_server import Server
 
@@ -46,7 +47,8 @@ def test_damage_counts_for_the_newer_player_from_both_sides() -> None:
     server.close()
 
 
-def test_figures_of_rounds_are_their_shares_and_means() -> None:
+def test_a_draw_is_not_won_and_intervals_are_exact() -> None:
     found = Rounds(np.array([0.4, 0.2, 0.1, 0.1]), np.array([0.1, 0.1, 0.1, 0.1])).figures()
-    assert (found["won"], found["health_won"], found["health_lost"], found["ratio"]) == (0.75, 0.2, 0.1, 2.0)
-    assert 0.2 < found["interval"] < 0.4
+    assert (found["won"], found["health_won"], found["health_lost"], found["ratio"]) == (0.5, 0.2, 0.1, 2.0)
+    every = Rounds(np.ones(60), np.zeros(60)).figures()
+    assert every["interval"] == [pytest.approx(0.025 ** (1 / 60), abs=1e-3), 1.0]  # all won: Clopper & Pearson 1934
