@@ -8,7 +8,6 @@ import json
 import re
 import signal
 import socket
-import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.deployed import ACTOR, ROOT, Vector, run_folder, save
+from support.game_clients import Tcp
 from support.launched import Launched
 from test_backends import with_onnx
 
@@ -167,11 +167,8 @@ def test_games_play_over_http_and_tcp_and_end_with_their_return(tmp_path: Path, 
     assert game.ask("start") == b"welcome"
     assert {game.tick([0, 1, 2, 3]) for _ in range(5)} <= {0, 1}
     game.ask("stop", {"observation": [0, 0, 0, 0], "reward": 1.0, "out_of_time": False})
-    with socket.create_connection(("127.0.0.1", deployment.server.tcp_port), timeout=30) as raw:
-        body = json.dumps({"observation": [0, 1, 2, 3], "reward": 0}).encode()
-        head = b"session: b\nstep_kind: auto\n"
-        raw.sendall(struct.pack(">II", len(head), len(body)) + head + body)
-        assert b"action" in raw.recv(1 << 16)
+    body = json.dumps({"observation": [0, 1, 2, 3], "reward": 0}).encode()
+    assert b"action" in Tcp(deployment.server.tcp_port).ask(body, session="b", step_kind="auto")[1]
     facts = game.facts()
     assert facts["version"] == 3 and facts["decisions"] == 6 and facts["sessions"] == 1
     assert facts["episodes"] == 1 and facts["mean_return"] == 5.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import struct
 import threading
@@ -88,7 +89,9 @@ def test_a_refused_request_whose_body_came_keeps_its_connection(gateways: Any) -
 def test_blank_lines_between_requests_do_not_keep_a_connection(slow: socket.socket, gateway: Gateway) -> None:
     health = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
     slow.sendall(health)
-    assert slow.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    with http.client.HTTPResponse(slow) as first:
+        first.begin()
+        assert first.status == 200 and first.read()  # whole: its head may come before its body
     vars(gateway.limits)["idle"] = 0.5  # only now, so that a busy machine may be late with the first request
     slow.sendall(health)
     drip(slow, b"\r\n")

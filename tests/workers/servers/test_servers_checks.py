@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import traceback
@@ -110,6 +111,10 @@ def web_server() -> Iterator[int]:
                 with link:
                     link.recv(1024)
                     link.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                    link.shutdown(socket.SHUT_WR)
+                    with contextlib.suppress(ConnectionError):
+                        while link.recv(1024):  # what is left unread would reset the connection, and lose the reply
+                            pass
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
