@@ -45,12 +45,12 @@ class Minibatch:
     )
     alike: Kinds | None = None  # groups of steps with equal observations; None: not looked for
 
-    def evaluate(self, policy: Policy, exact_entropy: bool = True) -> Evaluation:
+    def evaluate(self, policy: Policy) -> Evaluation:
         """Evaluate the actions under `policy`, with gradients: [B], or [T, n] of unrolls whose steps are all valid."""
         if self.begins is None:
-            return policy.evaluate(self.observation, self.action, self.action_mask, exact_entropy)
+            return policy.evaluate(self.observation, self.action, self.action_mask)
         memory = self.memory if self.head is None else self.head.remembered(policy, self.memory)
-        said, _ = policy.unroll(self.observation, memory, self.begins, self.action, self.action_mask, exact_entropy)
+        said, _ = policy.unroll(self.observation, memory, self.begins, self.action, self.action_mask)
         if (kept := self.kept) is None:
             return said
         return Evaluation(*(map_tree(lambda part: part[kept], part) for part in said))
@@ -147,16 +147,14 @@ class Batch:
         """Join one array [T, N, ...] of each trajectory into a tensor shaped like the batch."""
         return self._tensor(self._join(*arrays))
 
-    def unroll(self, policy: Policy, exact_entropy: bool = True) -> tuple[Unroll, Evaluation]:
+    def unroll(self, policy: Policy) -> tuple[Unroll, Evaluation]:
         """Return (the unroll to compute returns from, the evaluation of the learning `policy`), with gradients.
 
         Values are those of `policy`, the bootstrap value included. Values at cuts are too, if the trajectories have
         the observations there; otherwise they are of the policy that acted.
         """
         assert self.begins is not None
-        said, memory = policy.unroll(
-            self.observation, self._begun(policy), self.begins, self.action, self.action_mask, exact_entropy
-        )
+        said, memory = policy.unroll(self.observation, self._begun(policy), self.begins, self.action, self.action_mask)
         return self.unroll_of(policy, said.value, memory), said
 
     def unroll_of(self, policy: Policy, value: Tensor, memory: Memory) -> Unroll:

@@ -86,11 +86,6 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         """Return the coefficient of the entropy bonus at the present number of steps."""
         return self.config.entropy_at(self.steps, self.progress)
 
-    @property
-    def pays_entropy(self) -> bool:
-        """Return True where the loss has an entropy term; elsewhere entropy is only reported."""
-        return not self.config.all_of("entropy_coefficient", lambda coefficient: coefficient == 0)
-
     def set_learning_rate(self) -> float:
         """Set the optimizer's settings to those of the present number of steps; return its learning rate."""
         rate = self.config.learning_rate_at(self.steps, self.progress)

@@ -1,4 +1,4 @@
-"""Entropy of distributions and Kullback-Leibler divergence between them, in closed form."""
+"""Entropy of distributions and Kullback-Leibler divergence between them, without samples."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import math
 
 import torch
 from torch import Tensor
+
+# A mixture of gaussians near the logistic density of scale 1/2, fitted so that 2 E|u + l| errs by at most 7.6e-5.
+_LOGISTIC_SHARES = (0.11066298, 0.32320743, 0.56612959)
+_LOGISTIC_VARIANCES = (1.45810858**2, 0.57631435**2, 0.92055011**2)
 
 
 def masked_log_softmax(logits: Tensor, action_mask: Tensor | None = None) -> Tensor:
@@ -39,6 +43,21 @@ def categorical_kl(logits: Tensor, other_logits: Tensor, action_mask: Tensor | N
 def gaussian_entropy(log_std: Tensor) -> Tensor:
     """Return the entropy sum_i log(sigma_i sqrt(2 pi e)), [...], of a diagonal Gaussian [..., A]."""
     return (log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
+
+
+def mean_log_slope(mean: Tensor, log_std: Tensor) -> Tensor:
+    """Return E[log tanh'(u)], u ~ N(mean, exp(log_std)^2), of each element, within 1e-4 for every mean and deviation.
+
+    log tanh'(u) = 2 log 2 - 2 E|u + l|, where l has the logistic density sech^2(l) / 2. A mixture of three gaussians is
+    close to that density (Monahan and Stefanski 1992), and for gaussian x the mean of |x| is
+    sigma sqrt(2 / pi) exp(-mu^2 / (2 sigma^2)) + mu erf(mu / (sigma sqrt 2)).
+    """
+    ones = [1] * mean.dim()
+    shares, variances = (mean.new_tensor(of).reshape(-1, *ones) for of in (_LOGISTIC_SHARES, _LOGISTIC_VARIANCES))
+    deviation = torch.sqrt(torch.exp(2 * log_std) + variances)
+    scaled = mean / deviation * math.sqrt(0.5)
+    folded = math.sqrt(2 / math.pi) * deviation * torch.exp(-scaled.square()) + mean * torch.erf(scaled)
+    return 2 * (math.log(2) - (shares * folded).sum(0))
 
 
 def gaussian_kl(mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class Deterministic(Distribution):
     def log_prob(self, output: Tensor, action: Any) -> Tensor:
         return output.new_zeros(output.shape[:-1])
 
-    def log_prob_entropy(self, output: Tensor, action: Any, exact: bool = True) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, output: Tensor, action: Any) -> tuple[Tensor, Tensor]:
         return self.log_prob(output, action), self.log_prob(output, action)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:

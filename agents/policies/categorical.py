@@ -62,7 +62,7 @@ class Categorical(Distribution):
     def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
         return torch.log_softmax(output, -1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
-    def log_prob_entropy(self, output: Tensor, action: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         log_probs = torch.log_softmax(output, -1)
         entropy = -(log_probs.exp() * log_probs).sum(-1)
         return log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1), entropy
@@ -118,7 +118,7 @@ class MultiCategorical(Distribution):
     def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
         return self._rows(output).gather(-1, action.unsqueeze(-1)).squeeze(-1).sum(-1)
 
-    def log_prob_entropy(self, output: Tensor, action: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         log_probs = self._rows(output)
         entropy = -(log_probs.exp() * log_probs).sum((-2, -1))
         return log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1).sum(-1), entropy

@@ -69,11 +69,8 @@ class Distribution(nn.Module):
         """Return the log-probability [...] of `action` under `output` [..., size]."""
         raise NotImplementedError
 
-    def log_prob_entropy(self, output: Any, action: Any, exact: bool = True) -> tuple[Tensor, Tensor]:
-        """Return (log-probability of `action`, entropy), each [...], under `output` [..., size].
-
-        Where `exact` is False the entropy is only reported: one that is expensive to compute may be -log_prob instead.
-        """
+    def log_prob_entropy(self, output: Any, action: Any) -> tuple[Tensor, Tensor]:
+        """Return (log-probability of `action`, entropy), each [...], under `output` [..., size]."""
         raise NotImplementedError
 
     def masked(self, output: Any, action_mask: Any) -> Any:

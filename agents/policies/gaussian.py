@@ -9,14 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.operators.divergences import gaussian_entropy, gaussian_kl
+from agents.operators.divergences import gaussian_entropy, gaussian_kl, mean_log_slope
 from agents.policies.distribution import Distribution
 from warren.errors import ConfigurationError
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-# Nodes of the quadrature for a squashed gaussian's entropy. It errs per action by at most 2e-4 for deviations up to 2,
-# by 3e-3 at 3 and 5e-2 at 6; deviations begin at 1.
-NODES = 32
 NEAR_BOUND = 0.999  # at a bound itself, u of recorded actions would be infinite
 
 
@@ -68,7 +65,7 @@ class Gaussian(Distribution):
         noise = (action - mean) * torch.exp(-log_std)
         return (-0.5 * noise.square() - log_std - _HALF_LOG_TWO_PI).sum(-1)
 
-    def log_prob_entropy(self, output: Tensor, action: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         return self.log_prob(output, action), gaussian_entropy(self.moments(output)[1]).expand(output.shape[:-1])
 
     def statistics(self, output: Tensor) -> Tensor:
@@ -98,27 +95,13 @@ class SquashedGaussian(Gaussian):
     two is that of their gaussians: applying one invertible function to both does not change it.
     """
 
-    _nodes: Tensor
-    _weights: Tensor
-
-    def __init__(self, low: np.ndarray, high: np.ndarray, initial_std: float = 1.0) -> None:
-        super().__init__(low, high, initial_std)
-        nodes, weights = np.polynomial.hermite.hermgauss(NODES)
-        self.register_buffer("_nodes", torch.tensor(nodes * 2**0.5, dtype=torch.float32), persistent=False)
-        self.register_buffer("_weights", torch.tensor(weights / np.pi**0.5, dtype=torch.float32), persistent=False)
-
     def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
         return super().log_prob(output, action) - _log_slope(action).sum(-1)
 
-    def log_prob_entropy(self, output: Tensor, action: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         log_prob, entropy = super().log_prob_entropy(output, action)  # by this class's log_prob
-        if not exact:
-            return log_prob, -log_prob.detach()
-        # The gaussian's entropy and the mean of log tanh'(u), by Gauss-Hermite quadrature: it has no closed form.
         mean, log_std = self.moments(output)
-        u = mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * self._nodes
-        narrowing = (_log_slope(u) * self._weights).sum((-2, -1))
-        return log_prob, entropy + narrowing
+        return log_prob, entropy + mean_log_slope(mean, log_std).sum(-1)
 
     def uniform(self, output: Tensor, generator: torch.Generator) -> Tensor:
         return _unsquashed(torch.empty(self.mode(output).shape).uniform_(-1, 1, generator=generator).to(output.device))

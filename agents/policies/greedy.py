@@ -50,7 +50,7 @@ class Greedy(Categorical):
     def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
         return torch.where(action == self.mode(output), 0.0, ILLEGAL)
 
-    def log_prob_entropy(self, output: Tensor, action: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         log_prob = self.log_prob(output, action)
         return log_prob, torch.zeros_like(log_prob)
 

@@ -41,10 +41,8 @@ class Parts(Distribution):
     def log_prob(self, output: dict[str, Tensor], action: dict[str, Tensor]) -> Tensor:
         return torch.stack([part.log_prob(output[name], action[name]) for name, part in self._each()]).sum(0)
 
-    def log_prob_entropy(
-        self, output: dict[str, Tensor], action: dict[str, Tensor], exact: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        both = [part.log_prob_entropy(output[name], action[name], exact) for name, part in self._each()]
+    def log_prob_entropy(self, output: dict[str, Tensor], action: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        both = [part.log_prob_entropy(output[name], action[name]) for name, part in self._each()]
         log_probs, entropies = zip(*both, strict=True)
         return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
 

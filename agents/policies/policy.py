@@ -128,21 +128,18 @@ class Policy(ActingPolicy):
         memory = {name: part.clone() for name, part in memory.items()}  # inference tensors take part in no gradient
         return self._compute(self._unrolled, observation, memory, begins)
 
-    def evaluate(
-        self, observation: Leaves, action: Any, action_mask: Any = None, exact_entropy: bool = True
-    ) -> Evaluation:
+    def evaluate(self, observation: Leaves, action: Any, action_mask: Any = None) -> Evaluation:
         """Evaluate a flat batch: observations [B, ...] and actions [B, ...] as `step` returned them, in tensors.
 
         `action_mask` bool [B, A] is that under which they were chosen; None where all actions were legal.
-        `exact_entropy=False`: the entropy is only reported, as `Distribution.log_prob_entropy` says. Raises
-        ConfigurationError for a policy with a memory, which `unroll` evaluates.
+        Raises ConfigurationError for a policy with a memory, which `unroll` evaluates.
         """
         if self.network.memory:
             raise ConfigurationError(
                 "a network with a memory is trained on unrolls in their order, not on shuffled steps; leave out its "
                 "`core`, or choose an algorithm that unrolls"
             )
-        return self._evaluation(self.outputs(observation), action, action_mask, exact_entropy)
+        return self._evaluation(self.outputs(observation), action, action_mask)
 
     def unroll(
         self,
@@ -151,24 +148,23 @@ class Policy(ActingPolicy):
         begins: Tensor,
         action: Any,
         action_mask: Any = None,
-        exact_entropy: bool = True,
     ) -> tuple[Evaluation, Memory]:
         """Evaluate T steps of N slots, all [T, N, ...], from `memory` [N, ...] on; return the memory after them too.
 
         `begins` bool [T, N]: where an episode begins, and its memory with it. The rest is as in `evaluate`.
         """
         outputs, memory = self.unrolled(observation, memory, begins)
-        return self._evaluation(outputs, action, action_mask, exact_entropy), memory
+        return self._evaluation(outputs, action, action_mask), memory
 
     def remember(self, observation: Leaves, memory: Memory, begins: Tensor) -> Memory:
         """Return the memory [N, ...] after the T steps of an `unroll`, without an evaluation."""
         return self._compute(self._unrolled, observation, memory, begins)[1]
 
-    def _evaluation(self, outputs: Outputs, action: Any, action_mask: Any, exact_entropy: bool) -> Evaluation:
+    def _evaluation(self, outputs: Outputs, action: Any, action_mask: Any) -> Evaluation:
         output, value = outputs
         if action_mask is not None:
             output = self.distribution.masked(output, action_mask)
-        log_prob, entropy = self.distribution.log_prob_entropy(output, action, exact_entropy)
+        log_prob, entropy = self.distribution.log_prob_entropy(output, action)
         return Evaluation(log_prob, entropy, value, output)
 
     def take_in(self, observation: Leaves, target: Tensor | None = None) -> None:

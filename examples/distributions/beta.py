@@ -33,7 +33,7 @@ class Beta(Distribution):
     def log_prob(self, output, action):
         return self._of(output).log_prob(action).sum(-1)
 
-    def log_prob_entropy(self, output, action, exact=True):
+    def log_prob_entropy(self, output, action):
         return self.log_prob(output, action), self._of(output).entropy().sum(-1)
 
     def kl(self, p, q):

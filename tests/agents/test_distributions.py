@@ -140,7 +140,7 @@ def test_a_squashed_gaussian_has_the_density_of_torchs_tanh_transform():
 
 
 @pytest.mark.parametrize("mean", [-3.0, 0.0, 0.4, 2.0])
-@pytest.mark.parametrize("std", [0.1, 0.7, 1.5])
+@pytest.mark.parametrize("std", [0.01, 0.1, 0.7, 1.5, 6.0])
 def test_a_squashed_gaussians_entropy_equals_its_integral(mean, std):
     ours = SquashedGaussian(LOW[:1], HIGH[:1], initial_std=std)
     normal = stats.norm(mean, std)
@@ -150,17 +150,7 @@ def test_a_squashed_gaussians_entropy_equals_its_integral(mean, std):
 
     expected, _ = integrate.quad(integrand, mean - 10 * std, mean + 10 * std, points=[0.0, mean], limit=200)
     _, entropy = ours.log_prob_entropy(torch.tensor([[mean]]), torch.zeros(1, 1))
-    assert entropy.item() == pytest.approx(expected, abs=2e-4)
-
-
-def test_an_inexact_entropy_has_no_gradient():
-    ours, mean = gaussian(SquashedGaussian), output(2).requires_grad_()
-    action = torch.randn(mean.shape, generator=torch.Generator().manual_seed(1))
-    exact, _ = ours.log_prob_entropy(mean, action)
-    log_prob, entropy = ours.log_prob_entropy(mean, action, exact=False)
-    assert torch.equal(log_prob, exact)
-    assert torch.equal(entropy, -exact.detach())
-    assert not entropy.requires_grad
+    assert entropy.item() == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_squashed_gaussian_stays_finite_and_in_bounds_where_tanh_rounds_to_one():

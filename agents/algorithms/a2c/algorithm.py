@@ -47,7 +47,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
         return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
 
     def _by_torch(self, batch: Batch) -> Computed:
-        unroll, said = batch.unroll(self.policy, self.pays_entropy)
+        unroll, said = batch.unroll(self.policy)
         loss, terms = a2c_loss(
             unroll,
             said.log_prob,

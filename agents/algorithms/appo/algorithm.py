@@ -67,7 +67,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return (loss with a gradient, its terms); add the tensors that it was computed from to `inputs`."""
         config, of = self.config, minibatch.columns
-        log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
+        log_prob, entropy, value, output = minibatch.evaluate(self.policy)
         inputs |= {"new log_prob": log_prob, "new value": value}
         loss, terms = appo_loss(
             log_prob,
@@ -107,7 +107,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
             if at_once is not None and (steps := at_once.steps(batch)) is not None:
                 unroll, log_prob = at_once.unroll(self.policy, batch, steps)
             else:
-                unroll, said = batch.unroll(self.policy, exact_entropy=False)
+                unroll, said = batch.unroll(self.policy)
                 log_prob = said.log_prob
             corrected = vtrace(unroll, log_prob, behaviour, config.gamma, config.rho_bar, config.c_bar, config.lambda_)
         columns = {

@@ -61,7 +61,7 @@ class BC(GradientAlgorithm[BCConfig]):
     def _step(self, minibatch: Minibatch, number: int) -> dict[str, Tensor]:
         """Make one optimizer step; return the terms of its loss."""
         config, recorded = self.config, minibatch.columns
-        log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
+        log_prob, entropy, value, output = minibatch.evaluate(self.policy)
         likelihood_term, entropy_term = -log_prob.mean(), entropy.mean()
         terms = {"likelihood_loss": likelihood_term, "entropy": entropy_term}
         loss = config.likelihood_coefficient * likelihood_term - self.entropy_coefficient * entropy_term

@@ -55,7 +55,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
         return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
 
     def _by_torch(self, batch: Batch, behaviour: Tensor) -> Computed:
-        unroll, said = batch.unroll(self.policy, self.pays_entropy)
+        unroll, said = batch.unroll(self.policy)
         loss, terms = impala_loss(
             unroll,
             said.log_prob,

@@ -171,7 +171,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return (loss with a gradient, its terms); add the tensors that it was computed from to `inputs`."""
         config, recorded = self.config, minibatch.columns
-        log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
+        log_prob, entropy, value, output = minibatch.evaluate(self.policy)
         log_ratio = log_prob - recorded["log_prob"]
         ratio = log_ratio.exp()
         inputs |= {"new log_prob": log_prob, "new value": value, "ratio": ratio}

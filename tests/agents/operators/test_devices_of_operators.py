@@ -45,6 +45,7 @@ def results(device):
         losses.explained_variance(a, b),
         divergences.categorical_entropy(a, mask),
         divergences.gaussian_entropy(a),
+        divergences.mean_log_slope(a, b),
         divergences.gaussian_kl(a, b, c, a),
         moments.normalize(a, clip=1.0),
         moments.denormalize(a),

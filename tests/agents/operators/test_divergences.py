@@ -12,6 +12,7 @@ from agents.operators.divergences import (
     gaussian_entropy,
     gaussian_kl,
     masked_log_softmax,
+    mean_log_slope,
 )
 
 
@@ -65,6 +66,19 @@ def test_divergences_equal_values_worked_by_hand():
     mean, log_std = torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0])
     kl = gaussian_kl(mean, log_std, torch.tensor([0.0, 3.0]), torch.tensor([math.log(2), 0.0]))
     assert kl.item() == pytest.approx(math.log(2) + 1 / 8 - 1 / 2 + 4 / 2)
+
+
+@pytest.mark.parametrize("std", [1e-3, 0.3, 1.0, 4.0, 20.0])
+def test_the_mean_log_slope_of_tanh_equals_its_integral(std):
+    mean = torch.linspace(-30, 30, 61, dtype=torch.float64)
+    noise = torch.linspace(-9, 9, 200_001, dtype=torch.float64)
+    density = torch.exp(-noise.square() / 2) / math.sqrt(2 * math.pi)
+    slopes = [2 * (math.log(2) - u - torch.nn.functional.softplus(-2 * u)) for u in mean[:, None] + std * noise]
+    expected = torch.stack([torch.trapezoid(density * slope, noise) for slope in slopes])
+    log_std = torch.full_like(mean, math.log(std))
+    torch.testing.assert_close(mean_log_slope(mean, log_std), expected, atol=1e-4, rtol=0)
+    single = mean_log_slope(mean.float(), log_std.float())
+    torch.testing.assert_close(single, expected.float(), atol=2e-4, rtol=0)
 
 
 @pytest.mark.parametrize("logits", [torch.full((2, 3), 1e4), torch.tensor([[1e4, -1e4, 0], [-1e8, 0.0, -1e8]])])
