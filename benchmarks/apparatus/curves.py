@@ -9,8 +9,15 @@ Curve = Sequence[tuple[int, float]]  # environment steps, mean return
 COLORS = ("tab:blue", "tab:orange", "tab:gray", "tab:purple", "tab:red")
 
 
-def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: float | None, returns: str) -> None:
-    """Write `curves`, system -> a curve per seed, to `path` as a PNG; `returns` says which returns they are."""
+def draw(
+    path: Path,
+    title: str,
+    curves: Mapping[str, Sequence[Curve]],
+    goal: float | None,
+    returns: str,
+    steps: str = "environment steps",
+) -> None:
+    """Write `curves`, system -> a curve per seed, to `path` as a PNG; `returns` and `steps` name the axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window system, no global state
     from matplotlib.figure import Figure
 
@@ -23,7 +30,7 @@ def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: fl
             axes.plot([p[0] for p in run], [p[1] for p in run], color=color, alpha=0.7, linewidth=1.3, label=label)
     if goal is not None:
         axes.axhline(goal, color="tab:green", linestyle="--", linewidth=1, label=f"goal: {goal:g}")
-    axes.set(title=title, xlabel="environment steps", ylabel=returns)
+    axes.set(title=title, xlabel=steps, ylabel=returns)
     axes.legend(loc="best")
     axes.grid(alpha=0.3)
     path.parent.mkdir(parents=True, exist_ok=True)

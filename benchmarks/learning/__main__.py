@@ -49,7 +49,8 @@ LEAGUES = {
     "cloning": ("benchmarks.learning.cloning", "CartPole-v1, behaviour cloning of a player from 200 of its games"),
     "slimevolley": ("benchmarks.learning.slimevolley", "slime volleyball, a league, against the built-in player"),
     "fightingice": ("benchmarks.learning.fightingice", "FightingICE, a league, against its own first snapshot"),
-    "simple-spread": ("benchmarks.learning.teams", "three agents that learn together: IPPO beside MAPPO and VDN"),
+    "simple-spread": ("benchmarks.learning.teams", "three agents that learn together: IPPO, MAPPO, VDN and QMIX"),
+    "simple-speaker-listener": ("benchmarks.learning.teams", "a speaker and a listener: IPPO, MAPPO and QMIX"),
 }
 SEEDS_OF_A_PICTURE = 3  # fewer show little, and replace no picture
 

@@ -104,5 +104,5 @@ def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) 
     if options.picture is not None:
         line: Curve = [(point["decisions"], point["ratio"]) for point in points]
         title = "FightingICE, a league's main agent against its first snapshot"
-        draw(options.picture, title, {"main agent": [line]}, None, "health won / health lost")
+        draw(options.picture, title, {"main agent": [line]}, None, "health won / health lost", "decisions")
     finish("learning fightingice", {"last": points[-1], "points": points, "outcome": outcome})

@@ -64,7 +64,7 @@ def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) 
     if options.picture is not None:
         line: Curve = [(point["steps"], point["mean_return"]) for point in points]
         title = "Slime volleyball, a league's main agent against the built-in player"
-        draw(options.picture, title, {"main agent": [line]}, None, f"mean return of {GAMES} games")
+        draw(options.picture, title, {"main agent": [line]}, None, f"mean return of {GAMES} games", "decisions")
     finish(
         "learning slimevolley",
         {"first": points[0], "last": points[-1], "best": max(points, key=lambda p: p["mean_return"]),
