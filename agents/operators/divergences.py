@@ -46,7 +46,7 @@ def gaussian_entropy(log_std: Tensor) -> Tensor:
 
 
 def mean_log_slope(mean: Tensor, log_std: Tensor) -> Tensor:
-    """Return E[log tanh'(u)], u ~ N(mean, exp(log_std)^2), of each element, within 1e-4 for every mean and deviation.
+    """Return E[log tanh'(u)], u ~ N(mean, exp(log_std)^2), within 1e-4; `mean` [..., A], `log_std` [..., A] or [A].
 
     log tanh'(u) = 2 log 2 - 2 E|u + l|, where l has the logistic density sech^2(l) / 2. A mixture of three gaussians is
     close to that density (Monahan and Stefanski 1992), and for gaussian x the mean of |x| is

@@ -123,7 +123,7 @@ def at_random(observation: np.ndarray, generator: np.random.Generator) -> np.nda
 def assigned(observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Return an action for each agent towards its landmark, in the assignment with the smallest sum of distances.
 
-    `observation` [games * AGENTS, 18]: an agent's velocity and place, then the landmarks and the others relative to it.
+    `observation` [games * 3, 18]: an agent's velocity and place, then the landmarks and the others relative to it.
     """
     each = observation.reshape(-1, 3, observation.shape[-1])
     velocity, offsets = each[..., :2], each[..., 4:10].reshape(-1, 3, 3, 2)
@@ -148,7 +148,10 @@ def informed(observation: np.ndarray, generator: np.random.Generator) -> np.ndar
 
 
 def to_the_middle(observation: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return a silent speaker's action and one towards the middle of all landmarks; observations as for `informed`."""
+    """Return the same word for each speaker, and for each listener an action towards the middle of all landmarks.
+
+    Observations are as for `informed`.
+    """
     listener = observation[1::2]
     action = towards(listener[:, 2:8].reshape(-1, 3, 2).mean(1), listener[:, :2])
     return np.stack([np.zeros_like(action), action], -1).ravel()

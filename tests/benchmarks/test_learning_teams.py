@@ -21,6 +21,12 @@ def test_all_sides_have_the_same_game(game: teams.Game) -> None:
     assert all(config.algorithm["name"] == ALGORITHMS[side] for side, config in configs.items())
 
 
+def test_all_sides_of_simple_spread_have_as_many_copies() -> None:
+    configs = [composed([*side.settings]) for side in SPREAD.sides.values()]
+    assert {(config.env.num_envs, config.actors) for config in configs} == {(16, 2)}
+    assert {side.steps for side in SPREAD.sides.values()} == {300_000}
+
+
 @pytest.mark.parametrize("game", [SPREAD, SPEAKER], ids=["spread", "speaker"])
 def test_ippo_and_mappo_differ_in_what_their_value_sees_alone(game: teams.Game) -> None:
     ippo, mappo = (composed([*game.sides[side].settings]) for side in ("IPPO", "MAPPO"))
