@@ -182,7 +182,7 @@ GAMES_BY_NAME = {
         {
             "IPPO": Side(3_000_000, (SPEAKER,)),
             "MAPPO": Side(3_000_000, (f"{SPEAKER}_mappo",)),
-            "QMIX": Side(400_000, (f"{SPEAKER}_qmix",)),
+            "QMIX": Side(2_000_000, (f"{SPEAKER}_qmix",)),
         },
         {"to the middle": to_the_middle, "informed": informed},
     ),

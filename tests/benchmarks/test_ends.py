@@ -1,0 +1,32 @@
+"""Tests of how benchmarks end: Ctrl-C and bad input give one line, a defect its traceback."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "raised, status, printed",
+    [
+        ("KeyboardInterrupt", -signal.SIGINT, "stopped\n"),
+        ("warren.errors.ConfigurationError('peers: none')", 1, "error: peers: none\n"),
+    ],
+)
+def test_a_benchmark_ends_with_one_line(raised: str, status: int, printed: str) -> None:
+    done = ended_by(raised)
+    assert (done.returncode, done.stderr) == (status, printed)
+
+
+def test_a_defect_shows_its_traceback() -> None:
+    done = ended_by("KeyError('x')")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback") and done.stderr.endswith("KeyError: 'x'\n")
+
+
+def ended_by(raised: str) -> subprocess.CompletedProcess[str]:
+    program = f"import benchmarks, warren.errors; raise {raised}"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
