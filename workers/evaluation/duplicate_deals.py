@@ -12,18 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from agents.policies import SeatMemories
-from envs import Turn, TwoPlayerVectorEnv
+from envs import Turn, TwoPlayerVectorEnv, make_two_player
+from envs.sources import most_at_once
 from league.empirical_game.confidence import confidence_sequence
 from warren.errors import ConfigurationError
 from workers.evaluation.cell_games import Player, Uniform
 
 SEATS = 2
+AT_ONCE = 512  # games, unless each is an engine of its own
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ class Seated:
             )
             action[mine] = acted.action
             self._memory.keep(player, places[mine], acted.memory)
+
+
+def games_for(deals: int, seed: int, env: str, env_kwargs: dict[str, Any]) -> TwoPlayerVectorEnv:
+    """Make the games in which to play `deals` deals: as many as can be played at once, and no more than deals."""
+    return make_two_player(env, min(deals, most_at_once(env) or AT_ONCE), seed, **env_kwargs)
 
 
 def play_deals(

@@ -24,12 +24,11 @@ from warren.files import write_whole
 from warren.progress import shown
 from workers.config.command_line import STOPPED, guarded
 from workers.evaluation import heat_maps
-from workers.evaluation.duplicate_deals import Estimate, Side, estimate, play_deals, require_two_sides
+from workers.evaluation.duplicate_deals import Estimate, Side, estimate, games_for, play_deals, require_two_sides
 from workers.evaluation.saved_sides import MIXTURE, league_in, mixture_of, player_of
 from workers.evaluation.scores import UNIFORM
 
 GAMES, CONFIDENCE = 4000, 0.95  # games per pair; confidence of each interval
-SLOTS = 512  # games at a time
 OUT = Path("runs/tournament")
 
 
@@ -171,7 +170,7 @@ def run(given: argparse.Namespace, console: Console | None = None) -> int:
         raise ConfigurationError(f"--out {given.out}: cannot be made ({error.strerror}); name another folder") from None
     env, kwargs = json.loads(game)
     deals = -(-given.games // 2)
-    games = envs.make_two_player(env, min(SLOTS, deals), given.seed, **kwargs)
+    games = games_for(deals, given.seed, env, kwargs)
     tournament, interrupted = Tournament(games, entrants, given.seed), False
     try:
         total = len(tournament.pairs) * -(-deals // games.num_envs)

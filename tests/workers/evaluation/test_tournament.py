@@ -13,7 +13,7 @@ from support.saved_league import save_league
 
 from envs import exploitability
 from warren.errors import ConfigurationError
-from workers.evaluation import tournament
+from workers.evaluation import duplicate_deals, tournament
 from workers.evaluation.saved_sides import player_of
 from workers.evaluation.scores import table
 from workers.evaluation.tournament import Tournament, main
@@ -114,8 +114,16 @@ def test_ctrl_c_reports_the_rounds_that_are_whole(
                 yield pair
 
     monkeypatch.setattr(tournament, "Tournament", Interrupted)
-    monkeypatch.setattr(tournament, "SLOTS", 64)
+    monkeypatch.setattr(duplicate_deals, "AT_ONCE", 64)
     words = [f"{runs[0]}:main@0", f"{runs[0]}:main", "uniform", "--out", str(tmp_path)]
     assert main([*words, "--games", "1000"]) == 130
     assert json.loads((tmp_path / "tournament.json").read_text())["games"] == 2 * 64
     assert "interrupted; each pair has played 128 games" in capsys.readouterr().err
+
+
+def test_few_engines_are_made_for_many_deals(monkeypatch):
+    made = []
+    monkeypatch.setattr(duplicate_deals, "make_two_player", lambda env, games, *_, **__: made.append((env, games)))
+    for deals, env in ((2000, "openspiel:kuhn_poker"), (2000, "football:1_vs_1_easy"), (3, "fightingice:ZEN")):
+        duplicate_deals.games_for(deals, 1, env, {})
+    assert made == [("openspiel:kuhn_poker", 512), ("football:1_vs_1_easy", 32), ("fightingice:ZEN", 3)]
