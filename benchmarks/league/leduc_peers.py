@@ -8,7 +8,7 @@ Each is the published example with its own constants, from the examples folder o
 | `psro`     | psro_v2_example.py     | PSRO with exact best responses (the example's default oracle, BR)      |
 | `psro_dqn` | psro_v2_example.py     | PSRO with DQN best responses (--oracle_type=DQN), on PyTorch's DQN     |
 
-They need the extras games and peers (pip install -e '.[games,peers]') and stop at the given wall time. Every evaluation
+They need the extras games and peers (pip install -e '.[games,peers]') and stop at the given time. Every evaluation
 is a JSON line {peer, seed, seconds, exploitability, ...}; the time that it takes does not count against the peer.
 """
 
@@ -31,6 +31,11 @@ from envs import exploitability
 
 GAME = "leduc_poker"
 NFSP_CHUNK = 200  # episodes between readings of the clock
+# Time by which a peer is stopped -> its timer, the timer's signal, and its clock.
+CLOCKS: dict[str, tuple[int, int, Callable[[], float]]] = {
+    "wall": (signal.ITIMER_REAL, signal.SIGALRM, time.monotonic),
+    "processor": (signal.ITIMER_PROF, signal.SIGPROF, time.process_time),
+}
 
 
 class TimeIsUp(BaseException):
@@ -40,35 +45,38 @@ class TimeIsUp(BaseException):
 class Recorder:
     """Writes the curve; its clock is stopped while it evaluates."""
 
-    def __init__(self, peer: str, seed: int, seconds: float, out: TextIO) -> None:
+    def __init__(self, peer: str, seed: int, seconds: float, out: TextIO, clock: str = "wall") -> None:
         self.form = exploitability.load(f"openspiel:{GAME}")
         self.labels = self.form.labels
         self._peer, self._seed, self._out = peer, seed, out
         self._left, self._limit = seconds, seconds
+        self._clock = clock
+        self._timer, self._signal, self._now = CLOCKS[clock]
         self._resumed = 0.0
 
     def start(self) -> None:
         """Start the clock, once everything is imported and built."""
-        signal.signal(signal.SIGALRM, self._time_is_up)
+        signal.signal(self._signal, self._time_is_up)
         self._resume()
 
     @property
     def seconds(self) -> float:
-        """The wall time of training so far."""
-        return self._limit - self._left + time.monotonic() - self._resumed
+        """The time of training so far."""
+        return self._limit - self._left + self._now() - self._resumed
 
     def record(self, policy: Callable[[], np.ndarray], **more: Any) -> None:
         """Evaluate policy(), float64 [I, A] in the order of `labels`."""
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        self._left -= time.monotonic() - self._resumed
+        signal.setitimer(self._timer, 0)
+        self._left -= self._now() - self._resumed
         value = exploitability.of(self.form, policy())
-        line = {"peer": self._peer, "seed": self._seed, "seconds": round(self._limit - self._left, 3)}
+        seconds = round(self._limit - self._left, 3)
+        line = {"peer": self._peer, "seed": self._seed, "clock": self._clock, "seconds": seconds}
         print(json.dumps({**line, "exploitability": round(value, 6), **more}), file=self._out, flush=True)
         self._resume()
 
     def _resume(self) -> None:
-        self._resumed = time.monotonic()
-        signal.setitimer(signal.ITIMER_REAL, max(self._left, 1e-3))
+        self._resumed = self._now()
+        signal.setitimer(self._timer, max(self._left, 1e-3))
 
     def _time_is_up(self, *_: Any) -> None:
         raise TimeIsUp
@@ -268,7 +276,8 @@ def final(out: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer", choices=PEERS)
-    parser.add_argument("--seconds", type=float, default=300.0, help="wall time of training")
+    parser.add_argument("--seconds", type=float, default=300.0, help="time of training")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--every", type=float, default=5.0, help="seconds between evaluations, at least")
     parser.add_argument("--meta-strategy", choices=["alpharank", "nash", "prd", "uniform"], help="of PSRO")
@@ -276,7 +285,7 @@ def main() -> None:
     arguments = parser.parse_args()
     np.random.seed(arguments.seed)
     options = {"meta_strategy": arguments.meta_strategy} if arguments.meta_strategy else {}
-    recorder = Recorder(arguments.peer, arguments.seed, arguments.seconds, arguments.out)
+    recorder = Recorder(arguments.peer, arguments.seed, arguments.seconds, arguments.out, arguments.clock)
     with contextlib.suppress(TimeIsUp), contextlib.redirect_stdout(sys.stderr):  # PSRO prints its choices
         PEERS[arguments.peer](recorder, arguments.seed, arguments.every, **options)
 
