@@ -22,7 +22,7 @@ from tasks.amqp import frames
 from tasks.amqp.frames import Delivery
 from tasks.amqp.gone import LinkLost
 from tasks.amqp.heartbeat import heartbeats
-from tasks.amqp.notices import Notices, Settled, may_be_the_end
+from tasks.amqp.notices import Notices, Settled, may_be_the_end, settles
 from tasks.amqp.parser import Event, FrameError, Parser
 from tasks.amqp.publisher import Publisher
 from tasks.amqp.stream import stream
@@ -52,6 +52,7 @@ class Link:
         self._parser = Parser(self.frame_max)
         self._events: deque[Event] = deque()
         self._kept: list[Delivery] = []  # deliveries that came while py-amqp waited for something else
+        self._settling: list[Event] = []  # and confirms and returned messages
         self._answer_by: float | None = None  # when a method that is under way has to be answered
         self._notices = Notices(self._set_blocked, self._lost)
         self._publisher = Publisher(self._connect_publisher, self._lost)
@@ -163,6 +164,9 @@ class Link:
             self._publisher.let_go()
         deliveries, self._kept = self._kept, []
         events = self._events
+        if self._settling:
+            events.extendleft(reversed(self._settling))
+            self._settling.clear()
         if not deliveries and not events:
             self._fill(timeout)
         while events:
@@ -234,6 +238,8 @@ class Link:
                 event = self._events.popleft()
                 if isinstance(event, Delivery):
                     self._kept.append(event)
+                elif settles(event):  # what is called then may read on this connection, also the answer awaited here
+                    self._settling.append(event)
                 elif not self._notices.take(event):
                     return event  # type: ignore[return-value] # a Frame: all else is dealt with here
             if time.monotonic() > limit:

@@ -70,3 +70,8 @@ def _short_text(event: Frame) -> str:
 def may_be_the_end(event: Event) -> bool:
     """Return whether `event` may make `take` raise: the broker ends a consumer, the channel or the connection."""
     return isinstance(event, Frame) and event.kind == frames.METHOD and event.payload[:4] not in HARMLESS
+
+
+def settles(event: Event) -> bool:
+    """Return whether `take` passes `event` on to callers' code: a confirm, or a returned message."""
+    return isinstance(event, Content) or (isinstance(event, Frame) and event.payload[:4] in (ACK, NACK))

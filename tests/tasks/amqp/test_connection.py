@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -55,6 +56,16 @@ def test_a_delivery_during_a_wait_of_pyamqp_is_kept(peer):
     peer.far.sendall(delivery(1, b"one") + method(1, b"\x00\x3c\x00\x0b"))
     assert peer.link._read_frame() == (frames.METHOD, 1, b"\x00\x3c\x00\x0b")
     assert [one.body for one in peer.link.drain(0.0)] == [b"one"]
+
+
+def test_a_confirm_during_a_wait_of_pyamqp_is_passed_on_afterwards(peer):
+    """Code that gets it may read from the connection, and would take the answer that is awaited."""
+    read = list[Any]()
+    peer.link._notices.settled[2] = lambda *_: read.append(peer.link.drain(0.0))
+    peer.far.sendall(method(2, ACK, struct.pack(">QB", 1, 0)) + method(1, b"\x00\x32\x00\x0b"))
+    assert peer.link._read_frame() == (frames.METHOD, 1, b"\x00\x32\x00\x0b") and not read
+    peer.link.drain(60.0)
+    assert read == [[]] and not peer.passed
 
 
 def test_a_frame_without_its_end_octet_ends_the_connection(peer):
