@@ -6,7 +6,10 @@ kombu's own names begin with the name of a host or a process, which no permissio
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from celery.app.control import Control
@@ -17,6 +20,7 @@ from celery.worker import state as worker_state
 from kombu import Queue
 from kombu.pidbox import Mailbox, Node
 
+from tasks.app.publishing import RETRY_POLICY
 from tasks.brokers.declaring import declare
 from tasks.topology import CLASSIC
 
@@ -103,6 +107,12 @@ class RunMailbox(Mailbox):  # type: ignore[misc]
     def get_reply_queue(self) -> Queue:
         """Return a caller's queue of answers."""
         return self._renamed(super().get_reply_queue(), f"{self.reply_exchange.name}.{self.oid}")
+
+    @contextmanager
+    def producer_or_acquire(self, producer: Any = None, channel: Any = None) -> Iterator[Any]:
+        """Yield what publishes one message; left to itself, kombu would try until the broker is back."""
+        with super().producer_or_acquire(producer, channel) as found:
+            yield SimpleNamespace(publish=partial(found.publish, retry_policy=RETRY_POLICY))
 
     @staticmethod
     def _renamed(queue: Any, name: str) -> Queue:

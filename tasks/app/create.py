@@ -10,7 +10,7 @@ from tasks import codec, compat
 from tasks.app.celery_consumer import Task
 from tasks.app.control import RunControl, RunEvents
 from tasks.app.formats import store_in_kind
-from tasks.app.publishing import RunAMQP
+from tasks.app.publishing import RETRY_POLICY, RunAMQP
 from tasks.app.redelivery import Deliveries
 from tasks.app.uncompressed import refuse_compressed_results
 from tasks.codec import claim_check
@@ -121,12 +121,7 @@ def _settings(topology: Topology, serializer: str) -> dict[str, Any]:
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_heartbeat": HEARTBEAT,
-        "task_publish_retry_policy": {
-            "max_retries": 5,
-            "interval_start": 0.05,
-            "interval_step": 0.2,
-            "interval_max": 1.0,
-        },
+        "task_publish_retry_policy": dict(RETRY_POLICY),
         "worker_consumer": "tasks.app.celery_consumer:Consumer",
         "worker_hijack_root_logger": False,
         "worker_redirect_stdouts": False,

@@ -16,6 +16,9 @@ from tasks.app.formats import JSON, answers_json, keeps_books, unfit
 from tasks.app.uncompressed import RunConnection
 from tasks.topology import foreign_queue
 
+# The tries of one message while the broker restarts: about 2 s.
+RETRY_POLICY = {"max_retries": 5, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 1.0}
+
 
 class RunRouter(Router):  # type: ignore[misc]
     """Celery's router for any queue's name: a client's own tasks in a chain with services name their queues."""

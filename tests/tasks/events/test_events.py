@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 import redis
 from support.obedient import close_connections
 from support.waiting import PATIENCE, until
+from support.wire import Wire
 
 from tasks import codec, context
 from tasks.app import create_app
@@ -294,52 +293,10 @@ def test_a_handler_that_fails_does_not_end_the_subscription(run: Run) -> None:
         until(lambda payload=payload: payload in received, payload)
 
 
-class Wire:
-    """A proxy of the broker's TCP port; `lose` disconnects the client while the broker's side stays open."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._to = (host, port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def lose(self) -> None:
-        for client, _ in self._pairs:
-            client.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        for end in (self._listener, *(end for pair in self._pairs for end in pair)):
-            end.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            broker = socket.create_connection(self._to)
-            self._pairs.append((client, broker))
-            for source, sink in ((client, broker), (broker, client)):
-                threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def _forward(source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                sink.sendall(data)
-        except OSError:
-            return
-
-
 def test_a_subscriber_resubscribes_while_the_broker_holds_its_old_connection(on_rabbitmq: Run) -> None:
-    url = urlsplit(on_rabbitmq.servers.broker_url)
-    assert url.hostname is not None
-    assert url.port is not None
-    wire = Wire(url.hostname, url.port)
+    wire = Wire(on_rabbitmq.servers.broker_url)
     try:
-        through = url._replace(netloc=f"{url.username}:{url.password}@127.0.0.1:{wire.port}").geturl()
-        app = create_app(on_rabbitmq.topology, through, on_rabbitmq.servers.redis_url)
+        app = create_app(on_rabbitmq.topology, wire.url, on_rabbitmq.servers.redis_url)
         received: list[Any] = []
         connected: list[int] = []
         on_rabbitmq.subscribe({"weights": received.append}, app=app, on_connected=lambda: connected.append(1))

@@ -1,0 +1,68 @@
+"""Tests of a broker that cannot be reached, or says nothing: whoever waits for it is told in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from support.waiting import PATIENCE
+from support.wire import Wire
+
+from tasks import brokers
+from tasks.admin.cleanup import remove_run
+from tasks.admin.registry import Directory
+from tasks.app import create_app
+from tasks.service import Spec
+from tasks.solver import Solver
+from tasks.topology import Topology
+from workers.servers import Servers
+
+ADD = Spec("actor.add")
+
+
+class Far:
+    """A run whose `solver` reaches the broker by a `wire`; nobody answers the calls of its service."""
+
+    def __init__(self, servers: Servers, run: str) -> None:
+        self.topology, self._servers = Topology(run), servers
+        self.wire = Wire(servers.broker_url)
+        self.app = create_app(self.topology, self.wire.url, servers.redis_url)
+        self.near = create_app(self.topology, servers.broker_url, servers.redis_url)
+        self._link = brokers.of(self.near).connect()
+        queue = self.topology.service_queue(ADD.name)
+        self._link.declare(queue)
+        self._link.consume(queue.name, "calls")
+        Directory(self.near, self.topology).enter([ADD])
+        self.solver = Solver(self.app, self.topology, deadline=PATIENCE)
+
+    def close(self) -> None:
+        self.wire.close()
+        self.solver.close()
+        self._link.close()
+        remove_run(self.near, self.near.backend.client, self.topology)
+
+
+@pytest.fixture
+def far(servers: Servers, run_name: str) -> Iterator[Far]:
+    far = Far(servers, run_name)
+    yield far
+    far.close()
+
+
+def within(seconds: float, function: Any, *arguments: Any) -> Any:
+    """Return `function(*arguments)`. Raises TimeoutError if it takes longer."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(function, *arguments).result(seconds)
+    finally:
+        pool.shutdown(wait=False)
+
+
+def test_a_call_can_be_cancelled_while_the_broker_is_out_of_reach(far):
+    first, second = far.solver.send("actor.add", 1), far.solver.send("actor.add", 2)
+    assert first.cancel(), "the connection by which workers are told is open from here on"
+    far.wire.close()
+    assert within(PATIENCE, second.cancel)
+    assert second.cancelled()
