@@ -62,6 +62,8 @@ class Sender:
                 self._publish(name, body)
                 return
             except GONE:
+                if self._link is not None:
+                    self._link.discard()  # a broker that says nothing does not answer connection.close either
                 self._drop()
                 if pause is None or time.monotonic() + pause > limit:
                     raise

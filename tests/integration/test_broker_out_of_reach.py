@@ -13,10 +13,13 @@ from support.wire import Wire
 from tasks import brokers
 from tasks.admin.cleanup import remove_run
 from tasks.admin.registry import Directory
+from tasks.amqp import connection
 from tasks.app import create_app
+from tasks.events import EventDispatcher, over_amqp
 from tasks.service import Spec
 from tasks.solver import Solver
 from tasks.topology import Topology
+from warren.errors import BrokerError
 from workers.servers import Servers
 
 ADD = Spec("actor.add")
@@ -51,11 +54,11 @@ def far(servers: Servers, run_name: str) -> Iterator[Far]:
     far.close()
 
 
-def within(seconds: float, function: Any, *arguments: Any) -> Any:
-    """Return `function(*arguments)`. Raises TimeoutError if it takes longer."""
+def soon(function: Any, *arguments: Any) -> Any:
+    """Return `function(*arguments)`. Raises TimeoutError if it hangs."""
     pool = ThreadPoolExecutor(1)
     try:
-        return pool.submit(function, *arguments).result(seconds)
+        return pool.submit(function, *arguments).result(PATIENCE)
     finally:
         pool.shutdown(wait=False)
 
@@ -64,5 +67,15 @@ def test_a_call_can_be_cancelled_while_the_broker_is_out_of_reach(far):
     first, second = far.solver.send("actor.add", 1), far.solver.send("actor.add", 2)
     assert first.cancel(), "the connection by which workers are told is open from here on"
     far.wire.close()
-    assert within(PATIENCE, second.cancel)
+    assert soon(second.cancel)
     assert second.cancelled()
+
+
+def test_an_event_waits_for_a_silent_broker_once_alone(far, monkeypatch):
+    events = EventDispatcher(far.app, far.topology)
+    events.fire("weights", 1)
+    monkeypatch.setattr(over_amqp, "SEND_TIMEOUT", 0.5)
+    monkeypatch.setattr(connection, "METHOD_TIMEOUT", 3600.0)
+    far.wire.silence()
+    with pytest.raises(BrokerError, match=r"event 'weights' was not sent.* confirmed nothing"):
+        soon(events.fire, "weights", 2)
