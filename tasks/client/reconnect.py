@@ -13,6 +13,7 @@ from warren.errors import BrokerError
 logger = get_logger(__name__)
 
 RECONNECT_AFTER = 0.2  # s between attempts to reach a broker that is away
+LOOKS_AWAY = 5.0  # s without a look at the broker, or the patience if that is longer, after which it may have been back
 
 
 class Reconnector:
@@ -24,6 +25,8 @@ class Reconnector:
         self._away_since: float | None = None
         self._next_try = 0.0
         self._blocked_since: float | None = None
+        self._blocked_at = 0.0  # when it was last found so
+        self._looks_away = max(patience, LOOKS_AWAY)
 
     def connect(self, limit: float) -> Connection | None:
         """Try once to connect, after the pause since the last try; return None, by `limit`, when that fails.
@@ -36,6 +39,7 @@ class Reconnector:
             if time.monotonic() < self._next_try:
                 return None
         link: Connection | None = None
+        began = time.monotonic()
         try:
             link = self._broker.connect()
             self._prepare(link)
@@ -45,8 +49,9 @@ class Reconnector:
             if not isinstance(error, GONE):
                 raise
             now = time.monotonic()
+            if self._away_since is None or began - self._next_try > self._looks_away:
+                self._away_since = now
             self._next_try = now + RECONNECT_AFTER
-            self._away_since = self._away_since or now
             if now - self._away_since > self._patience:
                 raise BrokerError(f"the broker has been away for {now - self._away_since:.1f} s: {error}") from error
             return None
@@ -68,7 +73,9 @@ class Reconnector:
             self._blocked_since = None
             return None
         now = time.monotonic()
-        self._blocked_since = self._blocked_since or now
+        if self._blocked_since is None or now - self._blocked_at > self._looks_away:
+            self._blocked_since = now
+        self._blocked_at = now
         if now - self._blocked_since <= self._patience:
             return None
         return BrokerError(

@@ -27,6 +27,12 @@ def add(one: int, other: int = 1) -> int:
     return one + other
 
 
+def an_hour_passes(connector: Any, *moments: str) -> None:
+    """Move moments that a connector noted into the past."""
+    for moment in moments:
+        setattr(connector, moment, getattr(connector, moment, 0.0) - 3600.0)
+
+
 def test_a_call_is_answered_with_what_the_service_returns(broker):
     client = client_of(broker)
     with Service(broker, ADD, add):
@@ -235,6 +241,36 @@ def test_the_brokers_alarm_is_the_error_of_calls_that_it_does_not_take(broker, s
     client.look_for(0.0)
     with pytest.raises(BrokerError, match=r"has taken no messages for .* s: low on memory; free some"):
         client.submit(spec, (1,), {}, None).result(60.0)
+
+
+def test_an_outage_is_not_counted_from_an_earlier_one(broker):
+    client = client_of(broker)
+    broker.stop()
+    client.submit(ADD, (1,), {}, None).cancel()
+    client.look_for(0.0)
+    an_hour_passes(client._connector, "_away_since", "_next_try")  # no call needs the broker: nobody sees it come back
+    handle = client.submit(ADD, (1,), {}, None)
+    client.look_for(60.0)
+    assert not handle.ended
+    broker.up = True
+    with Service(broker, ADD, add):
+        assert handle.result(60.0) == 2
+
+
+def test_an_alarm_is_not_counted_from_an_earlier_one(broker):
+    client = client_of(broker)
+    with Service(broker, ADD, add):
+        assert client.submit(ADD, (1,), {}, 60.0).result() == 2
+        broker.block("low on memory")
+        client._looked_at = 0.0
+        client.look_for(0.0)
+        an_hour_passes(client._connector, "_blocked_since", "_blocked_at")  # and nobody sees that the alarm ends
+        handle = client.submit(ADD, (2,), {}, 60.0)
+        client._looked_at = 0.0
+        client.look_for(0.0)
+        assert not handle.ended
+        broker.block("")
+        assert handle.result() == 3
 
 
 def test_a_deadline_that_passes_during_an_alarm_says_so(broker):
