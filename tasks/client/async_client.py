@@ -20,7 +20,7 @@ from typing import Any
 from tasks.client import background
 from tasks.client.driver import Driver
 from tasks.client.future import Handle
-from tasks.client.outgoing import Outgoing
+from tasks.client.outgoing import Outgoing, delay_of
 from tasks.codec import claim_check
 from tasks.service import Spec
 from warren.errors import BrokerError
@@ -151,7 +151,7 @@ class AsyncClient:
                 self._try_send(partial(self._send_packed, future, spec, storing.result(), time_to_live, extra), future)
             self._send_waiting()
 
-        background.run(self.loop, self._client.bodies.store, body).add_done_callback(stored)
+        background.run(self.loop, self._client.bodies.store, body, delay_of(extra)).add_done_callback(stored)
 
     def _send_packed(
         self, future: asyncio.Future[Any], spec: Spec, body: Any, time_to_live: float | None, extra: Outgoing | None

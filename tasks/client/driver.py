@@ -16,7 +16,7 @@ from tasks.client.call_table import CallTable
 from tasks.client.caretaker import caretaker
 from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies, PlainBodies
-from tasks.client.outgoing import Outgoing
+from tasks.client.outgoing import Outgoing, delay_of
 from tasks.service import Spec
 from warren.errors import BrokerError
 
@@ -42,7 +42,8 @@ class Driver(ABC):
         self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None, extra: Outgoing | None = None
     ) -> Handle:
         """Send one call. Raises CodecError, and BrokerError once closed; the result raises all other errors."""
-        return self.submit_packed(spec, self.bodies.store(self.bodies.pack(args, kwargs)), time_to_live, extra)
+        body = self.bodies.store(self.bodies.pack(args, kwargs), delay_of(extra))
+        return self.submit_packed(spec, body, time_to_live, extra)
 
     def submit_packed(self, spec: Spec, body: Any, time_to_live: float | None, extra: Outgoing | None = None) -> Handle:
         """Send one call, whose body is what `bodies.store` returned. Raises BrokerError once closed."""

@@ -30,9 +30,17 @@ class LongBodies:
         """Return whether `store` has to write it to Redis, which may take a while."""
         return self._claims is not None and len(body) > self._claims.threshold
 
-    def store(self, body: bytes) -> bytes:
-        """Store a long body; return its claim check, or a short body itself. Raises ClaimError and BrokerError."""
-        return body if self._claims is None else self._claims.check_in(body)
+    def store(self, body: bytes, delay: float = 0.0) -> bytes:
+        """Store a long body; return its claim check, or a short body itself. Raises ClaimError and BrokerError.
+
+        `delay`: s that the call waits before its worker gets it; the claim lasts as much longer.
+        """
+        if self._claims is None:
+            return body
+        if not delay:
+            return self._claims.check_in(body)
+        with claim_check.time_to_live(self._claims.ttl_seconds + delay):
+            return self._claims.check_in(body)
 
     def forget(self, body: bytes) -> None:
         """Release the claim behind `body`, at once or by `forget_all`."""
@@ -68,7 +76,7 @@ class PlainBodies:
         """Return False: `store` takes no time."""
         return False
 
-    def store(self, body: Any) -> Any:
+    def store(self, body: Any, delay: float = 0.0) -> Any:
         """Return `body` itself."""
         return body
 

@@ -40,3 +40,8 @@ class Outgoing:
                 after(self.call, error=error)
             except BaseException:
                 logger.exception("after_reply of a call of %s failed", self.call.service)
+
+
+def delay_of(outgoing: Outgoing | None) -> float:
+    """Return the s by which a call is delayed, 0 for one that is not."""
+    return 0.0 if outgoing is None or outgoing.delay is None else outgoing.delay / 1000.0

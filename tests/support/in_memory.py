@@ -70,10 +70,11 @@ def solver_of(
 
 
 class Kept:
-    """A stand-in for Redis that holds bodies. `stored`: the number of bodies stored so far."""
+    """A stand-in for Redis that holds bodies. `stored`: the number of bodies stored so far; `lasts`: of each, in ms."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
+        self.lasts: list[int | None] = []
         self.marks: set[str] = set()
         self.stored = 0
         self.claims: Any = None
@@ -86,6 +87,7 @@ class Kept:
             self.marks.add(key)
             return
         self.bodies[key] = body
+        self.lasts.append(px)
         self.stored += 1
 
     def exists(self, key: str) -> int:

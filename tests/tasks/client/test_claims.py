@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import signal
@@ -16,7 +17,7 @@ from amqp.exceptions import MessageNacked
 from kombu.exceptions import OperationalError
 from kombu.serialization import dumps, loads
 from support.claims import uninstall_claims
-from support.in_memory import ADD, Kept, Service, client_of, declare
+from support.in_memory import ADD, Directory, Kept, Service, client_of, declare, solver_of
 
 from tasks import codec
 from tasks.app import create_app
@@ -25,6 +26,7 @@ from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
+from tasks.service import Spec
 from tasks.testing import InMemoryBroker
 from tasks.topology import Topology
 from warren.errors import ClaimError, DeadlinePassed
@@ -107,6 +109,16 @@ def test_a_call_that_is_sent_again_keeps_its_claim(kept):
         service._serve = once_lost  # type: ignore[method-assign]
         assert client.submit(ADD, (LONG,), {}, 60.0).result() == len(LONG)
     assert kept.stored == 1 and kept.bodies == {}
+
+
+def test_a_long_body_lasts_for_longer_than_its_call_is_delayed(kept):
+    later = Spec("actor.later", response=False, delays=True)
+    with solver_of(InMemoryBroker(), claims=kept.claims) as solver:
+        solver._directory = Directory(later)  # type: ignore[assignment]
+        in_two_hours = solver.options(delay=7200.0)
+        in_two_hours.call("actor.later", LONG)
+        asyncio.run(in_two_hours.acall("actor.later", LONG))
+    assert kept.lasts == [1000 * (7200 + 60)] * 2
 
 
 def test_threads_that_release_the_same_claims_do_not_fail(kept):
