@@ -8,19 +8,21 @@ another.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from amqp.exceptions import NotFound, PreconditionFailed
+from amqp.exceptions import PreconditionFailed
 from celery.utils.log import get_logger
 
 from tasks import compat
 from tasks.amqp import frames
+from tasks.amqp.counting import Counting
 from tasks.amqp.frames import Delivery
-from tasks.amqp.gone import LinkLost
+from tasks.amqp.gone import LinkLost, Unanswered
 from tasks.amqp.heartbeat import heartbeats
 from tasks.amqp.notices import Notices, Settled, may_be_the_end, settles
 from tasks.amqp.parser import Event, FrameError, Parser
@@ -54,6 +56,8 @@ class Link:
         self._kept: list[Delivery] = []  # deliveries that came while py-amqp waited for something else
         self._settling: list[Event] = []  # and confirms and returned messages
         self._answer_by: float | None = None  # when a method that is under way has to be answered
+        self._until = math.inf  # when its answer is of no use any more
+        self._counting = Counting(self.connection)
         self._notices = Notices(self._set_blocked, self._lost)
         self._publisher = Publisher(self._connect_publisher, self._lost)
         self._held_up = self._publisher.held_up  # checked in each turn
@@ -95,17 +99,10 @@ class Link:
         with self._method():
             self.channel.basic_cancel(tag)
 
-    def consumers(self, queue: str) -> int:
+    def consumers(self, queue: str, until: float = math.inf) -> int | None:
         """See Connection."""
-        with self._method():
-            channel = self.connection.channel()
-            try:
-                return int(channel.queue_declare(queue, passive=True).consumer_count)
-            except NotFound:
-                return 0
-            finally:
-                if channel.connection is not None and channel.is_open:
-                    channel.close()
+        with self._method(until):
+            return self._counting.consumers(queue)
 
     def confirm(self, settled: Settled) -> int:
         """See Connection."""
@@ -222,13 +219,16 @@ class Link:
         self.blocked = reason
 
     @contextmanager
-    def _method(self) -> Iterator[None]:
-        """Raise LinkLost where a method called within this block is not answered within METHOD_TIMEOUT."""
-        self._answer_by = time.monotonic() + METHOD_TIMEOUT
+    def _method(self, until: float = math.inf) -> Iterator[None]:
+        """Raise LinkLost where a method called within this block is not answered within METHOD_TIMEOUT.
+
+        Raises Unanswered where it is not answered by `until`.
+        """
+        self._answer_by, self._until = time.monotonic() + METHOD_TIMEOUT, until
         try:
             yield
         finally:
-            self._answer_by = None
+            self._answer_by, self._until = None, math.inf
 
     def _read_frame(self, *_: Any) -> tuple[int, int, bytes]:
         """Return the next frame for py-amqp, in the place of its transport.read_frame, while it waits for an answer."""
@@ -244,6 +244,8 @@ class Link:
                     return event  # type: ignore[return-value] # a Frame: all else is dealt with here
             if time.monotonic() > limit:
                 raise self._lost(f"the broker did not answer within {METHOD_TIMEOUT:.0f} s")
+            if time.monotonic() > self._until:
+                raise Unanswered
             self._fill(None)
 
     # The end.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
@@ -38,8 +39,11 @@ class Connection(Protocol):
     def cancel(self, tag: str) -> None:
         """Consume no more under `tag`; what was delivered stays held."""
 
-    def consumers(self, queue: str) -> int:
-        """Return the number of consumers of `queue`; 0 where it does not exist."""
+    def consumers(self, queue: str, until: float = math.inf) -> int | None:
+        """Return the number of consumers of `queue`, 0 where it does not exist; None if not told `until` a moment.
+
+        `until`: on the monotonic clock; the connection stays, and may tell later.
+        """
 
     def confirm(self, settled: Settled) -> int:
         """Open a channel in confirm mode and return its id; `drain` calls `settled` for its messages, from number 1."""

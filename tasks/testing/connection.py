@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import select
 import socket
 import threading
@@ -80,7 +81,7 @@ class InMemoryConnection:
                 for consumer in [one for one in queue.consumers if one.connection is self and one.tag == tag]:
                     queue.consumers.remove(consumer)
 
-    def consumers(self, queue: str) -> int:
+    def consumers(self, queue: str, until: float = math.inf) -> int | None:
         """See Connection."""
         with self._usable():
             found = self._host.queues.get(queue)

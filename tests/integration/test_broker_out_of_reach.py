@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,7 +20,7 @@ from tasks.events import EventDispatcher, over_amqp
 from tasks.service import Spec
 from tasks.solver import Solver
 from tasks.topology import Topology
-from warren.errors import BrokerError
+from warren.errors import BrokerError, DeadlinePassed
 from workers.servers import Servers
 
 ADD = Spec("actor.add")
@@ -79,3 +80,27 @@ def test_an_event_waits_for_a_silent_broker_once_alone(far, monkeypatch):
     far.wire.silence()
     with pytest.raises(BrokerError, match=r"event 'weights' was not sent.* confirmed nothing"):
         soon(events.fire, "weights", 2)
+
+
+@pytest.mark.parametrize("attended", [False, True], ids=["waited for", "with a callback"])
+def test_a_silent_broker_does_not_hold_up_the_end_of_a_call(far, monkeypatch, attended):
+    monkeypatch.setattr(connection, "METHOD_TIMEOUT", 3600.0)
+    handle, ended = far.solver.send("actor.add", 1, deadline=2.0), threading.Event()
+    far.wire.silence()
+    if attended:
+        handle.add_done_callback(lambda _: ended.set())
+        assert ended.wait(PATIENCE)
+    with pytest.raises(DeadlinePassed):
+        soon(handle.result)
+
+
+def test_a_count_of_consumers_that_was_not_answered_leaves_no_channel(far):
+    link, queue = brokers.of(far.app).connect(), far.topology.service_queue(ADD.name).name
+    assert link.consumers(queue) == 1
+    open_before = len(link.connection.channels)
+    far.wire.silence()
+    assert link.consumers(queue, 0.0) is link.consumers(queue, 0.0) is None
+    far.wire.speak()
+    assert link.consumers(queue) == 1 and link.consumers("warren.no-such-queue") == 0
+    assert len(link.connection.channels) == open_before and link.alive
+    link.close()

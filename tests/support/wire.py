@@ -34,6 +34,10 @@ class Wire:
         """Pass nothing on from now on, also for new connections."""
         self._passes.clear()
 
+    def speak(self) -> None:
+        """Pass on what was held up, and all that follows."""
+        self._passes.set()
+
     def close(self) -> None:
         """Disconnect everything and accept no more connections."""
         self.lose()

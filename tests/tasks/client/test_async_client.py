@@ -80,7 +80,7 @@ def test_the_loop_runs_on_during_a_look_up_of_a_service(broker, monkeypatch):
     def connect() -> Any:
         link = real()
 
-        def consumers(queue: str) -> int:
+        def consumers(queue: str, until: float) -> int:
             asked.set()
             assert answer.wait(60.0), "the loop was held up"
             return 1
