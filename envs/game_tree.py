@@ -10,6 +10,7 @@ import numpy as np
 from envs.compiled_tree import TABLES, CompiledTree
 from envs.two_player.chance import Chance
 from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
+from warren.errors import ConfigurationError
 
 CHANCE, TERMINAL = -1, -2  # in place of a player's number
 
@@ -83,6 +84,18 @@ class GameTree:
             node = int(self.parent[node])
         return actions[::-1]
 
+    def ends_unplayed(self) -> np.ndarray:
+        """Return the ends, int64 [K], to which chance alone may lead from the start."""
+        reached = np.zeros(len(self.player), np.bool_)
+        reached[0] = True
+        for level in self.levels[1:]:
+            parent = self.parent[level]
+            by_chance = reached[parent] & (self.player[parent] == CHANCE)
+            reached[level] = by_chance & (self.probability[level] > 0)
+            if not reached[level].any():
+                break
+        return np.flatnonzero(reached & (self.player == TERMINAL))
+
 
 class TreeVectorEnv(TwoPlayerVectorEnv):
     """N games played on one tree: a step is a few table look-ups, in C if there is a compiler."""
@@ -90,6 +103,12 @@ class TreeVectorEnv(TwoPlayerVectorEnv):
     chance: Chance
 
     def __init__(self, tree: GameTree, num_envs: int, seed: int) -> None:
+        """Raise ConfigurationError for a tree in which a game may end before anyone moves: no turn could show it."""
+        if len(unplayed := tree.ends_unplayed()):
+            raise ConfigurationError(
+                f"environment {tree.name!r}: a game may end before anyone moves, by chance's outcomes "
+                f"{tree.history(int(unplayed[0]))}; leave them out, or let a player make a move before that end"
+            )
         super().__init__(tree.name, num_envs, tree.observation.shape[1:], tree.action_mask.shape[1])
         self.tree = tree
         self.max_return = float(np.abs(tree.returns[tree.player == TERMINAL]).max(initial=0.0)) or None

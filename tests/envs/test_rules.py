@@ -163,6 +163,39 @@ class Counted(Pick):
         self.num_actions = sides
 
 
+class Natural(Pick):
+    """After one side of the coin the game is over before anyone has moved."""
+
+    def to_move(self, state: Any) -> int:
+        return TERMINAL if state == (1,) else super().to_move(state)
+
+    def returns(self, state: Any) -> float:
+        return 1.0 if state == (1,) else super().returns(state)
+
+
+class Rigged(Natural):
+    """The coin never falls on that side."""
+
+    def chance(self, state: Any) -> list[tuple[int, float]]:
+        return [(0, 1.0), (1, 0.0)]
+
+
+def test_a_game_that_chance_may_end_before_a_move_is_solved_not_played() -> None:
+    tree = write_out("natural", Natural())
+    form = SequenceForm.from_tree(tree)
+    assert np.isfinite(form.payoff(*form.plans(uniform(form))))
+    with pytest.raises(ConfigurationError, match=r"'natural': a game may end before anyone moves, .* outcomes \[1\];"):
+        TreeVectorEnv(tree, 4, 0)
+
+
+def test_an_end_of_probability_0_does_not_keep_a_game_from_being_played() -> None:
+    games = TreeVectorEnv(write_out("rigged", Rigged()), 4, 0)
+    games.reset()
+    for _ in range(6):
+        games.step(np.zeros(4, np.int64))
+    assert len(games.pop_finished().index) == 12
+
+
 def test_a_game_that_is_made_several_times_is_written_out_once() -> None:
     name = f"{__name__}:Counted"
     first, second = envs.make_two_player(name, 2, 0), envs.make_two_player(name, 4, 1)
