@@ -76,7 +76,9 @@ class OwnVectorEnv(VectorEnv):
 
     def _step(self, actions: Any) -> Stepped:
         observation, reward, terminated, truncated, info = self._env.step(actions)
-        ended = np.asarray(terminated) | np.asarray(truncated)
+        # Numbers 0 and 1, as games in other languages give them, would not select rows or reset memories.
+        terminated, truncated = np.array(terminated, np.bool_), np.array(truncated, np.bool_)
+        ended = terminated | truncated
         if ended.any() and "final_obs" not in info:
             raise ValueError(
                 f'ended {int(ended.sum())} episodes without info["final_obs"], an object array [{self.num_envs}] with '
@@ -85,9 +87,7 @@ class OwnVectorEnv(VectorEnv):
         at_end = {} if self.masks is None or not ended.any() else self._at_end(info)
         observation, info = self._masked(observation, info)
         info = info if not at_end else {**info, **at_end}
-        return Stepped(
-            _copied(observation), np.asarray(reward, np.float64), np.array(terminated), np.array(truncated), info
-        )
+        return Stepped(_copied(observation), np.asarray(reward, np.float64), terminated, truncated, info)
 
     def _at_end(self, info: dict[str, Any]) -> dict[str, Any]:
         """Return info with the last observations of ended episodes without their masks, and with these masks."""

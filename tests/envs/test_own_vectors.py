@@ -98,6 +98,20 @@ def test_an_unsuitable_vector_is_refused_with_the_reason(counter: Any, wrong: di
         envs.make_vector(counter(**wrong), 2, seed=0)
 
 
+def test_ends_of_episodes_may_be_numbers(counter: Any) -> None:
+    env_id = counter()
+    path = Path(env_id.rpartition(":")[0])
+    numbers = "ended.astype(np.int8), [0] * len(ended)"
+    path.write_text(path.read_text().replace("ended, np.zeros_like(ended)", numbers))
+    vector = envs.make_vector(env_id, 2, seed=0)
+    vector.reset()
+    for _ in range(3):
+        _, _, terminated, truncated, _ = vector.step(np.ones(2, int))
+    assert terminated.dtype == truncated.dtype == np.bool_
+    assert (terminated.tolist(), truncated.tolist()) == ([True, False], [False, False])
+    assert vector.pop_episodes().tolist() == [[3, 3]]
+
+
 def test_an_end_without_the_last_observation_is_named(counter: Any) -> None:
     vector = envs.make_vector(counter(final=False), 1, seed=0)
     vector.reset()
