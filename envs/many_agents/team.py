@@ -81,7 +81,7 @@ class Team(gymnasium.Env):
             if decided[i]:
                 truncated[i] = cut.get(agent, False)
                 # An agent that is gone without a flag has terminated.
-                terminated[i] = ended.get(agent, agent not in present and not truncated[i])
+                terminated[i] = ended.get(agent, False) or (agent not in present and not truncated[i])
             self.valid[i] = agent in present and not (ended.get(agent) or cut.get(agent))
         if self._team_reward is not None:
             of_all = reward.sum() / (len(reward) if self._team_reward == "mean" else 1)

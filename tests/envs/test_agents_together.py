@@ -48,6 +48,9 @@ class Uneven:
         if self.fault == "lost" and self.count == 2:
             return {}, dict.fromkeys(acting, 1.0), ended, dict.fromkeys(acting, False), {}
         rewards = {agent: float(10 ** int(agent[1])) for agent in acting}
+        if self.fault == "unflagged":
+            nobody = dict.fromkeys(acting, False)
+            return self.seen(acting), rewards, nobody, nobody, {}
         cut = {agent: agent == last and ended[agent] for agent in acting}
         return self.seen(acting), rewards, {a: ended[a] and not cut[a] for a in acting}, cut, {a: {} for a in acting}
 
@@ -86,6 +89,14 @@ def test_agents_are_slots_that_are_valid_until_they_leave() -> None:
     assert rewards == [[1, 10, 100], [1, 10, 100], [0, 10, 100], [0, 0, 100], [1, 10, 100]]
     assert observation.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]] * 2  # padded with zeros
     assert vector.pop_episodes().tolist() == [[pytest.approx((2 + 30 + 400) / 3), 4]] * 2
+
+
+def test_an_agent_that_is_gone_without_a_flag_has_terminated() -> None:
+    team = Team(Uneven(fault="unflagged"), EnvSettings("uneven"))
+    team.reset(seed=1)
+    ended = [(terminated.tolist(), truncated.any()) for _, _, terminated, truncated, _ in map(team.step, [[0] * 3] * 4)]
+    each = np.eye(3, dtype=bool).tolist()  # one after the other; otherwise the value of a place without an agent counts
+    assert ended == [([False] * 3, False), *((one, False) for one in each)] and team.over
 
 
 def test_actions_that_an_agent_does_not_have_are_masked() -> None:
