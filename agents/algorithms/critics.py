@@ -89,8 +89,8 @@ class ActorAndCritics(OffPolicyAlgorithm[C]):
         self.critics = Critics(policy, config.critic, critics, seed)
         self.targets = target_of(self.critics)
         self.modules = {"critics": self.critics, "critic_targets": self.targets}
-        self.learns("policy", policy)
-        self.learns("critics", self.critics)
+        self.learns("policy", policy, [self.critics])
+        self.learns("critics", self.critics, [policy])
 
     def behaviour(self) -> dict[str, float]:
         """Return an epsilon of 1 for the first `random_steps`, then {}."""

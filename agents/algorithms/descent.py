@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from math import isfinite
 from typing import Protocol
@@ -26,9 +26,11 @@ class ErrorMaker(Protocol):
 class Descent:
     """A module's parameters and gradients, each as one tensor, and the optimizer that the settings name for them."""
 
-    def __init__(self, module: nn.Module, config: OptimizerConfig) -> None:
-        """Raise ConfigurationError for names in `learning_rates` that no parameter's name begins with."""
+    def __init__(self, module: nn.Module, config: OptimizerConfig, others: Iterable[nn.Module] = ()) -> None:
+        """Raise ConfigurationError for names in `learning_rates` that no parameter's name begins with, neither of this
+        module nor of `others`, which have descents of their own."""
         self.parameters = FlatParameters(module)
+        self._others = [name for other in others for name, _ in other.named_parameters()]
         self.optimizer = optimizer_of(config, self.parameters.values)
         self._kind = "rmsprop" if config.optimizer == "rmsprop" else "adam"  # for the names of its state
         self._factors: tuple[Mapping[str, float], Tensor | None] = {}, None  # learning_rates, and [P] made of them
@@ -43,7 +45,7 @@ class Descent:
             self._factors = config.learning_rates, self._factor_of_each(config.learning_rates)
 
     def _factor_of_each(self, given: Mapping[str, float]) -> Tensor | None:
-        names = self.parameters.names
+        names = self.parameters.names + self._others
         for prefix in given:
             if not any(name.startswith(prefix) for name in names):
                 raise ConfigurationError(

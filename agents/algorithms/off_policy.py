@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
@@ -72,9 +72,12 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
         """Steps of each drawn sequence."""
         return self.config.n_steps
 
-    def learns(self, name: str, module: nn.Module) -> None:
-        """Let `descend(name, ...)` step the parameters of `module` from now on."""
-        self.descents[name] = Descent(module, self.config)
+    def learns(self, name: str, module: nn.Module, others: Iterable[nn.Module] = ()) -> None:
+        """Let `descend(name, ...)` step the parameters of `module` from now on.
+
+        `others`: other parts that learn, whose parameters `learning_rates` may name too.
+        """
+        self.descents[name] = Descent(module, self.config, others)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, scalars) to resume from: critics, targets, moments of the optimizers, the generator."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from agents.algorithms.contract import Update
 from agents.algorithms.dqn.config import DQNConfig
@@ -49,7 +49,11 @@ class ValueLearning(OffPolicyAlgorithm[C]):
         super().__init__(policy, config, seed)
         self.target = policy.frozen_copy()
         self.modules["target"] = self.target
-        self.learns("policy", policy)
+        self.learns("policy", self.learning())
+
+    def learning(self) -> nn.Module:
+        """Return what an update steps as one; an override adds modules of its own to `modules`."""
+        return self.policy
 
     def behaviour(self) -> dict[str, float]:
         """Return the present epsilon, and how it is spread over actors."""

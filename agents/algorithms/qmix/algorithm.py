@@ -40,15 +40,18 @@ class QMIX(ValueLearning[QMIXConfig]):
 
     def __init__(self, policy: Policy, config: QMIXConfig, seed: int) -> None:
         """Raise ConfigurationError for a policy that does not act by values, and for observations without the state."""
-        agents, state = sizes(policy)
+        self.agents, self._state_size = sizes(policy)
         super().__init__(policy, config, seed)
         self.needs = replace(self.needs, groups=True, burn_in=config.burn_in)
-        self.agents = agents
-        mixer = Sum() if config.mixing == SUM else Mixer(agents, state, config.mixing_size, self.generator)
-        self.mixer = mixer.to(policy.device)
+
+    def learning(self) -> nn.Module:
+        config = self.config
+        sized = self.agents, self._state_size, config.mixing_size
+        mixer = Sum() if config.mixing == SUM else Mixer(*sized, self.generator)
+        self.mixer = mixer.to(self.policy.device)
         self.mixer_target = target_of(self.mixer)
         self.modules |= {"mixer": self.mixer, "mixer_target": self.mixer_target}
-        self.learns("policy", nn.ModuleDict({"policy": policy, "mixer": self.mixer}))
+        return nn.ModuleDict({"policy": self.policy, "mixer": self.mixer})
 
     @property
     def length(self) -> int:

@@ -46,7 +46,7 @@ class SAC(ActorAndCritics[SACConfig]):
         self._tuned = config.tuned
         if config.tuned:
             self.modules["temperature"] = temperature = Temperature(config.temperature).to(policy.device)
-            self.learns("temperature", temperature)
+            self.learns("temperature", temperature, [policy, self.critics])
 
     @property
     def temperature(self) -> float:

@@ -55,6 +55,24 @@ def test_updates_of_sac_equal_a_plain_implementation(space):
             assert_equal_layers(layers_of(module.state_dict(), f"networks.{index}.policy_trunk.layers"), layers)
 
 
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_policy_and_critics_have_rates_of_their_own_by_their_names(name):
+    algorithm = made(name, critics=2, policy_every=1) if name == "td3" else made(name)
+    before = {key: part.clone() for key, part in algorithm.critics.state_dict().items()}
+    apart = made(
+        name, learning_rates={"network.": 0.0, "networks.1": 0.5}, **({"policy_every": 1} if name == "td3" else {})
+    )
+    kept = {key: part.clone() for key, part in apart.policy.state_dict().items()}
+    for one in (algorithm, apart):
+        one.update(drawn_batch(one.policy, length=1, seed=1))
+    assert all(torch.equal(part, kept[key]) for key, part in apart.policy.state_dict().items())
+    for key, part in apart.critics.state_dict().items():
+        step = algorithm.critics.state_dict()[key] - before[key]
+        torch.testing.assert_close(part - before[key], step * (0.5 if key.startswith("networks.1") else 1.0))
+    with pytest.raises(ConfigurationError, match="no parameter's name begins with 'critics'; there are network"):
+        made(name, learning_rates={"critics": 0.5})
+
+
 @pytest.mark.parametrize("name", ["td3", "ddpg"])
 def test_updates_of_td3_and_ddpg_equal_a_plain_implementation(name):
     algorithm, smoothed = made(name), name == "td3"

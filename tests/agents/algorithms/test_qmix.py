@@ -59,6 +59,18 @@ def test_the_agents_of_a_game_are_drawn_together_at_the_same_step(capacity: int,
         buffer.set_priorities(draw, np.ones(200 * AGENTS, np.float32))
 
 
+def test_the_mixer_has_a_rate_of_its_own_by_its_name() -> None:
+    algorithm, sampler = made(learning_rates={"mixer.": 0.0})
+    before = {name: part.clone() for name, part in algorithm.modules["mixer"].state_dict().items()}
+    draw = stored(algorithm, sampler).draw(20)
+    policy = [part.clone() for part in algorithm.policy.parameters()]
+    algorithm.update(Batch([draw.trajectory]))
+    assert all(torch.equal(part, before[name]) for name, part in algorithm.mixer.state_dict().items())
+    assert not all(torch.equal(*pair) for pair in zip(algorithm.policy.parameters(), policy, strict=True))
+    with pytest.raises(ConfigurationError, match=r"name begins with 'network'; there are policy\.network"):
+        made(learning_rates={"network": 2.0})
+
+
 @pytest.mark.parametrize("mixing", ["monotonic", "sum"])
 def test_updates_of_qmix_equal_a_plain_implementation(mixing: str) -> None:
     settings = {"mixing": mixing, "mixing_size": 5, "max_grad_norm": 0.05, "target_every": 2, "reward_offset": 0.7}
