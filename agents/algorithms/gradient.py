@@ -55,7 +55,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
 
         Raises ConfigurationError for a teacher of another game, or with a memory.
         """
-        check_teacher(name, teacher, self.policy)
+        check_teacher(name, teacher, self.policy, self.config.teacher_heads)
         self.teacher = teacher.requires_grad_(False).to(self.policy.device)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -24,7 +24,8 @@ from agents.algorithms.anchors import LESSON, said_by
 from agents.algorithms.settings import AlgorithmConfig, Allowed, Scheduled
 from agents.operators.losses import teacher_loss
 from agents.operators.schedules import Linear
-from agents.policies import Policy
+from agents.policies import Distribution, Policy
+from agents.policies.parts import Parts
 from agents.spaces import SpaceTree
 from warren.errors import ConfigurationError, unknown_name
 
@@ -74,8 +75,11 @@ def check_heads(name: str, config: TeacherConfig, student: Policy) -> None:
         )
 
 
-def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
-    """Raise ConfigurationError where `student` cannot learn from `teacher`, which is called `name` in messages."""
+def check_teacher(name: str, teacher: Policy, student: Policy, factors: Mapping[str, float] | None = None) -> None:
+    """Raise ConfigurationError where `student` cannot learn from `teacher`, which is called `name` in messages.
+
+    `factors` by an action's part: those without one, or with 0, are not learned; None: all are.
+    """
     problems = [
         f"teacher {name}: its {kind} space is {theirs}, the student's {ours}; name one trained on the same game"
         for kind, theirs, ours in (
@@ -84,16 +88,25 @@ def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
         )
         if theirs != ours
     ]
-    if not problems and type(teacher.distribution) is not type(student.distribution):
-        theirs, ours = type(teacher.distribution).__name__, type(student.distribution).__name__
-        problems.append(
-            f"teacher {name}: its actions are drawn from a {theirs}, the student's from a {ours}; give both the same "
-            "network.box_actions"
-        )
+    if not problems:
+        ours = _distributions(student)
+        problems += [
+            f"teacher {name}: its actions{f' {part!r}' if part else ''} are drawn from a {theirs.__name__}, the "
+            f"student's from a {ours[part].__name__}; give both the same network.box_actions"
+            for part, theirs in _distributions(teacher).items()
+            if theirs is not ours[part] and (factors is None or factors.get(part))
+        ]
     if teacher.has_memory:  # trajectories do not hold a teacher's memory
         problems.append(f"teacher {name} has a network with a memory; a teacher has to have one without (no `core`)")
     if problems:
         raise ConfigurationError(problems)
+
+
+def _distributions(policy: Policy) -> dict[str, type[Distribution]]:
+    """Return the class of the distribution over each part of an action, by its name: "" for an action of one part."""
+    whole = policy.distribution
+    parts = dict(whole.named_parts()) if isinstance(whole, Parts) else {"": whole}
+    return {part: type(one) for part, one in parts.items()}
 
 
 def imitation(

@@ -26,43 +26,44 @@ class Parts(Distribution):
         self.parts = nn.ModuleList(parts.values())  # not a ModuleDict: a name may be anything here
         self.size = sum(part.size for part in parts.values())
 
-    def _each(self) -> zip[tuple[str, Any]]:
+    def named_parts(self) -> zip[tuple[str, Any]]:
+        """Return (leaf name, its distribution) of each leaf."""
         return zip(self._names, self.parts, strict=True)
 
     def sample(self, output: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        return {name: part.sample(output[name], generator) for name, part in self._each()}
+        return {name: part.sample(output[name], generator) for name, part in self.named_parts()}
 
     def uniform(self, output: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        return {name: part.uniform(output[name], generator) for name, part in self._each()}
+        return {name: part.uniform(output[name], generator) for name, part in self.named_parts()}
 
     def mode(self, output: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: part.mode(output[name]) for name, part in self._each()}
+        return {name: part.mode(output[name]) for name, part in self.named_parts()}
 
     def log_prob(self, output: dict[str, Tensor], action: dict[str, Tensor]) -> Tensor:
-        return torch.stack([part.log_prob(output[name], action[name]) for name, part in self._each()]).sum(0)
+        return torch.stack([part.log_prob(output[name], action[name]) for name, part in self.named_parts()]).sum(0)
 
     def log_prob_entropy(self, output: dict[str, Tensor], action: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        both = [part.log_prob_entropy(output[name], action[name]) for name, part in self._each()]
+        both = [part.log_prob_entropy(output[name], action[name]) for name, part in self.named_parts()]
         log_probs, entropies = zip(*both, strict=True)
         return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
 
     def masked(self, output: dict[str, Tensor], action_mask: dict[str, Tensor]) -> dict[str, Tensor]:
         return {
             name: part.masked(output[name], action_mask[name]) if name in action_mask else output[name]
-            for name, part in self._each()
+            for name, part in self.named_parts()
         }
 
     def statistics(self, output: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: part.statistics(output[name]) for name, part in self._each()}
+        return {name: part.statistics(output[name]) for name, part in self.named_parts()}
 
     def kl(self, p: dict[str, Tensor], q: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: part.kl(p[name], q[name]) for name, part in self._each()}
+        return {name: part.kl(p[name], q[name]) for name, part in self.named_parts()}
 
     def env_action(self, action: Mapping[str, Any]) -> Any:
-        return self._tree.unflatten({name: part.env_action(action[name]) for name, part in self._each()})
+        return self._tree.unflatten({name: part.env_action(action[name]) for name, part in self.named_parts()})
 
     def own_action(self, action: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: part.own_action(action[name]) for name, part in self._each()}
+        return {name: part.own_action(action[name]) for name, part in self.named_parts()}
 
     def tensors(self, action_mask: Mapping[str, Any], device: torch.device) -> dict[str, Tensor]:
         if unknown := [name for name in action_mask if name not in self._names]:

@@ -175,6 +175,22 @@ def test_unsuitable_teachers_and_settings_are_refused():
         made("ppo", teacher_coefficient=-1.0)
 
 
+def test_a_teacher_draws_each_part_that_counts_from_the_students_distribution():
+    teacher = build_policy({}, OBSERVATIONS, ACTIONS, 1)
+
+    def taught(heads=None):
+        student = build_policy({"box_actions": {"squashed": True}}, OBSERVATIONS, ACTIONS, 2)
+        build_algorithm("ppo", {"teacher_heads": heads}, student, 0).take_teacher(teacher, "t")
+
+    for heads in (None, {"move": 1.0, "turn": 0.5}):
+        with pytest.raises(
+            ConfigurationError, match=r"teacher t: its actions 'turn' .* from a Gaussian, .* a SquashedGaussian;"
+        ):
+            taught(heads)
+    for heads in ({"move": 1.0}, {"move": 1.0, "turn": 0}):
+        taught(heads)
+
+
 def balances(observation_space, action_space):
     """Return a hand-made policy that solves CartPole: it pushes toward the side to which the pole falls."""
     policy = build_policy({"hidden_sizes": []}, observation_space, action_space, 0)
