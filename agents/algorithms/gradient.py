@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from agents.algorithms.reward_scaling import RewardScaling
 from agents.algorithms.teacher import check_heads, check_teacher, imitation
 from agents.operators.unrolls import weighted_channels
 from agents.policies import Policy
+from agents.policies.parts import Parts
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError, NotFinite
 
@@ -33,7 +34,12 @@ C = TypeVar("C", bound=GradientConfig)
 class GradientAlgorithm(ConfiguredAlgorithm[C]):
     """Trains `policy` in place; `seed` decides the order of minibatches."""
 
+    by_chance: ClassVar[bool] = False  # True: the loss is of actions' log-probabilities, so actions have to be drawn
+
     def __init__(self, policy: Policy, config: C, seed: int) -> None:
+        """Raise ConfigurationError for a policy that this never changes, and for wrong `teacher_heads`."""
+        if self.by_chance:
+            check_policy(config.name, policy)
         super().__init__(policy, config, seed)
         if isinstance(config, BurnInConfig):
             self.needs = replace(self.needs, burn_in=config.burn_in)
@@ -234,3 +240,16 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         """Return what the magnet follows, for `magnet.follow`; [] without a magnet."""
         magnet = self.magnet
         return [] if magnet is None else [Followed(magnet, self.policy, self.descent.parameters.values, self.config)]
+
+
+def check_policy(name: str, policy: Policy) -> None:
+    """Raise ConfigurationError for a policy whose actions, or parts of them, are not drawn: they would never change."""
+    whole = policy.distribution
+    parts = [part for _, part in whole.named_parts()] if isinstance(whole, Parts) else [whole]
+    fixed = sorted({type(part).__name__ for part in parts if not part.has_chance})
+    if fixed:
+        raise ConfigurationError(
+            f"algorithm: {name!r} changes the probabilities of actions, and a {' and a '.join(fixed)} over "
+            f"{policy.action_space} has none; leave out network.discrete_actions.greedy and "
+            "network.box_actions.deterministic, which are for algorithms with a replay"
+        )

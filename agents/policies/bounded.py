@@ -42,6 +42,8 @@ class Deterministic(Distribution):
     is no density: log-probabilities and entropies are 0.
     """
 
+    has_chance = False
+
     def __init__(self, low: np.ndarray, high: np.ndarray) -> None:
         super().__init__()
         self.size = low.size

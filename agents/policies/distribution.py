@@ -20,6 +20,7 @@ class Distribution(nn.Module):
     """
 
     size: int  # numbers that it needs of the network
+    has_chance = True  # False: one action has all the probability, so that no log-probability has a gradient
 
     @property
     def mask_size(self) -> int:

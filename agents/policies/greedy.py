@@ -16,6 +16,8 @@ class Greedy(Categorical):
     An explorer draws other actions.
     """
 
+    has_chance = False
+
     def __init__(self, actions: int, start: int = 0, quantiles: int = 1) -> None:
         super().__init__(actions, start)
         self.actions, self.quantiles = actions, quantiles

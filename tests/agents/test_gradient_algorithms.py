@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 from support.experience import ON_POLICY, random_trajectory
 from test_batches import CORES, played, recurrent
 
@@ -31,6 +31,25 @@ def weights(algorithm):
 
 def test_all_on_policy_algorithms_are_tested_here():
     assert ON_POLICY == NAMES
+
+
+MOVES = Box(-1, 1, (2,), np.float32)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "bc"])
+@pytest.mark.parametrize(
+    ("space", "network", "kind"),
+    [
+        (THREE, {"discrete_actions": {"greedy": True}}, "Greedy"),
+        (MOVES, {"box_actions": {"deterministic": True}}, "Deterministic"),
+        (Dict({"move": MOVES, "use": THREE}), {"box_actions": {"deterministic": True}}, "Deterministic"),
+    ],
+    ids=["values", "one action", "a part"],
+)
+def test_a_policy_whose_actions_have_no_probabilities_is_refused(name, space, network, kind):
+    policy = build_policy({"hidden_sizes": [16], **network}, Box(-1, 1, (4,), np.float32), space, 1)
+    with pytest.raises(ConfigurationError, match=f"algorithm: '{name}' changes the probabilities .* and a {kind} over"):
+        build_algorithm(name, {}, policy, 1)
 
 
 @pytest.mark.parametrize("name", NAMES)

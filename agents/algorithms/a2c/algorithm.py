@@ -27,6 +27,7 @@ from agents.trajectories import Trajectory
 class A2C(GradientAlgorithm[A2CConfig]):
     """One gradient step per batch, best with short unrolls of many environments (`unroll_length=5`)."""
 
+    by_chance = True
     needs = Needs(
         fields=("last.observation", "cut.value"),
         unrolls=True,

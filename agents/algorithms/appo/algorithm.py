@@ -28,6 +28,7 @@ TAKEN = ("log_prob", "target_log_prob", "value", "target", "advantage")  # colum
 class APPO(GradientAlgorithm[APPOConfig]):
     """V-trace once at the beginning of an update, then several epochs of shuffled minibatches; for streaming."""
 
+    by_chance = True
     needs = Needs(fields=("extras.log_prob", "last.observation", "cut.value"), unrolls=True)
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:

@@ -28,6 +28,7 @@ class BC(GradientAlgorithm[BCConfig]):
     DAgger's loss (Ross et al. 2011). Where the trajectories have RETURN, the value learns it.
     """
 
+    by_chance = True
     needs = Needs(
         fields=(),
         source=FILE,

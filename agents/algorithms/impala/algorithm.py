@@ -28,6 +28,7 @@ from agents.trajectories import CUT_OBSERVATION, Trajectory
 class IMPALA(GradientAlgorithm[IMPALAConfig]):
     """One step of the gradient on each batch, whichever weights acted; for streaming, or with a replay."""
 
+    by_chance = True
     needs = Needs(fields=("extras.log_prob", "last.observation", "cut.value"), unrolls=True)
 
     def __init__(self, policy: Policy, config: IMPALAConfig, seed: int) -> None:

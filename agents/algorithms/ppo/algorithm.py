@@ -61,6 +61,7 @@ class Begun:
 class PPO(GradientAlgorithm[PPOConfig]):
     """Several epochs of shuffled minibatches on each batch, the policy kept near the one that acted."""
 
+    by_chance = True
     needs = Needs(fields=("extras.log_prob", "extras.value", "last.value", "cut.value"))
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
