@@ -157,6 +157,11 @@ def check_policy(policy: Policy, config: DQNConfig) -> None:
         raise ConfigurationError(
             f"algorithm.dueling: {name!r} needs the network's value for it; set network.value=true"
         )
+    if config.dueling and len(policy.channels) > 1:
+        raise ConfigurationError(
+            f"algorithm.dueling: {name!r} adds one value to all actions, and reward channels have "
+            f"{len(policy.channels)} (env.channel_values); leave out one of the two"
+        )
 
 
 @ALGORITHMS.register("dqn")

@@ -164,6 +164,14 @@ def test_unsuitable_networks_and_settings_of_q_learning_are_refused(network, set
         build_algorithm("dqn", settings, greedy_policy(**network), 1)
 
 
+def test_dueling_is_refused_where_reward_channels_have_values_of_their_own():
+    network = {"hidden_sizes": [8], "discrete_actions": {"greedy": True}}
+    policy = build_policy(network, Box(-1, 1, (4,), np.float32), Discrete(3), 1, {"win": 1.0, "damage": 0.1})
+    build_algorithm("dqn", {}, policy, 1)
+    with pytest.raises(ConfigurationError, match=r"algorithm\.dueling: 'dqn' adds one value .* channels have 2 "):
+        build_algorithm("dqn", {"dueling": True}, policy, 1)
+
+
 def test_a_loss_that_is_not_finite_changes_nothing():
     algorithm, batch = made(), drawn_batch(greedy_policy(), length=1)
     batch[0].reward[0, 0] = np.nan
