@@ -49,6 +49,13 @@ class Gaussian(Distribution):
         return mean + log_std.exp() * noise
 
     def uniform(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw as Distribution.uniform does. Raises ConfigurationError where the space has no bounds: numbers between
+        infinite ones are NaN."""
+        if not (np.isfinite(self._low) & np.isfinite(self._high)).all():
+            raise ConfigurationError(
+                "epsilon draws actions of a Box evenly between its bounds, and not all of them are finite; give the "
+                "action space bounds, or let `behaviour` ask for noise"
+            )
         drawn = torch.empty(self.mode(output).shape).uniform_(generator=generator)
         low, high = (torch.as_tensor(bound, dtype=torch.float32).flatten() for bound in (self._low, self._high))
         return (low + drawn * (high - low)).to(output.device)

@@ -116,6 +116,16 @@ def test_a_box_is_explored_uniformly_between_its_bounds(box):
     np.testing.assert_allclose(np.quantile(acted, [0.25, 0.5, 0.75], axis=0), [[-1, -1], [1, 1], [3, 3]], atol=0.15)
 
 
+@pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (0, np.inf)])
+def test_a_box_without_bounds_is_not_explored_uniformly(low, high):
+    policy = policy_over(Box(low, high, (2,), np.float32))
+    policy.behaviour = {"epsilon": 0.1}
+    with pytest.raises(
+        ConfigurationError, match="epsilon draws actions of a Box evenly between its bounds, and not all"
+    ):
+        policy.step(seen(1))
+
+
 def test_discrete_actions_take_no_gaussian_noise():
     policy = policy_over(Discrete(2))
     policy.behaviour = {"noise": 0.1}
