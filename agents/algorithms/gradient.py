@@ -102,7 +102,8 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         """Return an update's trajectories without slots where no agent decides, with rewards scaled if `scale_rewards`;
         call it once per update."""
         trajectories = of_somebody(trajectories, self.needs.burn_in)
-        return self.rewards.scaled(trajectories, self.config.gamma) if self.config.scale_rewards else trajectories
+        scales = self.config.scale_rewards and len(trajectories) > 0
+        return self.rewards.scaled(trajectories, self.config.gamma) if scales else trajectories
 
     def cuts(self, batch: Batch, size: int) -> list[slice]:
         """Return where to cut `batch` into minibatches of at most `size` steps, counting all learners' together."""

@@ -42,6 +42,8 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
         config = self.config
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)
+        if not trajectories:  # a replay may draw unrolls in which no agent decides
+            return Update({"learning_rate": learning_rate})
         batch = Batch(self.policy, trajectories, self.needs.unrolls, self.needs.burn_in)
         behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
         loss = Loss(config.value_coefficient, self.entropy_coefficient, upgo_coefficient=config.upgo_coefficient)

@@ -47,6 +47,20 @@ def test_impala_learns_from_unrolls_of_older_weights(optimizer: str, one_thread:
     assert (algorithm.policy.step(observation, mode="greedy").action == 2).mean() > 0.95
 
 
+@pytest.mark.parametrize("scale_rewards", [False, True])
+def test_drawn_unrolls_in_which_no_agent_decides_change_nothing(scale_rewards: bool) -> None:
+    algorithm = make(replay_length=2, scale_rewards=scale_rewards)
+    stored = random_trajectory(algorithm.policy, steps=8, envs=1)
+    stored.valid = np.arange(8)[:, None] < 2  # the agent leaves early
+    stored.terminated, stored.truncated = stored.terminated | ~stored.valid, np.zeros((8, 1), np.bool_)
+    buffer = ReplayBuffer(capacity=8, length=2, unrolls=True)
+    buffer.add(with_cuts(stored, 1), "actor", 0)
+    before = [part.clone() for part in algorithm.policy.parameters()]
+    assert algorithm.update(Batch([buffer.of_items(np.array([4])).trajectory])).metrics == {"learning_rate": 0.02}
+    assert all(torch.equal(*pair) for pair in zip(algorithm.policy.parameters(), before, strict=True))
+    assert "entropy" in algorithm.update(Batch([buffer.of_items(np.array([1])).trajectory])).metrics
+
+
 def with_cuts(trajectory: Trajectory, seed: int) -> Trajectory:
     """Add the observations at which episodes were cut off, as a replay does."""
     at = np.argwhere(trajectory.truncated)
