@@ -97,8 +97,9 @@ class Team(gymnasium.Env):
         return self.env.render()
 
     def close(self) -> None:
-        """Close the environment."""
-        self.env.close()
+        """Close the environment, if it has a method for that: a class of the user's need not have one."""
+        if hasattr(self.env, "close"):
+            self.env.close()
 
     def _seen(
         self, observations: Any, infos: Any, decided: np.ndarray | None = None

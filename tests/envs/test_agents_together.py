@@ -276,6 +276,13 @@ def test_a_missing_observation_of_an_agent_is_named() -> None:
         first_steps._step(EnvSettings(f"{__file__}:Uneven", {"fault": "lost"}))
 
 
+def test_a_game_of_agents_needs_no_method_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Uneven, "close")
+    team = Team(Uneven(), EnvSettings("uneven"))
+    team.reset(seed=1)
+    team.close()
+
+
 def test_the_check_describes_the_agents(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report()
     together.check(report, EnvSettings(LAMPS, agent_id=True), 200)
