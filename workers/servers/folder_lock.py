@@ -25,12 +25,17 @@ class FolderLock:
 
     @classmethod
     def take(cls, folder: Path) -> FolderLock:
-        """Lock the folder. Raises ConfigurationError, naming the holder, if another process has it.
+        """Lock the folder. Raises ConfigurationError if it cannot be made, or if another process, named, has it.
 
         Two runs in one folder would overwrite each other's configuration, so it is locked before anything is written.
         """
-        path = private_folder(folder / FOLDER) / FILE
-        file = path.open("a+")
+        try:
+            path = private_folder(folder / FOLDER) / FILE
+            file = path.open("a+")
+        except OSError as error:
+            raise ConfigurationError(
+                f"folder: the run folder {folder} cannot be written ({error.strerror}); choose another folder=..."
+            ) from None
         if not _locked(file):
             file.seek(0)
             holder = file.read().strip()

@@ -37,6 +37,13 @@ def test_a_second_launcher_is_told_the_folders_holder_and_changes_nothing(tmp_pa
     RunFolder.take(tmp_path).release()
 
 
+def test_a_folder_that_cannot_be_made_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = r"folder: the run folder .*/file/own cannot be written \(Not a directory\); choose another folder=\.\.\."
+    with pytest.raises(ConfigurationError, match=said):
+        RunFolder.take(tmp_path / "file" / "own")
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunFolder.take(tmp_path) as folder:
         folder.write("outcome.json", '{"state": "before"}')
