@@ -37,6 +37,11 @@ def test_same_failure_twice_soon_after_the_start_ends_the_tries() -> None:
     assert optional.wait is None and not optional.ends_run and optional.text.endswith("the run goes on without it")
 
 
+def test_the_same_failure_in_another_copy_of_an_environment_ends_the_tries() -> None:
+    first, second = (Failure(f"environment 'g.py:G': step() failed: KeyError: 3 (copy {i} of 16)") for i in (2, 11))
+    assert decide(Death("learner", 1, SOON - 1, second), History(1, first, 5)).ends_run
+
+
 def test_a_late_another_or_a_servers_failure_is_tried_again() -> None:
     other = Failure("KeyError: 'x'", "/home/me/game.py:9")
     assert decide(Death("actor-0", 1, SOON + 1, BAD), History(1, BAD, 5)).wait is not None

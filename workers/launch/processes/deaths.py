@@ -74,7 +74,8 @@ def _hopeless(death: Death, history: History, deaths: int) -> str:
         return f"{name} is not started again"
     if death.status == NotFinite.exit_status:
         return f"{name} cannot go on: {failure}"
-    again = failure is not None and failure == history.failure and not failure.passing
+    before = history.failure
+    again = failure is not None and before is not None and failure.is_like(before) and not failure.passing
     repeated = again and death.lived < SOON and deaths > 1
     if deaths > history.restarts and (repeated or history.restart is Restart.critical):
         cause = f": {failure}" if failure else ""

@@ -16,6 +16,7 @@ _ERROR = re.compile(
 )
 _REMOTE = "RemoteFailure: "  # the message ends with the traceback of the worker that served the call
 _SAID = re.compile(r".*\b(?:training cannot go on|error): (.+)")
+_COPY = re.compile(r" \(copy \d+ of \d+\)")  # of an environment; chance decides which copy fails first
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+), in (\S+)')
 # Errors from a server that is away or slow: the next try may succeed.
 _PASSING = re.compile(
@@ -37,6 +38,10 @@ class Failure:
     def passing(self) -> bool:
         """Return whether servers or other processes may be the cause, so that another try may succeed."""
         return _PASSING.search(self.error.partition(":")[0]) is not None
+
+    def is_like(self, other: Failure) -> bool:
+        """Return whether both are the same failure, in whichever copy of an environment."""
+        return self.where == other.where and _COPY.sub("", self.error) == _COPY.sub("", other.error)
 
 
 def failure_in(text: str) -> Failure | None:
