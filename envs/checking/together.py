@@ -17,6 +17,7 @@ from envs.many_agents.team import Team
 from envs.masks import KEY, WrongMask
 from envs.registry import make
 from envs.settings import EnvSettings
+from envs.vector.base import WrongResult
 from warren.errors import ConfigurationError
 from warren.trees import leaves
 
@@ -42,7 +43,7 @@ class TeamActions:
         """Begin a game; return what the agents see. Raises ConfigurationError for a fault."""
         try:
             observations, self._info = self.team.reset(seed=seed)
-        except WrongMask as wrong:
+        except (WrongMask, WrongResult) as wrong:
             raise ConfigurationError(f"environment {self.team.name!r}: reset() {wrong}") from None
         self._look(observations, "reset()")
         self._length, self._return = 0, 0.0
@@ -62,12 +63,14 @@ class TeamActions:
             with blame(f"environment {env_id!r}: {doing}"):
                 observations, reward, terminated, truncated, self._info = team.step(actions)
         except ConfigurationError as error:
-            if isinstance(error.__cause__, WrongMask):
+            if isinstance(error.__cause__, WrongMask | WrongResult):
                 raise ConfigurationError(f"environment {env_id!r}: {doing} {error.__cause__}") from None
             raise
         self._look(observations, doing)
         if not np.isfinite(reward).all():
-            raise ConfigurationError(f"environment {env_id!r}: {doing} gave the rewards {reward.tolist()}")
+            raise ConfigurationError(
+                f"environment {env_id!r}: {doing} gave the rewards {reward.tolist()}; they must be finite"
+            )
         self._length, self._return = self._length + 1, self._return + float(reward.mean())
         given: tuple[Any, ...] = (observations, reward, terminated, truncated)
         if team.over:

@@ -11,7 +11,7 @@ over when no agent is valid. In games in turns an agent that waits has one actio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -23,8 +23,10 @@ from envs.many_agents.places import Places
 from envs.many_agents.turns import InTurns
 from envs.masks import FINAL, KEY
 from envs.settings import EnvSettings
+from envs.vector.base import WrongResult
 
 VALID = "valid"  # key of the info
+STEPPED = ("observations", "rewards", "terminations", "truncations", "infos")  # results of a step
 METHODS = ("reset", "step", "observation_space", "action_space")
 
 
@@ -55,11 +57,11 @@ class Team(gymnasium.Env):
         super().reset(seed=seed)
         if seed is None:  # PettingZoo would draw a seed from the operating system
             seed = int(self.np_random.integers(1 << 31))
-        observations, infos = self.env.reset(seed=seed, options=options)
+        observations, infos = _by_agent(self.env.reset(seed=seed, options=options), ("observations", "infos"))
         present = set(self.env.agents)
         self.valid = np.array([agent in present for agent in self.agents])
         if self.over:
-            raise ValueError("began a game without any agent")
+            raise WrongResult("began a game without any agent; give `agents` those that play")
         self.masked = self.masks is not None and self._places.give_masks(observations, infos)
         return self._seen(observations, infos)
 
@@ -71,13 +73,15 @@ class Team(gymnasium.Env):
         Returns observations [P], reward float64 [P], terminated and truncated bool [P] of the deciding agents, info.
         """
         deciding = {agent: actions[i] for i, agent in enumerate(self.agents) if self.valid[i]}
-        observations, rewards, ended, cut, infos = self.env.step(deciding)
+        observations, rewards, ended, cut, infos = _by_agent(self.env.step(deciding), STEPPED)
         decided, present = self.valid, set(self.env.agents)
         terminated, truncated = np.zeros_like(decided), np.zeros_like(decided)
         reward = np.zeros(len(self.agents), np.float64)
         self.valid = np.zeros_like(decided)
         for i, agent in enumerate(self.agents):
-            reward[i] = rewards.get(agent, 0.0)
+            if np.shape(earned := rewards.get(agent, 0.0)):
+                raise WrongResult(f"gave agent {agent!r} the reward {earned!r}; it must be one number")
+            reward[i] = earned
             if decided[i]:
                 truncated[i] = cut.get(agent, False)
                 # An agent that is gone without a flag has terminated.
@@ -113,7 +117,7 @@ class Team(gymnasium.Env):
                 seen.append(self._places.observation(i, observations[agent], state))
             else:
                 if self.valid[i]:
-                    raise ValueError(f"gave no observation of agent {agent!r}, which is to decide")
+                    raise WrongResult(f"gave no observation of agent {agent!r}, which is to decide")
                 seen.append(self._absent)
         info: dict[str, Any] = {VALID: self.valid}
         if self.masked:
@@ -134,6 +138,17 @@ def as_parallel(env: Any, env_id: str) -> Any | None:
     if getattr(env, "metadata", {}).get("is_parallelizable", False):
         return require("pettingzoo.utils.conversions", "pettingzoo", env_id).aec_to_parallel(env)
     return InTurns(env, env_id)
+
+
+def _by_agent(given: Any, results: Sequence[str]) -> Any:
+    """Return `given` if it is as many dicts as `results` has names; infos may be anything. Raises WrongResult."""
+    if not isinstance(given, tuple | list) or len(given) != len(results):
+        found = f"{len(given)} values" if isinstance(given, tuple | list) else f"a {type(given).__name__}"
+        raise WrongResult(f"gave {found}; it must give {len(results)} dicts by agent: {', '.join(results)}")
+    for part, name in zip(given[:-1], results, strict=False):
+        if not isinstance(part, Mapping):
+            raise WrongResult(f"gave the {name} {part!r}, which must be a dict by agent")
+    return given
 
 
 def _zeros(space: gymnasium.Space[Any]) -> Any:

@@ -24,6 +24,10 @@ class WrongObservation(ValueError):
     """Raised for an observation of another shape than the space's; says which shape, without the environment's id."""
 
 
+class WrongResult(ValueError):
+    """Raised for results that are not as many, or not of the types, that a call must give; says which they are."""
+
+
 class Stepped(NamedTuple):
     """Results of one step of a vector's N environments."""
 
@@ -169,6 +173,6 @@ class blaming(blame):
         super().__init__(f"environment {env_id!r}: {call}")
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, WrongObservation | WrongReward | WrongMask):
+        if isinstance(error, WrongObservation | WrongResult | WrongReward | WrongMask):
             raise ConfigurationError(f"{self.doing} {error}{copies(error)}") from error
         super().__exit__(kind, error, trace)

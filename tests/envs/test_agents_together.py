@@ -276,6 +276,21 @@ def test_a_missing_observation_of_an_agent_is_named() -> None:
         first_steps._step(EnvSettings(f"{__file__}:Uneven", {"fault": "lost"}))
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (({}, {}, {}, {}), r"gave 4 values; it must give 5 dicts by agent: observations, rewards, terminations"),
+        (None, r"gave a NoneType; it must give 5 dicts by agent"),
+        (({}, 1.0, {}, {}, {}), r"gave the rewards 1.0, which must be a dict by agent"),
+        (({}, {"a1": np.zeros(1)}, {}, {}, {}), r"gave agent 'a1' the reward array\(\[0.\]\); it must be one number"),
+    ],
+)
+def test_results_of_agents_of_another_form_are_named(given: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Uneven, "step", lambda self, actions: given)
+    with pytest.raises(ConfigurationError, match=r"^environment '.*': step\(.*\) " + said):
+        first_steps._step(EnvSettings(f"{__file__}:Uneven"))
+
+
 def test_a_game_of_agents_needs_no_method_close(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Uneven, "close")
     team = Team(Uneven(), EnvSettings("uneven"))
