@@ -77,24 +77,27 @@ def _step(settings: EnvSettings) -> None:
         return
     try:
         with blame(f"environment {env_id!r}: reset()"):
-            observation, info = env.reset(seed=0)
+            begun = env.reset(seed=0)
+        faults.require_none(faults.of_call(begun, faults.BEGUN), env_id, "reset()")
         actions = RandomActions(env_id, env.action_space, settings.action_masks)
-        actions.follow(info, "reset()")
-        faults.require_none(faults.of_observation(env.observation_space, observation), env_id, "reset()")
+        actions.follow(begun[1], "reset()")
+        faults.require_none(faults.of_observation(env.observation_space, begun[0]), env_id, "reset()")
         env.action_space.seed(0)
         for _ in _budget():
             action = actions.draw()
-            with blame(f"environment {env_id!r}: step(action={action})"):
-                observation, reward, terminated, truncated, info = env.step(action)
-            faults.require_none(
-                faults.of_observation(env.observation_space, observation), env_id, f"step(action={action})"
-            )
-            faults.require_none(faults.of_reward(rewards, reward), env_id, f"step(action={action})")
             doing = f"step(action={action})"
+            with blame(f"environment {env_id!r}: {doing}"):
+                given = env.step(action)
+            faults.require_none(faults.of_call(given, faults.STEPPED), env_id, doing)
+            observation, reward, terminated, truncated, info = given
+            faults.require_none(faults.of_observation(env.observation_space, observation), env_id, doing)
+            faults.require_none(faults.of_reward(rewards, reward), env_id, doing)
             if terminated or truncated:
                 doing = "reset()"
                 with blame(f"environment {env_id!r}: reset()"):
-                    observation, info = env.reset()
+                    begun = env.reset()
+                faults.require_none(faults.of_call(begun, faults.BEGUN), env_id, "reset()")
+                info = begun[1]
             actions.follow(info, doing)
     finally:
         env.close()
@@ -116,14 +119,16 @@ def _play(env_id: str, kwargs: Mapping[str, Any]) -> None:
     generator = np.random.default_rng(0)
     shape, num_actions = games.single_observation_space.shape or (), int(games.single_action_space.n)
     try:
-        with blame(f"environment {env_id!r}: reset()"):
+        doing = "reset()"
+        with blame(f"environment {env_id!r}: {doing}"):
             turn = games.reset()
         for _ in _budget():
-            faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions, games.players), env_id, "a turn")
+            faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions, games.players), env_id, doing)
             action = (generator.random(turn.action_mask.shape) * turn.action_mask).argmax(axis=1)
-            with blame(f"environment {env_id!r}: step(action={action.tolist()})"):
+            doing = f"step(action={action.tolist()})"
+            with blame(f"environment {env_id!r}: {doing}"):
                 turn = games.step(action)
-        faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions, games.players), env_id, "a turn")
+        faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions, games.players), env_id, doing)
     finally:
         games.close()
 

@@ -115,14 +115,16 @@ class _Walk:
             action = self.actions.draw()
             before = time.perf_counter()
             with blame(f"environment {env_id!r}: step(action={action})"):
-                observation, reward, terminated, truncated, info = env.step(action)
+                given = env.step(action)
             took = time.perf_counter() - before
+            faults.require_none(faults.of_call(given, faults.STEPPED), env_id, f"step(action={action})")
+            observation, reward, terminated, truncated, info = given
             stepping, slowest, taken, length = stepping + took, max(slowest, took), taken + 1, length + 1
             self._look(observation, f"step(action={action})")
             if not (terminated or truncated):
                 self._legal(info, f"step(action={action})")
             self._reward(reward, action)
-            self._ends(terminated, truncated, info)
+            self._ends(terminated, truncated)
             if terminated or truncated:
                 self.lengths.append(length)
                 self.terminated += bool(terminated)
@@ -143,11 +145,11 @@ class _Walk:
     def _reset(self, seed: int | None) -> None:
         before = time.perf_counter()
         with blame(f"environment {self.settings.id!r}: reset()"):
-            observation, info = self.env.reset(seed=seed)
+            begun = self.env.reset(seed=seed)
         self.reset_seconds.append(time.perf_counter() - before)
+        faults.require_none(faults.of_call(begun, faults.BEGUN), self.settings.id, "reset()")
+        observation, info = begun
         self._look(observation, "reset()")
-        if not isinstance(info, dict):
-            self._once(f"reset() gave {type(info).__name__} in the place of info, which must be a dict")
         self._legal(info, "reset()")
 
     def _legal(self, info: Any, doing: str) -> None:
@@ -183,12 +185,10 @@ class _Walk:
         number = self.rewards.total(np.asarray([self.rewards.read(reward)]))[0] if self.rewards.channels else reward
         self.least, self.most = min(self.least, float(number)), max(self.most, float(number))
 
-    def _ends(self, terminated: Any, truncated: Any, info: Any) -> None:
+    def _ends(self, terminated: Any, truncated: Any) -> None:
         for name, value in (("terminated", terminated), ("truncated", truncated)):
             if not isinstance(value, bool | np.bool_):
                 self._once(f"step() gave {name}={value!r}; it should be True or False", "ends")
-        if not isinstance(info, dict):
-            self._once(f"step() gave the info {info!r}, which must be a dict", "ends", problem=True)
 
     def _once(self, text: str, check: str = "dtypes", *, problem: bool = False) -> None:
         if check not in self.noted:

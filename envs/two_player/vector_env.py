@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -111,8 +112,11 @@ class TurnVectorEnv(ABC):
         self.__returns[:] = 0
         self.__began[:] = self.__steps
         if seeds is None:
-            self.__turn = self._reset()
-            return self.__turn
+            turn = self._reset()
+            if not isinstance(turn, Turn):
+                raise ConfigurationError(f"environment {self.name!r}: _reset() gave {_not_a_turn(turn)}")
+            self.__turn = turn
+            return turn
         if self.chance is None:
             raise ConfigurationError(
                 f"environment {self.name!r} cannot begin a game from a seed of its own; give its class "
@@ -138,6 +142,8 @@ class TurnVectorEnv(ABC):
         action = np.asarray(action)
         self.__check(action, self.__turn)
         turn = self.__turn = self._step(action)
+        if not isinstance(turn, Turn) or not isinstance(turn.reward, np.ndarray):
+            raise ConfigurationError(f"environment {self.name!r}: _step() gave {_not_a_turn(turn)}")
         self.__returns += turn.reward
         self.__steps += 1
         (ended,) = turn.done.nonzero()
@@ -241,6 +247,12 @@ class TurnVectorEnv(ABC):
         self.__finished.append(FinishedGames(ended, returns, self.__steps - self.__began[ended]))
         self.__returns[ended] = 0
         self.__began[ended] = self.__steps
+
+
+def _not_a_turn(given: Any) -> str:
+    if isinstance(given, Turn):
+        return f"a Turn whose reward is {given.reward!r}; it must be an array"
+    return f"{None if given is None else f'a {type(given).__name__}'}; it must give an envs.Turn"
 
 
 def _told(returns: np.ndarray) -> str:

@@ -74,7 +74,13 @@ def test_a_game_that_can_be_stepped_passes(env_id: str) -> None:
         ("np.zeros(3).reshape(2, 2)", "my_game.py:15: ValueError: cannot reshape"),
         ("observation = np.zeros(4, np.float32)", "gave an observation of shape [4]; its observation_space has [3]"),
         ("observation[1] = np.nan", "gave an observation that is not finite: [ 0. nan  0.]"),
-        ("reward = float('nan')", "gave the reward nan"),
+        ("reward = float('nan')", "gave the reward nan; it must be a finite number"),
+        ("reward = None", "gave the reward None; it must be a finite number"),
+        ("reward = np.array([1.0])", "gave the reward array([1.]); it must be one number"),
+        ("reward = [1, [2]]", "gave the reward [1, [2]], which is not of numbers"),
+        ("return observation, reward, False, {}", "gave 4 values; it must give 5: observation, reward, terminated"),
+        ("return observation", "gave a single value, array([0., 0., 0.], dtype=float32); it must give 5"),
+        ("return observation, reward, True, False, None", "gave the info None, which must be a dict"),
         ("raise ValueError('no')", "step(action="),  # a bare number would look like that of the step
         ("import os; print('bye'); os._exit(3)", "ended the process that tried it (3)"),
     ],
@@ -89,12 +95,49 @@ def test_a_failing_step_is_reported_in_one_sentence(tmp_path: Path, fault: str, 
         ("made.reward[:, 1] = 0", "is not zero-sum: a game ended with returns 1 and 0"),
         ("made.observation[0, 0] = np.inf", "gave a Turn whose observation is not finite"),
         ("made.action_mask[0] = False", "has no legal action"),
+        ("return None", "_reset() gave None; it must give an envs.Turn"),
+        ("if player: return made.to_move, made.reward", "_step() gave a tuple; it must give an envs.Turn"),
+        ("made.reward = None", "gave a Turn whose reward is None; it must be an array"),
+        ("made.done = made.done.tolist()", "gave a Turn whose done is [False, False]; it must be an array"),
         ("made.reward = made.reward[:, 0]", "gave a Turn whose reward has shape [2]; it must be [2, 2]"),
         ("raise KeyError('board')", "my_game.py:12: KeyError: 'board'"),
     ],
 )
 def test_a_faulty_game_is_reported_in_one_sentence(tmp_path: Path, fault: str, message: str) -> None:
     assert message in problem(tmp_path, GAME, fault, two_player=True)
+
+
+NESTED = """
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+class Game(gymnasium.Env):
+    observation_space = spaces.Dict({"place": spaces.Box(-1, 1, (2,)), "hand": spaces.Tuple([spaces.Discrete(4)] * 2)})
+    action_space = spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        observation = {"place": np.zeros(2, np.float32), "hand": (1, 2)}
+        FAULT
+        return observation, {}
+    def step(self, action):
+        return self.reset()[0], 0.0, False, False, {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("observation['place'] = np.zeros(2)", ": 'place' is float64 in place of float32"),
+        ("observation['place'] = np.zeros(3, np.float32)", ": 'place' has shape [3] in place of [2]"),
+        ("observation['place'] += 7", ": 'place' is array([7., 7.], dtype=float32), of Box(-1.0, 1.0, (2,), float32)"),
+        ("observation['hand'] = (1, 4)", ": 'hand/1' is 4, of Discrete(4)"),
+        ("observation['hand'] = None", ": 'hand' is None"),
+        ("del observation['hand']", ": it lacks, or has beside its space, hand"),
+        ("observation['more'] = 1", ": it lacks, or has beside its space, more"),
+        ("return observation", "reset() gave a single value"),
+    ],
+)
+def test_the_part_of_an_observation_that_is_at_fault_is_named(tmp_path: Path, fault: str, message: str) -> None:
+    assert message in problem(tmp_path, NESTED, fault)
 
 
 def test_a_step_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
