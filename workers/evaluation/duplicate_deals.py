@@ -10,7 +10,7 @@ several players before each game, so that a league's mixture plays as it is scor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,7 +79,7 @@ class Seated:
             self._memory.keep(player, places[mine], acted.memory)
 
 
-def games_for(deals: int, seed: int, env: str, env_kwargs: dict[str, Any]) -> TwoPlayerVectorEnv:
+def games_for(deals: int, seed: int, env: str, env_kwargs: Mapping[str, Any]) -> TwoPlayerVectorEnv:
     """Make the games in which to play `deals` deals: as many as can be played at once, and no more than deals."""
     return make_two_player(env, min(deals, most_at_once(env) or AT_ONCE), seed, **env_kwargs)
 
