@@ -25,6 +25,7 @@ ARGUMENTS = {
 }
 ADVICE = "derive it from agents.replay.ReplayBuffer, or see agents.replay.Buffer"
 OF, STATE, META = "buffer", "state", "meta"  # keys of the state in a file; META is the file's own array
+TAKEN = (META, "file", "allow_pickle")  # the last two are parameters of numpy.savez, which takes arrays by name too
 
 
 def build_buffer(
@@ -152,10 +153,10 @@ class OwnBuffer:
             arrays, meta = self.theirs.state()
             arrays = {str(name): np.asarray(array) for name, array in arrays.items()}
             json.dumps(meta)
-        if wrong := [name for name, array in arrays.items() if array.dtype.hasobject or name == META]:
+        if wrong := [name for name, array in arrays.items() if array.dtype.hasobject or name in TAKEN]:
             raise ConfigurationError(
                 f"{SETTING} {self._name!r}: state() gave {', '.join(wrong)}, which a checkpoint cannot hold; give "
-                f"arrays of numbers or booleans, none of them called {META!r}"
+                f"arrays of numbers or booleans, none of them called {', '.join(TAKEN)}"
             )
         return arrays, {OF: type(self.theirs).__name__, STATE: meta}
 

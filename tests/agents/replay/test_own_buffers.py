@@ -247,3 +247,10 @@ def test_a_state_that_would_be_pickled_is_refused(file: Path, tmp_path: Path) ->
     with pytest.raises(ConfigurationError, match=r"state\(\) gave made, which a checkpoint cannot hold; give arrays"):
         saving.save(tmp_path / "replay.npz", built(file, "Kept", "objects"), {})
     assert not list(tmp_path.glob("*replay*"))
+
+
+@pytest.mark.parametrize("name", ["file", "allow_pickle", "meta"])
+def test_a_state_with_a_name_that_the_file_needs_is_refused(file: Path, tmp_path: Path, name: str) -> None:
+    file.write_text(OWN.replace('{"made": np.arange(3)}', f'{{"{name}": np.arange(3)}}'))
+    with pytest.raises(ConfigurationError, match=rf"state\(\) gave {name}, .* called meta, file, allow_pickle"):
+        saving.save(tmp_path / "replay.npz", built(file, "Kept"), {})
