@@ -37,8 +37,8 @@ class CallFrames:
                 if len(self._envelopes) > MOST_KEPT:
                     self._envelopes.clear()
                 self._envelopes[key] = envelope
-        left = min(call.deadline - now, call.time_to_live or 0.0) if call.retries else call.time_to_live
-        return envelope.write(call.id, expires_at(left or 0.0) if envelope.expires else b"", call.args_body)
+        expires = expires_at(call.deadline - now) if envelope.expires else b""  # not later, though it may have waited
+        return envelope.write(call.id, expires, call.args_body)
 
     def _envelope(self, call: Handle) -> Envelope:
         spec, extra = call.spec, call.extra

@@ -13,6 +13,7 @@ from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.messages import FAILED, LOST, Replies
 from tasks.amqp.parser import Content, Parser
+from tasks.app.protocol import seconds_until
 from tasks.client.call_frames import CallFrames
 from tasks.client.call_table import ASK_AGAIN, REFUSED_FOR, CallTable
 from tasks.client.future import Handle, State
@@ -48,6 +49,14 @@ def answer(table: CallTable, one: Handle, value: Any = None, kind: str = "") -> 
     data = b"".join(Replies(CHANNEL, FRAME_MAX).write("caller", one.id, codec.encode(value), kind))
     (content,) = (event for event in Parser(FRAME_MAX).feed(data) if isinstance(event, Content))
     return table.delivered(content.properties, content.body)
+
+
+def test_a_call_that_waited_to_be_sent_expires_at_its_deadline(table):
+    one = call("one", seconds=3600.0)
+    table.send_later([one])
+    (content,) = (event for event in Parser(FRAME_MAX).feed(table.send_due(one.deadline - 60.0, 1)))
+    assert isinstance(content, Content)
+    assert seconds_until(frames.read_properties(content.properties).headers["expires"]) <= 60.0
 
 
 def test_a_call_is_sent_and_its_answer_ends_it(table):
