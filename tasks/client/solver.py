@@ -52,6 +52,9 @@ LOOKUP_EVERY = 0.1  # s between look-ups of a service that is not known yet
 logger = get_logger(__name__)
 
 
+_solvers: weakref.WeakSet[Solver] = weakref.WeakSet()  # this process's
+
+
 class Solver(Forms):
     """Calls services of one run, by default that of the environment. Safe to use from any thread and event loop.
 
@@ -83,12 +86,22 @@ class Solver(Forms):
         self._directory = Directory(app, topology)
         self._specs: dict[str, Spec] = {}
         self._look_again_at = time.monotonic() + SPECS_LAST
+        self._begin()
+        self._closed = False
+        self._fast = brokers.of(app).direct_reply
+        _solvers.add(self)
+
+    def _begin(self) -> None:
+        """Begin without a client."""
         self._local, self._idle = threading.local(), Idle()
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
         self._bridges: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
         self._entering = threading.Lock()  # held while a client is made, or all are listed or closed
-        self._closed = False
-        self._fast = brokers.of(app).direct_reply
+
+    def after_fork(self) -> None:
+        """Begin anew in a child: the parent sends the calls of its clients, and closes their connections."""
+        self._parents = [*self._clients, *self._bridges.values()]  # kept: their end might close what the parent uses
+        self._begin()
 
     def flush(self, timeout: float = 10.0) -> int:
         """Wait until the broker has all one-way calls that this thread sent; return how many it does not have.
@@ -254,3 +267,11 @@ class Solver(Forms):
         if client.under_way >= ONE_WAY_WINDOW:
             while client.unconfirmed > ONE_WAY_WINDOW // 2:
                 client.look_for(0.2)
+
+
+def _after_fork() -> None:
+    for solver in list(_solvers):
+        solver.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import weakref
 from collections.abc import Iterator
@@ -156,6 +158,26 @@ def test_threads_may_make_clients_while_those_of_a_solver_are_listed(broker):
         solver._clients = Clients([solver._client()])
         assert solver.failed == 0
         makes[0].result(60.0)
+
+
+def test_a_child_that_closes_its_solver_leaves_its_parents_calls_alone(broker):
+    queue = declare(broker, PUSH)
+    with solver_of(broker) as solver:
+        handles = [solver.send("actor.push", number) for number in range(3)]
+        until(lambda: solver._client().unconfirmed == 2)  # no more have room
+        with broker.lock:  # free in the child
+            child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(60)
+            status = 1
+            try:
+                solver.close()
+                status = int(any(handle.ended for handle in handles[1:]))
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert sorted(take(broker, queue, 3)) == [0, 1, 2]
 
 
 def test_one_way_calls_arrive_before_their_solver_is_closed(broker, patient):
