@@ -19,7 +19,7 @@ from tasks.client.future import Handle
 from tasks.client.stubs import stub_of
 from tasks.middleware import Middleware, checked_headers
 from tasks.service import Spec, role_of
-from warren.errors import ConfigurationError
+from warren.errors import BrokerError, ConfigurationError
 
 T = TypeVar("T")
 
@@ -89,12 +89,15 @@ class Forms(ABC):
 
         A call is (service, *arguments), or (service, Args(...)) for arguments by keyword. Returns the AsyncResult of
         `then`. When a call fails, `then` does not run, its result is that error, and `on_error` (a service or task) is
-        called with the id of the chord.
+        called with the id of the chord. Raises BrokerError when the broker is away.
         """
         plain = {"argsrepr": "", "kwargsrepr": "", "ignore_result": True}
         header = [self._signature(self._find(name), of_call(values), plain) for name, *values in calls]
         failed = self.app.signature(self._task(on_error), immutable=False) if on_error else None
-        return gather(self.app, header, self._signature(self._task(then), Args(), {"argsrepr": ""}), failed)
+        try:
+            return gather(self.app, header, self._signature(self._task(then), Args(), {"argsrepr": ""}), failed)
+        except brokers.GONE as error:
+            raise BrokerError(f"the chord was not sent, or in part alone, since the broker is away: {error}") from error
 
     def _signature(self, to: Spec | str, given: Args, options: dict[str, Any]) -> Any:
         name, spec = (to, None) if isinstance(to, str) else (to.name, to)

@@ -104,3 +104,9 @@ def test_a_count_of_consumers_that_was_not_answered_leaves_no_channel(far):
     assert link.consumers(queue) == 1 and link.consumers("warren.no-such-queue") == 0
     assert len(link.connection.channels) == open_before and link.alive
     link.close()
+
+
+def test_a_chord_that_cannot_be_sent_is_an_error_of_the_broker(far):
+    far.wire.close()
+    with pytest.raises(BrokerError, match="the chord was not sent"):
+        soon(far.solver.gather, [("actor.add", 1)], "actor.add")
