@@ -21,7 +21,7 @@ from agents.algorithms.transition_steps import Learned, Told, TransitionSteps
 from agents.algorithms.transitions import Transitions
 from agents.policies import Policy
 from agents.trajectories import CUT_OBSERVATION, Trajectory
-from warren.errors import NotFinite
+from warren.errors import ConfigurationError, NotFinite
 from warren.trees import map_tree
 
 
@@ -55,7 +55,13 @@ class OffPolicyAlgorithm(ConfiguredAlgorithm[D]):
     fixed: ClassVar[tuple[str, ...]] = ("optimizer", "n_steps", "prioritized")
 
     def __init__(self, policy: Policy, config: D, seed: int) -> None:
+        """Raise ConfigurationError for a network that changes the units of its value."""
         super().__init__(policy, config, seed)
+        if policy.value_scale is not None:
+            raise ConfigurationError(
+                f"network.normalize_values: {config.name!r} learns values of actions, whose units it cannot change; "
+                "leave it out"
+            )
         self.needs = Needs(
             fields=(CUT_OBSERVATION,),
             source=PRIORITIZED if config.prioritized else UNIFORM,

@@ -164,6 +164,13 @@ def test_unsuitable_networks_and_settings_of_q_learning_are_refused(network, set
         build_algorithm("dqn", settings, greedy_policy(**network), 1)
 
 
+def test_values_in_units_of_their_own_are_refused():
+    network = {"hidden_sizes": [8], "discrete_actions": {"greedy": True}, "normalize_values": True}
+    policy = build_policy(network, Box(-1, 1, (4,), np.float32), Discrete(3), 1)
+    with pytest.raises(ConfigurationError, match=r"network\.normalize_values: 'dqn' learns values of actions"):
+        build_algorithm("dqn", {"dueling": True}, policy, 1)
+
+
 def test_dueling_is_refused_where_reward_channels_have_values_of_their_own():
     network = {"hidden_sizes": [8], "discrete_actions": {"greedy": True}}
     policy = build_policy(network, Box(-1, 1, (4,), np.float32), Discrete(3), 1, {"win": 1.0, "damage": 0.1})
