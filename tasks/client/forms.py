@@ -187,8 +187,8 @@ class Forms(ABC):
         `headers`: texts, numbers and booleans by name, besides those that this has already; the service finds them in
         `tasks.middleware.current_call().headers`. `priority`: a level of a service that has `priorities`, 0 the lowest;
         a call of another service raises ConfigurationError. `delay`: s after which calls without a response are run, of
-        a service that has `delays`. A view costs little and shares the connections. Raises
-        ConfigurationError for options that no call can have.
+        a service that has `delays`. Chords have no deadline and no delay. A view costs little and shares the
+        connections. Raises ConfigurationError for options that no call can have.
         """
         limit = self.deadline if deadline is UNSET else checked(deadline)
         before = self._extras or Extras((), {})
