@@ -9,6 +9,7 @@ import gymnasium
 import torch
 
 from agents.networks.network import Heads, Network
+from agents.networks.trial import require_step
 from warren.errors import ConfigurationError
 from warren.registry import Registry
 from warren.user_code import blame, find
@@ -34,4 +35,5 @@ def build_network(
         network = find("network", name)(settings, observation_space, heads, generator)
     if not isinstance(network, Network):
         raise ConfigurationError(f"network {name!r} made a {type(network).__name__}, not an agents.networks.Network")
+    require_step(network, name, observation_space, heads)
     return network

@@ -361,6 +361,42 @@ def test_a_network_can_come_from_a_users_file(tmp_path: Path):
         build_policy({"name": f"{tmp_path}/other.py:build"}, SPACES["vector"], Discrete(3), seed=1)
 
 
+STEPS = """
+import torch
+from agents.networks import Network
+
+class Faulty(Network):
+    def __init__(self, heads):
+        super().__init__()
+        self.heads, self.layer = heads, torch.nn.Linear(4, heads.policy + heads.values)
+    def step(self, observation, memory):
+        x = self.layer(observation)
+        policy, value = x[..., :self.heads.policy], x[..., self.heads.policy:]
+        return FAULT
+
+def build(settings, observation_space, heads, generator):
+    return Faulty(heads)
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("self.heads.outputs(x, value), memory", r"gave outputs of the policy of shape \[3, 4\]; it must be \[3, 3\]"),
+        ("self.heads.outputs(policy, x), memory", r"gave values of shape \[3, 4\]; it must be \[3\]"),
+        ("self.heads.outputs(policy, value)", r"gave an Outputs; it must give two values: self.heads.outputs\(policy"),
+        ("(policy, value), memory", "gave a tuple; it must give two values"),
+        ("None", "gave a NoneType; it must give two values"),
+        ("1 / 0", r"failed at .*mine.py:12: ZeroDivisionError"),
+    ],
+)
+def test_a_users_network_is_tried_when_it_is_built(fault: str, said: str, tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(STEPS.replace("FAULT", fault))
+    with pytest.raises(ConfigurationError, match=rf"network '.*mine.py:build': step\(\) {said}"):
+        build_policy({"name": f"{file}:build"}, SPACES["vector"], Discrete(3), seed=1)
+
+
 def test_heads_are_split_and_squeezed():
     heads = Heads({"move": 3, "aim": 2}, bare=False, values=2)
     network = build_network({"hidden_sizes": [4]}, SPACES["vector"], heads, torch.Generator().manual_seed(1))
