@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from celery.utils.log import get_logger
 
 from agents import Batch, Update
@@ -118,6 +119,9 @@ class Updater:
             raise ConfigurationError(
                 f"algorithm {name!r}: update() gave a {type(update).__name__}; it is to give an agents.Update(metrics)"
             )
+        for term, value in update.metrics.items():
+            if not isinstance(value, int | float):  # a tensor, or NumPy's float32, would not get into metrics.jsonl
+                update.metrics[term] = _number(value, f"algorithm {name!r}: update() gave the metric {term}")
         for term, value in update.metrics.items():  # for an algorithm with an optimizer of its own
             if term.endswith(("loss", "grad_norm")) and not math.isfinite(value):
                 steps = self._state.progress.steps
@@ -131,3 +135,11 @@ class Updater:
             algorithm.take_peers(ALONE)
         policy.load_state_dict(self._state.policy.state_dict())
         return algorithm.update
+
+
+def _number(value: Any, said: str) -> float:
+    """Return a metric as a number. Raises ConfigurationError, which begins with `said`, if it is none."""
+    try:
+        return float(value.detach() if isinstance(value, torch.Tensor) else value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ConfigurationError(f"{said}={value!r}; it must be a number") from None

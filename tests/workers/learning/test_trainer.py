@@ -297,6 +297,17 @@ def test_the_type_of_an_updates_wrong_result_is_named(run: Run, monkeypatch: pyt
         trainer.learn([run.payload()])
 
 
+def test_metrics_become_plain_numbers_and_others_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = run.trainer()
+    given = {"a": torch.tensor(2.0, requires_grad=True), "b": np.float32(3), "c": 4}
+    monkeypatch.setattr(type(trainer.algorithm), "update", lambda *_: Update(dict(given)))
+    trainer.learn([run.payload()])
+    assert json.loads(json.dumps(trainer.progress.losses)).items() >= {"a": 2.0, "b": 3.0, "c": 4}.items()
+    given["loss"] = "low"
+    with pytest.raises(ConfigurationError, match=r"update\(\) gave the metric loss='low'; it must be a number"):
+        trainer.learn([run.payload(1)])
+
+
 def test_a_resumed_learner_makes_the_same_update_as_an_uninterrupted_one(run: Run, tmp_path: Path) -> None:
     first = run.trainer()
     for version in range(3):
