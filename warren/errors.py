@@ -173,4 +173,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str], remedy: str = "") -
         hint = f"known: {', '.join(names)}"
     else:
         hint = ""
-    return " ".join(part for part in (f"{kind} {name!r} does not exist;", hint, remedy) if part).rstrip(";")
+    stop = ";" if hint or not remedy.startswith(("in ", "of ", "at ", "below ", "(")) else ""  # where it was looked for
+    return " ".join(part for part in (f"{kind} {name!r} does not exist{stop}", hint, remedy) if part).rstrip(";")

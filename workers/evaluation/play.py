@@ -51,7 +51,7 @@ def watch(
         video, render, asked = Video(film), "rgb_array", f"--video {film}"
         draw_unseen()
         say(f"filming {games} episodes to {film}: every step is drawn, which takes longer than to play it")
-    env = trained.make(**({"render_mode": render} if render else {}))
+    env = _drawn(trained, render, asked) if render else trained.make()
     if record is not None and isinstance(env, Team):
         raise ConfigurationError(f"--record: {trained.env_id} has many agents, whose games are not recorded")
     found, kept = [], None
@@ -77,6 +77,19 @@ def watch(
     if video is not None:
         say(f"{video.frames} frames are in {video.path}")
     say(f"mean return {returns.shown(float(np.mean(found)))} of {games} episodes")
+
+
+def _drawn(trained: Trained, render: str, asked: str) -> Any:
+    """Make the environment so that it draws itself; `asked` is the option that needs this."""
+    try:
+        return trained.make(render_mode=render)
+    except ConfigurationError as error:
+        if isinstance(error.__cause__, TypeError) and "'render_mode'" in str(error.__cause__):
+            raise ConfigurationError(
+                f"{asked}: {trained.env_id} draws nothing, as its constructor takes no argument render_mode; leave "
+                f"--{asked[2:].partition(' ')[0]} out, or give the class this argument and a method render()"
+            ) from None
+        raise
 
 
 def _write(record: Path, kept: EpisodeRecorder) -> None:
@@ -136,6 +149,8 @@ def machine(trained: Trained, name: str, greedy: bool) -> Side:
 
 def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Callable[[str], None] = print) -> int:
     """Do what the command line asks for; return exit status 0, also when the person leaves."""
+    if given.games < 1:
+        raise ConfigurationError(f"--games: {given.games} is too few; use 1 at least")
     if given.rated is not None:
         _refuse_unrated(given)
     if is_game(given.folder):

@@ -179,7 +179,8 @@ def _of_league(folder: Path, config: Config, player: str, version: int | None) -
         model = ModelRef.parse(player)
         number, policy = model.version, policies.frozen(model, source.read_bytes(), str(source))
     else:
-        raise UnknownName("player", player, [*learning, *frozen], f"in {folder}")
+        where = f"in {folder}; learning there: {', '.join(sorted(learning))}"
+        raise UnknownName("player", player, [*learning, *frozen], where)
     own = folder / "players" / player.partition("@")[0]
     seen_in = (own, *sorted(path.parent for path in learning.values() if path.parent != own))
     return Trained(policy, league.env, dict(league.env_kwargs), True, source, version=number, seen_in=seen_in)

@@ -19,7 +19,7 @@ from hydra.core.global_hydra import GlobalHydra
 import envs
 from agents import build_algorithm, build_policy, checkpoints
 from league.models.snapshots import MODELS
-from warren.errors import CheckpointError, ConfigurationError, UnknownName
+from warren.errors import CheckpointError, ConfigurationError, UnknownName, unknown_name
 from workers.config.schema import CONF, from_hydra, to_yaml
 from workers.evaluation import play
 from workers.runtime.trained import load, run_in
@@ -107,6 +107,13 @@ def test_players_of_a_league_are_loaded_by_name_learning_or_frozen(nim: Path) ->
     assert load(nim).source != load(nim, "main@3").source
     with pytest.raises(UnknownName, match=r"player 'mian' does not exist; did you mean main"):
         load(nim, "mian")
+    with pytest.raises(UnknownName, match=r"'nobody' does not exist; known: main, main@3 in .*; learning there: main"):
+        load(nim, "nobody")
+
+
+def test_a_place_follows_an_unknown_name_of_too_many_to_be_listed() -> None:
+    said = unknown_name("player", "nobody", [f"main@{i}" for i in range(30)], "in runs/nim; learning there: main")
+    assert said == "player 'nobody' does not exist in runs/nim; learning there: main"
 
 
 def test_a_folder_that_cannot_be_loaded_is_explained(tmp_path: Path) -> None:
@@ -168,6 +175,24 @@ def test_watching_films_what_the_environment_draws(cartpole: Path, tmp_path: Pat
 def test_a_film_of_another_kind_is_refused_before_anything_is_played(cartpole: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"film\.avi: it must end in \.gif or \.mp4"):
         play.run(options(cartpole, video=tmp_path / "film.avi"), say=lambda line: None)
+
+
+class Blind(Drawn):
+    """An environment without an argument render_mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+def test_a_film_of_what_takes_no_render_mode_is_refused_with_the_remedy(cartpole: Path) -> None:
+    trained = replace(load(cartpole), settings=envs.EnvSettings(f"{__file__}:Blind"))
+    with pytest.raises(ConfigurationError, match=r"^--render human: .* takes no argument render_mode; leave --render"):
+        play.watch(trained, 1, "human", True, [].append)
+
+
+def test_no_episodes_at_all_are_refused(cartpole: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"--games: 0 is too few; use 1 at least"):
+        play.run(options(cartpole, games=0), say=[].append)
 
 
 class Undrawable(Drawn):
