@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def write(config: ExportConfig, file: Path) -> Iterator[str]:
     Raises ConfigurationError for a policy that cannot be exported, a model that acts differently, and a file that
     cannot be written.
     """
+    _refuse_unwritable(file)
     folder = run_in(Path(config.run))
     trained = load(folder, config.player, config.version)
     model = to_onnx(trained.policy)
@@ -42,3 +44,14 @@ def write(config: ExportConfig, file: Path) -> Iterator[str]:
         raise ConfigurationError(f"--to {file}: cannot be written ({error.strerror})") from None
     inputs, outputs = names(trained.policy)
     yield f"{file}: {len(model):,} bytes; {', '.join(inputs)} -> {', '.join(outputs)}"
+
+
+def _refuse_unwritable(file: Path) -> None:
+    """Raise ConfigurationError for a file that cannot be written: an export takes minutes, and would be lost."""
+    folder = file.parent
+    if not folder.is_dir():
+        raise ConfigurationError(f"--to {file}: there is no folder {folder}; make it, or name another file")
+    if file.is_dir():
+        raise ConfigurationError(f"--to {file}: is a folder; name a file in it, as in --to {file / 'model.onnx'}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"--to {file}: nothing can be written in {folder}; name a file in a folder of yours")

@@ -23,8 +23,9 @@ from warren.errors import CheckpointError, ConfigurationError
 from warren.trees import take
 from workers import export
 from workers.deployment.json_actor import json_actor
-from workers.models import exporting
+from workers.models import exporting, model_file
 from workers.models.backends import OnnxBackend, PytorchBackend, build_backend
+from workers.models.export_settings import ExportConfig
 from workers.models.processor import processor
 from workers.models.verifying import agreeing, observations_of, verify
 from workers.runtime.observation_sample import FILE, ObservationSample
@@ -274,6 +275,18 @@ def test_the_command_writes_a_model_with_its_origin(
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     output, action = session.run(None, {"observation": np.zeros((5, 4), np.float32)})
     assert output.shape == (5, 2) and (action == output.argmax(-1)).all()
+
+
+@pytest.mark.parametrize(("to", "why"), [("none/x.onnx", "there is no folder .*none; make it"), ("", "is a folder")])
+def test_a_file_that_cannot_be_written_is_refused_before_the_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, why: str
+) -> None:
+    monkeypatch.setattr(model_file, "load", lambda *_: pytest.fail("the policy was loaded"))
+    with pytest.raises(ConfigurationError, match=f"--to {tmp_path / to}: {why}"):
+        list(model_file.write(ExportConfig(str(tmp_path)), tmp_path / to))
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
+    with pytest.raises(ConfigurationError, match=f"--to .*: nothing can be written in {tmp_path}; name a file"):
+        list(model_file.write(ExportConfig(str(tmp_path)), tmp_path / "x.onnx"))
 
 
 def test_recorded_observations_come_back_as_they_were(tmp_path: Path) -> None:
