@@ -19,7 +19,7 @@ from tasks import context
 from warren.environment import secret
 from warren.errors import ConfigurationError
 from warren.old_numpy import restore_names
-from warren.user_code import load, make_importable
+from warren.user_code import load, make_importable, users_line
 from workers.config.command_line import guarded
 from workers.launch.kinds.user_code import Place, find, read_kwargs
 from workers.launch.kinds.user_middleware import install_from_environment
@@ -76,7 +76,18 @@ def main() -> int:
         install_from_environment()
         return 0
 
-    return guarded(prepare) or run(place, kwargs)
+    if all(secret(name) for name in context.VARIABLES):
+        return guarded(prepare) or run(place, kwargs)
+    return guarded(prepare) or guarded(lambda: _run_outside(place, kwargs))
+
+
+def _run_outside(place: Place, kwargs: dict[str, Any]) -> int:
+    """Run the environment in no run, which is one error if it asks for one: its own errors keep their traceback."""
+    try:
+        return run(place, kwargs)
+    except ConfigurationError as error:
+        line = users_line(error) or str(place)
+        raise ConfigurationError([f"{line}: {problem}" for problem in error.problems]) from None
 
 
 def _refuse(problem: str) -> int:
