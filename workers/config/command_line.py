@@ -39,6 +39,7 @@ IDENTIFYING = ("env.id", "league.env", "algorithm.name", "network.name", "sampli
 PIPE_CLOSED = 141  # exit status if the reader of the output has closed it (`| head`), as in shells
 DISK_FULL = 74  # exit status if the output, or a file, could not be written; EX_IOERR in sysexits.h
 STOPPED = 130  # exit status after Ctrl-C, as in shells
+NO_RUN = "settings are wrong; no run was started"  # what commands that start runs say below several problems
 ERROR_STATUS = 2  # exit status after an error that the user can correct
 
 
@@ -63,7 +64,7 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
         def job(settings: DictConfig) -> None:
             if STOPPED not in status:  # Ctrl-C ends all runs of a sweep
                 given = [*HydraConfig.get().overrides.task, *of_resumed]
-                status.append(guarded(lambda: run(of_run(name, settings), given)))
+                status.append(guarded(lambda: run(of_run(name, settings), given), NO_RUN))
 
         options, overrides = arranged(sys.argv[1:])
         overrides, of_resumed = set_aside(overrides)
@@ -77,11 +78,11 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
             found.append(compose(name, words))
             return 0
 
-        if code := guarded(compose_once):
+        if code := guarded(compose_once, NO_RUN):
             sys.exit(code)
         told_to_stop = staying.watch_stops() if name != "train" and staying.restarted() else None
         main = partial(run_by_hydra, name, words) if found[0] is None else partial(run_composed, found[0])
-        if code := guarded(lambda: main(job) or 0):  # `| head` may cut off what Hydra prints, as for --cfg
+        if code := guarded(lambda: main(job) or 0, NO_RUN):  # `| head` may cut off what Hydra prints, as for --cfg
             sys.exit(code)
         if told_to_stop is not None and status == [0]:
             staying.stay_unless(told_to_stop)
@@ -186,10 +187,11 @@ def urls_from_environment(options: argparse.Namespace) -> None:
     options.redis_url = options.redis_url or secret(REDIS_VARIABLE)
 
 
-def guarded(run: Callable[[], int]) -> int:
+def guarded(run: Callable[[], int], summary: str = "errors in all") -> int:
     """Run `run` and return its exit status; print a WarrenError as one message, without traceback or password.
 
-    A missing package of one of Warren's extras is printed in the same way.
+    A missing package of one of Warren's extras is printed in the same way. `summary` follows the number of problems,
+    where there are several.
     """
     standard_streams.prepare()
     try:
@@ -218,7 +220,7 @@ def guarded(run: Callable[[], int]) -> int:
         for problem in error.problems:
             print(f"error: {redact(str(problem))}", file=sys.stderr)
         if len(error.problems) > 1:
-            print(f"{len(error.problems)} settings are wrong; no run was started", file=sys.stderr)
+            print(f"{len(error.problems)} {summary}", file=sys.stderr)
         return ERROR_STATUS
     except WarrenError as error:
         print(f"error: {redact(str(error))}", file=sys.stderr)

@@ -18,7 +18,7 @@ from support import launched
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config import verifying
-from workers.config.command_line import DISK_FULL, guarded
+from workers.config.command_line import DISK_FULL, NO_RUN, guarded
 from workers.config.overrides import arranged, compose, set_aside, sweep
 from workers.config.schema import CONF, Config, EnvConfig
 from workers.config.too_many import NO_THREAD
@@ -173,8 +173,10 @@ def test_several_problems_are_counted(capsys: pytest.CaptureFixture[str]) -> Non
     def run() -> int:
         raise ConfigurationError(["one", "two"])
 
-    assert guarded(run) == 2
+    assert guarded(run, NO_RUN) == 2
     assert capsys.readouterr().err == "error: one\nerror: two\n2 settings are wrong; no run was started\n"
+    assert guarded(run) == 2
+    assert capsys.readouterr().err == "error: one\nerror: two\n2 errors in all\n", "not every command starts a run"
 
 
 def test_ctrl_c_before_the_run_has_status_130() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
-from workers.config.command_line import guarded
+from workers.config.command_line import NO_RUN, guarded
 from workers.launch.folder import RunFolder
 from workers.launch.kinds.run_file import RunFile, read
 from workers.launch.kinds.services_monitor import ServicesMonitor
@@ -88,4 +88,4 @@ def main(description: str | None = None) -> int:
         parser.error("name one file" if not files else f"name one file, not {', '.join(files)}")
     options.file = files[0]
     options.settings = [argument for argument in options.arguments if argument != options.file]
-    return guarded(lambda: run(options))
+    return guarded(lambda: run(options), NO_RUN)
