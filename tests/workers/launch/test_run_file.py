@@ -269,6 +269,8 @@ def test_an_unreadable_an_empty_and_a_missing_file_are_reported(refused, folder)
     assert "nothing to run" in refused("run: x")
     with pytest.raises(ConfigurationError, match=r"file .* does not exist"):
         read(folder / "dqn.yml")
+    with pytest.raises(ConfigurationError, match=rf"file {folder}: is a folder; .*, such as {folder}/run\.yaml"):
+        read(folder)
 
 
 def test_middleware_are_classes_in_files_beside_the_run_file(reading, folder):

@@ -126,6 +126,9 @@ def read(path: Path, settings: Sequence[str] = ()) -> tuple[RunFile, list[str]]:
 
 
 def _parse(path: Path) -> tuple[dict[str, Any], list[str]]:
+    if path.is_dir():
+        held = ", ".join(sorted(str(found) for found in path.glob("*.y*ml")))
+        raise ConfigurationError(f"file {path}: is a folder; name a run's file{f', such as {held}' if held else ''}")
     if not path.is_file():
         here = sorted(str(found) for found in [*Path().glob("*.y*ml"), *Path().glob("examples/*/*.y*ml")])
         raise ConfigurationError(unknown_name("file", str(path), here))
