@@ -47,6 +47,11 @@ def test_without_servers_there_are_no_runs(
     assert "no runs (no servers: none are named, and no run has its own)" in capsys.readouterr().out
 
 
+def test_an_unknown_run_is_refused_with_the_command_that_lists_runs() -> None:
+    with pytest.raises(ConfigurationError, match=r"^run 'mine' does not exist; python -m workers\.runs lists them$"):
+        runs.find("mine", [])
+
+
 def test_a_run_is_found_by_its_redis_keys_and_removed_with_its_players(embedded: Servers, run_name: str) -> None:
     client = redis.Redis.from_url(embedded.redis_url)
     prefix = f"warren.{run_name}:"

@@ -158,7 +158,8 @@ def find(name: str, places: Iterable[Servers]) -> RunTraces:
     for found in everywhere:
         if found.run == name:
             return found
-    raise ConfigurationError(unknown_name("run", name, sorted({found.run for found in everywhere}), "; ".join(unseen)))
+    remedy = "; ".join(["python -m workers.runs lists them", *unseen])
+    raise ConfigurationError(unknown_name("run", name, {found.run for found in everywhere}, remedy))
 
 
 def explain_unlisted(why: str) -> str:
