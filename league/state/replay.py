@@ -22,7 +22,7 @@ from league.rules.ratings import Skills
 from league.state.fields import event_order
 from league.state.league_state import Event, LeagueState
 from warren import formats
-from warren.errors import LeagueError, MatchmakingError
+from warren.errors import LeagueError, MatchmakingError, PlayerError, unknown_name
 from warren.files import read_json
 
 FORMAT = "format.json"  # in a league's folder: the release that wrote it, and its format
@@ -99,8 +99,10 @@ def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) 
             if wanted is None or home in wanted:
                 _compare(found.setdefault(home, Comparison()), state, kind, home, event["away"])
         state.apply(event)
-    for name in wanted or ():
-        state.roster[name]
+    if unknown := sorted(name for name in wanted or () if name not in state.roster):
+        learning = ", ".join(sorted(player.name for player in state.roster if not player.frozen))
+        where = f"in this league; learning there: {learning}"
+        raise PlayerError(unknown_name("player", unknown[0], [player.name for player in state.roster], where))
     for comparison in found.values():
         comparison.likelihood /= max(1, comparison.matches - comparison.without_opponent)
     return found

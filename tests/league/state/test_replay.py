@@ -19,10 +19,10 @@ from league.redis.store import Store
 from league.rules.ratings import Skills
 from league.state import replay
 from league.state.in_memory import MemoryLeague
-from league.state.league_state import LeagueState
+from league.state.league_state import Event, LeagueState
 from league.state.periods import Periods
 from warren import progress
-from warren.errors import LeagueError
+from warren.errors import LeagueError, PlayerError
 
 
 @pytest.fixture
@@ -87,6 +87,16 @@ def test_a_history_is_likelier_under_its_own_matchmaker_than_under_another(
     assert sum(same.expected.values()) == pytest.approx(40.0)
     assert same.distance < 0.25 < other.distance == 1.0
     assert other.expected == {"main": pytest.approx(40.0)} and other.likelihood == 0.0 < same.likelihood
+
+
+def test_an_unknown_player_of_a_long_history_is_refused_with_those_who_learn() -> None:
+    events: list[Event] = []
+    league = MemoryLeague(on_event=lambda event: events.append(dict(event)))
+    league.add_player("main", "self_play")
+    for step in range(25):
+        league.snapshot("main", step)
+    with pytest.raises(PlayerError, match=r"^player 'nobody' does not exist in this league; learning there: main$"):
+        replay.through([("", event) for event in events], kind_of("self_play"), ["nobody"])
 
 
 def test_the_other_matchmaker_sees_the_league_of_each_moment(
