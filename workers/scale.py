@@ -24,7 +24,7 @@ from tasks.topology import Topology
 from warren import redis_client
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
-from workers.launch.hosts.scale_request import request
+from workers.launch.hosts.scale_request import CHANGE, request
 from workers.launch.traces.runs import own_servers
 from workers.servers import check_broker, check_redis, record
 
@@ -32,21 +32,28 @@ from workers.servers import check_broker, check_redis, record
 def run(options: argparse.Namespace) -> int:
     """Ask the launcher, print what was done, and return exit status 0."""
     urls_from_environment(options)
-    wanted = dict(_parse(options.counts))
+    wanted = {name.strip(): change.strip() for name, _, change in (one.partition("=") for one in options.counts)}
+    problems = [
+        f"{one}: write it as actors=4, actors=+1 or actors=-1"
+        for one in options.counts
+        if not CHANGE.fullmatch(one.partition("=")[2].strip())
+    ]
     own = own_runs(record.RUNS)
-    if options.run is None:
-        if len(own) != 1:
-            raise ConfigurationError(f"--run: give the run's name; {len(own)} runs below {record.RUNS} have launchers")
+    if options.run is None and len(own) == 1:
         (options.run,) = own
+    if options.run is None:
+        problems.append(f"--run: give the run's name; {len(own)} runs below {record.RUNS} have launchers")
     broker_url, redis_url = options.broker_url, options.redis_url
     if options.run in own and not (broker_url and redis_url):
         broker_url, redis_url = own[options.run]
-    if not (broker_url and redis_url):
+    if not (broker_url and redis_url) and (options.run is not None or not own):
         known = f"; below {record.RUNS} run {', '.join(sorted(own))}" if own else ""
-        raise ConfigurationError(
+        problems.append(
             f"--broker-url and --redis-url: not given, and WARREN_BROKER_URL and WARREN_REDIS_URL are not set; "
             f"a run with servers of its own is found below {record.RUNS}{known}"
         )
+    if problems:
+        raise ConfigurationError(problems)
     check_broker(broker_url)
     check_redis(redis_url)
     topology = Topology(options.run)
@@ -68,13 +75,6 @@ def own_runs(runs: Path) -> dict[str, tuple[str, str]]:
             if name := record.name_of(folder):
                 named[name] = (servers.broker_url, servers.redis_url)
     return named
-
-
-def _parse(counts: list[str]) -> list[tuple[str, str]]:
-    problems = [f"{count}: write it as actors=4, actors=+1 or actors=-1" for count in counts if "=" not in count]
-    if problems:
-        raise ConfigurationError(problems)
-    return [(name.strip(), change.strip()) for name, _, change in (count.partition("=") for count in counts)]
 
 
 def main() -> int:

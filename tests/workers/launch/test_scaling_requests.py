@@ -15,6 +15,7 @@ import pytest
 import redis
 from celery import Celery
 
+from workers import scale
 from workers.launch.folder import RunFolder
 from workers.launch.hosts.scaling import ScaledGroup, Scaling
 from workers.launch.processes.supervisor import Supervisor
@@ -145,6 +146,19 @@ def test_the_servers_of_a_run_of_services_are_found_by_its_name(tmp_path: Path) 
         Record("amqp://here", "redis://here", "rabbitmq", "its own", os.getpid(), run="dqn-1a2b").write(folder.path)
         assert own_runs(tmp_path) == {"dqn-1a2b": ("amqp://here", "redis://here")}
     assert own_runs(tmp_path) == {}
+
+
+def test_a_wrong_count_is_told_with_all_else_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("WARREN_RUN", "WARREN_BROKER_URL", "WARREN_REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["scale", "actors=x", "actors", "actors=+1"])
+    assert scale.main() == 2
+    errors = [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert errors[:2] == [f"{one}: write it as actors=4, actors=+1 or actors=-1" for one in ("actors=x", "actors")]
+    assert [error.split(":")[0] for error in errors[2:]] == ["--run", "--broker-url and --redis-url"]
 
 
 def test_a_run_stops_when_it_is_asked_to() -> None:

@@ -14,6 +14,7 @@ from warren.errors import BrokerError, ConfigurationError, unknown_name
 from workers.runtime.lease import leader_key
 
 NODE, COMMAND, STOP = "launcher", "scale", "stop"
+CHANGE = re.compile(r"([+-]?)(\d{1,4})")  # of a count: N, +N, -N
 ANSWER_WITHIN = 10.0  # s that a launcher has to carry out a request
 
 

@@ -8,7 +8,6 @@ of its next gathered round, and in the run's folder for a resume.
 from __future__ import annotations
 
 import queue
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from celery.utils.log import get_logger
 from kombu.mixins import ConsumerMixin
 
 from warren.errors import ConfigurationError, WarrenError, unknown_name
-from workers.launch.hosts.scale_request import ANSWER_WITHIN, COMMAND, NODE, STOP, redis_time
+from workers.launch.hosts.scale_request import ANSWER_WITHIN, CHANGE, COMMAND, NODE, STOP, redis_time
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
 
@@ -30,8 +29,6 @@ logger = get_logger(__name__)
 
 STOPS_WITHIN = 0.2  # s
 REMEMBERED = 1000  # requests whose answers are kept, for repeated requests
-
-_CHANGE = re.compile(r"([+-]?)(\d{1,4})")
 
 
 @dataclass
@@ -199,7 +196,7 @@ class Scaling:
         """Return the new counts. Raises ConfigurationError with all their problems."""
         new, problems = {}, []
         for setting, change in wanted.items():
-            match = _CHANGE.fullmatch(change)
+            match = CHANGE.fullmatch(change)
             if setting not in self._groups:
                 problems.append(unknown_name("count of this run", setting, self._groups))
             elif match is None:
