@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
@@ -52,7 +53,7 @@ def _said(of: type[Any], prefix: str = "") -> Iterator[tuple[str, str]]:
 def parse(config: type[T], given: Sequence[str]) -> T:
     """Return the settings that a command line gives, as a `config`. Raises ConfigurationError with all problems."""
     known = _names(config)
-    wrong = [f"{one}: is not a setting; write settings as name=value" for one in given if "=" not in one]
+    wrong = [f"{one}: is not a setting; {_meant(one)}" for one in given if "=" not in one]
     wrong += [
         unknown_name("setting", name, known)
         for name in (one.partition("=")[0] for one in given if "=" in one)
@@ -70,6 +71,11 @@ def parse(config: type[T], given: Sequence[str]) -> T:
         raise ConfigurationError(f"{key}: {str(error).splitlines()[0]}") from None
     assert isinstance(made, config)
     return made
+
+
+def _meant(word: str) -> str:
+    """Return the remedy for a word without "=", which may be the run's folder, as other commands take it."""
+    return f"write run={word} for this folder" if Path(word).is_dir() else "write settings as name=value"
 
 
 def _names(of: Any, prefix: str = "") -> list[str]:

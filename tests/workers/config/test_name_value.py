@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,15 @@ def test_what_help_lists_can_be_given() -> None:
     assert made == Settings("here", span=2.0)
     with pytest.raises(ConfigurationError, match=r"setting 'table.sise' does not exist; did you mean table\.size"):
         parse(Settings, ["run=here", "table.sise=3"])
+
+
+def test_a_folder_as_a_word_of_its_own_is_refused_with_the_setting_that_takes_it(tmp_path: Path) -> None:
+    for words in ([str(tmp_path)], [str(tmp_path), "silent=x"]):
+        with pytest.raises(ConfigurationError) as raised:
+            parse(Settings, words)
+        assert raised.value.problems == [f"{tmp_path}: is not a setting; write run={tmp_path} for this folder"]
+    with pytest.raises(ConfigurationError, match="none: is not a setting; write settings as name=value"):
+        parse(Settings, ["none"])
 
 
 def test_deploy_lists_all_of_its_settings() -> None:
