@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 from support.waiting import PATIENCE
 
 from league.rules.settings import Settings
@@ -15,6 +16,7 @@ from warren import user_code
 from warren.errors import ConfigurationError
 from warren.user_code import is_users, users_line, where
 from workers.config.hosts import ranks
+from workers.config.schema import CONF
 
 USERS = "import json\nfrom league.rules.settings import Settings\nfrom workers.config.hosts import ranks\n"
 FAILURES = {
@@ -91,6 +93,13 @@ def test_an_extra_can_be_installed_from_any_folder(tmp_path: Path, monkeypatch: 
     assert user_code.requirement("games") == "-e '.[games]'"
     monkeypatch.chdir(tmp_path)
     assert user_code.requirement("games") == f"-e '{checkout}[games]'"
+
+
+@pytest.mark.parametrize("kind", ["algorithm", "network"])
+def test_code_of_ones_own_without_a_name_is_asked_for(kind: str) -> None:
+    settings = OmegaConf.load(CONF / kind / "own.yaml")
+    with pytest.raises(ConfigurationError, match=rf"^{kind}=own: names no code; give {kind}\.name=FILE\.py:build,"):
+        user_code.find(kind, settings.name)
 
 
 def test_missing_file_and_missing_module_are_named() -> None:

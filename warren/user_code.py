@@ -30,6 +30,7 @@ EXTRAS = {
 }  # fmt: skip
 BUILT = ("gfootball", "gfootball_engine")  # on this machine, by `gfootball` of make or warren: it has no wheels
 OURS = ("agents", "conf", "envs", "league", "tasks", "warren", "workers")  # top-level names
+UNNAMED = "path/to/file.py:build"  # the name in conf/algorithm/own.yaml and conf/network/own.yaml, to be replaced
 _ROOT = Path(__file__).resolve().parents[1]
 _PACKAGES = (*OURS, "benchmarks")
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -135,6 +136,8 @@ def module_of(kind: str, name: str) -> ModuleType:
     Raises ConfigurationError for any failure.
     """
     place = name.rpartition(":")[0]
+    if name == UNNAMED and kind in ("algorithm", "network") and not Path(place).exists():
+        raise ConfigurationError(f"{kind}=own: names no code; give {kind}.name=FILE.py:build, your file and function")
     if place.endswith(".py") and not (file := Path(place).expanduser().resolve()).is_file():
         raise ConfigurationError(f"{kind} {name!r}: there is no file {file}")
     with blame(f"importing {place!r} for {kind} {name!r}"):
