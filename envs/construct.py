@@ -6,9 +6,9 @@ import importlib
 from types import ModuleType
 
 from warren.errors import ConfigurationError
-from warren.user_code import blame, copies, install, pip, where
+from warren.user_code import blame, call, copies, install, pip, where
 
-__all__ = ["blame", "copies", "pip", "require", "where"]
+__all__ = ["blame", "call", "copies", "pip", "require", "where"]
 
 
 def require(module: str, package: str, env_id: str) -> ModuleType:

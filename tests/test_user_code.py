@@ -11,6 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 from support.waiting import PATIENCE
 
+from agents import build_algorithm
 from league.rules.settings import Settings
 from warren import user_code
 from warren.errors import ConfigurationError
@@ -100,6 +101,21 @@ def test_code_of_ones_own_without_a_name_is_asked_for(kind: str) -> None:
     settings = OmegaConf.load(CONF / kind / "own.yaml")
     with pytest.raises(ConfigurationError, match=rf"^{kind}=own: names no code; give {kind}\.name=FILE\.py:build,"):
         user_code.find(kind, settings.name)
+
+
+def test_a_call_with_arguments_that_a_function_lacks_is_blamed_on_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine_called.py"
+    file.write_text("def build(config):\n    return len(config, 2)\n")
+    build = user_code.find("algorithm", f"{file}:build")
+    with pytest.raises(TypeError, match="len"):  # within it
+        user_code.call("algorithm 'a'", build, {})
+    with pytest.raises(TypeError, match="no keyword"):  # not written in Python
+        user_code.call("environment 'a'", dict.fromkeys, [], bog=1)
+    with pytest.raises(ConfigurationError) as raised:
+        build_algorithm(f"{file}:build", {}, None, 0)  # type: ignore[arg-type]  # it is not called
+    (said,) = raised.value.problems
+    assert said.startswith(f"algorithm '{file}:build': build() takes 1 positional argument but 3 were given; it takes")
+    assert f"(config) at {file}:1; give it these" in said and isinstance(raised.value.__cause__, TypeError)
 
 
 def test_missing_file_and_missing_module_are_named() -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -151,6 +152,35 @@ def module_of(kind: str, name: str) -> ModuleType:
                 f"{kind} {name!r}: there is no module {error.name!r}{taken(place)}; for a module of your "
                 f"own set PYTHONPATH or write path/to/file.py:Name{old_gym}"
             ) from None
+
+
+def call(doing: str, factory: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
+    """Return `factory(*given, **named)`, a user's class or function.
+
+    Raises ConfigurationError, which names it, its place and its parameters, if it does not take these arguments.
+    """
+    try:
+        return factory(*given, **named)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # raised within it
+            raise
+        if not (takes := _takes_others(factory, given, named)):
+            raise
+        raise ConfigurationError(f"{doing}: {error}; {takes}") from error
+
+
+def _takes_others(factory: Callable[..., Any], given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    """Return the place and the parameters of `factory` if they do not fit these arguments, else ""."""
+    try:
+        signature = inspect.signature(factory)
+        place = f"{inspect.getsourcefile(factory)}:{inspect.getsourcelines(factory)[1]}"
+    except (TypeError, ValueError, OSError):  # it is not written in Python
+        return ""
+    try:
+        signature.bind(*given, **named)
+    except TypeError:
+        return f"it takes {signature} at {place}; give it these arguments, or change its parameters"
+    return ""
 
 
 class blame:

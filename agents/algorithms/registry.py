@@ -9,7 +9,7 @@ from agents.algorithms.contract import QUEUE, Algorithm, Needs
 from agents.policies import Policy
 from warren.errors import ConfigurationError
 from warren.registry import Registry
-from warren.user_code import blame, find
+from warren.user_code import blame, call, find
 
 METHODS = ("update", "behaviour", "adjust", "begin_at", "state", "load_state")
 
@@ -36,7 +36,7 @@ def build_algorithm(name: str, config: Mapping[str, Any], policy: Policy, seed: 
 
 def _users(name: str, settings: Mapping[str, Any], policy: Policy, seed: int) -> Algorithm:
     with blame(f"algorithm {name!r}"):
-        algorithm: Algorithm = find("algorithm", name)(settings, policy, seed)
+        algorithm: Algorithm = call(f"algorithm {name!r}", find("algorithm", name), settings, policy, seed)
     lacking = [method for method in METHODS if not callable(getattr(algorithm, method, None))]
     if not isinstance(getattr(algorithm, "needs", None), Needs):
         lacking.append("needs")

@@ -12,7 +12,7 @@ from agents.networks.network import Heads, Network
 from agents.networks.trial import require_step
 from warren.errors import ConfigurationError
 from warren.registry import Registry
-from warren.user_code import blame, find
+from warren.user_code import blame, call, find
 
 # (settings without the name, observation space, its outputs, generator of the initial weights) -> network
 Builder = Callable[[Mapping[str, Any], gymnasium.Space[Any], Heads, torch.Generator], Network]
@@ -32,7 +32,8 @@ def build_network(
     if ":" not in name:
         return NETWORKS[name](settings, observation_space, heads, generator)
     with blame(f"network {name!r}"):
-        network = find("network", name)(settings, observation_space, heads, generator)
+        build = find("network", name)
+        network = call(f"network {name!r}", build, settings, observation_space, heads, generator)
     if not isinstance(network, Network):
         raise ConfigurationError(f"network {name!r} made a {type(network).__name__}, not an agents.networks.Network")
     require_step(network, name, observation_space, heads)

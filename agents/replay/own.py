@@ -13,7 +13,7 @@ from agents.replay.buffer import ReplayBuffer
 from agents.replay.interface import Buffer, BufferOptions, Draw, checked_priorities
 from agents.trajectories import Trajectory
 from warren.errors import CheckpointError, ConfigurationError
-from warren.user_code import blame, find, where
+from warren.user_code import blame, call, find, where
 
 SETTING = "replay.buffer"
 ARGUMENTS = {
@@ -43,7 +43,7 @@ def build_buffer(
             "Warren's own buffer, which draws evenly or by priority as the algorithm needs"
         )
     with blame(f"{SETTING} {name!r}"):
-        theirs = find(SETTING, name)(dict(settings), options)
+        theirs = call(f"{SETTING} {name!r}", find(SETTING, name), dict(settings), options)
         if problems := list(_problems(name, theirs, options, in_checkpoint)):
             raise ConfigurationError(problems)
     return OwnBuffer(name, theirs, options)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from envs.construct import blame
+from envs.construct import blame, call
 from envs.exploitability import QUALIFIES
 from envs.game_tree import GameTree, TreeVectorEnv
 from envs.games.pettingzoo_games import AECVectorEnv, as_aec
@@ -29,7 +29,7 @@ def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> 
         if _are_rules(factory):
             return TreeVectorEnv(_tree_of(env_id, factory, kwargs), num_envs, seed)
         if {"num_envs", "seed"} <= set(inspect.signature(factory).parameters):
-            games = factory(num_envs=num_envs, seed=seed, **kwargs)
+            games = call(f"environment {env_id!r}", factory, num_envs=num_envs, seed=seed, **kwargs)
             if not isinstance(games, TwoPlayerVectorEnv):
                 raise ConfigurationError(
                     f"environment {env_id!r} made a {type(games).__name__}; it must be a TwoPlayerVectorEnv"
@@ -37,7 +37,7 @@ def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> 
             return games
 
         def make() -> Any:
-            made = factory(**kwargs)
+            made = call(f"environment {env_id!r}", factory, **kwargs)
             env = as_aec(made, env_id)
             if env is None:
                 raise ConfigurationError(
@@ -79,7 +79,7 @@ def _tree_of(env_id: str, rules: Any, parameters: dict[str, Any]) -> GameTree:
     key = rules, repr(sorted(parameters.items()))
     tree = _trees.get(key)
     if tree is None:
-        tree = write_out(env_id, rules(**parameters))
+        tree = write_out(env_id, call(f"environment {env_id!r}", rules, **parameters))
         _trees.clear()
         _trees[key] = tree
     return tree

@@ -24,7 +24,7 @@ def make(env_id: str, **kwargs: Any) -> Any:
     with blame(f"environment {env_id!r}"):
         if is_vector(factory):
             return OneOfVector(env_id, factory, kwargs)
-        env = factory(**kwargs)
+        env = user_code.call(f"environment {env_id!r}", factory, **kwargs)
         if isinstance(env, gymnasium.Env):
             return env
         if isinstance(env, TwoPlayerVectorEnv):

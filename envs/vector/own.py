@@ -24,6 +24,7 @@ from envs.rewards import Rewards
 from envs.vector.base import Stepped, VectorEnv, no_final_observations
 from warren.errors import ConfigurationError
 from warren.trees import take
+from warren.user_code import call
 
 Factory = Callable[..., gymnasium.vector.VectorEnv]
 
@@ -139,7 +140,7 @@ class OneOfVector(gymnasium.Env):
 
 def made(env_id: str, factory: Factory, num_envs: int, kwargs: Mapping[str, Any]) -> gymnasium.vector.VectorEnv:
     """Return the user's vector. Raises ConfigurationError if its size is wrong or it resets in another step."""
-    env = factory(num_envs, **kwargs)
+    env: gymnasium.vector.VectorEnv = call(f"environment {env_id!r}", factory, num_envs, **kwargs)
     if env.num_envs != num_envs:
         raise ConfigurationError(
             f"environment {env_id!r}: {num_envs} copies were asked for, its num_envs is {env.num_envs}; take the "

@@ -98,6 +98,15 @@ def test_an_argument_that_the_constructor_refuses_is_a_configuration_error():
         envs.make("CartPole-v1", gravity=1.6)
 
 
+def test_an_argument_that_a_users_class_lacks_is_named_with_the_class(source):
+    path = source(MODERN)
+    with pytest.raises(ConfigurationError) as raised:
+        envs.make(f"{path}:Line", bog=1)
+    (said,) = raised.value.problems
+    assert said.startswith(f"environment '{path}:Line': Line.__init__() got an unexpected keyword argument 'bog'")
+    assert "it takes (length=3) at " in said and f"{path.name}:" in said and "user_envs" not in said
+
+
 def test_a_class_in_a_file_is_an_environment(source):
     env = envs.make(f"{source(MODERN)}:Line", length=5)
     assert env.observation_space.shape == (5,)
