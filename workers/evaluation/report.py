@@ -164,7 +164,9 @@ def _uniform_of_run(folder: Path) -> float | None:
         return None
     from omegaconf import OmegaConf
 
-    league = (OmegaConf.to_container(OmegaConf.load(path)) or {}).get("league") or {}  # type: ignore[union-attr]
+    from workers.config.schema import read_tree
+
+    league = OmegaConf.to_container(read_tree(path)).get("league") or {}  # type: ignore[union-attr]
     return uniform_of(league["env"], **(league.get("env_kwargs") or {})) if "env" in league else None
 
 

@@ -21,7 +21,7 @@ from workers.config.league_choices import with_choices
 from workers.config.overrides import REFUSALS
 from workers.config.resuming import changes
 from workers.config.run_names import name_run, run_folder
-from workers.config.schema import BrokerConfig, Config, from_hydra
+from workers.config.schema import BrokerConfig, Config, from_hydra, read_tree
 from workers.config.verifying import problems_of_building
 from workers.config.written_by import check_messages
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
@@ -175,6 +175,7 @@ def resumed(config: Config, given: Sequence[str]) -> Config:
     overrides, problems = changes(given)
     if problems:
         raise ConfigurationError(problems)
+    read_tree(folder / "config.yaml")  # Hydra would not say which file is damaged, or take an empty one
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(folder.resolve()), version_base="1.3"):
         try:
