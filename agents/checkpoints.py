@@ -134,7 +134,8 @@ def load(path: Path) -> Checkpoint:
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
     if _checksum(tensors) != header["crc32"]:
-        raise CheckpointError(f"checkpoint {path} is damaged: its tensors do not match the checksum in its header")
+        reason = "its tensors do not match the checksum in its header"
+        raise CheckpointError(f"checkpoint {path} is damaged: {reason}; delete it to go on from the one before")
     return _checkpoint(path.name.removesuffix(SUFFIX), tensors, header)
 
 
