@@ -166,6 +166,11 @@ def readable(folder: Path) -> list[Path]:
     return list(_times(folder))
 
 
+def unreadable(folder: Path) -> list[Path]:
+    """Return the checkpoints in `folder` whose header cannot be read: `latest` passes them over."""
+    return sorted({*folder.glob("*" + SUFFIX)}.difference(_times(folder)))
+
+
 def _times(folder: Path) -> dict[Path, int]:
     """Return the times written in the checkpoints of `folder`, the newest first."""
     saved = {path: saved_at(path) for path in folder.glob("*" + SUFFIX)}

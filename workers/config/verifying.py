@@ -10,9 +10,11 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from warren.errors import ConfigurationError
+from workers.config.run_names import run_folder
 from workers.config.schema import Config, from_yaml, to_yaml
 from workers.servers.forks import ENVIRONMENT, Forks
 from workers.servers.process import Child
@@ -74,8 +76,21 @@ def main() -> None:
     lines = [computing.slower(config.perceptrons)]
     if config.device in ("auto", "cpu") and not config.hosts:
         lines.append(computing.emulated(config.precision, devices.resolve(config.device)))
-    for line in filter(None, lines):
+    for line in filter(None, [*lines, *_passed_over(config)]):
         print(line, file=sys.stderr)
+
+
+def _passed_over(config: Config) -> Iterator[str]:
+    """Yield a warning for each damaged checkpoint of a resumed run that has a whole one: work may be lost with it."""
+    from agents import checkpoints
+
+    if config.trial is None:
+        return
+    run = run_folder(config)
+    for folder in (run / "checkpoints", *sorted(run.glob("players/*/checkpoints"))):
+        if taken := checkpoints.latest(folder):
+            for path in checkpoints.unreadable(folder):
+                yield f"warning: checkpoint {path} is damaged; the run goes on from {taken.name}"
 
 
 if __name__ == "__main__":
