@@ -11,7 +11,6 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -21,6 +20,7 @@ from workers.config import groups, written_by
 from workers.config.imitation import ImitationConfig
 from workers.config.replay_settings import ReplayConfig
 from workers.config.roles import ROLES
+from workers.config.saved_settings import read_tree
 from workers.config.watching import EvaluationConfig, MetricsConfig
 
 if TYPE_CHECKING:
@@ -317,18 +317,3 @@ def to_yaml(config: Config) -> str:
 def from_yaml(path: Path) -> Config:
     """Read a configuration from a YAML file, as run folders hold it. Raises ConfigurationError, as `read_tree` does."""
     return from_hydra(read_tree(path), str(path))
-
-
-def read_tree(path: Path) -> DictConfig:
-    """Read the names and values in a run folder's YAML file. Raises ConfigurationError if it is damaged or empty."""
-    try:
-        loaded = OmegaConf.load(path)
-        reason = "" if isinstance(loaded, DictConfig) and loaded else "it holds no settings"
-    except (ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        mark = getattr(error, "problem_mark", None)
-        reason = f"line {mark.line + 1}: {getattr(error, 'problem', error)}" if mark else str(error).splitlines()[0]
-    if reason:
-        remedy = "put a copy of it back, or the config.yaml of a run with the same settings"
-        raise ConfigurationError(f"{path} is damaged ({reason}); {remedy}")
-    assert isinstance(loaded, DictConfig)
-    return loaded

@@ -164,7 +164,7 @@ def _uniform_of_run(folder: Path) -> float | None:
         return None
     from omegaconf import OmegaConf
 
-    from workers.config.schema import read_tree
+    from workers.config.saved_settings import read_tree
 
     league = OmegaConf.to_container(read_tree(path)).get("league") or {}  # type: ignore[union-attr]
     return uniform_of(league["env"], **(league.get("env_kwargs") or {})) if "env" in league else None

@@ -21,7 +21,8 @@ from workers.config.league_choices import with_choices
 from workers.config.overrides import REFUSALS
 from workers.config.resuming import changes
 from workers.config.run_names import name_run, run_folder
-from workers.config.schema import BrokerConfig, Config, from_hydra, read_tree
+from workers.config.saved_settings import read_tree
+from workers.config.schema import BrokerConfig, Config, from_hydra
 from workers.config.verifying import problems_of_building
 from workers.config.written_by import check_messages
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
