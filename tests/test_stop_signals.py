@@ -1,13 +1,17 @@
-"""Test that a stop signal is handled even while the process checks its event."""
+"""Tests of stop signals: while the process checks its event, and while it imports modules."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.waiting import PATIENCE
 
+ROOT = Path(__file__).resolve().parents[1]
 TOLD = """
 import os, signal, sys, threading
 from warren import stop_signals
@@ -25,3 +29,14 @@ def test_a_stop_signal_is_handled_at_any_moment(number: int) -> None:
     command = [sys.executable, "-c", TOLD, str(number)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout) == (0, f"{number}\n"), done.stderr
+
+
+@pytest.mark.parametrize("module", ["workers.play", "workers.exploitability"])
+def test_ctrl_c_while_modules_are_imported_shows_no_traceback(module: str, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, "-m", module], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")

@@ -38,10 +38,11 @@ class JsonFormatter(logging.Formatter):
 
 def log_uncaught() -> None:
     """Log exceptions that end this process as any record, so that a JSON log holds JSON alone."""
+    before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
-            sys.__excepthook__(kind, error, trace)
+            before(kind, error, trace)
         else:
             logging.getLogger("warren").critical("this process ends", exc_info=(kind, error, trace))
 
