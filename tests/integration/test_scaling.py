@@ -81,7 +81,7 @@ def test_a_request_that_cannot_be_met_says_why_and_changes_nothing(gathered: Tra
     for counts, message in (
         (("actors=0",), "actors: 0"),
         (("actors=-5",), "actors: -3"),
-        (("actors=some",), "actors=some: give a number, +N or -N"),
+        (("actors=some",), "actors=some: write it as actors=4, actors=+1 or actors=-1"),
         (("actor=3",), "did you mean actors?"),
         (("3",), "3: write it as actors=4"),
     ):
