@@ -22,7 +22,6 @@ from agents.algorithms.reward_scaling import RewardScaling
 from agents.algorithms.teacher import check_heads, check_teacher, imitation
 from agents.operators.unrolls import weighted_channels
 from agents.policies import Policy
-from agents.policies.parts import Parts
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError, NotFinite
 
@@ -245,9 +244,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
 
 def check_policy(name: str, policy: Policy) -> None:
     """Raise ConfigurationError for a policy whose actions, or parts of them, are not drawn: they would never change."""
-    whole = policy.distribution
-    parts = [part for _, part in whole.named_parts()] if isinstance(whole, Parts) else [whole]
-    fixed = sorted({type(part).__name__ for part in parts if not part.has_chance})
+    fixed = sorted({type(part).__name__ for _, part in policy.distribution.named_parts() if not part.has_chance})
     if fixed:
         raise ConfigurationError(
             f"algorithm: {name!r} changes the probabilities of actions, and a {' and a '.join(fixed)} over "

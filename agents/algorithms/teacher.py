@@ -25,7 +25,6 @@ from agents.algorithms.settings import AlgorithmConfig, Allowed, Scheduled
 from agents.operators.losses import teacher_loss
 from agents.operators.schedules import Linear
 from agents.policies import Distribution, Policy
-from agents.policies.parts import Parts
 from agents.spaces import SpaceTree
 from warren.errors import ConfigurationError, unknown_name
 
@@ -104,9 +103,7 @@ def check_teacher(name: str, teacher: Policy, student: Policy, factors: Mapping[
 
 def _distributions(policy: Policy) -> dict[str, type[Distribution]]:
     """Return the class of the distribution over each part of an action, by its name: "" for an action of one part."""
-    whole = policy.distribution
-    parts = dict(whole.named_parts()) if isinstance(whole, Parts) else {"": whole}
-    return {part: type(one) for part, one in parts.items()}
+    return {part: type(one) for part, one in policy.distribution.named_parts()}
 
 
 def imitation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ class Distribution(nn.Module):
     def mask_size(self) -> int:
         """Return the number of actions that a mask covers."""
         return self.size
+
+    def named_parts(self) -> Iterable[tuple[str, Distribution]]:
+        """Return (name, distribution) of each leaf of the action space; the name of the only one is ""."""
+        return [("", self)]
 
     def sample(self, output: Any, generator: torch.Generator) -> Any:
         """Draw an action; `generator` is on the CPU, wherever the output is."""

@@ -27,7 +27,6 @@ class Parts(Distribution):
         self.size = sum(part.size for part in parts.values())
 
     def named_parts(self) -> zip[tuple[str, Any]]:
-        """Return (leaf name, its distribution) of each leaf."""
         return zip(self._names, self.parts, strict=True)
 
     def sample(self, output: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:

@@ -277,7 +277,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("--seconds", type=float, default=300.0, help="time of training")
-    parser.add_argument("--clock", choices=CLOCKS, default="wall")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="clock of --seconds and --every")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--every", type=float, default=5.0, help="seconds between evaluations, at least")
     parser.add_argument("--meta-strategy", choices=["alpharank", "nash", "prd", "uniform"], help="of PSRO")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -64,9 +63,9 @@ def test_services_and_environments_start_and_leave_while_their_run_goes_on(serve
         (tmp_path / "go").touch()
         assert run.wait() == 0, run.output
     assert len(processes) == 5 and not any(process.is_running() for process in processes)
-    ends = [run.logged(name).partition("answered by ")[2] for name in ("play-0", "play-2")]
-    assert all(ends), "the run ends only when all environments are done"
-    assert {*re.findall(r"\d", " ".join(ends))} == {"0", "1"}, "calls in turns may meet one worker each"
+    for name in ("play-0", "play-2"):
+        assert "answered by" in run.logged(name), "the run ends only when all environments are done"
+    assert "0, 1]" in run.logged("play-2")
 
 
 def test_a_request_for_services_that_cannot_be_met_changes_nothing(servers: Servers, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Learner(Worker):
 
 # Ends once the file `go` exists, so that a test can act on the run before.
 PLAY = """
-import os, time
+import os, random, time
 from pathlib import Path
 from tasks.solver import remote
 
@@ -70,7 +70,7 @@ while not (go.exists() and n >= 20):
     n += 1
     if n in (1, 20):
         print("played", n, flush=True)
-    time.sleep(0.01)
+    time.sleep(random.uniform(0, 0.02))  # two environments in step would each meet one worker alone
 while count() < n:
     time.sleep(0.05)
 print("env", os.environ["WARREN_RANK"], "of", os.environ["WARREN_NUM"], "answered by", sorted(ranks))
