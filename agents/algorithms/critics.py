@@ -15,6 +15,8 @@ from agents.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig, ta
 from agents.algorithms.settings import Allowed, Scheduled
 from agents.algorithms.transitions import Transitions
 from agents.networks import Heads, Network, build_network
+from agents.networks.images import divide_images
+from agents.networks.normalized import IMAGES
 from agents.policies import Policy
 from agents.spaces import Leaves
 from warren.errors import ConfigurationError
@@ -56,6 +58,9 @@ class Critics(nn.Module):
         networks = [build_network(settings, space, heads, generator) for _ in range(count)]
         if any(network.memory for network in networks):
             raise ConfigurationError("a critic has no memory here; leave out algorithm.critic.core")
+        for network in networks:
+            if policy.divide_images_by != IMAGES:
+                divide_images(network, policy.divide_images_by)
         self.networks = nn.ModuleList(networks)
         self.to(policy.device)
 

@@ -131,7 +131,8 @@ def build_policy(
     if normalization.normalize_observations or normalization.normalize_values:
         network = Normalized(network, SpaceTree(observation_space, "observation"), values, normalization)
     channels = {} if isinstance(reward_channels, int) else reward_channels
-    return Policy(distribution, network, visible, action_space, seed, channels, observation_space)
+    divisor = normalization.divide_images_by
+    return Policy(distribution, network, visible, action_space, seed, channels, observation_space, divisor)
 
 
 def _own(tree: SpaceTree, config: Mapping[str, Any]) -> dict[str, Distribution]:

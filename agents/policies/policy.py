@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from agents.networks import Memory, Network, Normalized, Outputs
+from agents.networks.normalized import IMAGES
 from agents.networks.recurrent import Recurrent
 from agents.policies.acting import ActingPolicy, ActionBatch
 from agents.policies.distribution import Distribution
@@ -43,10 +44,15 @@ class Policy(ActingPolicy):
         seed: int,
         channels: Mapping[str, float] | None = None,
         learning_space: gymnasium.Space[Any] | None = None,
+        divide_images_by: float = IMAGES,
     ) -> None:
-        """`channels`: reward channel -> coefficient of its advantage, where each channel has a value of its own."""
+        """`channels`: reward channel -> coefficient of its advantage, where each channel has a value of its own.
+
+        `divide_images_by`: the number by which the network divides bytes of images; critics divide them by it too.
+        """
         super().__init__(distribution, network, observation_space, action_space, seed, learning_space)
         self.channels = dict(channels or {})
+        self.divide_images_by = divide_images_by
         self.set_learning_precision()
 
     @property

@@ -165,6 +165,19 @@ def test_actors_draw_at_random_first_and_then_with_the_algorithms_noise():
     }
 
 
+@pytest.mark.parametrize(("name", "space"), CASES, ids=IDS)
+def test_critics_divide_images_by_the_policys_number(name, space):
+    symbols = Box(0, 255, (1, 6, 6), np.uint8)
+    settings = {"value": False, "box_actions": BOXES[name]}
+    ours, theirs = (
+        build_algorithm(name, {}, build_policy({**settings, "divide_images_by": by}, symbols, space, 1), 1)
+        for by in (1.0, 255.0)
+    )
+    image = torch.ones(2, *symbols.shape, dtype=torch.uint8)
+    action = None if isinstance(space, Discrete) else torch.zeros(2, 2)
+    torch.testing.assert_close(ours.critics(image, action), theirs.critics(image * 255, action))
+
+
 def test_critics_see_all_leaves_with_the_policys_normalization():
     space = Dict(here=SEEN, side=Discrete(2))
     network = {"value": False, "box_actions": BOXES["sac"], "normalize_observations": True}
