@@ -33,6 +33,7 @@ from warren.errors import ConfigurationError
 logger = get_logger(__name__)
 
 METHOD_TIMEOUT = 15.0  # s that the broker may take to answer a declaration
+CLOSE_TIMEOUT = 5.0  # s that it may take to answer a close, before which it reads what was sent
 
 
 class Link:
@@ -259,7 +260,7 @@ class Link:
         was_alive, self.alive = self.alive, False
         if was_alive and not self.blocked:  # a broker that takes no messages does not read connection.close either
             try:
-                with self._method():
+                with self._method(time.monotonic() + CLOSE_TIMEOUT):
                     self._kombu.transport.close_connection(self.connection)
             except Exception as error:
                 logger.debug("closing a connection: %s", error)

@@ -18,7 +18,7 @@ from tasks.amqp import connection as connections
 from tasks.amqp import frames
 from tasks.amqp.connection import Link
 from tasks.amqp.frames import HEARTBEAT_FRAME
-from tasks.amqp.gone import LinkLost
+from tasks.amqp.gone import LinkLost, Unanswered
 from tasks.amqp.heartbeat import Heartbeats
 from tasks.amqp.notices import ACK, BLOCKED, CANCEL, NACK, RETURN, UNBLOCKED
 
@@ -109,6 +109,23 @@ def test_many_answers_to_other_methods_do_not_prolong_the_wait_for_one(peer, mon
     finally:
         stop.set()
         thread.join()
+
+
+def test_a_connection_to_a_silent_broker_is_dropped_soon_after_its_close(peer, monkeypatch):
+    monkeypatch.setattr(connections, "METHOD_TIMEOUT", 1e6)
+    monkeypatch.setattr(connections, "CLOSE_TIMEOUT", 0.2)
+    ended: list[BaseException] = []
+
+    def close_connection(_: Any) -> None:
+        try:
+            peer.link._read_frame()
+        except Unanswered as error:
+            ended.append(error)
+            raise
+
+    peer.link._kombu = SimpleNamespace(transport=SimpleNamespace(close_connection=close_connection))
+    peer.link.close()
+    assert len(ended) == 1 and not peer.link.alive
 
 
 def test_a_link_that_cannot_open_its_channel_leaves_no_connection_behind(peer):
