@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 
 from agents.native.library import CHOICES, lacking
-from warren.compiled import processor_features
+from warren.processor import processor_features
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

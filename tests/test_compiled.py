@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 
 from warren import compiled
 from warren.compiled import Compiled, Unbuilt
+from warren.processor import LEVELS
 
 
 @pytest.fixture
@@ -128,3 +132,49 @@ def test_the_variable_cc_may_hold_options(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("CC", " ")
     with pytest.raises(Unbuilt, match="no C compiler"):
         compiled.compiler()
+
+
+def ahead(source: Path, *more: str) -> list[Path]:
+    command = [sys.executable, "-m", "warren.compiled", str(source), *more]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [*map(Path, done.stdout.split())]
+
+
+@pytest.mark.skipif(platform.machine() not in LEVELS, reason="no levels of this architecture are known")
+def test_a_library_compiled_ahead_serves_where_there_is_no_compiler(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ahead(source)
+    assert len(files) == len(LEVELS[platform.machine()])
+    monkeypatch.setenv("CC", "no-such-compiler")
+    loaded = seven(source).library()
+    assert loaded is not None and loaded.seven() == 7 and seven(source).lacking() is None
+    assert not (source.parent / "cache").exists()
+    source.write_text("double seven(void) { return 8; }\n")  # of another source there is none
+    assert seven(source).library() is None
+    assert "no C compiler was found (no-such-compiler)" in str(seven(source).lacking())
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64 processors")
+def test_the_best_level_of_those_that_the_processor_has_is_taken(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in ahead(source):
+        number = file.stem.split("-v")[1][0]
+        source.write_text(f"double seven(void) {{ return {number}; }}\n")
+        subprocess.run([*compiled.compiler(), "-shared", "-fPIC", str(source), "-o", str(file)], check=True)
+    source.write_text("double seven(void) { return 7; }\n")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    for level, features in LEVELS["x86_64"].items():
+        line = f"flags : fpu {' '.join(features)}"
+        monkeypatch.setattr("warren.processor.processor_features", lambda line=line: line)
+        loaded = seven(source).library()
+        assert loaded is not None and f"x86-64-v{loaded.seven():.0f}" == level
+    monkeypatch.setattr("warren.processor.processor_features", lambda: "flags : fpu")
+    assert seven(source).library() is None
+
+
+def test_sources_that_cannot_be_compiled_ahead_are_named_without_a_traceback(source: Path) -> None:
+    command = [sys.executable, "-m", "warren.compiled", str(source)]
+    environment = {**os.environ, "CC": "no-such-compiler"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 1
+    assert done.stderr == "not all is compiled ahead: no C compiler was found (no-such-compiler)\n"

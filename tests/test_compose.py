@@ -421,6 +421,17 @@ def test_the_stage_that_builds_horovod_has_what_the_build_imports() -> None:
     assert {"horovod", "games"} <= image_extras()
 
 
+def test_the_image_has_each_c_source_compiled_for_every_processor() -> None:
+    copied = re.findall(r"^COPY (\w+) \1$", dockerfile(), re.MULTILINE)
+    sources = {path.relative_to(ROOT).as_posix() for folder in copied for path in (ROOT / folder).rglob("*.c")}
+    assert sources
+    stage = dockerfile().partition(" AS compiled\n")[2].partition("\nFROM ")[0]
+    command = re.search(r"^RUN python -m warren\.compiled (.*)$", stage, re.MULTILINE)
+    assert command is not None and {*command[1].split()} == sources
+    taken = re.findall(r"^COPY --from=compiled /app/(\S+) \1$", dockerfile(), re.MULTILINE)
+    assert {*taken} == {f"{Path(source).parent}/built" for source in sources}
+
+
 def imported(path: Path) -> set[str]:
     """Return modules that a file may import: for `from a import b`, both a and a.b."""
     names: set[str] = set()

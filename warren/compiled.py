@@ -1,7 +1,12 @@
-"""C compiled on this machine at the first use: one library for each processor and source, kept in the cache folder."""
+"""C compiled on this machine at the first use: one library for each processor and source, kept in the cache folder.
+
+For machines without a compiler `python -m warren.compiled SOURCE.c ...` compiles ahead, for each level of this
+architecture, into the folder `built` beside each source. The image of containers is made with it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import fcntl
 import hashlib
@@ -9,11 +14,13 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from warren.errors import ConfigurationError
+from warren.processor import LEVELS, levels_here, processor_features
 from warren.wheels import cache_folder
 
 COMPILERS = ("cc", "gcc", "clang")  # the first that there is; the variable CC names another
@@ -33,7 +40,7 @@ class Unbuilt(Exception):
 class Compiled:
     """The library of one source and the headers beside it: built once, by the first of all processes that asks.
 
-    If building fails, there is no library.
+    If building fails, it is the one that was compiled ahead; without that, there is no library.
     """
 
     def __init__(self, source: Path, returned: Mapping[str, Any]) -> None:
@@ -48,6 +55,15 @@ class Compiled:
     def lacking(self) -> str | None:
         """Return why there is no library, a clause; None where there is one."""
         return self._loaded()[1]
+
+    def build_ahead(self) -> list[Path]:
+        """Compile for each level of this machine's architecture; return the libraries. Raises Unbuilt."""
+        command, files = compiler(), []
+        for level in LEVELS.get(platform.machine(), {}):
+            files.append(self._ahead(level))
+            files[-1].parent.mkdir(exist_ok=True)
+            self._compile(command, files[-1], ((f"-march={level}", WHOLE), (f"-march={level}",)))
+        return files
 
     def forget(self) -> None:
         """Look for the library again at the next call."""
@@ -65,12 +81,21 @@ class Compiled:
 
     def _load(self) -> ctypes.CDLL:
         try:
-            loaded = ctypes.CDLL(str(self._built()))
-        except OSError:  # built on another machine
-            loaded = ctypes.CDLL(str(self._built(anew=True)))
+            loaded = self._compiled_here()
+        except (Unbuilt, ConfigurationError, OSError):
+            ahead = next((file for level in levels_here() if (file := self._ahead(level)).exists()), None)
+            if ahead is None:
+                raise
+            loaded = ctypes.CDLL(str(ahead))
         for name, kind in self._returned.items():
             getattr(loaded, name).restype = kind
         return loaded
+
+    def _compiled_here(self) -> ctypes.CDLL:
+        try:
+            return ctypes.CDLL(str(self._built()))
+        except OSError:  # built on another machine
+            return ctypes.CDLL(str(self._built(anew=True)))
 
     def _built(self, anew: bool = False) -> Path:
         folder = cache_folder() / "native"
@@ -82,8 +107,13 @@ class Compiled:
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # a run's processes start together: one compiles, the others wait
             if anew or not _whole(file):
-                self._compile(command, file)
+                self._compile(command, file, MACHINE)
         return file
+
+    def _ahead(self, level: str) -> Path:
+        """Return the place of the library compiled ahead; its name has a hash of the source, so that none is stale."""
+        digest = hashlib.sha256(self._text()).hexdigest()[:24]
+        return self.source.parent / "built" / f"{self.source.stem}-{level}-{digest}.so"
 
     def _identity(self) -> str:
         """Return a hash that tells libraries apart: of the source, how it is compiled, and the processor's features."""
@@ -94,10 +124,11 @@ class Compiled:
         """Return the source and the headers beside it, which it may include."""
         return b"".join(path.read_bytes() for path in (self.source, *sorted(self.source.parent.glob("*.h"))))
 
-    def _compile(self, command: list[str], file: Path) -> None:
+    def _compile(self, command: list[str], file: Path, machines: Sequence[Sequence[str]]) -> None:
+        """Compile into `file` with the first options of `machines` that the compiler takes. Raises Unbuilt."""
         part = file.with_name(f"{file.stem}.{os.getpid()}.part")
         said = ""
-        for machine in MACHINE:
+        for machine in machines:
             whole = [*command, *ALWAYS, *machine, str(self.source), "-o", str(part), "-lm"]
             try:
                 done = subprocess.run(whole, capture_output=True, text=True, errors="replace", timeout=LONGEST)
@@ -111,13 +142,6 @@ class Compiled:
             said = next((line for line in done.stderr.splitlines() if "error" in line), "failed").strip()
         part.unlink(missing_ok=True)
         raise Unbuilt(f"{' '.join(command)} could not compile {self.source.name}: {said}")
-
-
-def processor_features() -> str:
-    """Return the line in which Linux names the features of this machine's processor; "" on other systems."""
-    known = Path("/proc/cpuinfo")
-    lines = known.read_text(encoding="utf-8", errors="replace").splitlines() if known.exists() else []
-    return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
 
 
 def compiler() -> list[str]:
@@ -150,3 +174,20 @@ def _sum_of(file: Path) -> Path:
 
 def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def main() -> int:
+    """Compile each source ahead, print the libraries, and return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", nargs="+", type=Path, metavar="SOURCE.c", help="source of one library")
+    try:
+        for source in parser.parse_args().sources:
+            print(*Compiled(source, {}).build_ahead(), sep="\n")
+    except (Unbuilt, OSError) as why:
+        print(f"not all is compiled ahead: {why}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
