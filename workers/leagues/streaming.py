@@ -14,6 +14,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -117,7 +118,11 @@ class LeagueStream:
         self._turns.keep(self._learning)
         with contextlib.suppress(redis.RedisError):  # the shares then stay as they were
             if self._earnings is not None and (earned := self._earnings.get()):
-                self._turns.share(earned)
+                self._share(earned)
+
+    def _share(self, earned: Mapping[str, float]) -> None:
+        """Give turns by the shares that players have earned."""
+        self._turns.share(earned)
 
     def _ready(self) -> list[str]:
         """Return the learning players that have weights and whose next segment the outbox takes."""

@@ -52,7 +52,8 @@ class Gateway:
         weights = SimpleNamespace(version=0, fetch=lambda: None)
         self._players = {name: SimpleNamespace(name=name, weights=weights) for name in players}
         self.players = SimpleNamespace(all=lambda: list(self._players.values()))
-        self.seating = SimpleNamespace(offer=self._offer)
+        self.shared: list[dict[str, float]] = []
+        self.seating = SimpleNamespace(offer=self._offer, share=self.shared.append)
         share = SimpleNamespace(updates=1)
         self.league: Any = SimpleNamespace(
             lanes=LANES, unroll_length=UNROLL, earned_share=0.0, players=dict.fromkeys(players, share)
@@ -133,3 +134,11 @@ def test_a_player_that_learns_no_more_gives_its_matches_back() -> None:
     gateway.run(3)
     assert "b" in gateway.left and "a" not in gateway.left
     assert gateway.offered == [["a"]] * 3 and set(gateway.collected) <= {"a"}
+
+
+def test_games_are_allotted_by_the_shares_that_players_have_earned() -> None:
+    gateway = Gateway("a", "b")
+    gateway.league.earned_share = 0.5
+    gateway.session.redis = SimpleNamespace(get=lambda key: None, hgetall=lambda key: {b"a": b"1.0", b"b": b"3.0"})
+    gateway.run(5)
+    assert gateway.shared and all(one == {"a": 1.0, "b": 3.0} for one in gateway.shared)

@@ -412,6 +412,11 @@ def test_games_are_allotted_by_the_players_shares_of_the_decisions(hall) -> None
         seat(1)
     games = Counter(seat.tables.home for seat in seats)
     assert abs(games["main"] - 80) <= 4, "games of the other player have four times the decisions"
+    here.seating.share({"main": 1.0, "other": 4.0})
+    seats.clear()
+    for _ in range(100):
+        seat(1)
+    assert abs(sum(seat.tables.home == "main" for seat in seats) - 50) <= 4, "its games have a fifth of the decisions"
     here.seating.offer(["other"])
     assert here.seating.take().tables.home == "other"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import redis
@@ -151,6 +152,10 @@ class MatchStream(LeagueStream):
         """See LeagueStream."""
         super().__init__(*given)
         self._leave_at = 0.0
+
+    def _share(self, earned: Mapping[str, float]) -> None:
+        super()._share(earned)
+        self._host.seating.share(earned)
 
     def _ready(self) -> list[str]:
         if time.monotonic() >= self._leave_at:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -38,6 +38,11 @@ class Seating:
         """Play for these players from now on; for others only while none of these has a match."""
         with self._lock:
             self._offered = players
+
+    def share(self, shares: Mapping[str, float]) -> None:
+        """Allot games by these shares of the decisions from now on."""
+        with self._lock:
+            self._turns.share(shares)
 
     @property
     def ready(self) -> bool:
