@@ -10,6 +10,8 @@ import numpy as np
 
 from envs.large.game import BATCH, LargeGame, Plan, PolicyFunction, ask
 
+SECONDS_A_MILLION = 0.6  # of one core, beside the policies, for a million information states
+
 
 class LiarsDice(LargeGame):
     """Bids rise, so the set of bids made, as bits, is their history; the player to move is the parity of its size."""
@@ -24,9 +26,8 @@ class LiarsDice(LargeGame):
         quantity, face = np.divmod(np.arange(self._bids), sides)
         matching = counts[:, face] + np.where(face == sides - 1, 0, counts[:, -1:])
         self._held = np.where(matching.T[:, :, None] + matching.T[:, None, :] > quantity[:, None, None], 1.0, -1.0)
-        rows = len(self._hands) << self._bids
-        gib = 6.0 * 8.0 * rows / 2**30 + 0.5
-        super().__init__(name, gib, f"what a policy takes for {rows / 1e6:,.1f} million information states")
+        gib = 6.0 * 8.0 * self.states / 2**30 + 0.5
+        super().__init__(name, gib, SECONDS_A_MILLION * self.states / 1e6, self.states / 1e6)
 
     @property
     def states(self) -> int:

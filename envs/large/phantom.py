@@ -16,11 +16,9 @@ from warren.progress import shown
 # (own stones bool [M, cells], the opponent's stones as far as seen bool [M, cells], the player) -> [M, ...]
 View = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 MOST_CELLS = 9
-# GiB of memory, and time, with nine cells: of a classical game, of an abrupt one.
-COSTS = (
-    (1.5, "about 12 s of one core, and what a policy takes for 6 million information states"),
-    (4.0, "about 110 s of one core, and what a policy takes for 27 million information states"),
-)
+# With nine cells: GiB of memory, s of one core, and millions of information states; of a classical game, an abrupt one.
+COSTS = ((1.5, 12.0, 6.0), (4.0, 110.0, 27.0))
+FEW_CELLS = (0.5, 1.0, 0.1)
 WHITE, EMPTY, BLACK, STATES = 3, 4, 5, 9  # OpenSpiel's numbers for a cell of dark hex
 
 
@@ -30,7 +28,7 @@ class PhantomGame(LargeGame):
     def __init__(
         self, name: str, rules: PhantomRules, view: View, shape: tuple[int, ...], abrupt: bool = False
     ) -> None:
-        super().__init__(name, *(COSTS[abrupt] if rules.cells == MOST_CELLS else (0.5, "seconds")))
+        super().__init__(name, *(COSTS[abrupt] if rules.cells == MOST_CELLS else FEW_CELLS))
         self.rules, self._view, self._shape, self._abrupt = rules, view, shape, abrupt
 
     @cached_property

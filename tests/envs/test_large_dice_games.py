@@ -44,3 +44,4 @@ def test_exploitability_in_goofspiel_equals_that_of_the_game_tree(returns: str) 
 def test_large_games_are_recognized_with_their_number_of_states(env_id: str, states: int) -> None:
     game = exploitability.large(env_id)
     assert game is not None and game.states == states
+    assert game.seconds(2) - game.seconds(1) == pytest.approx(states / 1e6)
