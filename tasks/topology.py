@@ -1,4 +1,4 @@
-"""THE table: every exchange, queue, binding, bound and direction of a run. Nothing else names one.
+"""The table of all exchanges, queues, bindings and bounds of a run. Nothing else names one.
 
 | exchange    | type   | queue (= routing key)  | carries                  | from -> to                 | bound
 |-------------|--------|------------------------|--------------------------|----------------------------|------------

@@ -83,8 +83,9 @@ def remove_run(
 
     `client`: a Redis client of the run's results and pool. `kept`: keys that stay. `before_each` is called before every
     deletion and may raise to end this, as when another launcher has taken the run over meanwhile. `queues`,
-    `exchanges`: more names on the broker than the topology and the run's keys tell. Raises BrokerError when a server is
-    away: what is on it stays then, except task queues, which delete themselves after half an hour without a consumer.
+    `exchanges`: further names on the broker, which neither the topology nor the run's keys contain. Raises BrokerError
+    when a server is away: what is on it stays then, except task queues, which delete themselves after half an hour
+    without a consumer.
     """
     problems = []
     acts: tuple[Callable[[], None], ...] = (

@@ -34,7 +34,7 @@ class Served:
 
 def discover(app: Any, within: float = ANSWER_WITHIN) -> list[Served]:
     """Ask all workers, for `within` s; return what they serve, sorted by service and worker."""
-    # A connection of its own: one of the app's pool may have died since it was used last, with its broker.
+    # A new connection: the broker may have gone since the app's pooled ones were used last.
     with app.connection_for_write() as connection:
         replies = app.control.broadcast("services", reply=True, timeout=within, connection=connection) or []
     found = [

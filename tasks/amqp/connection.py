@@ -1,4 +1,4 @@
-"""One AMQP connection: a socket that feeds the parser, and py-amqp beside it for what is intricate and rare.
+"""One AMQP connection: a socket that feeds the parser, and py-amqp for all that is rare and intricate.
 
 py-amqp does login, TLS, channels, declarations, consumers, errors. Messages out and in, thousands per second, go
 straight between the socket, `frames` and `parser`: many messages in one write, all that has arrived in one read.

@@ -1,7 +1,7 @@
 """The few AMQP 0-9-1 frames of a call, written and read as bytes: basic.publish, basic.deliver, basic.ack.
 
-py-amqp does all else (see connection.py). It builds and takes apart each message field by field, which costs more than
-everything else in a small call; here the parts that do not change between two calls are put together once.
+py-amqp does all else (see connection.py). It would build and read each message field by field, which costs more than
+all other work of a small call. Here the parts that do not change between two calls are built once.
 Section numbers are those of the AMQP 0-9-1 specification.
 """
 

@@ -1,4 +1,4 @@
-"""Heartbeats: one thread a process sends them on every connection, since a task may compute for longer than one."""
+"""Heartbeats: one thread per process sends them, since a task may compute for longer than their interval."""
 
 from __future__ import annotations
 

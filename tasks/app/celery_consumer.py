@@ -1,9 +1,10 @@
 """A Celery consumer that no message can end, that loses no message unread, and that removes claims after use.
 
-Celery acknowledges a message that it cannot decode, which is then gone without a trace; one that is malformed in
-another way raises in its event loop, which ends the worker, and the next one that the message is delivered to. Here
-every message is checked first. One that is not a task goes to the dead letters, with the reason in a header, where a
-person can look at it; when only Redis was away (the body is behind a claim check), it is tried again.
+Celery acknowledges a message that it cannot decode, so the message is gone without a trace. A message that is malformed
+in another way raises in Celery's event loop; that ends the worker, and then each worker that gets the message next.
+
+Here every message is checked first. A message that is not a task goes to the dead letters, with the reason in a header,
+where a person can look at it. If only Redis was away (the body is behind a claim check), the message is tried again.
 """
 
 from __future__ import annotations

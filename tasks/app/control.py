@@ -31,14 +31,14 @@ class RunNode(Node):  # type: ignore[misc]
     """A worker's end of remote control; a message that is not a command is logged, and the channel stays open."""
 
     def listen(self, channel: Any = None, callback: Any = None) -> Any:
-        """Consume commands, once the exchanges exist, which RabbitMQ forgets when it restarts."""
+        """Consume commands; first declare the exchanges, which RabbitMQ forgets when it restarts."""
         connection = self.channel.connection.client
         for exchange in (self.mailbox.exchange, self.mailbox.reply_exchange):
             declare(connection, exchange, _worker_stops_within)
         return super().listen(channel, callback)
 
     def handle_message(self, body: Any, message: Any = None) -> Any:
-        """Run a command; log and drop a malformed one; skip a command to all or others that this node does not have."""
+        """Run a command. Log and drop a malformed one; skip one that this node does not know: it is for others."""
         problem = self._problem_with(body, message)
         if problem is not None:
             logger.error("a message of remote control is refused: %s", problem)

@@ -1,4 +1,4 @@
-"""Sending tasks in a run: by its routes, in the format of the call they follow; an error if no queue takes them."""
+"""Sending tasks by a run's routes, in the format of the call that sends them; an error if no queue takes them."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ class Connection(Protocol):
         """Consume no more under `tag`; what was delivered stays held."""
 
     def consumers(self, queue: str, until: float = math.inf) -> int | None:
-        """Return the number of consumers of `queue`, 0 where it does not exist; None if not told `until` a moment.
+        """Return the number of consumers of `queue`, 0 if it does not exist; None if not answered by `until`.
 
-        `until`: on the monotonic clock; the connection stays, and may tell later.
+        `until` is on the monotonic clock. After None the connection can be used, and asked again.
         """
 
     def confirm(self, settled: Settled) -> int:
@@ -58,7 +58,7 @@ class Connection(Protocol):
         """Write whole frames that come in parts, without joining them first."""
 
     def publish(self, data: bytes) -> None:
-        """Write messages without confirms, not by `send`: acknowledgements still pass when the broker takes none."""
+        """Write messages without confirms, apart from `send`: acknowledgements pass even if the broker takes none."""
 
     def drain(self, timeout: float | None = None) -> list[Delivery]:
         """Return what was delivered, perhaps nothing; wait up to `timeout` s (None: a moment) for the first."""

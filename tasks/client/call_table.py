@@ -46,7 +46,7 @@ class CallTable:
         self._numbered = NumberedCalls()
         self.served: set[str] = set()  # names of services that have had a worker
         self.confirming = False  # there is a channel for one-way calls
-        self.unconfirmed = 0  # one-way calls that the broker does not have yet
+        self.unconfirmed = 0  # one-way calls that the broker has not confirmed yet
         self.failures = Failures()
 
     def __len__(self) -> int:

@@ -27,7 +27,7 @@ class CaredClient(Protocol):
 
     @property
     def unconfirmed(self) -> int:
-        """Return the number of its one-way calls that the broker does not have yet."""
+        """Return the number of its one-way calls that the broker has not confirmed yet."""
 
     @property
     def attended(self) -> int:

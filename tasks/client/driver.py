@@ -142,7 +142,7 @@ class Driver(ABC):
 
     @property
     def unconfirmed(self) -> int:
-        """Return the number of one-way calls that the broker does not have yet."""
+        """Return the number of one-way calls that the broker has not confirmed yet."""
         return self.table.unconfirmed
 
     @property

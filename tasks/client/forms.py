@@ -47,7 +47,7 @@ class Forms(ABC):
         return handle.result() if handle.spec.response else None
 
     def send(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Handle:
-        """Start a call and return its handle. For a service without a response it ends when the broker has the call."""
+        """Start a call and return its handle. A one-way call ends when the broker has confirmed it."""
         if args and type(args[0]) is Args:
             args, kwargs = whole(args, kwargs)
         limit = self.deadline if deadline is UNSET else checked(deadline)
@@ -117,8 +117,8 @@ class Forms(ABC):
     def asend(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> asyncio.Future[Any]:
         """Start a call from asyncio; return a future of the result. Cancelling it cancels the call.
 
-        For a service without a response it ends when the broker has the call: await it now and then, since calls wait
-        in this process while too many are unconfirmed.
+        A one-way call ends when the broker has confirmed it. Await some of them: while too many are unconfirmed,
+        further calls wait in this process.
         """
         if args and type(args[0]) is Args:
             args, kwargs = whole(args, kwargs)

@@ -39,7 +39,7 @@ class State(Enum):
 
     WAITING = "waiting"  # not sent: that is due at `Handle.due`
     SENT = "sent"  # written, and its answer awaited
-    UNCONFIRMED = "unconfirmed"  # one-way, written, and the broker has not said that it has it
+    UNCONFIRMED = "unconfirmed"  # one-way, written, and not confirmed by the broker
     ENDED = "ended"  # with a result or an error
 
 

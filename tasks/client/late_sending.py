@@ -1,4 +1,4 @@
-"""Calls that cannot be written at once: they are sent again, are delayed, or need a channel of their own."""
+"""Calls that cannot be written at once: repeated ones, delayed ones, and those that need another channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The caller's side: name a service, get its answer, never say which process gives it.
+"""The caller's side: it names a service and gets the answer, whichever process gives it.
 
 with Solver() as solver: ...                                 # or solver.close(); in a loop, async with, aclose()
 action = solver.call("actor.policy_eval", state)             # blocks for the answer
@@ -42,8 +42,8 @@ DEADLINE = 60.0  # s that a call may take, unless it says otherwise
 # s that a service may be unknown or without a worker before a call of it fails; a run from a file, which restarts its
 # workers, gives more (see workers/launch/kinds/services_run.py).
 PATIENCE = float(os.environ.get("WARREN_PATIENCE") or 10.0)
-# s that a service may be unknown, since none of its workers has ever started. Environments of a run from a file start
-# when all services do: a service that they do not know is misspelt, so they fail sooner.
+# s that a service may be unknown, since none of its workers has ever started. In a run from a file environments start
+# only when all services have, so a service that they do not know is misspelt: there calls fail sooner.
 UNKNOWN_FOR = float(os.environ.get("WARREN_UNKNOWN_FOR") or PATIENCE)
 
 SPECS_LAST = 30.0  # s until a service, which may be deployed anew with other settings, is looked up again

@@ -65,7 +65,7 @@ class ClaimStore:
         self.client, self.prefix, self.ttl_seconds, self.threshold = client, prefix, ttl_seconds, threshold
         self.kept_seconds = kept_seconds
         self._used, self._kept = f"{prefix.removesuffix(':')}-used:", f"{prefix.removesuffix(':')}-kept"
-        self._quiet_until = 0.0  # until then no mark of use is written: Redis is away, and a mark is not worth a wait
+        self._quiet_until = 0.0  # until then no mark of use is written, since Redis is away: a mark is not worth a wait
 
     def check_in(self, body: bytes) -> bytes:
         """Store a long body in Redis or shared memory; return the stub of its claim, or a short body itself.

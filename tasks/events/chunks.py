@@ -1,11 +1,11 @@
-"""Long events in parts: one message of several MiB is stored whole before it is forwarded; parts flow on both sides.
+"""Long events in parts: the broker stores a message whole before it forwards it, so one of several MiB is slow.
 
 Every message of an event carries its sender, the event's number, its part's number and the number of parts. So a
 subscriber whose queue was full knows what it lost, and drops an event of which a part is missing.
 
-A subscriber that is slower than its sender gets something only if some event arrives whole. Parts are therefore
-acknowledged where an event ends, or else when WINDOW messages, as many as may be in flight, have come: the broker then
-delivers the next WINDOW in a row, and wherever in an event they begin, another event is whole among them.
+A subscriber that is slower than its sender gets something only if some event arrives whole. Therefore it acknowledges
+parts at the end of an event, or else once WINDOW messages, as many as may be in flight, have come. The broker then
+delivers the next WINDOW messages in a row. Wherever in an event they begin, another event is whole among them.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class EventDispatcher:
             self._sender.send(name, body)
         except GONE as error:
             raise BrokerError(f"event {name!r} was not sent, since the broker is away: {error}") from error
-        if not kept:  # there was no subscriber; after one that came meanwhile more may come, which need the event
+        if not kept:  # there was no subscriber, but one may have come meanwhile, and later ones need the event
             self._retained.keep(name, body)
 
     def close(self) -> None:

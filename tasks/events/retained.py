@@ -22,7 +22,7 @@ logger = get_logger(__name__)
 TTL = 24 * 3600  # s that a retained payload outlives its last firing
 ANSWER_WITHIN = 2.0  # s
 LONGEST = 512 << 20  # bytes; Redis keeps no longer value
-SUBSCRIBED, FIRED = b"heard", b"fired"  # an event's mark: services subscribe to it; or it was fired, and none do so far
+SUBSCRIBED, FIRED = b"heard", b"fired"  # marks of an event that services subscribe to, and of one that was only fired
 
 
 class Retained:

@@ -105,7 +105,7 @@ class Subscription:
 
     def _listen(self, source: Any) -> None:
         self._catch_up_at = time.monotonic()
-        wait = 0.0  # s: above 0 if more may have been sent than has come; only then a newer event is worth the wait
+        wait = 0.0  # s to wait for a newer event; above 0 only if more may have been sent than has come
         while not self._stopping.is_set():
             if self._catch_up_at and time.monotonic() >= self._catch_up_at:
                 self._catch_up()

@@ -78,7 +78,7 @@ class BatchScheduler:
                 self._enter(queue)
         while ring:
             queue = ring[0][2]
-            # Is there really nothing more? A poll of the socket costs little compared with a call.
+            # Make sure that nothing more has arrived: a poll of the socket costs little compared with a call.
             if queue.waiting and len(queue.waiting) < queue.spec.batch and poll():
                 continue
             heapq.heappop(ring)

@@ -1,8 +1,9 @@
 """The task whose function runs a batch of calls at once, however they are received.
 
-A message stays unacknowledged until the call that used it has returned, so what a killed worker held is delivered
-again: nothing that the broker confirmed is lost. celery_strategy.py gathers the calls that Celery receives (any broker;
-the learner's segments); batch_scheduler.py, which is faster, those that services receive on RabbitMQ.
+A message stays unacknowledged until the call that used it has returned. So the broker delivers again what a killed
+worker held, and nothing that the broker confirmed is lost. Two modules gather calls: celery_strategy.py those that
+Celery receives (on any broker, and the learner's segments), and batch_scheduler.py, which is faster, those that
+services receive on RabbitMQ.
 """
 
 from __future__ import annotations

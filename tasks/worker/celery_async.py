@@ -43,7 +43,7 @@ class AsyncTasks:
         pool.finishes.append(self.finish)
 
     def expect(self) -> None:
-        """Have a stop that comes before `begin` wait for this batch: it may be marked as begun, and so run only now."""
+        """Make a stop wait for this batch before its `begin`: marked as begun, it could not run elsewhere."""
         self._idle.clear()
 
     def begin(self, queue: ServiceQueue, requests: Sequence[Any]) -> None:

@@ -62,7 +62,7 @@ class Consumption:
             link.cancel(tag)
 
     def hand_back(self, outbox: Outbox) -> None:
-        """Give back every call that is held. Being delivered again costs them nothing, since they have not begun."""
+        """Give back every call that is held. None of them has begun, so this uses up none of their deliveries."""
         for queue in self._services.values():
             for call in (*queue.waiting, *sorted(queue.later, key=lambda call: call.delivery.tag)):
                 outbox.reject(call.delivery.tag, requeue=True)

@@ -1,9 +1,10 @@
 """The worker pool of every Warren role: one thread runs the tasks in order, the event loop stays free.
 
-Celery's solo pool runs tasks inside the event loop: no heartbeats, no remote control, no acknowledgements for as
-long as a rollout or an update lasts. Its thread pool frees the loop but acknowledges from the pool's thread, on a
-channel that is not thread-safe. And torch used before a prefork hangs in the child. So: one thread, and everything
-that touches the channel is handed back to the event loop, which a byte in a socket pair wakes at once.
+Celery's solo pool runs tasks inside the event loop: for as long as a rollout or an update lasts there are no
+heartbeats, no remote control, no acknowledgements. Its thread pool frees the loop, but acknowledges from the pool's
+thread, on a channel that is not thread-safe. In a child of its prefork pool torch hangs if the parent has used it.
+Therefore this pool has one thread, and hands everything that touches the channel back to the event loop, which a byte
+in a socket pair wakes at once.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Call:
 
     @property
     def direct(self) -> bool:
-        """Return whether its caller waits on a connection of ours, and sends it again when it has to."""
+        """Return whether its caller is one of Warren's clients, which waits on its own connection and resends calls."""
         return self.properties.reply_to.startswith(DIRECT_REPLY)
 
     @property

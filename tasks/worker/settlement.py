@@ -88,7 +88,7 @@ class Settlement:
             self.settle(queue, calls, outcomes, time.monotonic() - run.started)
 
     def _give_back(self, queue: ServiceQueue, calls: list[Call]) -> None:
-        """Hand back calls that were cancelled since this worker stops; report those lost that may run only once."""
+        """Put calls that a stop cancelled back into their queue; report those that may run only once as lost."""
         for call in calls:
             if queue.spec.retries == 0 and call.direct:
                 self._outbox.reply_lost(call.properties)

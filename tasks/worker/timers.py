@@ -16,7 +16,7 @@ AGAIN_AFTER = 1.0  # s between tries of an action that needs Redis or the broker
 
 
 def longest_hold(app: Any) -> float:
-    """Return the s for which a worker may hold a call: half of those after which its broker delivers it again."""
+    """Return the s for which a worker may hold a call: half of those after which the broker would redeliver it."""
     return float((app.conf.broker_transport_options or {}).get("visibility_timeout", 2 * HELD_FOR)) / 2
 
 
@@ -49,8 +49,8 @@ class Timers:
     def has_room(queue: ServiceQueue, call: Call) -> bool:
         """Return whether one more failed call may be held to be tried again.
 
-        One-way calls may take up all that a worker holds of their service: then others wait in the broker, and none is
-        lost. Callers that wait for an answer are rather told of the failure.
+        Failed one-way calls may take all the room that a worker has for their service: other calls then wait in the
+        broker, and none is lost. A call whose caller waits for an answer fails instead.
         """
         return len(queue.later) < MOST_HELD or not queue.spec.response
 
