@@ -23,7 +23,7 @@ REACH = 8.0  # a player may lose so many least temperatures and still be a membe
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """The trust in mean returns, and the mixture's other settings; by default means are taken as exact.
+    """Settings of a mixture: how far mean returns are trusted, and others. By default means are taken as exact.
 
     A cell counts from `least` games on. A player is left out once it gains nothing within the cells' intervals, which
     hold with confidence 1 - `alpha` for returns within [-bound, bound]; with `alpha` None the means decide. The members
@@ -128,8 +128,8 @@ def _as_found(
 def _with_newest(shares: NDArray[np.float64], ours: Places, undecided: Places) -> NDArray[np.float64]:
     """Return `shares` (2, n) with an equal part for each `undecided` player of the newest eighth of `ours`.
 
-    Where players join faster than they meet, known cells are only between old players, which the newest have left
-    behind; the newest differ little from each other, so their average is the best guess.
+    Where players join faster than they meet, cells are known only between old players, which the newest players have
+    left behind. The newest differ little from each other, so their average is the best guess.
     """
     newest = ours[len(ours) - ceil(len(ours) / NEWEST) :]
     unmet = np.intersect1d(newest, undecided)

@@ -3,7 +3,7 @@
 An equilibrium among some players is one of the whole league when no player outside gains against it. To know that, each
 player outside has to meet only the players that the equilibrium plays (its support). This is the double oracle method
 (McMahan, Gordon and Blum 2003) with the league's players as strategies: about n times the support instead of n^2 cells.
-Known cells are never lost, so a player that was left out is looked at again when the support changes.
+Known cells are kept, so when the support changes, the players that were left out are considered again.
 """
 
 from __future__ import annotations

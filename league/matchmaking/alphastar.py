@@ -41,7 +41,8 @@ WIN_RATE, RETURNS = "win_rate", "returns"  # what decides that an exploiter is f
 def remove_monotonic_suffix(win_rates: NDArray[np.float64], players: NDArray[T]) -> NDArray[T]:
     """Return the players up to the last one that was beaten more often than the one before it; both (n,), oldest first.
 
-    Newer snapshots are harder, so win rates fall towards the end; only where they rise was something forgotten.
+    Newer snapshots are harder to beat, so win rates fall towards the end. Where they rise, the player has forgotten
+    something.
     """
     for last in range(len(win_rates) - 1, 0, -1):
         if win_rates[last - 1] < win_rates[last]:

@@ -1,9 +1,9 @@
 """Anytime PSRO: the opponents' mixture learns, without regret, against the best response that trains against it.
 
-PSRO answers an equilibrium between the frozen players; against an answer that is not among them, a new equilibrium may
-be worse than the one before. Here the mixture of frozen players (the restricted distribution) is updated by
-multiplicative weights with what each player earns from the answer as it trains, so it tends to the mixture that can be
-exploited least.
+PSRO learns a best response (an answer) to an equilibrium between the frozen players. Once the answer has joined them,
+the new equilibrium may be more exploitable than the one before. Here the answer learns against a mixture of the frozen
+players (the restricted distribution) that changes as well, by multiplicative weights with what each player wins from
+the answer. So the mixture tends to the least exploitable one.
 
 Sources: McAleer, Wang, Lanier, Lanctot, Baldi, Sandholm and Fox 2022, "Anytime PSRO for Two-Player Zero-Sum Games"
 (arXiv 2201.07700); McAleer, Lanier, Wang, Baldi, Sandholm and Fox 2024, "Toward Optimal Policy Population Growth in

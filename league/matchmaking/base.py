@@ -11,8 +11,8 @@ A kind is a frozen dataclass; its fields are its configuration, so a new one tak
             rivals = view.roster.historical
             yield Branch("nemesis", 1.0, lambda: weighted(rivals, view.win_rates(me.slot, rivals) < self.floor))
 
-A matchmaker says which branches there are, each with its probability and how often it meets each player. Hence its
-choices are known exactly (`distribution`), not only sampled (`choose`): tests and offline replays compare the two.
+A matchmaker yields branches, each with its probability and the probabilities of its opponents. So its choices are known
+exactly (`distribution`), not only sampled (`choose`); tests and offline replays compare the two.
 """
 
 from __future__ import annotations

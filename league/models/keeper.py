@@ -4,8 +4,8 @@
     keeper.run(stopping)          # until the event is set; or keeper.step() from a loop of one's own
 
 One process of a run is the keeper; it has the folder of snapshots (snapshots.py). It holds no state: the folder shows
-which models are saved, Redis which are spilled. To keep Redis small it saves and trims a long stream at once, and
-removes frozen models that no player needs.
+which models are saved, and Redis shows which are spilled. To keep Redis small, the keeper saves and trims a stream as
+soon as it is long, and removes frozen models that no player needs.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@
     FOLDER/people.json                rated games of people, by their ids
     FOLDER/format.json                the release that saved last, and its format
 
-A save adds only what is new, so its cost is that of the changes since the last one. A crash in the middle leaves the
-last whole save: files are written under another name and renamed, and a line cut off at the end of the stream is
-written again. A save never replaces the folder's content by less: a league in Redis that lacks some of it is not saved.
+A save writes only the changes since the last one. A crash in the middle of a save leaves the save before it: files are
+written under another name and then renamed, and a line cut off at the end of the stream is written again. A save never
+replaces the folder's content by less: a league in Redis that lacks some of it is not saved.
 """
 
 from __future__ import annotations
