@@ -1,8 +1,8 @@
 """Masks of legal actions: every form that environments give them in, read as one row of booleans.
 
-An environment gives a mask with each observation: as `info["action_mask"]`, or under the key `action_mask` of a Dict of
-observations, which MaskFromObservation turns into the former. Its form is the one of gymnasium's
-`action_space.sample(mask)`, or all choices one after another:
+An environment gives a mask with each observation: as `info["action_mask"]`, or as the key `action_mask` of a Dict
+observation, which MaskFromObservation moves into the info. The mask has the form that gymnasium's
+`action_space.sample(mask)` takes, or all choices one after another:
 
 | actions       | gymnasium's form                                        | one after another                      |
 |---------------|---------------------------------------------------------|----------------------------------------|

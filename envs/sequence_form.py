@@ -1,8 +1,8 @@
 """Sequence form of a two-player zero-sum game (von Stengel 1996): the input of exact solution, as a few arrays.
 
-A sequence is a player's own moves on the way to a history. A behavioural policy becomes a realisation plan, the
-probability with which the player plays each of its sequences if chance and the opponent allow it; expected payoffs are
-bilinear in the two plans, plans mix linearly, and a best response is one pass over the player's own information states.
+A sequence is a player's own moves on the way to a history. A behavioural policy becomes a realisation plan: the
+probability with which the player plays each of its sequences if chance and the opponent allow it. Expected payoffs are
+bilinear in the two plans, and plans mix linearly. A best response is one pass over the player's own information states.
 Everything here is vectorised: a pass over Leduc poker takes well under a millisecond.
 """
 

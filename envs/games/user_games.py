@@ -1,9 +1,9 @@
 """A user's own two-player games: "my.module:MyGame" or "path/to/file.py:MyGame".
 
-The name is that of the rules of a game (a class derived from envs.rules.Rules), which is written out and can be solved
-exactly. Or it is a TwoPlayerVectorEnv (its class, or any callable with the parameters num_envs and seed that returns
-one), or a class or callable that makes a PettingZoo environment, parallel or AEC; these can be solved exactly if they
-have an attribute `sequence_form`, a function of the game's parameters.
+The name is one of: the rules of a game (a class derived from envs.rules.Rules); a TwoPlayerVectorEnv (its class, or any
+callable with the parameters num_envs and seed that returns one); a class or callable that makes a PettingZoo
+environment, parallel or AEC. A game given by rules is written out and can be solved exactly. The others can be solved
+if they have an attribute `sequence_form`, a function of the game's parameters.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Classical phantom games, whose players try again after running into a stone: 20 billion histories in seconds.
 
-Two private histories belong to one game if each player ran only into stones that were there by then, and into all that
-it tried. Given the orders of both players' stones, what one player ran into depends only on the other's stones, not on
-what the other ran into. So the payoff matrix is, for each pair of numbers of stones, a product of three sparse ones:
-from a player's signatures to its stones beside the opponent's, pair by pair, and back.
+Two private histories belong to one game if each player ran into exactly those stones, among the cells that it tried,
+that were there by then. Given the orders of both players' stones, the cells that one player ran into depend only on the
+other's stones, not on the cells that the other ran into. So for each pair of numbers of stones the payoff matrix is a
+product of three sparse matrices: from one player's signatures to pairs of both players' stones, then a payoff for each
+pair, then to the other player's signatures.
 """
 
 from __future__ import annotations

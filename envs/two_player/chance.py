@@ -1,7 +1,7 @@
 """Random numbers of many games, each from a seed of its own, so that any game can be played again by itself.
 
-A draw follows from the game's seed and the number of the draw, by SplitMix64 (Steele, Lea and Flood 2014, "Fast
-splittable pseudorandom number generators"), so it is the same alone and among any others.
+A draw is computed from the game's seed and the draw's number by SplitMix64 (Steele, Lea and Flood 2014, "Fast
+splittable pseudorandom number generators"). So a game has the same draws alone and among any other games.
 """
 
 from __future__ import annotations
