@@ -17,8 +17,9 @@ class WeightAverages:
     """The exponential moving averages of one policy's weights over its updates, one for each of `rates` in (0, 1].
 
     The n-th update moves an average by max(rate, (1 + LATE) / (n + LATE)) of its distance to the weights. Until the
-    rate is reached that is polynomial-decay averaging (Shamir and Zhang 2013): the weights before the first update have
-    no part in it, and those of the first updates, far from the newest, soon have little. Running normalisation is
+    rate is reached this is polynomial-decay averaging (Shamir and Zhang 2013). The weights before the first update have
+    no part in the average; those of the first updates, which are far from the newest, soon have little. Running
+    normalisation is
     averaged as weights are. Without rates nothing is kept.
     """
 

@@ -26,10 +26,10 @@ class Needs:
     """Requirements of an algorithm on the trajectories that it learns from; checked before a run starts.
 
     `fields`: optional fields that samplers are to collect, such as "extras.log_prob" or "last.value". Observation,
-    action, reward, how episodes ended and the last observation are always there; samplers neither compute nor send
-    other fields (trajectories.ON_REQUEST, and "cut.observation", the observations at which episodes were cut off, with
-    the masks there and after the last step) unless they are named. None, of an algorithm that declares no fields: all
-    of ON_REQUEST.
+    action, reward, how episodes ended and the last observation are always there. Samplers compute and send other fields
+    only if they are named: those of trajectories.ON_REQUEST, and "cut.observation", the observations at which episodes
+    were cut off, with the masks there and after the last step. None means all of ON_REQUEST, for an algorithm that
+    declares no fields.
     `source`: where an update's data come from. "queue": all data that arrived since the last update, used once.
     "uniform" and "prioritized": a replay, from which each update draws one Trajectory of sequences of `length` steps,
     any number of times (agents/replay). With "prioritized" a Batch has weights, and each Update has to give priorities.

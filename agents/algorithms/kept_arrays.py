@@ -4,9 +4,9 @@ The system hands out a fresh array of many MiB page by page, and zeroes each pag
 batch of images that takes as long as the copying. Kept memory has its pages already, and memory for a GPU is pinned, so
 that the device itself copies it.
 
-Users do not release an array. It is written to again only when nothing holds it: a tensor made of it, a view, and a
-graph that gradients flow through each hold a reference. Where an update still reads the last batch, or an algorithm
-keeps it, the next batch is written to another array, so two arrays are used in turn.
+Users do not release an array. It is written to again only when nothing holds a reference to it; a tensor made of it, a
+view, and a graph that gradients flow through each hold one. If an update still reads the last batch, or an algorithm
+keeps it, the next batch is written to another array. So two arrays are used in turn.
 """
 
 from __future__ import annotations

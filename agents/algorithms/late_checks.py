@@ -1,8 +1,8 @@
 """Checks that losses and gradients are finite, for many minibatches at once: they wait for a GPU once per update.
 
 Reading a number of each minibatch would stop the processor, which queues the GPU's work, until the GPU has done all of
-it. So a flag stays on the device: from the first minibatch that fails on, no step changes anything (the optimizer's
-kernel looks at the flag). The flag is read when the update ends; the error is that of the minibatch that failed first.
+it. So a flag stays on the device, and the optimizer's kernel looks at it: from the first minibatch that fails on, no
+step changes anything. The flag is read when the update ends. The error is that of the minibatch that failed first.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """A magnet: the policy's own past weights, to which its loss draws it by KL(policy || magnet).
 
-In two-player zero-sum games it makes the last policy of self-play approach an equilibrium; without it that policy would
-circle around one. With a magnet that stands still this is the equilibrium of the game with the KL as a cost (magnetic
-mirror descent, Sokota et al. 2023; its uniform magnet is the entropy bonus). With a magnet that is renewed it is the
-equilibrium of the game itself; the magnet becomes a copy every N updates (NashPG, arXiv 2510.18183; R-NaD, Perolat et
-al. 2022), or moves a little after each update, which for logits is Sokota's magnet^(1 - rate) policy^rate. A magnet
+In two-player zero-sum games a magnet makes the last policy of self-play approach an equilibrium; without a magnet the
+policy would cycle around it. If the magnet stands still, the policy approaches the equilibrium of the game with the KL
+as a cost (magnetic mirror descent, Sokota et al. 2023; its uniform magnet is the entropy bonus). If the magnet is
+renewed, the policy approaches the equilibrium of the game itself. A magnet is renewed in one of two ways: it becomes a
+copy of the policy every N updates (NashPG, arXiv 2510.18183; R-NaD, Perolat et al. 2022), or it moves a little after
+each update, which for logits is Sokota's magnet^(1 - rate) policy^rate. A magnet
 that is never renewed and whose coefficient falls to 0 only ties a player to the weights that it began with.
 """
 

@@ -2,10 +2,10 @@
 
     updates = update_together(algorithms, batches)      # the result of each algorithm.update(batch)
 
-Nothing is shared: each player keeps its weights, its optimizer's moments, its generator and its settings, so players
-may join, be reset or leave between two calls, and each ends as its own `update` would leave it, except for rounding.
+Nothing is shared: each player keeps its weights, its optimizer's moments, its generator and its settings. So players
+may join, be reset or leave between two calls. Each ends as its own `update` would leave it, except for rounding.
 
-This saves the costs of a minibatch besides its sums: Python, calls, copies in the order of a pass. That pays for one
+This saves what a minibatch costs besides arithmetic: Python, calls, copies in the order of a pass. It pays for one
 player too, so learners make all updates this way. The C library computes perceptrons on the CPU, one player per call,
 the calls in threads; those on a GPU are computed by products of all players' weights at once (ppo/stacked.py). Other
 players are updated one after the other.

@@ -1,8 +1,8 @@
 """Generalized advantage estimation, of numpy arrays and of tensors.
 
-Two forms, for two places. `generalized_advantage` takes arrays as they come off the wire: read-only, on the CPU, where
-T small steps over [N] cost half of what they do in torch. `gae` takes values that the learner computed: on any device,
-with reward channels and gradients. Their roundings differ.
+There are two forms, which round differently. `generalized_advantage` takes arrays as they come off the wire, read-only
+and on the CPU; its T small steps over [N] cost half of what they do in torch. `gae` takes values that the learner
+computed, on any device, with reward channels and gradients.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """UnrollRing: the arrays of a replay, and where sequences may begin in them.
 
 A row is one slot's unroll of T steps as it was sampled, with the observation that followed. Rows are written in turn,
-and the oldest are overwritten. A row is linked to the row that continues it, once that has come: from the next segment
-of the same stream, beginning with the very observation that followed. So a sequence of `length` steps runs over rows of
-one stream without a gap and, since what follows was written later, never into overwritten rows.
+and the oldest are overwritten. A row is linked to the row that continues it, once that row has come: it is from the
+next segment of the same stream, and begins with the very observation that followed. So a sequence of `length` steps
+runs over rows of one stream without a gap. It never runs into overwritten rows, since later steps were written later.
 """
 
 from __future__ import annotations
