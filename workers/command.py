@@ -1,7 +1,7 @@
 """The command `warren`: its first word names the one of Warren's programs to run, the other words are for that program.
 
-`warren train actors=4` is `python -m workers.train actors=4`, except that the working directory is searched for
-modules last, so a folder of the user called envs/ or tasks/ does not hide a package of Warren.
+`warren train actors=4` is `python -m workers.train actors=4`, with one difference: the working directory is searched
+for modules last. So a user's folder called envs/ or tasks/ does not hide a package of Warren.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     play_deals(games, responses.side, target, 10_000, generator)
 
 In each seat a policy begins with fresh weights, or those of a member of the target, and learns by the league's
-algorithm against the target, which does not change. The policy's entropy bonus falls over the budget from a high one,
-without which it would try too little, to almost none, since a best response needs none. The mean gain of the two
-policies is a lower bound of the target's exploitability.
+algorithm against the target, which does not change. The policy's entropy bonus falls over the budget. It begins high,
+so that the policy tries enough, and ends near 0, since a best response needs none. The mean gain of the two policies is
+a lower bound of the target's exploitability.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The search for the mixture of players that the whole game's best responses exploit least: cutting planes.
 
-Each mixture has to withstand one more best response: the one to the mixture before (Kelley 1960). The least loss to all
-responses so far bounds every mixture's exploitability from below. The mixture with that loss jumps from corner to
-corner, so the search answers the mixture half way from the best so far to it (Ben-Ameur and Neto 2007: in-out).
+Each step computes the best response to a mixture and adds it to those that the next mixture has to withstand (Kelley
+1960). The least loss that a mixture has to all responses so far bounds every mixture's exploitability from below. The
+mixture with that loss jumps from corner to corner. Therefore the next best response is computed to a mixture half way
+between this one and the best mixture so far (Ben-Ameur and Neto 2007: in-out).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Games of two players in fixed seats, or as pairs: each deal in both seatings, and the mean return of the two games.
 
-Cards that favour a seat favour both players in turn, so the mean of a pair varies less than the mean of two games. The
-two games of a pair depend on each other, so an interval has to count pairs, not games.
+In a pair, cards that favour a seat favour both players in turn. So the mean of a pair varies less than the mean of two
+separate games. The two games of a pair depend on each other, so intervals count pairs, not games.
 """
 
 from __future__ import annotations

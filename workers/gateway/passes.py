@@ -1,8 +1,9 @@
 """Passes: decides for the agents of all games at once, on a thread of its own.
 
 Requests that arrive within one turn of the server's event loop, or while the last forward pass is computed, share one
-forward pass, so a lone game waits for no other and a thousand share a pass. The thread is woken once per turn, not at
-each request, since it would contend for the interpreter with the event loop, which is still reading other requests.
+forward pass. So a lone game waits for no other, and a thousand games share a pass. The thread is woken once per turn.
+If each request woke it, it would contend for the interpreter with the event loop, which is still reading other
+requests.
 """
 
 from __future__ import annotations

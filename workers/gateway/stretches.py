@@ -1,10 +1,10 @@
 """Trajectories of equal length from the decisions of games that come and go: each stretch is T decisions in a row.
 
-An agent's decisions fill a stretch, one after another. A stretch that a game's end leaves unfinished goes on with the
-next game that begins, the longest waiting first, so that no value flows past an end and no stretch waits for long. A
-decision is written once its outcome is known: when the agent decides again, or its episode ends. So a full stretch is
-complete: its last value is that of the next decision, and a game that goes away is cut off at the observation that it
-was to act on, whose value is known too.
+An agent's decisions fill a stretch, one after another. If a game ends before its stretch is full, the next game that
+begins continues the stretch; of several such stretches the one that has waited longest comes first. So no value flows
+past an end, and no stretch waits for long. A decision is written once its outcome is known: when the agent decides
+again, or its episode ends. So the last value of a full stretch is known: it is that of the next decision. A game that
+goes away is cut off at the observation that it was to act on, whose value is known too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Streaming in a league: an actor plays without pause, for each learning player in turn, and sends what it collected.
 
-Of the players whose last segment has been sent, the next turn goes to the one with the fewest decisions so far relative
-to its share. A player that is paused, or whose learner is away or slow, does not delay the others: it is passed over,
-and once it is back it makes up for a few turns at most.
+The next turn goes to the player with the fewest decisions so far relative to its share, among those whose last segment
+has been sent. A player that is paused, or whose learner is away or slow, does not delay the others: it is passed over,
+and later makes up for a few turns at most.
 
 A segment that finds no room in its queue waits in the outbox (../rollout/sending/outbox.py). Segments are numbered when
 they are made, so one that is sent twice, because the broker went away before confirming it, counts once.

@@ -63,9 +63,9 @@ def earnings_of(redis: Any, prefix: str, league: LeagueConfig) -> SharedEarnings
 class RoundTurns:
     """The turns of one gathered player: each learner writes into Redis from how many decisions its player has learned.
 
-    A player may begin a round while it is at most two rounds of its own ahead of every other, by its share. Nobody
-    waits for a player that is paused or has no opponent, or whose learner is silent for 10 s; such a player does not
-    make up for what it missed.
+    A player may begin a round while it is at most two rounds of its own ahead of every other, by its share. The others
+    do not wait for a player that is paused, has no opponent, or has a learner that was silent for 10 s. Such a player
+    does not make up for the rounds that it missed.
     """
 
     def __init__(self, redis: Any, prefix: str, player: str, league: LeagueConfig) -> None:

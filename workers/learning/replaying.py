@@ -1,8 +1,8 @@
 """Learning from a replay: arrivals are stored, and updates follow at a limiter's pace, also while nothing arrives.
 
-Without a thread (gathered sampling, whose next round waits for the weights), the learn task makes all updates that its
-arrivals pay for. With a thread (`start`), the thread makes the updates: the learn task waits while too few samples were
-drawn, and returns as soon as its segments are stored, so that their messages are acknowledged.
+With gathered sampling, whose next round waits for the weights, there is no thread: the learn task makes all updates
+that its arrivals pay for. Otherwise a thread (`start`) makes the updates. Then the learn task waits while too few
+samples were drawn, and returns as soon as its segments are stored, so that their messages are acknowledged.
 """
 
 from __future__ import annotations

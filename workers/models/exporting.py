@@ -121,10 +121,11 @@ def labelled(model: bytes, about: Mapping[str, Any]) -> bytes:
 def to_int8(model: bytes) -> bytes:
     """Return an ONNX model whose layers have weights of a byte each; values between layers are scaled at each call.
 
-    It computes the same on every processor. A processor with AVX2 and no VNNI multiplies unsigned by signed bytes in
-    pairs, and cuts the sum of two products to 16 bits. So weights are unsigned: such pairs are widened first. ONNX
-    Runtime's quantizer makes the weights of an LSTM signed only; they stay within 64, so that a sum is at most
-    2 x 255 x 64 < 2^15.
+    The model computes the same on every processor. A processor with AVX2 and no VNNI multiplies unsigned by signed
+    bytes in pairs, and cuts the sum of two products to 16 bits. So weights are unsigned: pairs of unsigned bytes are
+    widened first. ONNX Runtime's quantizer makes the weights of an LSTM signed only; these stay within 64, so that a
+    sum is
+    at most 2 x 255 x 64 < 2^15.
 
     Raises ConfigurationError if a package is missing.
     """

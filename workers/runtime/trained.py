@@ -69,7 +69,7 @@ class Trained:
 
         A policy with a memory remembers its last calls: call `begin` where an episode begins. `action_mask`: the legal
         actions, bool [A], or in the form that the environment gives them. `greedy`: return the likeliest action; else
-        one drawn as in training, which a game of hidden information needs: a player that never bluffs is found out.
+        draw it as in training. Games of hidden information need drawn actions: a player that never bluffs is found out.
         """
         masks = None if action_mask is None else Masks(self.policy.action_space)
         mask = None if masks is None else masks.tree(masks.row(action_mask)[None])

@@ -2,8 +2,8 @@
 
     python -I -S guard.py GRACE_SECONDS COMMAND [ARGUMENT...]      # standard library only: it must start at once
 
-Standard input is a pipe whose other end the launcher holds: its end means "stop", whether it was closed on purpose or
-by the launcher's death (kill -9 included). A number in it is a new grace time, in seconds, and means "stop" as well.
+Standard input is a pipe whose other end the launcher holds. The end of this input means "stop", whether the launcher
+closed the pipe or died (kill -9 included). A number in it is a new grace time, in seconds, and means "stop" as well.
 PR_SET_PDEATHSIG in the launcher would not do: that signal comes when the *thread* that forked ends, exists on Linux
 only, needs code between fork and exec of a process with threads, and gives the server no time to close its files. Here
 it is used in addition, for a guard that is itself killed.

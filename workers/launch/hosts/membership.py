@@ -1,9 +1,9 @@
 """The leases of a run's launchers in Redis: they hold the leader, the hosts, their readiness and the run's end.
 
-A killed launcher is missed when its lease has expired, LEASE s later. A thread renews the lease from the moment it is
-taken, however long the launcher is busy with stopping processes or removing the run. A launcher that was away for
-longer (suspended, for example) finds its place taken and no longer touches the run: each lease holds a token of its
-launcher, and `renew` fails with any other token. Code that ends or removes a run renews the lease first.
+When a launcher is killed, its lease expires LEASE s later. A thread renews the lease from the moment it is taken,
+however long the launcher is busy with stopping processes or removing the run. Each lease holds a token of its launcher,
+and `renew` fails with any other token. So a launcher that was away for longer than LEASE (suspended, for example) finds
+its place taken, and no longer touches the run. Code that ends or removes a run renews the lease first.
 """
 
 from __future__ import annotations

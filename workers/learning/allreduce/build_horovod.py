@@ -1,9 +1,9 @@
 """`make horovod`: builds Horovod for this Python and this torch, once, and installs it.
 
 Horovod's last release, 0.28.1, has no wheels. It is built with gloo and only for torch. Its build files are too old to
-name torch's language standard, so a compiler wrapper appends it. Its process sets forget which network interface to
-use and listen at the address of the machine's host name, which is loopback on most machines; so its sources are
-patched to let ranks be on several machines. The wheel is kept in the cache folder (WARREN_CACHE, or ~/.cache/warren),
+name torch's language standard, so a compiler wrapper appends it. Its sources are patched to let ranks be on several
+machines: unpatched, process sets ignore the chosen network interface and listen at the address of the machine's host
+name, which is loopback on most machines. The wheel is kept in the cache folder (WARREN_CACHE, or ~/.cache/warren),
 by the versions of Python and torch.
 """
 

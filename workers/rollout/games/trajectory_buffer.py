@@ -1,19 +1,19 @@
 """Turn-based games as time-major arrays: a trajectory is a fixed number of decisions of one seat of one game slot.
 
-A seat decides when it is its turn, so games that are stepped together do not decide together, and the rows of a [T, N]
-array cannot be moments. They are decisions instead: a trajectory is filled by one seat's decisions in a game, one after
-another, then by those in another game. The reward at a decision is all that its seat gets until its next decision; the
+A seat decides only in its turn. So in games that are stepped together the seats do not decide together, and the rows of
+a [T, N] array cannot be moments. The rows are decisions instead: a trajectory is filled by one seat's decisions in a
+game, one after another, then by those in another game. The reward at a decision is all that its seat gets until its
+next decision; the
 end of a game sets `terminated` at the seat's last decision in it. A trajectory of T decisions is complete once the
 outcome of its last decision is known: when the game has ended, or when the seat is to decide again; the value of that
-next decision is the trajectory's last value. Complete trajectories are the slots of a Trajectory, and GAE runs down
-them as down any column.
+next decision is the trajectory's last value. Complete trajectories are the slots of a Trajectory, and GAE is computed
+along them as along any column. A policy's memory is stored where a trajectory begins, and is reset after `terminated`.
+So a trajectory can be continued after a game's end only with the beginning of another game.
 
-A policy's memory is stored where a trajectory begins, and begins anew after `terminated`. So a trajectory that is
-continued after a game's end is continued with the beginning of another game.
-
-A trajectory belongs to a seat for one game. If it is unfinished when the game ends, the next game that begins, in
-whatever slot and seat, continues the trajectory that has waited longest: nothing flows past a game's end. So decisions
-do not grow too old to learn from while their own seat is not to decide in a long game.
+A trajectory belongs to a seat for one game. If it is unfinished when the game ends, it waits for a game that begins, in
+any slot and seat; such a game continues the trajectory that has waited longest. No value flows past a game's end, so
+this is correct. It keeps decisions from growing too old to learn from while their own seat does not decide in a long
+game.
 """
 
 from __future__ import annotations

@@ -22,13 +22,14 @@ class SendingThread:
             sending.wait_for_room()         # waits while the receiver is full, so that what is collected next is fresh
         sending.end()                       # raises what `send` raised
 
-    `send`, and `room`, which waits until the receiver has room, return whether they found room at once. As long as they
-    do and `ahead` returns True, the next segment is collected while one is sent; else only when there is room for it.
+    `room` waits until the receiver has room. Both `send` and `room` return whether they found room at once. As long as
+    they do and `ahead` returns True, the next segment is collected while one is sent; else only when there is room for
+    it.
     Once `stopping` is set, `send` itself finishes or gives up the segment in its hands, confirmation included; waiting
     segments are dropped, as nobody was told of them.
 
     One segment at a time looks for room. `send` calls its second argument when it has found room and the segment is
-    about to leave; from then on the next one may look, on another thread if this one still waits for the receiver.
+    about to leave. Then the next segment may look for room, on another thread if this one still waits for the receiver.
     """
 
     def __init__(

@@ -12,16 +12,14 @@ PATIENCE = 0.4  # share of the time between two versions that other actors may t
 
 
 class Pace:
-    """Decides when an actor may collect, by the newest weights here: a newer version stands for an update made.
+    """Decides when an actor may collect, by the newest weights here: a newer version means that an update was made.
 
-    If several actors find room for one segment, all would collect, and the segments would wait their turn and grow old.
-    So each actor may collect its `share()` of an update's segments for every new version, and before the first one that
-    of AHEAD updates, at least one segment.
-
-    An actor may collect out of turn if the learner lacks data, as its queue has not been full LATELY. It also may if
-    there has been room for long, since another actor is slow or gone, or weights were lost or are published seldom; so
-    no actor waits for weights that do not come. Segments collected out of turn count against its share, up to the share
-    in AHEAD updates.
+    If several actors found room for one segment, all would collect, and their segments would wait and grow old. So each
+    actor may collect its `share()` of an update's segments for every new version. Before the first version it may
+    collect its share of AHEAD updates, at least one segment. An actor may collect out of turn in two cases. The learner
+    lacks data: its queue has not been full LATELY. Or there has been room for long, because another actor is slow or
+    gone, or weights were lost or are published seldom; so no actor waits for weights that do not come. Segments
+    collected out of turn count against the actor's share, up to its share in AHEAD updates.
 
     Safe to use from two threads.
     """
