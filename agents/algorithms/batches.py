@@ -264,7 +264,7 @@ def _at(parts: Tree, columns: Iterable[str], kept: Tensor) -> dict[str, Tensor]:
     return {name: parts[name][kept] for name in columns}
 
 
-def of_somebody(trajectories: Sequence[Trajectory], burn_in: int = 0) -> Sequence[Trajectory]:
+def without_idle_slots(trajectories: Sequence[Trajectory], burn_in: int = 0) -> Sequence[Trajectory]:
     """Return the trajectories without slots that have no valid step after a burn-in: their minibatch would be empty."""
     if all(t.valid is None for t in trajectories):
         return trajectories

@@ -12,7 +12,7 @@ from torch import Tensor
 from agents.algorithms.anchors import LAST, MAGNET, PREFIXES, distributions, divergence
 from agents.algorithms.at_once import AtOnce
 from agents.algorithms.base import ConfiguredAlgorithm
-from agents.algorithms.batches import Batch, Minibatch, of_somebody
+from agents.algorithms.batches import Batch, Minibatch, without_idle_slots
 from agents.algorithms.burn_in import BurnInConfig
 from agents.algorithms.descent import Descent
 from agents.algorithms.gradient_config import GradientConfig
@@ -100,7 +100,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
     def scaled(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
         """Return an update's trajectories without slots where no agent decides, with rewards scaled if `scale_rewards`;
         call it once per update."""
-        trajectories = of_somebody(trajectories, self.needs.burn_in)
+        trajectories = without_idle_slots(trajectories, self.needs.burn_in)
         scales = self.config.scale_rewards and len(trajectories) > 0
         return self.rewards.scaled(trajectories, self.config.gamma) if scales else trajectories
 

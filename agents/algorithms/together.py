@@ -62,7 +62,7 @@ def update_together(algorithms: Sequence[Algorithm], batches: Sequence[Batch]) -
 
 def _ended(begun: Mapping[int, tuple[PPO, Begun]]) -> dict[int, Update | NotFinite]:
     """Make the updates that have begun: by one call of the library each, or one after the other."""
-    whole = {place: found for place, one in begun.items() if (found := _whole(*one, len(begun)))}
+    whole = {place: found for place, one in begun.items() if (found := _as_one_call(*one, len(begun)))}
     run_all([one.update for one in whole.values()])
     updates: dict[int, Update | NotFinite] = {}
     for place, (algorithm, one) in begun.items():
@@ -74,7 +74,7 @@ def _ended(begun: Mapping[int, tuple[PPO, Begun]]) -> dict[int, Update | NotFini
     return updates
 
 
-def _whole(algorithm: PPO, begun: Begun, players: int) -> WholePPO | None:
+def _as_one_call(algorithm: PPO, begun: Begun, players: int) -> WholePPO | None:
     """Return a player's update as one call; None where threads gain more by sharing its minibatches' rows."""
     largest = max(cut.stop - cut.start for cut in begun.cuts)
     return WholePPO.of(algorithm, begun) if players >= torch.get_num_threads() or parts_of(largest) == 1 else None

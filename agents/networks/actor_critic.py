@@ -122,7 +122,7 @@ class ActorCritic(Network):
 
     def _flattening(self) -> nn.Module | None:
         """Return the module that flattens observations, for one action and encoders that are perceptrons; else None."""
-        if not self._heads.bare or not self._is_just(ActorCritic):
+        if not self._heads.bare or not self._is_unmodified(ActorCritic):
             return None
         encoder = self._trunk(self._policy_trunk).encoder.perceptron()
         return None if encoder is None else encoder[0]

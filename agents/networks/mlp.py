@@ -96,7 +96,7 @@ class MLPActorCritic(Network):
         return None if self.value_trunk is None else cast(nn.Linear, self.value_trunk.layers[-1])
 
     def perceptrons(self, value: bool) -> Perceptrons | None:
-        if not self._heads.bare or not self._is_just(MLPActorCritic):
+        if not self._heads.bare or not self._is_unmodified(MLPActorCritic):
             return None
         policy, other = self.policy_trunk, self.value_trunk
         if type(policy) is not MLP or type(other) not in (MLP, type(None)):  # replaced from outside

@@ -110,7 +110,7 @@ class Network(nn.Module):
         """Return the perceptrons that this network consists of, with or without its value; None for others."""
         return None
 
-    def _is_just(self, kind: type[Network]) -> bool:
+    def _is_unmodified(self, kind: type[Network]) -> bool:
         """Return True for an instance of `kind` itself, none of whose methods has been replaced."""
         return type(self) is kind and not {"step", "act", "value"} & self.__dict__.keys()
 

@@ -113,7 +113,7 @@ class Normalized(Network):
         }
 
     def perceptrons(self, value: bool) -> Perceptrons | None:
-        return self.network.perceptrons(value) if self._is_just(Normalized) else None
+        return self.network.perceptrons(value) if self._is_unmodified(Normalized) else None
 
     def flattened(self, observation: Leaves) -> Tensor:
         return self.network.flattened(self.normalized(observation))

@@ -64,7 +64,7 @@ class Recurrent(Core):
     def unroll(self, features: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
         where = begins.cpu()  # once: the calls that follow depend on it
         cuts = where[1:].any(1).nonzero().flatten() + 1
-        if len(cuts) > FEW and self._is_sooner_side_by_side(where, len(cuts), features.is_cuda):
+        if len(cuts) > FEW and self._is_faster_side_by_side(where, len(cuts), features.is_cuda):
             return self._side_by_side(features, memory, where)
         outputs = []
         for first, last in pairwise([0, *cuts.tolist(), len(features)]):
@@ -74,7 +74,7 @@ class Recurrent(Core):
             outputs.append(output)
         return torch.cat(outputs) if len(outputs) > 1 else outputs[0], memory
 
-    def _is_sooner_side_by_side(self, begins: Tensor, cuts: int, on_gpu: bool) -> bool:
+    def _is_faster_side_by_side(self, begins: Tensor, cuts: int, on_gpu: bool) -> bool:
         """Return True if unrolling parts of all stretches side by side is faster than one cut after another.
 
         The time depends on consecutive steps, however many slots they have, and on the number of calls of the layer.

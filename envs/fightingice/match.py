@@ -131,7 +131,7 @@ class Match:
     def stepping(self, actions: list[int]) -> Generator[None, None, Step]:
         """Play a step as `step` does, and yield whenever keys were sent and the game computes the next frame."""
         keys = [
-            typed(ACTIONS[action], self._looks_right(player), self._frame_skip) for player, action in enumerate(actions)
+            typed(ACTIONS[action], self._faces_right(player), self._frame_skip) for player, action in enumerate(actions)
         ]
         damage = np.zeros(2, np.float32)  # damage that each player took
         try:
@@ -201,7 +201,7 @@ class Match:
             return state.frame_data
         return state.non_delay_frame_data
 
-    def _looks_right(self, player: int) -> bool:
+    def _faces_right(self, player: int) -> bool:
         characters = self._frame(player).character_data
         return bool(characters[player].front) if len(characters) == 2 else player == 0
 

@@ -147,7 +147,7 @@ class WorkersVectorEnv(VectorEnv):
             first, end = self._slots[worker]
             raise ConfigurationError(
                 f"environment {self._id!r}: worker process {worker} of {len(self._processes)}, which steps the copies "
-                f"{first} to {end - 1}, {_fate(process)}; what it printed last stands above, or in the actor's log"
+                f"{first} to {end - 1}, {_ending(process)}; what it printed last stands above, or in the actor's log"
             )
         if problems := json.loads(line).get("problems"):
             raise ConfigurationError(problems)
@@ -157,7 +157,7 @@ class WorkersVectorEnv(VectorEnv):
         self._end()
 
 
-def _fate(process: subprocess.Popen[bytes]) -> str:
+def _ending(process: subprocess.Popen[bytes]) -> str:
     try:
         status = process.wait(GRACE)
     except subprocess.TimeoutExpired:

@@ -47,7 +47,7 @@ class SavedStream:
             history = History()
             self._events = self._checkpoint_bytes = 0
             if self.path.exists():
-                _mend(self.path)
+                _cut_incomplete_line(self.path)
                 self._take(history, read_file(self.path))
             self._bytes = self.path.stat().st_size if self.path.exists() else 0
             self._history = history
@@ -144,7 +144,7 @@ class SavedStream:
         later.apply(checkpoint)
         players = list(history.state.players)
         if list(later.players)[: len(players)] != players or later.settings != history.state.settings:
-            raise LeagueError(self._strange())
+            raise LeagueError(self._mismatch_message())
         self._archive()
         write_whole(self.path, _lines([(entry, checkpoint)]))
         self._history = None
@@ -156,7 +156,7 @@ class SavedStream:
             entries, True, key=lambda one: event_order(one[0]) > event_order(base) and not store.holds(*one)
         )
         if place == 0 or not store.holds(*entries[place - 1]):
-            raise LeagueError(self._strange())
+            raise LeagueError(self._mismatch_message())
         kept, lost = entries[:place], entries[place:]
         path = self.folder / LOST / f"{lost[0][0]}.jsonl"
         path.parent.mkdir(exist_ok=True)
@@ -165,7 +165,7 @@ class SavedStream:
         self._history = None
         logger.warning("Redis has lost the last %d events that %s held; they are in %s", len(lost), self.path, path)
 
-    def _strange(self) -> str:
+    def _mismatch_message(self) -> str:
         return (
             f"the league in Redis is not the one saved in {self.folder}, or less of it (it lacks event "
             f"{self.read().last_event}); nothing is written over it. Wipe the one in Redis, or save to another folder"
@@ -182,7 +182,7 @@ def _lines(entries: list[tuple[str, Event]]) -> bytes:
     return "".join(to_json({"id": entry, "fields": event}) + "\n" for entry, event in entries).encode()
 
 
-def _mend(path: Path) -> None:
+def _cut_incomplete_line(path: Path) -> None:
     """Cut off an incomplete last line that a crash left."""
     with path.open("rb+") as file:
         content = file.read()

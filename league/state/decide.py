@@ -40,7 +40,7 @@ def exact(rating: float) -> str:
     return f"{rating:.17g}"
 
 
-def _nothing(*answer: str) -> Consequence:
+def _no_events(*answer: str) -> Consequence:
     return Consequence([], list(answer))
 
 
@@ -53,7 +53,7 @@ def _event(event: str, **fields: Any) -> Event:
 
 def _add(state: LeagueState, command: commands.Add, now: int) -> Consequence:
     if command.name in state.players:
-        return _nothing("exists")
+        return _no_events("exists")
     event = _added(len(state.players), **vars(command), parent="", elo=state.settings.elo_initial)
     return Consequence([event], ["added", event["slot"]])
 
@@ -64,7 +64,7 @@ def _added(slot: int, elo: float, **fields: Any) -> Event:
 
 def _change(state: LeagueState, command: commands.Change, now: int) -> Consequence:
     if command.name not in state.players:
-        return _nothing("unknown")
+        return _no_events("unknown")
     fields, events = player_fields(state.players[command.name]), []
     for field, value in zip(command.changes[::2], command.changes[1::2], strict=True):
         if fields[field] != value:
@@ -75,9 +75,9 @@ def _change(state: LeagueState, command: commands.Change, now: int) -> Consequen
 
 def _snapshot(state: LeagueState, command: commands.TakeSnapshot, now: int) -> Consequence:
     if command.player not in state.players:
-        return _nothing("unknown")
+        return _no_events("unknown")
     if state.players[command.player].frozen:
-        return _nothing("frozen")
+        return _no_events("frozen")
     taken = _frozen_copies(state, command.player, [command.model], command.by)
     return Consequence(taken, ["added" if taken else "exists"])
 
@@ -100,18 +100,18 @@ def _frozen_copies(state: LeagueState, name: str, models: Iterable[str], by: str
 
 def _issue(state: LeagueState, command: commands.Issue, now: int) -> Consequence:
     if command.match in state.matches:  # the request came twice: give the same answer
-        return _nothing(*_invitation(state.matches[command.match]))
+        return _no_events(*_issued_answer(state.matches[command.match]))
     if command.match in state.ended:
-        return _nothing("ended")
+        return _no_events("ended")
     found = []
     for name in (command.home, command.away, *command.others):
         player = state.players.get(name)
         if player is None or player.removed:
-            return _nothing("gone", name)
+            return _no_events("gone", name)
         found.append(player)
     home, away, *others = found
     if home.paused:
-        return _nothing("paused", command.home)
+        return _no_events("paused", command.home)
     match = Match(
         *(command.match, command.home, command.away, command.branch, command.holder),
         *(home.generation, away.generation, home.frozen, away.frozen, now + command.lease),
@@ -120,10 +120,10 @@ def _issue(state: LeagueState, command: commands.Issue, now: int) -> Consequence
         other_frozen=tuple(one.frozen for one in others),
     )
     fields = {name: value for name, value in match_fields(match).items() if not name.endswith("_frozen")}
-    return Consequence([_event("issued", match=match.id, **fields)], _invitation(match))
+    return Consequence([_event("issued", match=match.id, **fields)], _issued_answer(match))
 
 
-def _invitation(match: Match) -> list[str]:
+def _issued_answer(match: Match) -> list[str]:
     generations = str(match.home_generation), str(match.away_generation)
     frozen = str(int(match.home_frozen)), str(int(match.away_frozen))
     told = match.home, match.away, match.branch, *generations, *frozen, str(match.deadline)
@@ -185,7 +185,7 @@ def _refused(state: LeagueState, match: str, by: str) -> Consequence:
 
 def _extend(state: LeagueState, command: commands.Extend, now: int) -> Consequence:
     if command.match not in state.matches:
-        return _nothing("0")
+        return _no_events("0")
     return Consequence([_event("extended", match=command.match, deadline=now + command.lease)], ["1"])
 
 
@@ -201,14 +201,14 @@ def _expire(state: LeagueState, command: commands.Expire, now: int) -> Consequen
 def _open_period(state: LeagueState, command: commands.OpenPeriod, now: int) -> Consequence:
     player = state.players.get(command.player)
     if player is None:
-        return _nothing("unknown")
+        return _no_events("unknown")
     for why in ("removed", "frozen", "paused"):
         if getattr(player, why):
-            return _nothing(why)
+            return _no_events(why)
     progress = state.progress[player.name]
     # Its own period again, or that of a learner which went silent: the same period goes on.
     if progress.is_open and progress.learner != command.learner and progress.deadline > now:
-        return _nothing("busy", progress.learner)
+        return _no_events("busy", progress.learner)
     number = progress.period + (not progress.is_open)
     deadline = now + command.lease
     event = _event("period_opened", player=player.name, number=number, learner=command.learner, deadline=deadline)
@@ -221,13 +221,13 @@ def _open_period(state: LeagueState, command: commands.OpenPeriod, now: int) -> 
 def _tell_progress(state: LeagueState, command: commands.TellProgress, now: int) -> Consequence:
     player = state.players.get(command.player)
     if player is None:
-        return _nothing("unknown")
+        return _no_events("unknown")
     for why in ("removed", "frozen"):
         if getattr(player, why):
-            return _nothing(why)
+            return _no_events(why)
     progress = state.progress[player.name]
     if not progress.is_open or (progress.period, progress.learner) != (command.number, command.learner):
-        return _nothing("lost")
+        return _no_events("lost")
     steps, deadline = max(progress.steps, command.steps), now + command.lease
     event = _event("progressed", player=player.name, steps=steps, deadline=deadline)
     return Consequence([event], ["paused" if player.paused else "on"])
@@ -237,7 +237,7 @@ def _close_period(state: LeagueState, command: commands.ClosePeriod, now: int) -
     """Take a snapshot first, then reset, so that a reset player's last weights are in the league."""
     name, player = command.player, state.players.get(command.player)
     if player is None:
-        return _nothing("unknown")
+        return _no_events("unknown")
     progress = state.progress[name]
     if progress.period == command.number and not progress.is_open:
         happened = (
@@ -246,12 +246,12 @@ def _close_period(state: LeagueState, command: commands.ClosePeriod, now: int) -
             progress.closed_source,
             progress.closed_reason,
         )
-        return _nothing("again", progress.start, *happened)
+        return _no_events("again", progress.start, *happened)
     for why in ("removed", "frozen"):  # by hand, meanwhile: the period ends without effect
         if getattr(player, why):
-            return _nothing(why)
+            return _no_events(why)
     if (progress.period, progress.learner) != (command.number, command.learner):
-        return _nothing("lost")
+        return _no_events("lost")
     source = state.players.get(command.source)
     how, start = "closed", command.model
     if command.reset:

@@ -112,7 +112,7 @@ class AsyncClient:
         future: asyncio.Future[Any] = self.loop.create_future()
         if not spec.response and (self._waiting or not self._has_room()):
             self._waiting.append((future, spec, args, kwargs, extra))
-            self._go_on_ticking()
+            self._keep_ticking()
         else:
             self._send(future, spec, args, kwargs, time_to_live, extra)
         return future
@@ -200,7 +200,7 @@ class AsyncClient:
         future.add_done_callback(done)
         self._watch()
         self._tend()
-        self._go_on_ticking()
+        self._keep_ticking()
 
     def _send_waiting(self) -> None:
         while self._waiting and self._has_room():
@@ -271,9 +271,9 @@ class AsyncClient:
         self._tend()
         self._send_waiting()
         if self._client.under_way > 0 or self._waiting:
-            self._go_on_ticking()
+            self._keep_ticking()
 
-    def _go_on_ticking(self) -> None:
+    def _keep_ticking(self) -> None:
         if not self._ticking:
             self._ticking = True
             self.loop.call_later(self._client.poll_every, self._tick)

@@ -110,7 +110,7 @@ def _node(value: Any, depth: int, frames: list[Frame]) -> Any:
         return value
     if kind is bytes or kind is bytearray or kind is memoryview:
         return _bytes(value, frames)
-    return _rarer(value, depth, frames)
+    return _encode_rare(value, depth, frames)
 
 
 def _items(items: Sequence[Any], depth: int, frames: list[Frame]) -> Sequence[Any]:
@@ -166,7 +166,7 @@ def _bytes(value: bytes | bytearray | memoryview, frames: list[Frame]) -> bytes 
     return _extension(BLOB, LENGTH.pack(view.nbytes))
 
 
-def _rarer(value: Any, depth: int, frames: list[Frame]) -> Any:
+def _encode_rare(value: Any, depth: int, frames: list[Frame]) -> Any:
     """Encode what `_node` does not know by its exact type: tensors, scalars, dates, subclasses of known types."""
     kind = type(value)
     torch = sys.modules.get("torch")  # a process that never imported torch holds no tensor, and need not load it

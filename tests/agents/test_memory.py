@@ -105,7 +105,7 @@ def test_both_forms_of_an_unroll_give_the_same_outputs_and_gradients(monkeypatch
     found = []
     for side_by_side in (True, False):
         monkeypatch.setattr(recurrent, "FEW", -1)
-        monkeypatch.setattr(core, "_is_sooner_side_by_side", lambda *_, form=side_by_side: form)
+        monkeypatch.setattr(core, "_is_faster_side_by_side", lambda *_, form=side_by_side: form)
         core.zero_grad()
         outputs, after = core.unroll(features.requires_grad_(), memory, begins)
         (outputs.square().sum() + sum(part.sum() for part in after.values())).backward()
@@ -120,11 +120,11 @@ def test_stretches_are_unrolled_side_by_side_where_that_is_faster():
     lstm, gru = make("lstm"), make("gru")
     few, many = torch.zeros(128, SLOTS, dtype=torch.bool), torch.zeros(128, SLOTS, dtype=torch.bool)
     few[::20, 0] = many[::3] = True
-    assert not lstm._is_sooner_side_by_side(few, 6, False) and lstm._is_sooner_side_by_side(many, 42, False)
-    assert not gru._is_sooner_side_by_side(few, 6, False) and gru._is_sooner_side_by_side(many, 42, False)
+    assert not lstm._is_faster_side_by_side(few, 6, False) and lstm._is_faster_side_by_side(many, 42, False)
+    assert not gru._is_faster_side_by_side(few, 6, False) and gru._is_faster_side_by_side(many, 42, False)
     spread = torch.zeros(128, SLOTS, dtype=torch.bool)
     spread[4:68:4, 0] = True  # short episodes in one slot only: faster side by side for an LSTM, not for a GRU
-    assert lstm._is_sooner_side_by_side(spread, 16, False) and not gru._is_sooner_side_by_side(spread, 16, False)
+    assert lstm._is_faster_side_by_side(spread, 16, False) and not gru._is_faster_side_by_side(spread, 16, False)
 
 
 @cores

@@ -32,17 +32,17 @@ def command(doc: str | None, config: type[T], run: Callable[[T], int]) -> int:
 
 def settings_text(config: type[Any]) -> str:
     """Return the settings of `config` as text, a line per setting: its default, and the comment of its field."""
-    lines = [*_said(config)]
+    lines = [*_described(config)]
     width = max(len(setting) for setting, _ in lines)
     return "\n".join(["Settings:", *(f"  {setting:{width}}  {said}".rstrip() for setting, said in lines)])
 
 
-def _said(of: type[Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _described(of: type[Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     comments = dict(_COMMENT.findall(inspect.getsource(of)))
     for one in fields(of):
         made: Any = one.default_factory
         if is_dataclass(made):
-            yield from _said(made, f"{prefix}{one.name}.")  # type: ignore[arg-type]
+            yield from _described(made, f"{prefix}{one.name}.")  # type: ignore[arg-type]
         else:
             default = one.default if made is MISSING else made()
             shown = {None: "=null", True: "=true", False: "=false", MISSING: ""}

@@ -72,7 +72,7 @@ class Dashboard:
             Route("/api/events", self.events),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
-        served = Starlette(routes=routes, exception_handlers={WarrenError: _refused, _Bad: _bad})
+        served = Starlette(routes=routes, exception_handlers={WarrenError: _refused, _Bad: _bad_request})
         return Access(GZipMiddleware(served, minimum_size=2000, compresslevel=3), token, hosts)
 
     # Answers about all runs.
@@ -189,14 +189,14 @@ class Dashboard:
         return self._run(request), request.query_params.get("match", ""), int(_number(request, "game", 1))
 
     async def sit(self, request: Request) -> Response:
-        return await self._game(request, self._sit)
+        return await self._game(request, self._begin_game)
 
     async def move(self, request: Request) -> Response:
         return await self._game(
             request, lambda given: self._tables.move(str(given.get("game", "")), given.get("action"))
         )
 
-    def _sit(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _begin_game(self, given: dict[str, Any]) -> dict[str, Any]:
         run = self._catalogue.run(str(given.get("run", "")))
         player, greedy = str(given.get("player", "")), bool(given.get("greedy"))
         return self._tables.sit(run.folder, player, given.get("seat"), greedy, given.get("rated"))
@@ -256,5 +256,5 @@ def _refused(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, 404 if isinstance(error, UnknownName) else 409)
 
 
-def _bad(_: Request, error: Exception) -> Response:
+def _bad_request(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, 400)

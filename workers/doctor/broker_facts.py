@@ -67,7 +67,7 @@ def over_amqp(url: str, topology: Topology) -> BrokerFacts:
         )
     finally:
         connection.close()
-    return replace(facts, denies_transient_queues=_denies_transient(url, topology))
+    return replace(facts, denies_transient_queues=_denies_transient_queues(url, topology))
 
 
 def _connect(url: str, **options: Any) -> Any:
@@ -174,7 +174,7 @@ def _default_queue_type(connection: Any, topology: Topology) -> str | None:
     return found
 
 
-def _denies_transient(url: str, topology: Topology) -> bool | None:
+def _denies_transient_queues(url: str, topology: Topology) -> bool | None:
     """Return whether transient shared queues are denied: RabbitMQ then closes the connection (541)."""
     queue = topology.probe_queue()
     queue.durable, queue.auto_delete = False, True

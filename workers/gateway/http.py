@@ -69,7 +69,7 @@ class Endpoint:
         if path == "/health":
             health = sessions.health()
             return 200 if health["ready"] else 503, json.dumps(health).encode() + b"\n", ()
-        sessions.allow(_shown_token(scope["headers"]))
+        sessions.allow(_token_of(scope["headers"]))
         facts = {**self._facts(), **sessions.figures()}
         if path == "/metrics":
             text = ((b"content-type", b"text/plain; version=0.0.4"),)
@@ -142,7 +142,7 @@ def _explaining(refusal: Refusal, path: bytes) -> Headers:
     return tuple(headers)
 
 
-def _shown_token(headers: list[tuple[bytes, bytes]]) -> bytes | None:
+def _token_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
     """Return the token of a GET, from the header that games send or from Prometheus's `Authorization: Bearer`."""
     found = dict(headers)
     scheme, _, token = found.get(b"authorization", b"").partition(b" ")

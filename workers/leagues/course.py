@@ -208,7 +208,7 @@ class LeagueCourse:
                 self.player, named, generation, model or "the weights of this learner's checkpoint",
             )  # fmt: skip
             if model is None:
-                self._go_on_as(generation)
+                self._continue_as(generation)
                 return
         found = None if model is None else checkpoints.weights_from_bytes(self._pool.get(*model).data)
         if found is not None:
@@ -217,7 +217,7 @@ class LeagueCourse:
                 checkpoints.check_weights(self._recipe.new_policy(generation), found[0], str(model))
             except CheckpointError as error:  # a person chose the model, or it is an added player's
                 logger.error("player %s keeps its weights in generation %d: %s", self.player, generation, error)
-                self._go_on_as(generation)
+                self._continue_as(generation)
                 return
         state.generation = generation
         state.rebuild()
@@ -229,15 +229,15 @@ class LeagueCourse:
         if anew:
             state.schedules_from = state.progress.steps
         state.set_clock()
-        self._number_anew()
+        self._take_next_version()
         logger.info("player %s starts anew from %s, generation %d", self.player, model or "fresh weights", generation)
 
-    def _go_on_as(self, generation: int) -> None:
+    def _continue_as(self, generation: int) -> None:
         """Keep the present weights, and count them as those of `generation`."""
         self._state.generation = generation
-        self._number_anew()
+        self._take_next_version()
 
-    def _number_anew(self) -> None:
+    def _take_next_version(self) -> None:
         self._state.progress.version += 1
         self._outlets.checkpoint_soon()  # until it is written, a crash would bring back the old generation
 

@@ -113,7 +113,7 @@ class ServedLeagueRole(LeagueActorRole):
         began = time.perf_counter()
 
         def read(call: Call) -> Call:
-            self._hear(call)
+            self._take_call(call)
             return call
 
         def answer(asked: Mapping[str, Call]) -> None:
@@ -139,7 +139,7 @@ class ServedLeagueRole(LeagueActorRole):
                 self._give_up(name)
             return len(idle)
 
-    def _hear(self, call: Call) -> None:
+    def _take_call(self, call: Call) -> None:
         """Take in a call, unless it is a repeated one. Raises WireError for a malformed call, and changes nothing."""
         now, name = time.monotonic(), call["group"]
         known = self._known.get(name)
@@ -171,7 +171,7 @@ class ServedLeagueRole(LeagueActorRole):
                 continue
             try:
                 self.keep_matches(home)
-                return {name: self._tables(name, home) for name in asked if not self._is_to_leave(name)}
+                return {name: self._tables(name, home) for name in asked if not self._should_leave(name)}
             except Exception as error:  # passed to the sampling thread, which tries again or gives up
                 self._failure, self._home = error, None
                 self._changed.notify_all()
@@ -223,7 +223,7 @@ class ServedLeagueRole(LeagueActorRole):
         for name, call in asked.items():
             self._known[name].step = call["step"]
 
-    def _is_to_leave(self, name: str) -> bool:
+    def _should_leave(self, name: str) -> bool:
         """Return whether the group is to move to another actor; if so, give up its games here."""
         group = self._known[name]
         if group.left or time.monotonic() - group.came_at < STAY:

@@ -36,7 +36,7 @@ class RankSync:
         """
         assert self._ranks is not None
         while True:
-            self._ranks.join(self._newness, self._to_bytes, self._load)
+            self._ranks.join(self._updates_and_version, self._to_bytes, self._load)
             try:
                 self._joined()
                 break
@@ -109,7 +109,7 @@ class RankSync:
         assert self._ranks is not None
         self._ranks.share(self._to_bytes, self._load)
 
-    def _newness(self) -> tuple[int, int]:
+    def _updates_and_version(self) -> tuple[int, int]:
         return self._state.progress.updates, self._state.progress.version
 
     def _to_bytes(self) -> bytes:

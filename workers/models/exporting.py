@@ -124,8 +124,7 @@ def to_int8(model: bytes) -> bytes:
     The model computes the same on every processor. A processor with AVX2 and no VNNI multiplies unsigned by signed
     bytes in pairs, and cuts the sum of two products to 16 bits. So weights are unsigned: pairs of unsigned bytes are
     widened first. ONNX Runtime's quantizer makes the weights of an LSTM signed only; these stay within 64, so that a
-    sum is
-    at most 2 x 255 x 64 < 2^15.
+    sum is at most 2 x 255 x 64 < 2^15.
 
     Raises ConfigurationError if a package is missing.
     """
@@ -181,14 +180,14 @@ def _silence() -> Iterator[None]:
     for name, level in CHATTY.items():
         logging.getLogger(name).setLevel(level)
     root = logging.getLogger()  # ONNX Runtime writes to it directly
-    root.addFilter(_worse_than_a_warning)
+    root.addFilter(_is_error)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        root.removeFilter(_worse_than_a_warning)
+        root.removeFilter(_is_error)
 
 
-def _worse_than_a_warning(record: logging.LogRecord) -> bool:
+def _is_error(record: logging.LogRecord) -> bool:
     return record.levelno > logging.WARNING

@@ -130,13 +130,13 @@ def _guard(request: dict[str, Any], files: list[int], launcher: int) -> NoReturn
             return Forked(pid)
         _child(request, me, before)
 
-    status = guard.watch(start, request["grace"], lambda: _gone(launcher))
+    status = guard.watch(start, request["grace"], lambda: _has_ended(launcher))
     with contextlib.suppress(OSError):  # the launcher is gone
         os.write(0, str(status).encode())
     os._exit(0)
 
 
-def _gone(process: int) -> bool:
+def _has_ended(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -79,7 +79,7 @@ def newest(runs: Path = RUNS) -> Path:
     found = folders(runs)
     if not found:
         raise ConfigurationError(f"no run below {runs.resolve()} has running servers; name one with --run FOLDER")
-    return max(found, key=lambda folder: (_goes_on(folder), started_at(folder) or 0.0))
+    return max(found, key=lambda folder: (_is_running(folder), started_at(folder) or 0.0))
 
 
 def folder_of(run: str, runs: Path = RUNS) -> Path:
@@ -113,7 +113,7 @@ def name_of(run_folder: Path) -> str | None:
     return named
 
 
-def _goes_on(run_folder: Path) -> bool:
+def _is_running(run_folder: Path) -> bool:
     try:
         return runs_on(read(run_folder))
     except ConfigurationError:

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
-    known = [one for one in _look(letters, count) if _is_meant(one, options)]
+    known = [one for one in _look(letters, count) if _is_selected(one, options)]
     if options.json:
         print(json.dumps({"run": options.run, "letters": known}, indent=2))
     elif not known:
@@ -227,7 +227,7 @@ def _ids(known: list[Known], which: Iterable[str]) -> list[str]:
     return found
 
 
-def _is_meant(one: Known, options: argparse.Namespace) -> bool:
+def _is_selected(one: Known, options: argparse.Namespace) -> bool:
     named = any(one["service"] == name or one["id"].startswith(name) for name in options.which)
     return (named or not options.which) and _has_reason(one, options.reason)
 

@@ -58,12 +58,12 @@ class View(Terminal):
         cells = [(name, value) for name, value in cells_of(figures, depths, processes)]
         for left, right in zip(cells[::2], [*cells[1::2], ("", "")], strict=False):
             grid.add_row(Text(left[0], "dim"), Text(left[1]), Text(right[0], "dim"), Text(right[1]))
-        done, of = self._far(figures)
+        done, of = self._progress(figures)
         bar = Table.grid(padding=(0, 2))
         bar.add_row("[dim]to the goal", ProgressBar(total=of, completed=done, width=40), f"{done:,.0f} of {of:,.0f}")
         return self.framed(self.title, grid, bar, notes=notes)
 
-    def _far(self, figures: Mapping[str, Any] | None) -> tuple[float, float]:
+    def _progress(self, figures: Mapping[str, Any] | None) -> tuple[float, float]:
         if self.goal is not None and self.goal > 0:
             return max(0.0, (figures or {}).get("mean_return") or 0.0), self.goal
         return (figures or {}).get("steps", 0), self.total_steps

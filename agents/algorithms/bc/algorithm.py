@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.algorithms.batches import Batch, Minibatch, of_somebody
+from agents.algorithms.batches import Batch, Minibatch, without_idle_slots
 from agents.algorithms.bc.config import BCConfig
 from agents.algorithms.contract import FILE, Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm
@@ -45,7 +45,7 @@ class BC(GradientAlgorithm[BCConfig]):
         """Make `epochs` passes over the trajectories in shuffled minibatches; metrics are means over minibatches."""
         config = self.config
         learning_rate = self.set_learning_rate()
-        trajectories = of_somebody(trajectories)
+        trajectories = without_idle_slots(trajectories)
         batch = Batch(self.policy, trajectories)
         columns = self.lessons(batch)
         if all(RETURN in t.extras for t in trajectories):

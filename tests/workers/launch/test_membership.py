@@ -213,7 +213,7 @@ def test_a_sweep_of_a_live_run_is_refused(
     ):
         leading.begin()
     assert said[0].startswith(f"waiting up to 0.5 s for an earlier run {run_name} to end: learner of player main")
-    monkeypatch.setattr(leading, "_wait_for_the_dead", lambda asked: None)  # the learner begins right after the wait
+    monkeypatch.setattr(leading, "_wait_for_leases", lambda asked: None)  # the learner begins right after the wait
     with pytest.raises(ConfigurationError, match="is running: learner of player main"):
         leading.begin()
     assert client.get(f"warren.{run_name}:pool") == b"weights"

@@ -118,7 +118,7 @@ class Leading(Place):
         asked to stop.
         """
         if self.spec.sweep and self.membership.leader() is None:
-            self._wait_for_the_dead(asked)
+            self._wait_for_leases(asked)
         self.membership.take(True, self.presence())
         self.membership.hold()
         try:
@@ -129,7 +129,7 @@ class Leading(Place):
             self.membership.rest()
             raise
 
-    def _wait_for_the_dead(self, asked: Callable[[], bool]) -> None:
+    def _wait_for_leases(self, asked: Callable[[], bool]) -> None:
         """Wait until no role of the run is alive: the lease of one killed elsewhere has to expire."""
         limit = time.monotonic() + DEAD_WITHIN
         while alive := self.membership.living():
@@ -162,7 +162,7 @@ class Leading(Place):
         """
         self.update = share.update_seconds()
         hosts = self.membership.hosts()
-        self._greet(hosts)
+        self._report_hosts(hosts)
         if not self.open:
             missing = sorted(self._awaited - set(hosts))
             if missing:
@@ -183,7 +183,7 @@ class Leading(Place):
         left = share.left() + sum(presence.left for presence in self._seen.values())
         return 0 if self.open and self._plays and not left else None
 
-    def _greet(self, hosts: dict[str, Presence]) -> None:
+    def _report_hosts(self, hosts: dict[str, Presence]) -> None:
         """Print which hosts joined or left. Raises WarrenError if one gave up."""
         for host, presence in hosts.items():
             if presence.failed:

@@ -107,12 +107,12 @@ class Scaling:
             if not answer.set_running_or_notify_cancel():
                 continue  # the sender was told that nothing was done
             try:
-                self._forget_the_done()
+                self._forget_finished()
                 answer.set_result(self._answer(body))
             except (WarrenError, redis.RedisError, OSError) as error:
                 answer.set_result({"error": str(error)})
 
-    def _forget_the_done(self) -> None:
+    def _forget_finished(self) -> None:
         done = {managed.name for managed in self._supervisor.children if managed.done}
         for group in self._groups.values():
             group.members = [name for name in group.members if name not in done]

@@ -58,7 +58,7 @@ def decide(death: Death, history: History) -> Action:
         return Action(1.0, f"restarting {name} once the servers answer", history.deaths, None)
     deaths = 1 if death.lived > CALM else history.deaths + 1
     optional = history.restart is not Restart.critical
-    if why := _hopeless(death, history, deaths):
+    if why := _reason_to_give_up(death, history, deaths):
         if optional:
             return Action(None, f"{why}; the run goes on without it", deaths, failure)
         return Action(None, why, deaths, failure, ends_run=True)
@@ -67,7 +67,7 @@ def decide(death: Death, history: History) -> Action:
     return Action(wait, f"restarting {name} ({count}) in {wait:g} s", deaths, failure)
 
 
-def _hopeless(death: Death, history: History, deaths: int) -> str:
+def _reason_to_give_up(death: Death, history: History, deaths: int) -> str:
     """Return why the process is not started again; "" if it is."""
     name, failure = death.name, death.failure
     if history.restart is Restart.never:

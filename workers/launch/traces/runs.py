@@ -200,12 +200,12 @@ def purge(found: RunTraces) -> str:
     membership = Membership(servers.redis_url, topology)
     try:
         # Before taking the leader's place: a suspended launcher would notice that, and end the run.
-        _refuse_the_living(found.run, membership)
+        _refuse_live_roles(found.run, membership)
         # Take the leader's place: a launcher that starts meanwhile is refused, one that resumes finds it taken.
         membership.take(True, Presence("purge"))
         membership.hold()
         try:
-            _refuse_the_living(found.run, membership)  # again, right before the removal
+            _refuse_live_roles(found.run, membership)  # again, right before the removal
             app = create_app(topology, servers.broker_url, servers.redis_url)
             client = redis_client.connect(servers.redis_url)
             remove_run(
@@ -219,7 +219,7 @@ def purge(found: RunTraces) -> str:
     return f"removed run {found.run}: {found.keys:,} keys, its queues and its exchanges"
 
 
-def _refuse_the_living(run: str, membership: Membership) -> None:
+def _refuse_live_roles(run: str, membership: Membership) -> None:
     """Raise ConfigurationError if a role of the run is alive."""
     if alive := membership.living():
         raise ConfigurationError(f"{still_live(run, alive)}, then purge it")

@@ -50,11 +50,11 @@ def explain(
             continue
         who = f"player {player}: " if player else ""
         verb = "no step" if begun else "no first step"
-        lines.append(f"{who}{verb} for {seconds:.0f} s, waiting for {_what(player, causes, depths, begun)}")
+        lines.append(f"{who}{verb} for {seconds:.0f} s, waiting for {_awaited(player, causes, depths, begun)}")
     return lines
 
 
-def _what(player: str, causes: Sequence[str], depths: Mapping[str, int], begun: bool) -> str:
+def _awaited(player: str, causes: Sequence[str], depths: Mapping[str, int], begun: bool) -> str:
     if causes:
         return "; ".join(causes)
     if segments := depths.get(LEARNER.queue.format(player=player or PLAYER), 0):
