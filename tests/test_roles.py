@@ -189,9 +189,7 @@ def test_each_holder_reports_an_added_row(check: Callable[[Table], Complaints]) 
     assert [*check((*roles.ROLES, MADE_UP))] != []
 
 
-def test_a_new_row_alone_adds_a_role_to_code_made_from_the_table(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_new_row_of_the_table_is_enough_to_add_a_role(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     watcher = dataclasses.replace(
         MADE_UP, count="evaluators", id="evaluator_id", device=None, grace=77.0, longest=99.0, answers=True
     )  # both settings exist

@@ -51,7 +51,7 @@ def test_a_league_scores_by_its_end_and_self_play_by_its_second_half():
     assert found["rps_selfplay_at_start"] == 0.1
 
 
-def test_a_control_is_worth_its_mixture_at_the_end_beside_the_leagues():
+def test_a_control_is_summarized_by_its_last_mixture():
     lines = [
         *curve("league", 1, [2.0, 0.2], "leduc", main_agent=0.4),
         *curve("control", 1, [2.0, 0.3], "leduc", main_agent=0.5),

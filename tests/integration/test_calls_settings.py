@@ -51,7 +51,7 @@ def test_a_call_that_passes_its_time_limit_fails_and_the_worker_goes_on(calling_
     assert calling_either.solver.call("actor.add", 1) == 2
 
 
-def test_a_call_that_passes_its_hard_limit_ends_as_many_workers_as_it_may(servers, run_name, tmp_path):
+def test_a_call_over_its_hard_limit_ends_each_worker_up_to_its_retries(servers, run_name, tmp_path):
     calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
     try:
         workers = calling.start(3)

@@ -66,7 +66,7 @@ def test_a_corrected_letter_runs_with_its_new_arguments(calling, tmp_path, conte
     assert calling.ran("mistyped") == 0
 
 
-def test_all_but_the_arguments_stays_as_it_was(calling, tmp_path):
+def test_a_correction_changes_nothing_but_the_arguments(calling, tmp_path):
     calling.start(1)
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     own = (["first", array, (b"bytes", MOMENT), {1: np.int16(3)}, array[:, :1]], {"left": True}, {"chord": None})

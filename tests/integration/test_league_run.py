@@ -35,7 +35,7 @@ def another_redis(servers: Servers, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
+def test_a_league_plays_obeys_commands_stops_and_resumes_to_its_goal(
     tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]], another_redis: str
 ) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}

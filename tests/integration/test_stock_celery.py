@@ -229,7 +229,7 @@ def test_a_chain_passes_from_services_to_own_tasks_and_back(stock):
     "`FAILURE`: `OperationalError` names the task",
 )
 @pytest.mark.parametrize("task", ["actor.nothing", "own.double"])
-def test_a_chain_that_goes_on_nowhere_fails(stock, task):
+def test_a_chain_whose_next_task_no_queue_takes_fails(stock, task):
     for canvas in ({"chain": [add(1), service(task)]}, {"chain": [add(1), {"group": [service(task), add()]}]}):
         fails(stock, stock.apply(canvas), "OperationalError", f"no queue takes {task}")
     fails(stock, stock.apply(add(1, link=service(task))), "OperationalError", f"no queue takes {task}")
@@ -314,7 +314,7 @@ def test_a_call_that_is_revoked_before_it_runs_does_not(run, stock, busy, on_rab
 
 
 @row("`revoke` while it runs, or after", "it ends as it would; an `async def` that runs is cancelled: `REVOKED`")
-def test_a_call_that_is_revoked_while_or_after_it_runs_ends_as_it_would(run, stock):
+def test_revoking_a_running_or_ended_call_changes_nothing(run, stock):
     key = secrets.token_hex(4)
     running = stock.call("actor.hold", key)
     until(lambda: run.ran(key) == 1)

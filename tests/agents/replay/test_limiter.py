@@ -7,7 +7,7 @@ import pytest
 from agents.replay import Limiter
 
 
-def test_before_begin_at_nothing_is_drawn_and_inserts_do_not_wait() -> None:
+def test_until_begin_at_inserts_do_not_wait_and_nothing_is_drawn() -> None:
     limiter = Limiter(4.0, begin_at=100, error_buffer=8.0)
     limiter.inserts = 90
     assert limiter.may_insert(9) and not limiter.may_sample(1)

@@ -146,7 +146,7 @@ def test_ranks_follow_new_priorities_once_they_are_sorted_again() -> None:
     assert buffer.draw(8, 0.0).items.tolist() == [0] * 8, "the fourth draw sorts again"
 
 
-def test_no_sequence_is_drawn_by_its_rank_whose_end_was_overwritten() -> None:
+def test_ranks_draw_no_sequence_with_an_overwritten_end() -> None:
     streams, options = Streams(slots=2), BufferOptions(64, length=3, priority_exponent=0.7)
     buffer = build_buffer(RANKED, {"sort_every": 1000}, options)
     buffer.add(streams.segment(8), "a", 0)

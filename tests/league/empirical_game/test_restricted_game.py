@@ -90,7 +90,7 @@ def test_a_left_out_player_returns_when_the_support_changes() -> None:
     assert known.all() and mixture == pytest.approx(np.full((2, 3), 1 / 3))
 
 
-def test_an_empty_league_wants_no_cell_and_an_unplayed_one_that_of_its_newest() -> None:
+def test_without_players_no_cell_is_wanted_and_without_games_the_newests() -> None:
     assert restricted_game(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0), bool)).wanted == []
     alone = restricted_game(np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2), bool))
     assert alone.wanted == [(1, 1)] and alone.undecided.tolist() == [0, 1]

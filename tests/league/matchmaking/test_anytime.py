@@ -36,7 +36,7 @@ def look(steps: int, *members: tuple[int, float | None, float | None], generatio
     return Look(generation, steps, 4096, 0.0, -1.0, 1.0, members)
 
 
-def test_each_seats_mixture_moves_by_its_members_earnings_from_the_answer() -> None:
+def test_each_seats_mixture_moves_by_what_members_win_from_the_answer() -> None:
     state = begun()
     kind, me = kind_of("anytime_psro", {"rate": 0.5}), state.players["answer"]
     assert named(state, distribution(kind, state, me)) == {"answer@1": 0.5, "answer@2": 0.5}

@@ -42,7 +42,7 @@ def test_two_evaluators_never_hold_the_same_cell(redis_url: str, run_name: str) 
     assert clashes == [] and set(taken) == set(CELLS)
 
 
-def test_a_claim_frees_the_held_cell_unless_it_is_the_first_free_one(redis_url: str, run_name: str) -> None:
+def test_a_claim_frees_the_held_cell_unless_it_is_claimed_again(redis_url: str, run_name: str) -> None:
     client = redis.Redis.from_url(redis_url)
     one, other = CellLeases(client, run_name, "one"), CellLeases(client, run_name, "other")
     assert one.claim([(0, 1), (1, 0)]) == (0, 1)

@@ -257,7 +257,7 @@ def test_a_call_past_its_deadline_is_cancelled_and_dropped(serving, waiter, monk
     assert serving.count("waiter.hold", "running") == 0 and serving.count("waiter.hold", "calls") == 0
 
 
-def test_a_batch_goes_on_while_any_of_its_calls_is_waited_for(serving, waiter, monkeypatch):
+def test_a_batch_runs_on_while_a_caller_waits_for_any_of_its_calls(serving, waiter, monkeypatch):
     expire_in(monkeypatch, 1.0)
     serving.declare()
     serving.send("waiter.hold_some", "soon", seconds=LONG)

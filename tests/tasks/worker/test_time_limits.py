@@ -119,7 +119,7 @@ def test_a_call_over_its_time_limit_fails_clearly_and_the_worker_goes_on(serving
     assert serving.answer(serving.send("shop.add", 1)) == ("", 2)
 
 
-def test_except_exception_does_not_catch_a_time_limit_but_its_name_does(serving):
+def test_a_time_limit_is_caught_by_its_name_and_not_by_except_exception(serving):
     assert serving.answer(serving.send("shop.caught")) == ("", "by its name")
 
 

@@ -107,7 +107,7 @@ def test_a_call_runs_again_until_it_returns(serve, name):
 
 
 @pytest.mark.parametrize("name", ["shop.fetch", "shop.fetch_async"])
-def test_a_call_that_goes_on_failing_fails_after_the_last_time(serve, name):
+def test_a_call_that_keeps_failing_fails_after_its_last_retry(serve, name):
     serving = serve()
     kind, (error, message, _) = serving.answer(serving.send(name, "x", 9))
     assert (kind, error, message) == (FAILED, "ConnectionError", "x is away")

@@ -302,7 +302,7 @@ def test_bounds_of_the_members_gain_hold_the_exact_gain():
 
 
 @pytest.mark.parametrize("source", ["exact", "games"])
-def test_an_exploiter_outside_the_mixture_counts_by_its_gain(source):
+def test_an_exploiter_outside_the_mixture_counts_in_gain_within(source):
     games = envs.make_two_player("matrix:rps", 512, 3)
     players = policies(games, 4, spread=0.0)
     for policy, action in zip(players, (0, 0, 1, 2), strict=True):

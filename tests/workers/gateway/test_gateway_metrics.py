@@ -76,7 +76,7 @@ def test_counters_keep_all_digits_and_their_type() -> None:
     assert types["warren_gateway_sessions"] == "gauge"
 
 
-def test_metrics_tell_processes_apart_and_name_those_that_are_down() -> None:
+def test_metrics_label_each_process_and_name_those_that_are_down() -> None:
     parts = [Metrics(), Metrics()]
     for times, part in enumerate(parts, start=1):
         for _ in range(times):

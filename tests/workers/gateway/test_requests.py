@@ -95,7 +95,7 @@ def test_a_token_is_asked_for_where_one_is_set(gateways: Any) -> None:
     assert http.ask(session="a", step_kind="start", token="secret")[0] == 200
 
 
-def test_a_token_is_asked_for_by_get_too_but_for_health(gateways: Any) -> None:
+def test_every_get_but_health_needs_the_token(gateways: Any) -> None:
     connection = Http(gateways(token="secret").server.port).connection
 
     def get(path: str, **headers: str) -> int:

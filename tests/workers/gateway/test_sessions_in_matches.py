@@ -350,7 +350,7 @@ def asked(session: str, kind: str, body: bytes = b"", dialect: bytes = b"session
     return read([(dialect, session.encode()), (b"step_kind", kind.encode())]).with_body(body)
 
 
-def test_games_of_both_dialects_count_unless_they_idle_out(hall) -> None:
+def test_games_of_both_dialects_count_unless_they_time_out(hall) -> None:
     here, now = hall(match_games=100), [0.0]
 
     async def play() -> None:

@@ -115,7 +115,7 @@ def test_a_run_of_live_roles_without_a_launcher_is_listed_and_not_purged(
     assert list(client.scan_iter(f"{prefix}*")) == []
 
 
-def test_a_role_that_begins_before_the_purge_refuses_it(embedded: Servers, run_name: str) -> None:
+def test_a_role_that_starts_before_the_purge_prevents_it(embedded: Servers, run_name: str) -> None:
     client, prefix = redis.Redis.from_url(embedded.redis_url), f"warren.{run_name}:"
     client.set(f"{prefix}pool", "weights")
     found = runs.find(run_name, [runs.Servers(embedded.broker_url, embedded.redis_url)])

@@ -125,7 +125,7 @@ def test_an_invalid_request_is_answered_with_an_error(wanted: Any) -> None:
     assert stage.scaling.counts == {"actors": 3}
 
 
-def test_environments_change_once_they_play_and_those_that_are_done_do_not_count() -> None:
+def test_environments_scale_once_they_play_and_ended_ones_do_not_count() -> None:
     stage = Stage()
     plays = replace(stage.spec, role="play", ranks=range(3), num=3, setting="play", phase=1)
     stage.scaling._groups["play"] = ScaledGroup(plays, next_rank=3)
@@ -148,7 +148,7 @@ def test_the_servers_of_a_run_of_services_are_found_by_its_name(tmp_path: Path) 
     assert own_runs(tmp_path) == {}
 
 
-def test_a_wrong_count_is_told_with_all_else_that_is_missing(
+def test_a_wrong_count_and_missing_options_are_reported_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("WARREN_RUN", "WARREN_BROKER_URL", "WARREN_REDIS_URL"):

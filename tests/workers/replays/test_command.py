@@ -73,7 +73,7 @@ def test_a_long_check_reports_its_progress_on_stderr(
     assert capsys.readouterr().err == "1 of 2 matches\n2 of 2 matches\n"
 
 
-def test_a_check_reports_matches_whose_weights_or_results_differ(tmp_path: Path) -> None:
+def test_a_check_reports_matches_with_other_weights_or_results(tmp_path: Path) -> None:
     record, kept = play_match("openspiel:tic_tac_toe")
     run = run_with(tmp_path, record.env, record)
     models = run / "league" / MODELS

@@ -42,7 +42,7 @@ def test_a_number_that_is_not_given_is_the_next_free_one(session: Session) -> No
     assert session.config.actor_id is None
 
 
-def test_numbers_beside_a_launcher_are_not_those_that_it_may_use(session: Session) -> None:
+def test_roles_by_hand_get_numbers_that_a_launcher_never_uses(session: Session) -> None:
     session.redis.set(f"{session.topology.key_prefix}leader", "some launcher")
     with standing(session, roles.LEAGUE) as config:
         assert config.league_id == BY_HAND
@@ -64,7 +64,7 @@ def test_a_taken_number_is_refused_with_its_holder(
 
 
 @pytest.mark.parametrize(("there", "number"), [("nobody", 0), ("dead", 0), ("here", 1), ("elsewhere", 1)])
-def test_an_evaluator_is_number_0_unless_another_that_lives_is(
+def test_an_evaluator_takes_number_0_unless_a_living_one_has_it(
     session: Session, monkeypatch: pytest.MonkeyPatch, there: str, number: int
 ) -> None:
     prefix = session.topology.key_prefix

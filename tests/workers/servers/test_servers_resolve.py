@@ -288,7 +288,7 @@ def test_a_rabbitmq_that_will_not_start_is_skipped_with_its_last_lines(
     ("name", "fault"),
     [*((f"Ada{quote}s runs", f"has a {quote}") for quote in "'\"`"), ("B\udcfccher", "is not in UTF-8")],
 )  # fmt: skip
-def test_no_rabbitmq_begins_in_a_folder_whose_name_it_hangs_at(
+def test_no_rabbitmq_starts_in_a_folder_that_it_would_hang_in(
     get: Callable[..., Servers], tmp_path: Path, name: str, fault: str
 ) -> None:
     (tmp_path / "bin").mkdir()
