@@ -2,7 +2,8 @@
 
 A broker hands on what a dead worker held, marked as redelivered, and neither a classic queue nor Redis counts how
 often. Here each run of a redelivered message is counted in Redis when it begins, under the message's id, and forgotten
-when it ends: the remaining count is the number of workers that died while running it. A message that is delivered once,
+when it ends. So the count that remains is the number of workers that died while they ran it. A message that is
+delivered once,
 as nearly all are, costs nothing; one that was merely held by a worker that died for another reason is not counted.
 
 With a limit of one delivery, every run is marked as begun and then as done, whether its message is redelivered or not.

@@ -99,8 +99,9 @@ class BoundedSender:
     def offer(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:
         """Send task `name` if there is room for it now; True when the broker has it, False also while it is away.
 
-        Raises BrokerError when it is away for over `patience` s. A task that was not sent may have arrived all the
-        same, if the broker went away before it said so: offer it again, with the very same `args`, or call `withdraw`.
+        Raises BrokerError when it is away for over `patience` s. A task for which this returns False may have arrived
+        all the same, if the broker went away before it confirmed it. So offer the task again, with the very same
+        `args`, or call `withdraw`.
         """
         if args is not self._offered:
             self.withdraw()

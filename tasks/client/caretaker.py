@@ -1,7 +1,7 @@
 """One thread per process that looks after calls while their callers do other things.
 
-It keeps one-way calls until the broker has them: what a full queue refused is sent again, a lost connection is
-replaced, and the calls of a thread that has ended are still delivered. It also takes in the answers of calls that have
+It keeps one-way calls until the broker has confirmed them: it sends again what a full queue refused, replaces a lost
+connection, and delivers the calls of threads that have ended. It also takes in the answers of calls that have
 a callback. It sleeps while there is neither.
 """
 

@@ -2,8 +2,9 @@
 
 RabbitMQ 4 refuses messages over 16 MiB, and every broker is slower with long ones. A claim is read any number of times
 (a fanout exchange delivers it to every subscriber). It is removed when the one message that carries it has been
-acknowledged (`release`), or else expires by its time to live, which is short for events (`time_to_live`): only their
-newest is of use. A claim of a call belongs to its caller, which may resend it; a claim of an answer is removed when the
+acknowledged (`release`); else it expires by its time to live. That time is short for events (`time_to_live`), of which
+only the newest is of use. A claim of a call belongs to its caller, which may resend it; a claim of an answer is removed
+when the
 answer is read. A dead letter's claim is kept for as long as the letter (`keep`).
 
 Where the sender shares memory with the reader of the message (`shared`), the bytes wait there and not in Redis.
@@ -245,8 +246,9 @@ def shared(folder: Callable[[], SharedFolder | None]) -> Iterator[None]:
 def once(made: Made | None = None) -> Iterator[Callable[[], None]]:
     """Store each body that this thread checks in within the block once, however often it tries to send it.
 
-    Call the function that it yields once the message is sent: otherwise the claims are released at the end, unless the
-    caller gave `made`, the claims of earlier tries of this message, and keeps it for the next try or calls `forget`.
+    Call the function that it yields once the message is sent; otherwise the claims are released at the end. They stay
+    if the caller gave `made`, the claims of earlier tries of this message; the caller then keeps `made` for the next
+    try, or calls `forget`.
     """
     claims = [] if made is None else made
     before = _once.set(claims)

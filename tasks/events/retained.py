@@ -1,7 +1,7 @@
 """Retained events: of each event that services subscribe to, the newest payload stays in Redis for later subscribers.
 
-A fanout exchange keeps nothing. Without this, an actor that starts after the learner's first weights, or is restarted
-between two, would play without any, and a learner that waits for its experience would wait for ever.
+A fanout exchange keeps nothing. Without this, an actor that starts after the learner's first weights, or restarts
+between two versions, would have no weights, and a learner that waits for its experience would wait for ever.
 """
 
 from __future__ import annotations

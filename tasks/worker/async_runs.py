@@ -1,8 +1,8 @@
 """Batches of calls of `async def` services that run in the process's event loop, until each has its outcomes.
 
 Their owner, the thread of the services, begins a batch by `begin`. A batch passes through the same middleware as any
-other, in steps (tasks/app/steps.py): each step runs in the loop, and when it has ended the owner is told and goes on by
-`resume`. So work that asks Redis or writes to the broker stays in the owner's thread.
+other, in steps (tasks/app/steps.py). Each step runs in the loop; when it has ended, the owner is told, and continues
+the batch by `resume`. So work that asks Redis or writes to the broker stays in the owner's thread.
 """
 
 from __future__ import annotations

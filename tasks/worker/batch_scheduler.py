@@ -17,8 +17,9 @@ Dropped = Callable[[ServiceQueue, Any, str], None]
 class BatchScheduler:
     """Gathers the calls of `queues` into batches. `dropped` gets calls that nobody needs any more, and the reason.
 
-    A service with calls has one entry in the ring, by the age of its oldest call, until it is found not ready: then its
-    next call, or its time, enters it again. `age`: a number by which a call is older than those that came after it.
+    A service with calls has one entry in the ring, by the age of its oldest call. If it is found not ready, it leaves
+    the ring, until its next call comes or its time is over. `age`: a number by which a call is older than those that
+    came after it.
     """
 
     def __init__(
