@@ -50,8 +50,8 @@ class Earned:
     """Shares of learning of some players: proportional to `updates`, except for the `part` of the sum that is earned.
 
     If the mixture has to withstand best responses, the earned part is shared out as the mixture is played. Otherwise it
-    is shared out by updates * exp(merit / 2): whenever players were frozen, each player's merit is multiplied by 0.8
-    and grows by the mixture's loss without its snapshots, relative to the largest such loss.
+    is divided by updates * exp(merit / 2). Whenever players were frozen, each player's merit is multiplied by 0.8; then
+    the mixture's loss without its snapshots, relative to the largest such loss, is added.
     """
 
     def __init__(self, updates: Mapping[str, float], part: float) -> None:

@@ -124,8 +124,7 @@ def _of_outsiders(
     """Return the cells that `unmet` (n,) players outside lack against the support of each seat, `first`, `second` (n,).
 
     The newest players are the likeliest to change the equilibrium. But players that have met a part of the support come
-    before those that have met none of it: otherwise a league whose players join faster than they meet would never know
-    any of them.
+    first. Otherwise no cell of a new player would ever be known in a league whose players join faster than they meet.
     """
     missing = {
         int(j): [

@@ -77,8 +77,8 @@ def replicator(payoff: NDArray[np.float64], steps: int = 20_000, step_size: floa
     takes at most `steps`, fewer once a best response gains no more than step_size / 20, or after MOST_WORK: some 4,000
     steps where 1,000 players all have shares above EXTINCT.
 
-    Players whose share is below EXTINCT are left out of some steps, until all are looked at again: meanwhile no share
-    can grow by more than a factor of e^4, so the average is the same to 1e-8.
+    Players whose share is below EXTINCT are left out of some steps, until all take part again. Meanwhile no share can
+    grow by more than a factor of e^4, so the average is the same to 1e-8.
     """
     n = len(payoff)
     apart = 2.0 * float(np.abs(payoff).max(initial=0.0)) * step_size  # the most that two logits may part by in a step

@@ -97,8 +97,8 @@ class PbtPsro(Psro):
     """A population that plays the Nash mixture of its rivals; a player that adds little copies the one that adds most.
 
     What a player adds is the positive part of its payoff (Balduzzi et al. 2019: only what it wins extends the
-    gamescape), on average over the opponents that both compared players have met and these two: a player that was reset
-    or copied another has met few since. A player that adds less than `exploit_below` of what others add takes over the
+    gamescape), averaged over these two players and the opponents that both have met. A player that was reset or copied
+    another has met few since. A player that adds less than `exploit_below` of what others add takes over the
     weights of the one of these that adds most. The payoff is the win rates of its own matches: a learning player is in
     no evaluator's games.
     """

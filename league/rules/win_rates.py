@@ -1,8 +1,8 @@
 """The payoff: decayed counts of wins, draws and losses of every ordered pair of players.
 
-Source: the payoff class of AlphaStar's published pseudocode (Vinyals et al. 2019). On every game the counts of both
-ordered pairs are multiplied by the decay and then the game is added, so a pair's games saturate at 1 / (1 - decay), and
-old games are forgotten as the players change. A cell is three float64: (wins, draws, losses) of the row's player; its
+Source: the payoff class of AlphaStar's published pseudocode (Vinyals et al. 2019). Each game first multiplies the
+counts of both ordered pairs by the decay, and then adds itself. So a pair's games saturate at 1 / (1 - decay), and old
+games are forgotten as the players change. A cell is three float64: (wins, draws, losses) of the row's player; its
 games are their sum, which decays alike. Cells have the same bytes here and in Redis: see league/redis/lua/lib.lua.
 """
 
