@@ -1,8 +1,8 @@
 """Batch: trajectories as tensors where the policy is, and the minibatches that an epoch cuts them into.
 
 A policy without a memory learns from steps: all T * N of a batch are shuffled. One with a memory learns from unrolls:
-the N slots are shuffled, and the T steps of each are unrolled from the memory that the slot had when it was sampled, or
-from the memory that a burn-in made of that one.
+the N slots are shuffled, and the T steps of each are unrolled. An unroll begins with the memory that the slot had when
+it was sampled, or with what a burn-in made of it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Burn-in: steps at an unroll's head that only bring its memory up to date with the weights that learn.
 
 The memory at the beginning of an unroll was made by the weights that acted, which are older than those that learn now.
-With `burn_in` B the network is unrolled over the first B of T steps from that stored memory, without gradients, and
-the other T - B steps are learned from, starting with the memory that this gives: the "stored state with burn-in" of
-R2D2 (Kapturowski et al. 2019, section 3). The first B steps have no loss. Unlike R2D2's, unrolls do not overlap here,
+With `burn_in` B the network is unrolled over the first B of T steps from that stored memory, without gradients. The
+resulting memory is where the other T - B steps start, which are learned from. This is the "stored state with burn-in"
+of R2D2 (Kapturowski et al. 2019, section 3). The first B steps have no loss. Unlike R2D2's, unrolls do not overlap
+here,
 so the share B / T of the sampled steps is not learned from.
 """
 

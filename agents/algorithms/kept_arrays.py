@@ -1,6 +1,6 @@
 """Large arrays that batches are written into, kept from one update to the next.
 
-The system hands out a fresh array of many MiB page by page, and zeroes each page when it is first written to: for a
+The system gives out a fresh array of many MiB page by page, and zeroes each page when it is first written to. For a
 batch of images that takes as long as the copying. Kept memory has its pages already, and memory for a GPU is pinned, so
 that the device itself copies it.
 

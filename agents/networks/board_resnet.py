@@ -1,8 +1,8 @@
 """`board_resnet`: for boards, a small residual tower like AlphaZero's (Silver et al. 2017).
 
 Nothing is pooled, so that every cell keeps its place. The heads see the tower's features of each cell and a hidden
-layer over all cells: a threat found in one place is known everywhere, and a winning cell is one linear layer away from
-its move.
+layer over all cells. So a threat found in one place is known everywhere, and a winning cell is one linear layer away
+from its move.
 """
 
 from __future__ import annotations

@@ -37,8 +37,9 @@ def _tanh_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def tanh_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return tanh(x W^T + b), [N, outputs], to within 2e-7, of x [N, inputs].
 
-    On a CPU it is computed as 2 sigmoid(2 z) - 1, in a third of the time of torch's tanh, which is exact to the last
-    bit: a third of the time of PPO's update of CartPole's network. Actors and learners use the same form, so that a
+    On a CPU it is computed as 2 sigmoid(2 z) - 1, in a third of the time of torch's tanh. Torch's tanh is exact to the
+    last bit, but would be a third of the time of PPO's update of CartPole's network. Actors and learners use the same
+    form, so that a
     policy gives both the same output.
     """
     exact = torch.compiler.is_exporting()  # in an exported model a tanh is one operation, and no slower

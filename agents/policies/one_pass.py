@@ -39,9 +39,9 @@ class OnePass:
     def of(cls, network: Network, distribution: Distribution, explores: bool, value: bool) -> OnePass | None:
         """Return a OnePass for this network and distribution, with or without a `value`; None where torch has to act.
 
-        That is for actions that are not one Discrete or Box, for deterministic Box actions, an explorer, networks other
-        than perceptrons, a value that the network does not have, weights that are not float32 on the CPU, layers that
-        are too wide, and without the library.
+        Torch has to act without the library, with an explorer, for actions other than one Discrete or Box, and for
+        deterministic Box actions. It also has to for networks other than perceptrons, for a value that the network does
+        not have, for weights that are not float32 on the CPU, and for layers that are too wide.
         """
         known = type(distribution) is Categorical or type(distribution) in GAUSSIANS
         if not known or explores or library() is None:

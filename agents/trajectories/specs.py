@@ -51,8 +51,11 @@ class TrajectorySpec:
 
     @property
     def values_steps(self) -> bool:
-        """Return True where each step needs the policy's value: to keep it, to have it for the moment after the last
-        step, or because the policy has a memory, which goes on from step to step."""
+        """Return True where each step needs the policy's value.
+
+        It does if values are kept, if the moment after the last step has one, or if the policy has a memory, which
+        each step changes.
+        """
         return "value" in self.extras or "value" in self.last or bool(self.memory)
 
     @property
