@@ -1,5 +1,6 @@
 """Checks of an environment for everything that would break a run.
 
-A few random steps run at every start (first_steps), and a few thousand with `python -m envs.check` (one_agent,
-two_player), whose findings go into a report. faults describes what is wrong with a single observation, reward or turn.
+Every start makes a few random steps (first_steps). `python -m envs.check` makes a few thousand (one_agent, two_player),
+and puts its findings into a report. The module faults describes what is wrong with a single observation, reward or
+turn.
 """

@@ -1,7 +1,7 @@
 """A few random steps, or games, before anything starts: faults that an actor would meet later are reported at once.
 
-Code that is not from a package that Warren knows runs in a process of its own (this file as a module): a step that
-hangs, or ends its process, must not take the launcher with it.
+Code from packages that Warren does not know runs in a separate process (this file as a module): a step that hangs, or
+ends its process, must not end the launcher.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class AtariGames(SimultaneousGames):
     Each action is played `frame_skip` times; the maximum of the last two screens is seen (Mnih et al. 2015). A game
     begins with 1 to `noop_start` frames without actions. In each frame a player's last action is repeated with
     `repeat_action_probability` (Machado et al. 2018). Rewards cancel: a player's reward is half the difference between
-    its gain and the other's, so a point in Pong is 1 and -1, and the point that PettingZoo takes from a player that
-    does not serve within two seconds is .5 and -.5.
+    its gain and the other's. So a point in Pong is 1 and -1. PettingZoo takes a point from a player that does not serve
+    within two seconds; that is -.5 and .5.
     """
 
     chance: Chance

@@ -3,8 +3,8 @@
 Two private histories belong to one game if each player ran into exactly those stones, among the cells that it tried,
 that were there by then. Given the orders of both players' stones, the cells that one player ran into depend only on the
 other's stones, not on the cells that the other ran into. So for each pair of numbers of stones the payoff matrix is a
-product of three sparse matrices: from one player's signatures to pairs of both players' stones, then a payoff for each
-pair, then to the other player's signatures.
+product of three sparse matrices: from a player's signatures to its stones beside the opponent's; pair by pair; and
+back.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Atari games by name: "atari:pong", "atari:space_invaders". They are ALE's v5 games, preprocessed as usual by default.
 
-ale_py has a vectorised form of its own (`ale_py.vector_env.AtariVectorEnv`), which is not used because it plays
-differently: it draws the number of no-ops and the sticky actions from other generators, and an episode begins with
-black frames where FrameStackObservation repeats the first.
+ale_py's own vectorised form (`ale_py.vector_env.AtariVectorEnv`) is not used, because it plays differently. It draws
+the number of no-ops and the sticky actions from other generators. Its episodes begin with black frames, where
+FrameStackObservation repeats the first frame.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Environments that gymnasium itself wrote as arrays (`vector_entry_point`), if they play like their plain form.
 
-Each adapter gives what the library's class does not: a seed and a generator of its own for each copy, as in the plain
+Each adapter adds two things to the library's class: a seed and a generator of its own for each copy, as in the plain
 environments, and a reset within the step that ends an episode. A test compares every entry of the table with the plain
 form, step by step.
 """
