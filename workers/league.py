@@ -1,8 +1,8 @@
 """`python -m workers.league`: a league worker, which issues matches, counts results, and gives out learning periods.
 
 It holds no state: any number of workers serve one league, which is in Redis (league/). The worker with `league_id=0`
-also keeps the league's folder: it saves models and the event stream, brings back spilled models, and restores the
-league in the folder, or in `restore`, when Redis has none.
+also keeps the league's folder: it saves models and the event stream there, and brings back spilled models. When Redis
+holds no league, it restores the one in the folder, or in `restore`.
 """
 
 from __future__ import annotations

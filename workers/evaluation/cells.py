@@ -75,9 +75,10 @@ class Plan:
 class Evaluator:
     """Plays the cells between frozen players that the league's mixture depends on.
 
-    A cell is known from `least` games on. The cells of the mixture's members are then played further, the largest
-    interval times the players' share first, until each mean return is known to within `error` with confidence
-    1 - `alpha`, at all times, or until `most` games. Returns of games lie within [-bound, bound]; `bound` None takes 1,
+    A cell is known from `least` games on. The cells of the mixture's members are then played further, in the order of
+    interval times the players' shares, the largest first. A cell is done when its mean return is known to within
+    `error` with confidence 1 - `alpha`, at all times, or after `most` games. Returns of games lie within [-bound,
+    bound]; `bound` None takes 1,
     or the largest that is seen. `source`: GAMES, or PAIRS of them; a pair's mean is one observation of both players'
     cells, so a player's share is the same in both seats. `least` and `most` count games there as well.
     """

@@ -1,10 +1,10 @@
 """The evaluator: plays frozen players against each other until each pair is known well enough.
 
-Cells of the payoff are played in batches. The cells on which the league's Nash mixture depends most come first, and
-each is played until its mean return is known to within an interval that holds at all times, or up to a bound on games.
-Any number of evaluators share the work: each leases the cell that it plays. The one with `evaluator_id=0` also draws
-the league's pictures and scores the league: by the exploitability of the main agent and of the mixture if the game is
-small enough, and by returns against fixed references in any game.
+Cells of the payoff are played in batches; those on which the league's Nash mixture depends most come first. A cell is
+played until its mean return is known to within an interval that holds at all times, or up to a bound on games. Any
+number of evaluators share the work: each leases the cell that it plays. The one with `evaluator_id=0` also draws the
+league's pictures and scores the league: in any game by returns against fixed references, and in games that are small
+enough by the exploitability of the main agent and of the mixture.
 """
 
 from __future__ import annotations

@@ -109,9 +109,9 @@ class Actor:
         None: all are legal. A class that gives masks sets `action_masks`. `reward`: as in the method `reward`, but
         counted only if the rest is accepted, so that a game may send a refused request again.
 
-        Awaiting it raises ValueError if the observation is not of the observation space's shapes or is not finite, for
-        a mask of another form or a wrong reward, if the agent is still deciding, and if the session would have more
-        agents than it may.
+        Awaiting it raises ValueError for an observation of another shape than the space's or with numbers that are not
+        finite, for a mask of another form, and for a wrong reward. It also raises ValueError if the agent is still
+        deciding, and if the session would have too many agents.
         """
         return Decision(self._game, observation, agent, action_mask, reward)
 
@@ -126,8 +126,8 @@ class Actor:
     def over(self, *, agent: str = "", last: Any = None, action_mask: Any = None) -> None:
         """End the episode of `agent` before the game ends; its next action begins another.
 
-        With `last`, an observation, the episode ran out of time there and would go on in principle: learning takes the
-        value of the rest into account, for the actions that `action_mask`, given as in `act`, allows there. Without
+        With `last`, an observation, the episode was only cut off there: learning takes into account the value of what
+        would have followed. `action_mask`, given as in `act`, says which actions would have been legal there. Without
         `last`, this was the episode's true end, as the end of the game is for all agents. Raises ValueError.
         """
         self._game.over(agent, last, action_mask)

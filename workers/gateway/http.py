@@ -156,8 +156,11 @@ async def _reply(send: Send, status: int, body: bytes, headers: Headers) -> None
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol with bounds on the number of connections, the time and size of headers, the time between
-    requests, whatever bytes come meanwhile, and the time in which a client has to read a reply."""
+    """uvicorn's protocol with bounds on connections and their times.
+
+    The bounds are on the number of connections, the time and size of headers, the time between requests, whatever bytes
+    come meanwhile, and the time in which a client has to read a reply.
+    """
 
     limits = Limits()
     counted: Connections

@@ -12,8 +12,8 @@ KEPT, LARGEST = 512 << 20, 64 << 20  # bytes that are kept; the largest block of
 def keep_freed_memory() -> None:
     """Let glibc's malloc keep up to 512 MiB that are freed; other C libraries, and malloc's own variables, stay.
 
-    By default it gives a large minibatch's memory back to the kernel after each pass, and the next pass waits for
-    every page again: a twelfth of the time of an update on images.
+    By default malloc gives a large minibatch's memory back to the kernel after each pass, and the next pass waits for
+    every page again. That takes a twelfth of the time of an update on images.
     """
     if "MALLOC_TRIM_THRESHOLD_" in os.environ or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
         return

@@ -84,8 +84,9 @@ def _install(names: Sequence[str], machine: Machine, say: Callable[[str], object
 def _run_to_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a command and return its exit status; raise a Ctrl-C only once it has ended.
 
-    `subprocess.run` would kill the script a quarter of a second after a Ctrl-C, while apt-get, which ignores one, goes
-    on: the script's switch would stay, and this machine would never start a service after an installation again.
+    `subprocess.run` would kill the script a quarter of a second after a Ctrl-C, while apt-get ignores the Ctrl-C and
+    continues. Then the script's switch would stay, and this machine would never again start a service after an
+    installation.
     """
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=2)
     interrupt: KeyboardInterrupt | None = None

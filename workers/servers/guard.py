@@ -4,8 +4,9 @@
 
 Standard input is a pipe whose other end the launcher holds. The end of this input means "stop", whether the launcher
 closed the pipe or died (kill -9 included). A number in it is a new grace time, in seconds, and means "stop" as well.
-PR_SET_PDEATHSIG in the launcher would not do: that signal comes when the *thread* that forked ends, exists on Linux
-only, needs code between fork and exec of a process with threads, and gives the server no time to close its files. Here
+PR_SET_PDEATHSIG in the launcher would not do. That signal comes when the *thread* that forked ends, and exists on Linux
+only. It needs code between fork and exec of a process with threads, and gives the server no time to close its files.
+Here
 it is used in addition, for a guard that is itself killed.
 """
 

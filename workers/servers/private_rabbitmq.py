@@ -1,7 +1,8 @@
 """A private RabbitMQ: one node of the current user, loopback only, with its own epmd and its files under a folder.
 
-The machine's own RabbitMQ is neither read nor changed, and every process ends with the run: epmd, which Erlang would
-otherwise leave behind as a daemon on port 4369, runs in the foreground as our child on its own port. All settings are
+The machine's own RabbitMQ is neither read nor changed. Every process ends with the run, epmd too: it runs in the
+foreground as our child on its own port. Erlang would otherwise leave it behind as a daemon on port 4369. All settings
+are
 known to RabbitMQ 3.9 to 4.x, and none is deprecated in 4.x.
 """
 

@@ -15,8 +15,8 @@ from workers.rollout.games.game_log import PlayedGame
 class MatchResult:
     """K games of a home player against one opponent, oldest first; it has each seat equally often in the long run.
 
-    The league's matchmaking counts outcomes: who won. Between near equals in poker, chance decides a single game, so an
-    outcome may be that of a series of games instead: the player that gained more over the whole series has won.
+    The league's matchmaking counts outcomes: who won. Between near equals in poker, chance decides a single game. So an
+    outcome may be that of a series of games: the player that gained more over the whole series has won.
     """
 
     opponent: Hashable  # the opponent's tag

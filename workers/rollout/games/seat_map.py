@@ -1,7 +1,8 @@
 """SeatMap: the players in the seats of N games, while opponents come to tables and go.
 
-Teams are numbered as the game numbers them. Places are counted from the home player's team: that team has place 0, the
-teams that follow have place 1, played by the table's opponent, and 2 or more, played by the opponent's `others`.
+Teams are numbered as the game numbers them. Places are counted from the home player's team, which has place 0. The next
+team has place 1 and is played by the table's opponent. The teams after it have places from 2 on and are played by the
+opponent's `others`.
 """
 
 from __future__ import annotations
