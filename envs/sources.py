@@ -50,8 +50,8 @@ ONE_AGENT = {
     "pettingzoo": "envs.games.pettingzoo_games",  # with env.together
     GAMECORE: "envs.one_agent.gamecore_actors",
 }
-# Sources in which every game is an engine or a process of its own -> how many games a league may have at once, for one
-# player, one batch of an evaluator or one reference: more of them take minutes to make, and all memory.
+# Sources in which every game is an engine or a process of its own -> the most games that a league may have at once, for
+# one player, one batch of an evaluator or one reference. More games take minutes to make, and all memory.
 ENGINES = {"football": 32, "fightingice": 8}
 FOR_ONE_TOO = {"football", "fightingice", GAMECORE}  # these also have games for one agent; the caller decides
 USER_SOURCE = "envs.games.user_games"  # for any other "left:right"

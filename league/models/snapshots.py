@@ -73,8 +73,8 @@ class Snapshots:
         Raises LeagueError, and overwrites nothing, if Redis holds another league, or less of this one than the folder.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Returns are read before the stream and written after it: a player that has returns but is not in the saved
-        # stream would, after a restore, leave its returns to the next player that gets its slot.
+        # Returns are read before the stream and written after it, so every player with saved returns is in the saved
+        # stream. Otherwise, after a restore, the next player that gets the slot would get its returns.
         self.returns.refresh()
         # The stream's end is read before the models: a saved model that the stream does not name yet does no harm, but
         # each one that it names has to be there.

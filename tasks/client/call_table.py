@@ -52,8 +52,8 @@ class CallTable:
     def __len__(self) -> int:
         return len(self._calls)
 
-    # Sending. Between `send` or `send_due` and the writing of their frames nothing else may be written: the broker
-    # numbers messages in the order in which they come.
+    # Sending. The broker numbers messages in the order in which they come. So nothing else may be written between
+    # `send` or `send_due` and the writing of their frames.
 
     def opened(self, channel: int, frame_max: int) -> None:
         """Write calls for a new connection from now on."""

@@ -21,8 +21,8 @@ def gather(app: Any, calls: Sequence[Any], then: Any, on_error: Any | None = Non
     if on_error is not None:
         body.link_error(on_error)
     result = chord(list(calls), app=app)(body)
-    # Celery subscribes to the result of each call. Nothing here waits for those; left to the garbage collector, they
-    # would pile up, and be given up in some other thread at some other time.
+    # Celery subscribes to the result of each call, which nothing here waits for. Left to the garbage collector, the
+    # subscriptions would pile up, and end in some other thread at some other time.
     for call in result.parent.results:
         compat.give_up_result(app.backend, call)
     return result

@@ -90,8 +90,8 @@ class Subscription:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                # Queues of a new name each time: the old ones are locked until the broker, too, knows that the old
-                # connection is gone, which takes it up to two heartbeats.
+                # Queues get new names each time: the old ones are locked until the broker notices that the old
+                # connection is gone, up to two heartbeats later.
                 source = self._source(self._app, self._topology, self._marks, self._subscriber, self._keep)
                 with contextlib.closing(source):
                     self._listen(source)

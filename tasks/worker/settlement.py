@@ -60,7 +60,7 @@ class Settlement:
                 hook(queue, calls, outcomes, seconds)
             except Exception:
                 logger.exception("what follows the calls of %s failed", queue.spec.name)
-        # A call that was given up is acknowledged before the next one runs: should that kill this worker, the first
+        # A call that was given up is acknowledged before the next one runs: if that one killed this worker, the first
         # would be given up a second time.
         if seconds > FLUSH_AFTER or any(call.delivery.redelivered for call in calls):
             self._outbox.flush()

@@ -86,8 +86,8 @@ def command(name: str, run: Callable[[Config, Sequence[str]], int]) -> Callable[
             sys.exit(code)
         if told_to_stop is not None and status == [0]:
             staying.stay_unless(told_to_stop)
-        # At exit the interpreter's garbage collections would visit every object that torch and the rest imported: a
-        # second of work per process, while all processes stop at once and have few seconds. Destructors still run.
+        # At exit the interpreter's garbage collections would visit every object that torch and the rest imported. That
+        # is a second of work per process, and all processes stop at once, within few seconds. Destructors still run.
         gc.disable()
         gc.freeze()
         sys.exit(next(filter(None, status), 0))

@@ -111,7 +111,8 @@ class Trainer:
             else:
                 delivery.drop(data.arrived, "unused")
         # Settle before any process can get the new weights. If this learner is killed in between, the segments count as
-        # learned and the weights are lost; otherwise actors could have weights whose segments are learned from again.
+        # learned, and the weights are lost. In the other order actors could have weights whose segments are learned
+        # again.
         self.outlets.settle(delivery.became)
         if learned:
             self._after_update()

@@ -115,7 +115,7 @@ def event_rate(config: Config) -> float:
 def topology_of(config: Config) -> Topology:
     """Return the names and bounds of the configured run."""
     assert config.run is not None
-    # Nothing here depends on the number of actors or on how they sample: the first process declares the queues, and
+    # Nothing here may depend on the number of actors or on how they sample: the first process declares the queues, and
     # the broker refuses a different declaration.
     players = (PLAYER,) if config.league is None else tuple(dict.fromkeys([*config.league["players"], config.player]))
     return Topology(config.run, players=players, learners=config.most_learners)
