@@ -120,8 +120,9 @@ def test_the_wheel_holds_settings_and_no_tests(wheel: Path) -> None:
     files = {name for name in files if not name.startswith("conf/local/")}
     assert {name for name in names if name.endswith(".yaml")} == files
     assert "league/redis/lua/issue.lua" in names and "warren/__init__.pyi" in names
-    native = {f"agents/native/{path.name}" for path in (ROOT / "agents" / "native").glob("*.[ch]")}
-    assert native and native <= {*names}  # the library's source and its headers
+    for package in ("agents", "envs"):  # the sources of libraries and their headers
+        compiled = {path.relative_to(ROOT).as_posix() for path in (ROOT / package).rglob("*.[ch]")}
+        assert compiled and compiled <= {*names}
 
 
 @pytest.mark.servers

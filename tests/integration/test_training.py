@@ -44,13 +44,16 @@ def test_cartpole_is_solved_through_rabbitmq_and_redis(tmp_path: Path, servers: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
-def test_cartpole_is_learned_with_nothing_but_the_embedded_server(
+def test_cartpole_is_learned_without_installed_servers_and_compiler(
     tmp_path: Path, embedded: Servers, sampling: str
 ) -> None:
-    with TrainingRun(tmp_path, "broker=embedded", f"sampling={sampling}", "env.goal=150") as run:
+    none = {"CC": "no-such-compiler", "WARREN_CACHE": str(tmp_path / "cache")}
+    settings = "broker=embedded", f"sampling={sampling}", "env.goal=150"
+    with TrainingRun(tmp_path, *settings, environment=none) as run:
         assert run.wait(LEARNS) == 0, run.output
     assert last_line(run).startswith("solved: the mean return of the last 100 training episodes reached 150")
     assert "embedded" in run.output
+    assert run.output.count("torch computes small networks") == 1 and "(no-such-compiler)" in run.output
 
 
 @pytest.mark.slow
