@@ -269,6 +269,7 @@ def _use(settings: EnvSettings) -> None:
 
 def _vector(report: Report, settings: EnvSettings) -> None:
     vector = make_vector(settings, COPIES, 0)
+    vector.merges_infos = False  # as in a run: infos of different forms cannot be merged
     how = "in worker processes" if settings.workers else "one after another"
     if not settings.workers and as_arrays(settings) is not None:
         how = "as arrays"

@@ -67,7 +67,7 @@ class SyncVectorEnv(VectorEnv):
                     rows = None if self.masks is None else np.empty((self.num_envs, self.masks.size), np.bool_)
                 if rows is not None:
                     rows[i] = self._mask_in(info)
-                if info:
+                if info and self.merges_infos:
                     infos = self._add_info(infos, info, i)
         except Exception as error:
             error.add_note(self._copy(i))

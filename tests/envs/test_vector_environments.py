@@ -3,6 +3,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import envs
+from envs.checking import one_agent
+from envs.checking.report import Report
 
 
 def test_a_vector_steps_like_gymnasiums_vector():
@@ -125,6 +127,33 @@ def test_infos_are_left_out_if_merges_infos_is_false():
         assert ("final_obs" in full[4]) == ("final_obs" in least[4])
         said |= set(least[4])
     assert said == {"final_obs", "_final_obs"}
+
+
+class TellsApart(gymnasium.Env):
+    """Its infos differ in shape and type from episode to episode, so that no vector can merge them."""
+
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.path = np.arange(self.np_random.integers(1, 9))
+        return np.zeros(2, np.float32), self.told()
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1, True, False, self.told()
+
+    def told(self):
+        return {"path": self.path, "best": None if len(self.path) % 2 else len(self.path)}
+
+
+def test_infos_that_cannot_be_merged_stop_no_sampler():
+    quiet = envs.make_vector(f"{__file__}:TellsApart", 3, seed=7)
+    quiet.merges_infos = False
+    assert quiet.reset()[1] == {}
+    assert set(quiet.step(np.ones(3, np.int64))[4]) == {"final_obs", "_final_obs"}
+    report = Report()
+    one_agent.check(report, envs.EnvSettings(f"{__file__}:TellsApart"), 8)
+    assert report.problems == []
 
 
 def test_seeds_can_be_given_per_copy():
