@@ -21,12 +21,13 @@ from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 from envs.construct import require
 from envs.many_agents.places import Places
 from envs.many_agents.turns import InTurns
-from envs.masks import FINAL, KEY
+from envs.masks import FINAL, KEY, WrongMask
 from envs.settings import EnvSettings
 from envs.vector.base import WrongResult
 
 VALID = "valid"  # key of the info
 STEPPED = ("observations", "rewards", "terminations", "truncations", "infos")  # results of a step
+SOME = "gave masks of legal actions in some games, and not in others; give them in all or none"
 METHODS = ("reset", "step", "observation_space", "action_space")
 
 
@@ -39,6 +40,7 @@ class Team(gymnasium.Env):
         self._places = Places(parallel, settings)
         self.observation_space, self.action_space = self._places.observation_space, self._places.action_space
         self.masks, self.masked = self._places.masks, self._places.padded_actions  # certain only after a reset
+        self._begun = False
         self.metadata = dict(getattr(parallel, "metadata", {}))
         self.render_mode = getattr(parallel, "render_mode", None)
         self._team_reward = settings.team_reward
@@ -62,7 +64,10 @@ class Team(gymnasium.Env):
         self.valid = np.array([agent in present for agent in self.agents])
         if self.over:
             raise WrongResult("began a game without any agent; give `agents` those that play")
-        self.masked = self.masks is not None and self._places.give_masks(observations, infos)
+        masked = self.masks is not None and self._places.give_masks(observations, infos)
+        if self._begun and masked != self.masked:
+            raise WrongMask(SOME)
+        self.masked, self._begun = masked, True
         return self._seen(observations, infos)
 
     def step(  # type: ignore[override]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector.utils import iterate
 
-from envs.many_agents.team import VALID, Team
-from envs.masks import FINAL, KEY
+from envs.many_agents.team import SOME, VALID, Team
+from envs.masks import FINAL, KEY, WrongMask
 from envs.rewards import Rewards
 from envs.vector.base import Stepped, VectorEnv, no_final_observations, stacked
 
@@ -55,6 +55,8 @@ class AgentsVectorEnv(VectorEnv):
         for i, (team, seed) in enumerate(zip(self.teams, seeds, strict=True)):
             try:
                 seen, info = team.reset(seed=seed, options=options)
+                if team.masked != self.teams[0].masked:
+                    raise WrongMask(SOME)
             except Exception as error:
                 error.add_note(self._copy(i))
                 raise

@@ -15,6 +15,7 @@ from envs.checking import first_steps, together
 from envs.checking.report import Report
 from envs.many_agents.team import Team
 from envs.many_agents.vector import AgentsVectorEnv
+from envs.masks import WrongMask
 from warren.errors import ConfigurationError
 from workers.rollout.vector_sampler import VectorSampler
 
@@ -289,6 +290,38 @@ def test_results_of_agents_of_another_form_are_named(given: Any, said: str, monk
     monkeypatch.setattr(Uneven, "step", lambda self, actions: given)
     with pytest.raises(ConfigurationError, match=r"^environment '.*': step\(.*\) " + said):
         first_steps._step(EnvSettings(f"{__file__}:Uneven"))
+
+
+class SomeMasks(Uneven):
+    """Each agent has two actions, and only the games in `masked`, counted over all copies, have masks."""
+
+    games = 0
+
+    def __init__(self, masked: tuple[int, ...]) -> None:
+        super().__init__()
+        self.masked = masked
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        observations, infos = super().reset(seed, options)
+        if SomeMasks.games in self.masked:
+            infos["a1"] = {"action_mask": [True, False]}
+        SomeMasks.games += 1
+        return observations, infos
+
+
+@pytest.mark.parametrize(("copies", "masked"), [(1, (0,)), (1, (1,)), (2, (0,)), (2, (1,))])
+def test_masks_in_some_games_alone_are_an_error(
+    copies: int, masked: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SomeMasks, "games", 0)
+    vector = envs.make_vector(EnvSettings(f"{__file__}:SomeMasks", {"masked": masked}), copies, 1)
+    with pytest.raises(WrongMask, match="in some games, and not in others"):
+        vector.reset()
+        for _ in range(4):
+            vector.step(np.zeros(3 * copies, np.int64))
 
 
 def test_a_game_of_agents_needs_no_method_close(monkeypatch: pytest.MonkeyPatch) -> None:
