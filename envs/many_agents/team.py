@@ -60,7 +60,7 @@ class Team(gymnasium.Env):
         if seed is None:  # PettingZoo would draw a seed from the operating system
             seed = int(self.np_random.integers(1 << 31))
         observations, infos = _by_agent(self.env.reset(seed=seed, options=options), ("observations", "infos"))
-        present = set(self.env.agents)
+        present = self._present()
         self.valid = np.array([agent in present for agent in self.agents])
         if self.over:
             raise WrongResult("began a game without any agent; give `agents` those that play")
@@ -79,7 +79,7 @@ class Team(gymnasium.Env):
         """
         deciding = {agent: actions[i] for i, agent in enumerate(self.agents) if self.valid[i]}
         observations, rewards, ended, cut, infos = _by_agent(self.env.step(deciding), STEPPED)
-        decided, present = self.valid, set(self.env.agents)
+        decided, present = self.valid, self._present()
         terminated, truncated = np.zeros_like(decided), np.zeros_like(decided)
         reward = np.zeros(len(self.agents), np.float64)
         self.valid = np.zeros_like(decided)
@@ -100,6 +100,16 @@ class Team(gymnasium.Env):
         if self.masked and (cut_off := truncated & ~terminated).any():
             info[FINAL] = self._places.rows(cut_off, observations, infos, at_end=True)
         return seen, reward, terminated, truncated, info
+
+    def _present(self) -> set[str]:
+        """Return the agents that are in the game now. Raises WrongResult for one that has no place."""
+        present = set(self.env.agents)
+        if unknown := present.difference(self.agents):
+            raise WrongResult(
+                f"let agent {min(unknown, key=str)!r} play, which possible_agents does not list; list every agent that "
+                "may join"
+            )
+        return present
 
     def render(self) -> Any:
         """Return what the environment draws."""

@@ -292,6 +292,20 @@ def test_results_of_agents_of_another_form_are_named(given: Any, said: str, monk
         first_steps._step(EnvSettings(f"{__file__}:Uneven"))
 
 
+def test_an_agent_that_is_not_listed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Uneven.step
+
+    def joined_by_another(self: Uneven, actions: dict[str, int]) -> tuple[Any, ...]:
+        given = step(self, actions)
+        self.agents.append("late")
+        return given
+
+    monkeypatch.setattr(Uneven, "step", joined_by_another)
+    said = r"step\(.*\) let agent 'late' play, which possible_agents does not list; list every agent"
+    with pytest.raises(ConfigurationError, match=said):
+        first_steps._step(EnvSettings(f"{__file__}:Uneven"))
+
+
 class SomeMasks(Uneven):
     """Each agent has two actions, and only the games in `masked`, counted over all copies, have masks."""
 
