@@ -18,6 +18,7 @@ from workers.gateway.protocol import Refusal, read
 from workers.gateway.sessions import Sessions
 
 LONGEST_HEAD = 1 << 16  # bytes of a request's headers
+HEALTH = "/health"  # path at which GET needs no token, and counts in no rate
 AGAIN = 1  # s after which a game that is refused for now may try again
 
 Receive = Callable[[], Any]
@@ -40,7 +41,7 @@ class Endpoint:
         began = time.perf_counter()
         sent = _Body(self._sessions.limits, scope["headers"], receive)
         try:
-            if scope["path"] != "/health":
+            if (scope["method"], scope["path"]) != ("GET", HEALTH):
                 self._sessions.rates.admit(scope["client"])
             if scope["method"] == "GET":
                 status, said, headers = await self._tell(scope)
@@ -66,7 +67,7 @@ class Endpoint:
 
     async def _tell(self, scope: dict[str, Any]) -> tuple[int, bytes, Headers]:
         sessions, path = self._sessions, scope["path"]
-        if path == "/health":
+        if path == HEALTH:
             health = sessions.health()
             return 200 if health["ready"] else 503, json.dumps(health).encode() + b"\n", ()
         sessions.allow(_token_of(scope["headers"]))

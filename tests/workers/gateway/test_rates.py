@@ -75,6 +75,17 @@ def test_a_gateway_refuses_requests_over_its_rate_but_not_health(gateways: Any) 
         assert answer.status == 200
 
 
+def test_games_that_post_to_health_are_counted_too(gateways: Any) -> None:
+    connection = Http(gateways(rate=0.001).server.port).connection
+    statuses = []
+    for name in "ab":
+        connection.request("POST", "/health", b"", {"session": name, "step_kind": "start"})
+        with connection.getresponse() as reply:
+            statuses.append(reply.status)
+            reply.read()
+    assert statuses == [200, 429]
+
+
 def test_a_rate_of_zero_is_refused() -> None:
     assert [*wrong_values(GatewayConfig(max_rate=0.0))] == [
         "gateway.max_rate: 0.0 is not a rate; it must be more than 0 requests a second, or null"
