@@ -120,7 +120,7 @@ class Game:
     def _legal(self, action_mask: Any) -> np.ndarray:
         if self._masked is None:
             raise ValueError("action_mask: the actor's class has to declare that there are such: action_masks = True")
-        given = np.array(action_mask)
+        given = _made(action_mask, "action_mask")
         legal = given.astype(np.bool_) if given.dtype.kind in "biu" else given  # a message may hold true or 1
         if legal.dtype != np.bool_ or legal.shape != (self._masked,) or not (legal == given).all():
             raise ValueError(f"action_mask must be bool [{self._masked}], is {given.dtype} {list(given.shape)}")
@@ -206,7 +206,7 @@ class Game:
 
 def read(spec: Spec, value: Any, name: str) -> Tree:
     """Return `value`, lists or arrays, as arrays of `spec`. Raises ValueError."""
-    seen = _arrays(spec, value)
+    seen = _arrays(spec, value, name)
     wrong = problems(spec, seen, (), name)
     if wrong:
         raise ValueError("; ".join(wrong))
@@ -216,21 +216,31 @@ def read(spec: Spec, value: Any, name: str) -> Tree:
     return seen
 
 
-def _arrays(spec: Spec, value: Any) -> Tree:
+def _arrays(spec: Spec, value: Any, name: str) -> Tree:
     if isinstance(spec, ArraySpec):
-        try:
-            array = np.array(value)  # a copy: the caller may fill its own anew
-            # Numbers of any kind are converted to the space's dtype; to integers or bools only without a change.
-            if array.dtype.name != spec.dtype and array.dtype.kind in "biuf":
-                with np.errstate(over="ignore", invalid="ignore"):  # values that do not fit are refused below
-                    converted = array.astype(spec.dtype)
-                if converted.dtype.kind == "f" or (converted == array).all():
-                    return converted
-            return array
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"no array can be made of it: {error}") from None
+        return _array(spec, value, name)
     if isinstance(spec, dict) and isinstance(value, Mapping):
-        return {name: _arrays(spec[name], part) if name in spec else part for name, part in value.items()}
-    if isinstance(spec, tuple) and isinstance(value, list | tuple) and len(value) == len(spec):
-        return tuple(_arrays(part, given) for part, given in zip(spec, value, strict=True))
+        return {key: _arrays(spec[key], part, f"{name}.{key}") if key in spec else part for key, part in value.items()}
+    if isinstance(spec, tuple) and isinstance(value, list | tuple):  # of any length, which `problems` checks
+        return (*(_arrays(*both, f"{name}.{i}") for i, both in enumerate(zip(spec, value))), *value[len(spec) :])  # noqa: B905
     return value
+
+
+def _array(spec: ArraySpec, value: Any, name: str) -> np.ndarray:
+    array = _made(value, name)
+    if array.dtype.name == spec.dtype or array.dtype.kind not in "biuf":
+        return array
+    # Numbers of any kind are converted to the space's dtype; to integers or bools only without a change.
+    with np.errstate(over="ignore", invalid="ignore"):  # values that do not fit are refused
+        converted = array.astype(spec.dtype)
+    if converted.dtype.kind != "f" and (changed := converted != array).any():
+        at = np.argwhere(changed)[0].tolist()
+        raise ValueError(f"{name} holds {array[tuple(at)]} at {at}, which is no {spec.dtype}")
+    return converted
+
+
+def _made(value: Any, name: str) -> np.ndarray:
+    try:
+        return np.array(value)  # a copy: the caller may fill its own anew
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name}: no array can be made of it: {error}") from None

@@ -63,6 +63,7 @@ def test_an_actors_masks_are_used_in_acting_trajectories_and_learning(gateways: 
     [
         ([True] * 5, "action_mask must be bool [6], is bool [5]"),
         ([0, 1, 2, 0, 0, 0], "action_mask must be bool [6], is int64 [6]"),
+        ([[0], [0, 1]], "action_mask: no array can be made of it: "),
         ("no", "action_mask must be bool [6]"),
         ([False] * 6, "no action is legal"),
     ],
