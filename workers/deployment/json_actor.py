@@ -28,6 +28,8 @@ class JsonActor(Actor):
         message, agent = _read(body)
         if "observation" not in message:
             raise Unreadable("the body has no observation")
+        if message.get("action_mask") is not None and not self.action_masks:
+            raise Unreadable(f"action_mask: it is of Discrete actions, and these are {self.action_space}; leave it out")
         try:  # a refused body has no effect: its reward is taken together with its observation, or not at all
             action = await self.act(
                 message["observation"],
@@ -54,9 +56,11 @@ def _read(body: bytes) -> tuple[dict[str, Any], str]:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:  # RecursionError: for lists in lists, a thousand deep
         raise Unreadable(f"the body is not JSON: {error}") from None
-    if not isinstance(message, dict) or not isinstance(message.get("agent", ""), str):
+    if not isinstance(message, dict):
         raise Unreadable('the body is not an object like {"observation": ...}')
-    return message, message.get("agent", "")
+    if not isinstance(agent := message.get("agent", ""), str):
+        raise Unreadable(f"agent: must be a text, is {type(agent).__name__}; leave it out where there is one agent")
+    return message, agent
 
 
 def json_actor(policy: Policy) -> type[JsonActor]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from gymnasium.spaces import Box
 from support.deployed import SHAPES
 from support.waiting import until
 
@@ -15,6 +17,7 @@ from agents import build_policy
 from envs.rewards import Rewards
 from workers.deployment.json_actor import json_actor
 from workers.deployment.player import DeployedPlayer
+from workers.gateway.actor import Unreadable
 from workers.gateway.limits import Limits
 from workers.gateway.protocol import Kind, Refusal, Request
 from workers.gateway.server import opener
@@ -125,3 +128,17 @@ def test_a_refused_tick_counts_no_reward(serve: Any, wrong: dict[str, Any]) -> N
 
     served.play(game)
     assert served.player.mean_return == 6.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"agent": 5}, "agent: must be a text, is int; leave it out"),
+        ({"agent": None}, "agent: must be a text, is NoneType; leave it out"),
+        ({"action_mask": [True]}, "action_mask: it is of Discrete actions, and these are Box("),
+    ],
+)
+def test_a_field_of_another_kind_is_named(wrong: dict[str, Any], said: str) -> None:
+    actor = json_actor(build_policy({"hidden_sizes": [4]}, SHAPES[0], Box(-1, 1, (2,)), 0))()
+    with pytest.raises(Unreadable, match=re.escape(said)):
+        asyncio.run(actor.tick(json.dumps({**OBSERVATION, **wrong}).encode()))
