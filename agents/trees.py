@@ -24,12 +24,12 @@ Spec = Any  # ArraySpec | dict[str, Spec] | tuple[Spec, ...]
 class ArraySpec:
     """One element of an array: its shape, the name of its dtype ("float32"), and the `count` of values 0, 1, ...
 
-    For several choices, int64 [K], `count` has one number for each.
+    For several choices, int64 [K, ...], `count` has one number for each, nested as they are.
     """
 
     shape: tuple[int, ...]
     dtype: str
-    count: int | tuple[int, ...] | None = None
+    count: int | tuple[Any, ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.dtype} {list(self.shape)}"
@@ -45,17 +45,23 @@ def spec_of(space: gymnasium.Space[Any]) -> Spec:
             return {name: spec_of(part) for name, part in space.spaces.items()}
         case spaces.Tuple():
             return tuple(spec_of(part) for part in space.spaces)
-        case spaces.Box() | spaces.MultiBinary():
+        case spaces.Box():
             return ArraySpec(tuple(space.shape), travelling(np.dtype(space.dtype)).name)
+        case spaces.MultiBinary():
+            return ArraySpec(tuple(space.shape), "int8", 2)
         case spaces.Discrete():
             return ArraySpec((), "int64", int(space.n) if space.start == 0 else None)
         case spaces.MultiDiscrete():
-            return ArraySpec(tuple(space.shape), "int64")
+            return ArraySpec(tuple(space.shape), "int64", None if space.start.any() else _nested(space.nvec.tolist()))
         case _:
             raise ConfigurationError(
                 f"space {space} holds no arrays of one shape; Box, Discrete, MultiDiscrete, MultiBinary, and Dict and "
                 "Tuple of those do: wrap the environment"
             )
+
+
+def _nested(counts: Any) -> Any:
+    return tuple(map(_nested, counts)) if isinstance(counts, list) else counts
 
 
 def travelling(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -89,7 +95,7 @@ def problems(spec: Spec, tree: Tree, leading: tuple[int, ...], name: str) -> lis
             return [f"{name} must be {expected}, is {found}"]
         if spec.count is not None and (outside := (tree < 0) | (tree >= np.asarray(spec.count))).any():
             where = np.argwhere(outside)[0].tolist()
-            count = spec.count if isinstance(spec.count, int) else spec.count[where[-1]]
+            count = np.broadcast_to(spec.count, tree.shape)[tuple(where)]
             return [f"{name} holds {tree[tuple(where)]} at {where}; it must be within 0 and {count - 1}"]
         return []
     if type(tree) is not type(spec):

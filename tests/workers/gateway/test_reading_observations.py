@@ -27,6 +27,9 @@ PAIR = Tuple([Box(-1, 1, (2,), np.float32), Discrete(3)])
         (PAIR, [[0, 0]], "observation must have 2 parts, has 1"),
         (PAIR, [[0, 0], 1, 2], "observation must have 2 parts, has 3"),
         (PAIR, [[0, 0], 1.5], "observation.1 holds 1.5 at [], which is no int64"),
+        (MultiBinary(3), [0, 1, 2], "observation holds 2 at [2]; it must be within 0 and 1"),
+        (MultiDiscrete([3, 4]), [2, 4], "observation holds 4 at [1]; it must be within 0 and 3"),
+        (MultiDiscrete([[3, 4], [5, 6]]), [[2, 3], [5, 5]], "observation holds 5 at [1, 0]; it must be within 0 and 4"),
     ],
 )
 def test_what_does_not_fit_is_named(space: Any, value: Any, said: str) -> None:
