@@ -84,47 +84,50 @@ class _Body:
     """The body of one request, which has to come within bounds of time and size, even if it is not wanted."""
 
     def __init__(self, limits: Limits, headers: list[tuple[bytes, bytes]], receive: Receive) -> None:
-        self._limits, self._headers, self._receive = limits, headers, receive
+        self._limits, self._headers, self._receive = limits, dict(headers), receive
         self._until = asyncio.get_running_loop().time() + limits.receive
+        self._length = 0
         self._whole = self._failed = False
 
     async def read(self) -> bytes | None:
         """Return the body; None if the client has gone. Raises Refusal 408 or 413."""
         parts: list[bytes] = []
-        return b"".join(parts) if await self._take(parts) else None
+        if int(self._headers.get(b"content-length", b"0")) > self._limits.body:
+            raise _too_large(self._limits)
+        while not self._whole:
+            if (part := await self._next()) is None:
+                return None
+            parts.append(part)
+            if self._length > self._limits.body:
+                raise _too_large(self._limits)
+        return b"".join(parts)
 
     async def pass_over(self) -> bool:
-        """Read and drop the rest of the body; return False if it does not come in time, or would be too large."""
-        if self._whole or self._failed or any(name == b"expect" for name, _ in self._headers):
+        """Read and drop the rest of the body, however large it is; return False if it does not come in time."""
+        if b"expect" in self._headers:
             return self._whole  # a client that expects to be asked for the body has not sent it
         try:
-            return await self._take(None)
+            while not self._whole and not self._failed:
+                await self._next()
         except Refusal:
             return False
+        return self._whole
 
-    async def _take(self, parts: list[bytes] | None) -> bool:
-        limits, length = self._limits, 0
-        told = next((value for name, value in self._headers if name == b"content-length"), b"0")
-        self._failed = True  # unless it comes whole
-        if int(told) > limits.body:
-            raise _too_large(limits)
+    async def _next(self) -> bytes | None:
+        """Return the next part of the body; None if the client has gone. Raises Refusal 408."""
+        self._failed = True  # unless it comes
         try:
             async with asyncio.timeout_at(self._until):
-                while True:
-                    message = await self._receive()
-                    if message["type"] == "http.disconnect":
-                        return False
-                    part = message.get("body", b"")
-                    length += len(part)
-                    if parts is not None:
-                        parts.append(part)
-                    if length > limits.body:
-                        raise _too_large(limits)
-                    if not message.get("more_body", False):
-                        self._whole = True
-                        return True
+                message = await self._receive()
         except TimeoutError:
-            raise Refusal(408, f"body: {length} bytes came within {limits.receive:g} s, and no end of it") from None
+            limit = f"{self._limits.receive:g} s"
+            raise Refusal(408, f"body: {self._length} bytes came within {limit}, and no end of it") from None
+        if message["type"] == "http.disconnect":
+            return None
+        part: bytes = message.get("body", b"")
+        self._length += len(part)
+        self._failed, self._whole = False, not message.get("more_body", False)
+        return part
 
 
 def _too_large(limits: Limits) -> Refusal:

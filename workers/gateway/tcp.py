@@ -64,6 +64,7 @@ class Connection:
                 self._writer.write(reply)
                 async with asyncio.timeout(limits.receive):
                     await self._writer.drain()
+            await self._pass_over_the_rest()
         except (asyncio.IncompleteReadError, TimeoutError, OSError):
             pass
         finally:
@@ -101,6 +102,16 @@ class Connection:
         except Refusal as refusal:
             sessions.metrics.answered(refusal.status, time.perf_counter() - began)
             return _refused(refusal, echoed), True
+
+    async def _pass_over_the_rest(self) -> None:
+        """Tell the game that no reply follows, and read and drop what it still sends, for at most Limits.receive s.
+
+        A connection that is closed while data arrive is reset, which may take the last reply from the game.
+        """
+        self._writer.write_eof()
+        async with asyncio.timeout(self._sessions.limits.receive):
+            while await self._reader.read(PART):
+                pass
 
     def _fields(self, head: bytes) -> Fields | Refusal:
         try:

@@ -88,6 +88,18 @@ def test_each_mistake_has_its_status_and_one_line_that_says_why(gateways: Any) -
     assert "Traceback" not in body.decode() and http.game("a", "tick", OBSERVATION)[0] == 404
 
 
+def test_a_game_that_sends_too_much_is_told_so(gateways: Any) -> None:
+    gateway = gateways(body=1000)
+    http, tcp = Http(gateway.server.port), Tcp(gateway.server.tcp_port)
+    more_than_the_kernel_keeps = bytes(32 << 20)
+    status, body = http.game("a", "start", more_than_the_kernel_keeps)
+    assert status == 413 and "over the 1000 bytes" in error(body)
+    assert http.game("a", "start")[0] == 200
+    head, body = tcp.ask(more_than_the_kernel_keeps, session="b", step_kind="start")
+    assert head["status"] == "413" and "33554432 bytes are over the 1000" in error(body)
+    assert tcp.socket.recv(1) == b""
+
+
 def test_a_token_is_asked_for_where_one_is_set(gateways: Any) -> None:
     http = Http(gateways(token="secret").server.port)
     assert http.game("a", "start")[0] == 401
