@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import numpy as np
+import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 from support.gateways import Echo
 
@@ -32,3 +34,11 @@ def test_a_fake_buffers_trajectories_are_as_the_run_declares_them() -> None:
     policy = build_policy({"hidden_sizes": [4], "core": {"name": "lstm", "size": 3}}, space, Discrete(2), 0)
     trajectory = RandomSampler(policy, 3, 0, 2).collect(5)
     assert Trajectory.from_dict(trajectory.to_dict(), policy.spec()).num_steps == 15
+
+
+@pytest.mark.parametrize("actions", [Discrete(2), Dict({"move": Discrete(2), "aim": Discrete(3)})])
+@pytest.mark.parametrize("fields", [None, ("cut.observation",)])
+def test_a_fake_buffers_trajectories_have_the_masks_of_the_run(actions: Any, fields: tuple[str, ...] | None) -> None:
+    policy = build_policy({"hidden_sizes": [4]}, Box(0, 1, (2,)), actions, 0)
+    trajectory = RandomSampler(policy, 3, 0, 2, True, fields).collect(5)
+    assert Trajectory.from_dict(trajectory.to_dict(), policy.spec(True, fields=fields)).num_steps == 15

@@ -13,11 +13,11 @@ from torch import Tensor
 
 import envs
 from agents import Policy, build_policy
-from agents.trajectories import Trajectory
+from agents.trajectories import Trajectory, TrajectorySpec
 from agents.trees import empty, spec_of, zeros
 from envs.vector.base import stacked
 from warren.errors import ConfigurationError
-from warren.trees import map_tree
+from warren.trees import Tree, map_tree
 from workers.config import roles
 from workers.config.command_line import role
 from workers.config.schema import Config
@@ -66,6 +66,7 @@ class RandomSampler:
             observation = self._observations()
         steps = map_tree(lambda *parts: np.stack(parts), *rows)
         last = {"observation": observation, "value": policy.value(observation, memory)}
+        last["action_mask"] = _all_legal(spec, (self._slots,))
         return Trajectory(
             **steps,
             reward=self._random.normal(size=shape + spec.reward.shape).astype(np.float32),
@@ -79,7 +80,7 @@ class RandomSampler:
             version=np.full(self._slots, self.version),
             episodes=np.zeros((int(done.sum()), self._columns), np.float32),
             memory=before,
-            action_mask=None if spec.action_mask is None else np.ones((*shape, *spec.action_mask.shape), np.bool_),
+            action_mask=_all_legal(spec, shape),
         )
 
     def close(self) -> None:
@@ -89,6 +90,13 @@ class RandomSampler:
         space = self.policy.learning_space
         drawn = stacked(space, [space.sample() for _ in range(self._slots)])
         return map_tree(lambda spec, part: np.asarray(part, spec.dtype), spec_of(space), drawn)
+
+
+def _all_legal(spec: TrajectorySpec, leading: tuple[int, ...]) -> Tree | None:
+    """Return masks [*leading, ...] by which all actions are legal; None for trajectories without masks."""
+    if spec.action_mask is None:
+        return None
+    return map_tree(lambda leaf: np.ones((*leading, *leaf.shape), np.bool_), spec.action_mask)
 
 
 class FakeBuffer(worker.ActorRole):
