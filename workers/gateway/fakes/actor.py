@@ -10,7 +10,8 @@ from gymnasium.spaces import Box, Discrete
 
 from workers.config.command_line import guarded
 from workers.gateway.actor import Actor
-from workers.gateway.fakes.serving import arguments, serve_until_told_to_stop
+from workers.gateway.fakes.arguments import given, of_server
+from workers.gateway.fakes.serving import serve_until_told_to_stop
 
 
 class FakeActor(Actor):
@@ -35,20 +36,16 @@ class FakeActor(Actor):
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.gateway.fakes.actor", description=__doc__)
-    arguments(parser)
+    of_server(parser)
     for kind, reply in (("start", ""), ("tick", "fake"), ("end", "")):
         parser.add_argument(f"--{kind}", default=reply, help="the reply to it; @FILE: what the file holds")
     options = parser.parse_args()
-    replies = {kind: given(getattr(options, kind)) for kind in ("start", "tick", "end")}
-    return guarded(lambda: serve_until_told_to_stop(FakeActor, options, replies))
 
+    def run() -> int:
+        replies = {kind: given(f"--{kind}", getattr(options, kind)) for kind in ("start", "tick", "end")}
+        return serve_until_told_to_stop(FakeActor, options, replies)
 
-def given(text: str) -> bytes:
-    """Return the bytes that an argument stands for."""
-    if not text.startswith("@"):
-        return text.encode()
-    with open(text[1:], "rb") as file:  # noqa: PTH123
-        return file.read()
+    return guarded(run)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 
 from warren.environment import secret
 from workers.config.command_line import guarded
-from workers.gateway.fakes.actor import given
+from workers.gateway.fakes.arguments import given
 from workers.gateway.fakes.games import Play, PlayStatistics, play
 from workers.gateway.limits import TOKEN
 
@@ -53,7 +53,7 @@ def main() -> int:
     def run() -> int:
         what = Play(
             options.url, options.dialect, secret(TOKEN),
-            given(options.start), given(options.tick), given(options.end),
+            given("--start", options.start), given("--tick", options.tick), given("--end", options.end),
             options.ticks, options.delay, options.burst and options.delay > 0, options.leave,
         )  # fmt: skip
         seen = asyncio.run(play(what, options.games, options.seconds))

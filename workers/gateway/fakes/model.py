@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from envs.one_agent import gamecore_actors
 from workers.config.command_line import guarded
-from workers.gateway.fakes.serving import arguments, serve_until_told_to_stop
+from workers.gateway.fakes.arguments import of_server, table
+from workers.gateway.fakes.serving import serve_until_told_to_stop
 
 
 def main() -> int:
@@ -16,11 +16,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m workers.gateway.fakes.model", description=__doc__)
     parser.add_argument("place", metavar="FILE.py:CLASS", help="or module:CLASS")
     parser.add_argument("--kwargs", default="{}", help="of its constructor, as JSON")
-    arguments(parser)
+    of_server(parser)
     options = parser.parse_args()
-    return guarded(
-        lambda: serve_until_told_to_stop(gamecore_actors.find(options.place), options, json.loads(options.kwargs))
-    )
+
+    def run() -> int:
+        kwargs = table("--kwargs", options.kwargs)
+        return serve_until_told_to_stop(gamecore_actors.find(options.place), options, kwargs)
+
+    return guarded(run)
 
 
 if __name__ == "__main__":

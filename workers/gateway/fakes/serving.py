@@ -17,6 +17,7 @@ from envs.rewards import Rewards
 from warren import stop_signals
 from warren.environment import secret
 from workers.gateway.actor import Actor
+from workers.gateway.fakes.arguments import table
 from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.sampler import GatewaySampler
 from workers.gateway.server import Server, opener
@@ -55,18 +56,10 @@ def serve_until_told_to_stop(actor: type[Actor], options: argparse.Namespace, kw
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     stopping = threading.Event()
     stop_signals.hear(lambda _: stopping.set())
-    network = json.loads(options.network)
+    network = table("--network", options.network)
     with served(actor, options.address, options.port, options.tcp_port, network, kwargs) as server:
         spare_loaded()
         print(json.dumps({"port": server.port, "tcp_port": server.tcp_port}), flush=True)
         while not stopping.wait(1.0) and server.failure is None:
             pass
     return 0 if server.failure is None else 1
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that all fakes have."""
-    parser.add_argument("--address", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000, help="0: any that is free")
-    parser.add_argument("--tcp-port", type=int, help="of the raw form; left out, it is not served")
-    parser.add_argument("--network", default="{}", help="the network's settings, as JSON")
