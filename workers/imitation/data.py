@@ -75,7 +75,7 @@ def fitted(found: Episodes, policy: Policy, masked: bool, env: str) -> Games:
     if spec.action_mask is not None:
         wrong += problems(spec.action_mask, mask, steps, "action_mask")
     if not wrong:
-        data = {"observation": observation, "action": action, "action_mask": mask}
+        data = {"observation": observation, "action": action, "action_mask": mask, "reward": found.reward}
         wrong += [problem.removeprefix("trajectory field ") for problem in wrong_numbers(data)]
     if wrong:
         of = f" (of {found.env})" if found.env else ""

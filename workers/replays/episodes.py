@@ -161,13 +161,18 @@ def read(path: Path) -> Episodes:
         raise ReplayError(f"there is no file {path}") from None
     except (SafetensorError, OSError, LookupError, ValueError, TypeError) as error:
         raise ReplayError(f"{path} is not a file of recorded episodes: {error}") from None
-    _check(found)
+    check(found)
     return found
 
 
-def _check(found: Episodes) -> None:
+def check(found: Episodes) -> None:
     """Raise ReplayError for arrays that do not fit each other."""
     steps, ends = len(found.reward), found.ends
+    if found.reward.ndim != 1 or ends.ndim != 1 or ends.dtype.kind != "i":
+        raise ReplayError(
+            f"{found.source} is damaged: reward must be [decisions] and ends int64 [episodes], they are "
+            f"{found.reward.dtype} {list(found.reward.shape)} and {ends.dtype} {list(ends.shape)}"
+        )
     lengths = {len(leaf) for part in PARTS for leaf in getattr(found, part).values()}
     lengths |= set() if found.action_mask is None else {len(found.action_mask)}
     if not steps or lengths != {steps} or not len(ends) or ends[-1] != steps or (np.diff(ends, prepend=0) < 1).any():

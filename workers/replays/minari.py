@@ -12,7 +12,7 @@ import numpy as np
 
 from warren.errors import ConfigurationError, ReplayError
 from warren.user_code import install
-from workers.replays.episodes import Episodes
+from workers.replays.episodes import Episodes, check
 
 FILES = ("main_data.hdf5", "data/main_data.hdf5")  # within the folder `data` of a dataset, or the dataset's folder
 METADATA = "metadata.json"  # beside the HDF5 file
@@ -51,7 +51,9 @@ def read(path: Path, games: int | None = None) -> Episodes:
     except (OSError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise ReplayError(f"{path} is not a dataset of Minari: {error}") from None
     ends = np.cumsum([length for _, length in kept]).astype(np.int64)
-    return Episodes(_joined(seen), _joined(done), reward, ends, None, env, str(path))
+    found = Episodes(_joined(seen), _joined(done), reward, ends, None, env, str(path))
+    check(found)
+    return found
 
 
 def _leaves(node: Any, steps: int, h5py: Any, name: str = "") -> dict[str, np.ndarray]:

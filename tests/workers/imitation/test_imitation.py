@@ -12,7 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from agents import checkpoints
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, ReplayError
 from workers.config.imitation import ImitationConfig
 from workers.config.schema import Config, EnvConfig
 from workers.evaluation import play
@@ -110,6 +110,7 @@ def test_held_out_games_are_not_learned_from(tmp_path: Path, recorded: Path) -> 
         ({"observation": {"": np.full((3, 4), np.nan, np.float32)}}, r"observation holds nan at \[0, 0\]"),
         ({"action": {"": np.array([0, 1, 2])}}, r"action holds 2 at \[2\]"),
         ({"action": {"": np.zeros((3, 2), np.float32)}}, "action must be int64"),
+        ({"reward": np.array([0, np.nan, 0], np.float32)}, r"reward holds nan at \[1\]"),
     ],
 )
 def test_games_that_do_not_fit_are_one_error(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
@@ -136,6 +137,22 @@ def test_a_file_of_whole_episodes_is_read_back_unchanged(tmp_path: Path) -> None
     path.write_bytes(b"torn" * 10)
     with pytest.raises(ConfigurationError, match="is not a file of recorded episodes"):
         cloned(config(tmp_path, path))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        ({"reward": np.ones((3, 2), np.float32)}, r"they are float32 \[3, 2\] and int64 \[2\]"),
+        ({"ends": np.array([1.0, 3.0])}, r"they are float32 \[3\] and float64 \[2\]"),
+        ({"ends": np.array([[1, 3]])}, r"they are float32 \[3\] and int64 \[1, 2\]"),
+    ],
+)
+def test_arrays_of_other_forms_are_one_error(tmp_path: Path, wrong: dict[str, Any], found: str) -> None:
+    fields = {"observation": {"": np.zeros((3, 4))}, "action": {"": np.zeros(3)}, "action_mask": None, "env": ""}
+    fields |= {"reward": np.ones(3, np.float32), "ends": np.array([1, 3])}
+    write(tmp_path / "games.safetensors", Episodes(**(fields | wrong), source=""))
+    with pytest.raises(ReplayError, match=rf"reward must be \[decisions\] and ends int64 \[episodes\], {found}"):
+        read(tmp_path / "games.safetensors")
 
 
 def test_a_file_of_episodes_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:

@@ -128,3 +128,14 @@ def test_a_file_that_is_no_dataset_is_one_error(tmp_path: Path) -> None:
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(ConfigurationError, match=r"imitation.data: .*games\.hdf5 is not a dataset of Minari"):
         cloned(config(tmp_path, path))
+
+
+def test_a_dataset_whose_arrays_differ_in_length_is_one_error(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    data = dataset(tmp_path / "expert")
+    with h5py.File(data / "data/main_data.hdf5", "a") as file:
+        actions = file["episode_1/actions"][:-1]
+        del file["episode_1/actions"]
+        file["episode_1/actions"] = actions
+    with pytest.raises(ConfigurationError, match=r"imitation.data: .*main_data.hdf5 is damaged: its arrays are not"):
+        cloned(config(tmp_path, data))
