@@ -13,7 +13,7 @@ from agents.native.perceptron import Layer, Perceptron, at, work_of
 
 LIKELIEST, UNIFORM, EXPONENTIAL = range(3)  # ways to draw Discrete actions
 GAUSSIAN, SQUASHED, OF_STATE = range(3)  # kinds of gaussians, as gaussian.h has them
-STATE = ("h", "c")  # parts of a cell's memory
+STATE = {"lstm": ("h", "c"), "gru": ("h",)}  # parts of a cell's memory
 
 
 class _Memory(ctypes.Structure):
@@ -67,6 +67,8 @@ class Acting:
         self, name: str, x: Tensor, memory: Mapping[str, Tensor], how: tuple[Any, ...], action: Tensor
     ) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
         policy, other, rows = self._policy, self._other, len(x)
+        if x.shape[1:] != (inputs := policy.layers[0][0].shape[1],):  # the library would read beyond them
+            raise ValueError(f"observations are {list(x.shape)} numbers, and the network takes {[rows, inputs]}")
         loaded, net = policy.perceptron.loaded(), policy.perceptron.pointed(policy.layers)
         room = loaded.work_size(net) + loaded.kinds_size(ctypes.c_int64(rows))
         others = None
@@ -75,7 +77,7 @@ class Acting:
             room += loaded.work_size(others)
         log_prob = torch.empty(rows)
         values = torch.empty(rows, self._channels) if self._valued else None
-        memories, after, _held = self._remembered(memory, rows) if memory else (None, {}, [])
+        memories, after, _held = self._remembered(memory, rows)
         places = at(action), at(log_prob), _at(values)
         getattr(loaded, name)(net, others, at(x), ctypes.c_int64(rows), memories, *how, *places, work_of(room))
         return log_prob, values, after
@@ -83,21 +85,24 @@ class Acting:
     def _remembered(self, memory: Mapping[str, Tensor], rows: int) -> tuple[Any, dict[str, Tensor], list[Tensor]]:
         """Return (pointers to the memories before and after, the memory after, tensors to keep until the call ends).
 
-        Raises ValueError for a memory of another number of rows.
+        The pointers are None where no perceptron has a cell. Raises ValueError for a memory of another form.
         """
         memories, after, held = (_Memory * 2)(), dict(memory), []
         for place, one in enumerate((self._policy, self._other)):
-            for part in STATE:
-                if one is None or (name := one.prefix + part) not in memory:
-                    continue
+            if one is None or one.perceptron.core is None:
+                continue
+            wanted = [rows, one.perceptron.state_size(one.layers)]
+            for part in STATE[one.perceptron.core]:
+                if (name := one.prefix + part) not in memory:
+                    raise ValueError(f"the memory has no part {name!r}; begin episodes with policy.initial_memory(N)")
                 before = memory[name].float().contiguous()
-                if len(before) != rows:
-                    raise ValueError(f"memory {name!r} is of {len(before)} slots, the observation of {rows}")
+                if list(before.shape) != wanted:
+                    raise ValueError(f"memory {name!r} is {list(before.shape)}, and must be {wanted}")
                 after[name] = torch.empty_like(before)
                 held.append(before)
                 setattr(memories[place], part, before.data_ptr())
                 setattr(memories[place], f"{part}_after", after[name].data_ptr())
-        return memories, after, held
+        return memories if held else None, after, held
 
 
 def _at(tensor: Tensor | None) -> ctypes.c_void_p | None:

@@ -144,6 +144,10 @@ class Perceptron:
         split = torch.split(gradient, [one.numel() for one in parameters])
         return at_x, [part.view(one.shape) for part, one in zip(split, parameters, strict=True)]
 
+    def state_size(self, layers: Sequence[Layer]) -> int:
+        """Return the number of units of the core's state."""
+        return layers[self._hidden(layers) + 1][0].shape[1]
+
     def _hidden(self, layers: Sequence[Layer]) -> int:
         return len(layers) - self.heads - (2 if self.core else 0)
 
@@ -206,6 +210,8 @@ def computed(perceptron: Perceptron, layers: Sequence[Layer], x: Tensor) -> Tens
     if torch.compiler.is_compiling() or library() is None or torch.is_autocast_enabled("cpu"):
         return None
     if x.dim() != 2 or not len(x) or x.dtype is not torch.float32 or not x.is_cpu or not perceptron.takes(layers):
+        return None
+    if x.shape[1] != layers[0][0].shape[1]:  # the library would read beyond x; torch says what is wrong
         return None
     parameters = [one for layer in layers for one in layer]
     x = x.contiguous()

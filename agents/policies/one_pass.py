@@ -85,13 +85,12 @@ class OnePass:
         mode: str,
         noise: np.ndarray | None,
     ) -> tuple[Any, ...]:
-        by, chance, mask = LIKELIEST, None, None
+        by, chance, mask, actions = LIKELIEST, None, None, self._distribution.size
         if mode == "sample" and noise is None:
             by, chance = UNIFORM, torch.rand(len(x), generator=generator)
         elif mode == "sample":
-            by, chance = EXPONENTIAL, torch.as_tensor(noise, dtype=torch.float32).contiguous()
+            by, chance = EXPONENTIAL, torch.as_tensor(noise, dtype=torch.float32).expand(len(x), actions).contiguous()
         if action_mask is not None:
-            actions = self._distribution.size
             mask = torch.as_tensor(action_mask, dtype=torch.bool).expand(len(x), actions).contiguous()
         return self._acting.discrete(x, mask, by, chance, memory)
 

@@ -145,10 +145,41 @@ def test_a_segment_with_a_memory_equals_its_policys_steps(network: dict[str, Any
             np.testing.assert_array_equal(found[key][step], part)
 
 
-def test_a_memory_whose_slots_differ_from_the_observations_is_refused() -> None:
+@pytest.mark.parametrize("value", [False, True])
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (lambda whole: {name: part[:3] for name, part in whole.items()}, r"is \[3, 19\], and must be \[70, 19\]"),
+        (lambda whole: {name: part[:, :1] for name, part in whole.items()}, r"is \[70, 1\], and must be \[70, 19\]"),
+        (lambda whole: {f"my.{name}": part for name, part in whole.items()}, r"the memory has no part 'policy\.h'"),
+        (lambda whole: {}, r"the memory has no part 'policy\.h'; begin episodes with policy\.initial_memory"),
+    ],
+)
+def test_a_memory_of_another_form_is_refused(changed: Any, said: str, value: bool) -> None:
     policy, (x,) = policy_of(Discrete(4), CELLS[0]), observations()
-    with pytest.raises(ValueError, match="is of 3 slots, the observation of 70"):
-        policy.step(x, policy.initial_memory(3))
+    with pytest.raises(ValueError, match=said):
+        policy.step(x, changed(policy.initial_memory(SLOTS)), value=value)
+
+
+@pytest.mark.parametrize("actions", [Discrete(4), BOX], ids=str)
+@pytest.mark.parametrize("network", [{}, CELLS[0], CELLS[1]], ids=str)
+def test_observations_of_another_length_are_refused(actions: Box | Discrete, network: dict[str, Any]) -> None:
+    policy, (x,) = policy_of(actions, network), observations()
+    for wrong in (x[:, :2], np.repeat(x, 2, 1)):
+        with pytest.raises(ValueError, match=rf"are \[70, {wrong.shape[1]}\] numbers, and the network takes \[70, 5\]"):
+            policy.step(wrong)
+        for asked in (policy.act, policy.value):
+            with pytest.raises((RuntimeError, ValueError), match=r"shapes|takes"):
+                asked(wrong)
+
+
+def test_one_row_of_noise_is_that_of_all_slots() -> None:
+    policy, (x,) = policy_of(Discrete(4), {}), observations()
+    noise = np.random.default_rng(1).exponential(size=(1, 4)).astype(np.float32)
+    found = policy.step(x, noise=noise).action
+    np.testing.assert_array_equal(found, policy.step(x, noise=noise.repeat(SLOTS, 0)).action)
+    with pytest.raises(RuntimeError, match="expand"):
+        policy.step(x, noise=noise.repeat(3, 0))
 
 
 def test_torch_steps_wide_cells_and_deterministic_or_explored_actions() -> None:
