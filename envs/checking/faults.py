@@ -62,6 +62,13 @@ def of_reward(rewards: Rewards, reward: Any) -> Iterator[str]:
         yield f"gave the reward {_shown(reward)}; it must be {wanted}"
 
 
+def of_ends(terminated: Any, truncated: Any) -> Iterator[str]:
+    """Yield that one of the two is several values."""
+    for name, value in (("terminated", terminated), ("truncated", truncated)):
+        if np.shape(value):
+            yield f"gave {name}={_shown(value)}; it must be True or False"
+
+
 def of_turn(turn: Turn, games: int, shape: tuple[int, ...], num_actions: int, players: int = PLAYERS) -> Iterator[str]:
     """Yield what is wrong with a turn's arrays: their values, or shapes that differ from the arguments'."""
     expected = {

@@ -92,6 +92,7 @@ def _step(settings: EnvSettings) -> None:
             observation, reward, terminated, truncated, info = given
             faults.require_none(faults.of_observation(env.observation_space, observation), env_id, doing)
             faults.require_none(faults.of_reward(rewards, reward), env_id, doing)
+            faults.require_none(faults.of_ends(terminated, truncated), env_id, doing)
             if terminated or truncated:
                 doing = "reset()"
                 with blame(f"environment {env_id!r}: reset()"):

@@ -121,6 +121,7 @@ class _Walk:
             observation, reward, terminated, truncated, info = given
             stepping, slowest, taken, length = stepping + took, max(slowest, took), taken + 1, length + 1
             self._look(observation, f"step(action={action})")
+            faults.require_none(faults.of_ends(terminated, truncated), env_id, f"step(action={action})")
             if not (terminated or truncated):
                 self._legal(info, f"step(action={action})")
             self._reward(reward, action)

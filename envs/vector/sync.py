@@ -11,9 +11,18 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector.utils import iterate
 
+from envs.checking import faults
 from envs.masks import FINAL, KEY, Masks, WrongMask
 from envs.rewards import Rewards
-from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, WrongObservation, no_final_observations, stacked
+from envs.vector.base import (
+    LIFE_LOST,
+    Stepped,
+    VectorEnv,
+    WrongObservation,
+    WrongResult,
+    no_final_observations,
+    stacked,
+)
 
 
 class SyncVectorEnv(VectorEnv):
@@ -86,10 +95,12 @@ class SyncVectorEnv(VectorEnv):
         final_rows: np.ndarray | None = None
         masks = self.masks
         rows = None if masks is None else np.empty((self.num_envs, masks.size), np.bool_)
-        i = 0
+        i, given, begun = 0, None, None
         try:
             for i, env, action in zip(self._slots, self.envs, self._each(self.action_space, actions), strict=True):
-                observation, reward, ended, cut, info = env.step(action)
+                given = begun = None
+                given = env.step(action)
+                observation, reward, ended, cut, info = given
                 rewards[i] = read(reward) if channels else reward
                 if ended or cut:
                     terminated[i], truncated[i] = ended, cut
@@ -103,13 +114,15 @@ class SyncVectorEnv(VectorEnv):
                         final_rows[i] = masks.row_at_end(info.get(KEY))
                     if merges or LIFE_LOST in info:
                         infos = self._add_info(infos, {"final_info": info}, i)
-                    observation, info = env.reset()
+                    begun = env.reset()
+                    observation, info = begun
                 observations.append(observation)
                 if rows is not None:
                     rows[i] = self._mask_in(info)
                 if merges and info:
                     infos = self._add_info(infos, info, i)
         except Exception as error:
+            self._raise_wrong_result(i, error, given, begun)
             error.add_note(self._copy(i))
             raise
         if final is not None:
@@ -120,6 +133,20 @@ class SyncVectorEnv(VectorEnv):
                 infos[FINAL] = masks.tree(final_rows)
         return Stepped(self._batch(observations), rewards, terminated, truncated, infos)
 
+    def _raise_wrong_result(self, i: int, error: Exception, given: Any, begun: Any) -> None:
+        """Raise WrongResult if what copy i gave, by step() and the reset() after it, was the cause of `error`."""
+        wrong: list[str] = []
+        if given is not None:
+            wrong = list(faults.of_call(given, faults.STEPPED))
+            if not wrong:
+                wrong = [*faults.of_reward(self.rewards, given[1]), *faults.of_ends(*given[2:4])]
+        if begun is not None and not wrong:
+            wrong = [f"began an episode by a reset() that {fault}" for fault in faults.of_call(begun, faults.BEGUN)]
+        if wrong:
+            found = WrongResult("; ".join(wrong))
+            found.add_note(self._copy(i))
+            raise found from error
+
     def _mask_in(self, info: dict[str, Any]) -> np.ndarray:
         assert self.masks is not None
         if KEY not in info:
@@ -129,7 +156,7 @@ class SyncVectorEnv(VectorEnv):
     def _batch(self, observations: list[Any]) -> Any:
         """Return one array [N, ...], or a tree of such; it is new, so that a caller that keeps it need not copy."""
         if not self._box:
-            return stacked(self.single_observation_space, observations)
+            return self._stacked(observations)
         try:
             batch = np.array(observations, self._dtype)
         except (ValueError, TypeError):  # shapes differ, or it is not an array
@@ -137,6 +164,19 @@ class SyncVectorEnv(VectorEnv):
         if batch is not None and batch.shape == self._batch_shape:
             return batch
         return self._one_by_one(observations)
+
+    def _stacked(self, observations: list[Any]) -> Any:
+        """Return `stacked`. Raises WrongObservation, naming the copy, for one that is not in its space."""
+        space = self.single_observation_space
+        try:
+            return stacked(space, observations)
+        except Exception as error:
+            for i, observation in enumerate(observations):
+                if wrong := next(faults.of_observation(space, observation), None):
+                    found = WrongObservation(wrong)
+                    found.add_note(self._copy(i))
+                    raise found from error
+            raise
 
     def _one_by_one(self, observations: list[Any]) -> np.ndarray:
         """Stack observations that NumPy cannot stack at once. Raises WrongObservation, naming the copy."""

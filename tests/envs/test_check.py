@@ -81,6 +81,10 @@ def test_a_game_that_can_be_stepped_passes(env_id: str) -> None:
         ("return observation, reward, False, {}", "gave 4 values; it must give 5: observation, reward, terminated"),
         ("return observation", "gave a single value, array([0., 0., 0.], dtype=float32); it must give 5"),
         ("return observation, reward, True, False, None", "gave the info None, which must be a dict"),
+        (
+            "return observation, reward, np.zeros(2, bool), False, {}",
+            "gave terminated=array([False, False]); it must be",
+        ),
         ("raise ValueError('no')", "step(action="),  # a bare number would look like that of the step
         ("import os; print('bye'); os._exit(3)", "ended the process that tried it (3)"),
     ],

@@ -151,6 +151,17 @@ class Failing(Counter):
                     reward = float("inf")
                 case "shape":
                     observation = np.zeros(3)
+                case "rewards":
+                    reward = np.ones(1)
+                case "ends":
+                    rest[0] = np.array([False, True])
+                case "four values":
+                    return observation, reward, False, {}
+                case "no info":
+                    return observation, reward, True, False, None
+                case "wide reset":
+                    self.reset = lambda **given: (observation, 0.0, {})
+                    rest[0] = True
         return observation, reward, *rest
 
 
@@ -161,6 +172,11 @@ class Failing(Counter):
         ("nan observation", ["step() gave nan at [1] of its observation, which has shape [2]; all numbers must be"]),
         ("nan reward", ["step() gave inf as reward; all numbers must be finite"]),
         ("shape", ["step() gave an observation of shape [3]; its observation_space has [2]"]),
+        ("rewards", ["step() gave the reward array([1.]); it must be one number", "(copy 0 of 2)"]),
+        ("ends", ["step() gave terminated=array([False,  True]); it must be True or False", "(copy 0 of 2)"]),
+        ("four values", ["step() gave 4 values; it must give 5: observation, reward, ", "(copy 0 of 2)"]),
+        ("no info", ["step() gave the info None, which must be a dict", "(copy 0 of 2)"]),
+        ("wide reset", ["step() began an episode by a reset() that gave 3 values; it must give 2: ", "(copy 0 of 2)"]),
     ],
 )
 def test_an_error_of_the_users_environment_is_one_sentence_that_names_it(how, words):
