@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 import envs
-from agents.trees import Spec, not_finite, spec_of
+from agents.trees import Spec, cast, not_finite, problems, spec_of
 from envs.masks import FINAL
 from envs.masks import KEY as MASK
 from envs.vector.base import blaming, stacked
 from warren import formats
 from warren.errors import ConfigurationError
-from warren.trees import Tree, map_tree
+from warren.trees import Tree, leaves, map_tree
 
 STAMP = formats.stamp(formats.MESSAGES)
 
@@ -92,9 +92,10 @@ class Group:
         self._mask = None if self.env.masks is None else map_tree(np.ascontiguousarray, info[MASK])
 
     def _travelling(self, observation: Tree) -> Tree:
-        return self._finite(
-            "observation", map_tree(lambda spec, part: np.asarray(part, spec.dtype), self._spec, observation)
-        )
+        seen = self._finite("observation", cast(self._spec, observation))
+        if wrong := problems(self._spec, seen, next(leaves(seen))[1].shape[:1], "observation"):
+            raise ConfigurationError(f"environment {self._id!r}: step() left its observation_space: {wrong[0]}")
+        return seen
 
     def _finite(self, field: str, tree: Tree) -> Tree:
         if wrong := next(not_finite(tree, field), None):

@@ -15,7 +15,7 @@ from agents.policies import Policy
 from agents.policies.explorers import at_rest
 from agents.policies.segment import Segment
 from agents.trajectories import Trajectory, TrajectoryWriter
-from agents.trees import cast
+from agents.trees import cast, problems
 from envs import VectorEnv
 from envs.many_agents.team import VALID
 from envs.masks import FINAL
@@ -129,7 +129,7 @@ class VectorSampler:
 
     def _at_cuts(self, cut: np.ndarray, info: dict[str, Any], memory: Memory) -> dict[str, Tree]:
         """Return the arrays kept of the moments at which the episodes of the slots `cut` were cut off."""
-        last = stacked(self.vector_env.single_observation_space, info["final_obs"][cut])
+        last = cast(self._spec.observation, stacked(self.vector_env.single_observation_space, info["final_obs"][cut]))
         self._check("observation", last, 1)
         kept: dict[str, Tree] = {"observation": last}
         if self._spec.cut_action_mask is not None:
@@ -143,7 +143,10 @@ class VectorSampler:
         self.vector_env.close()
 
     def _check(self, field: str, tree: Tree, leading: int) -> None:
-        """Raise ConfigurationError for a number that is not finite; `leading`: axes of steps and environments."""
+        """Raise ConfigurationError for a number that is not finite, or not one of those that a discrete space counts.
+
+        `leading`: axes of steps and environments.
+        """
         for path, array in leaves(tree):
             # One nan would make every weight nan. With one, the sum is not finite, which is far quicker to check.
             if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
@@ -151,6 +154,10 @@ class VectorSampler:
                     f"environment {self._name!r}: step() gave {_not_finite(field, path, array, leading)}; all numbers "
                     "must be finite"
                 )
+        if field == "observation":
+            shape = next(leaves(tree))[1].shape[:leading]
+            if wrong := problems(self._spec.observation, tree, shape, field):
+                raise ConfigurationError(f"environment {self._name!r}: step() left its observation_space: {wrong[0]}")
 
 
 def _not_finite(field: str, path: str, array: np.ndarray[Any, Any], leading: int) -> str:

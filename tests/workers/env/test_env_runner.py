@@ -133,3 +133,18 @@ def test_an_environment_that_gives_nan_is_named(tmp_path: Any) -> None:
     group = Group("a", EnvSettings(f"{file}:Broken"), 2, 0)
     with pytest.raises(ConfigurationError, match=r"Broken.*nan"):
         group.step({"action": np.zeros(2, np.int64)})
+
+
+def test_an_environment_that_leaves_its_observation_space_is_named(tmp_path: Any) -> None:
+    file = tmp_path / "leaves.py"
+    file.write_text(
+        "import gymnasium\n"
+        "class Leaves(gymnasium.Env):\n"
+        "    observation_space = action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, **_): return 0, {}\n"
+        "    def step(self, action): return 2, 0.0, False, False, {}\n"
+    )
+    group = Group("a", EnvSettings(f"{file}:Leaves"), 2, 0)
+    said = r"Leaves': step\(\) left its observation_space: observation holds 2 at \[0\]; it must be within 0 and 1"
+    with pytest.raises(ConfigurationError, match=said):
+        group.step({"action": np.zeros(2, np.int64)})

@@ -1,3 +1,5 @@
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -188,3 +190,51 @@ def test_an_error_of_the_users_environment_is_one_sentence_that_names_it(how, wo
     for word in ("environment 'game.py:Failing': ", *words):
         assert word in str(error.value)
     assert "\n" not in str(error.value)
+
+
+class Leaving(gymnasium.Env):
+    """Its third observation is not in its space."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, space: str):
+        self.observation_space = SPACES[space]
+        self.count = 0
+
+    def reset(self, *, seed=None, options=None):
+        return self.seen(), {}
+
+    def step(self, action):
+        self.count += 1
+        return self.seen(), 0.0, False, False, {}
+
+    def seen(self):
+        third = self.count == 3
+        match self.observation_space:
+            case gymnasium.spaces.Dict():
+                return {"eye": np.zeros(1 + third, np.float32), "hand": 0}
+            case gymnasium.spaces.Discrete():
+                return 4 if third else 3
+        return np.array([2, 3 + third])
+
+
+SPACES = {
+    "one": gymnasium.spaces.Discrete(4),
+    "two": gymnasium.spaces.MultiDiscrete([3, 4]),
+    "parts": gymnasium.spaces.Dict({"eye": gymnasium.spaces.Box(0, 1, (1,)), "hand": gymnasium.spaces.Discrete(2)}),
+}
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ("one", "step() left its observation_space: observation holds 4 at [3, 0]; it must be within 0 and 3"),
+        ("two", "step() left its observation_space: observation holds 4 at [3, 0, 1]; it must be within 0 and 3"),
+        ("parts", ": 'eye' has shape [2] in place of [1] (copy 0 of 2)"),
+    ],
+)
+def test_an_observation_that_leaves_its_space_is_one_error(space, said):
+    vector_env = envs.make_vector(f"{__file__}:Leaving", 2, 1, space=space)
+    policy = build_policy({}, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
+    with pytest.raises(ConfigurationError, match="^environment 'game.py:Leaving': .*" + re.escape(said)):
+        VectorSampler(vector_env, policy, 1, name="game.py:Leaving").collect(8)
