@@ -14,6 +14,8 @@ from envs.rewards import Rewards, WrongReward
 from warren.trees import Tree, leaves
 from workers.gateway.limits import Limits
 
+LARGEST_REWARD = 1e30  # sums of such rewards are float32 numbers; one that is not would spoil other games' segments
+
 
 class Agent:
     """One agent of a game; the Player that decides for it keeps `by` and `state` as it likes."""
@@ -153,8 +155,8 @@ class Game:
             given = np.asarray(self._rewards.read(amount), np.float64) if self._rewards.channels else float(amount)
         except (WrongReward, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"reward: {error}") from None
-        if not np.isfinite(given).all():
-            raise ValueError(f"reward: {amount!r} is not finite")
+        if not (np.abs(given) <= LARGEST_REWARD).all():
+            raise ValueError(f"reward: {amount!r} is not finite, or beyond {LARGEST_REWARD:g}")
         return given
 
     def over(self, name: str, last: Any, action_mask: Any = None) -> None:

@@ -181,8 +181,9 @@ def test_an_agent_has_one_pending_action_and_wrong_numbers_are_refused(made) -> 
         for observation in ([0.0], [np.nan, 0], ["a", "b"], None, {"a": 1}, [1e300, 0]):
             with pytest.raises(ValueError, match="observation"):
                 await game.act(observation, "")
-        with pytest.raises(ValueError, match="not finite"):
-            game.reward(float("inf"), "")
+        for amount in (float("inf"), float("nan"), 1e39, -1e39):  # the last two are no float32 numbers
+            with pytest.raises(ValueError, match=r"reward: .* is not finite, or beyond 1e\+30"):
+                game.reward(amount, "")
         with pytest.raises(ValueError, match="reward"):
             game.reward([1, 2], "")
         game.finish()
