@@ -14,12 +14,13 @@ from agents.policies import Policy
 from agents.policies.explorers import joined
 from agents.trajectories import Trajectory
 from envs.rewards import Rewards
-from warren.trees import map_tree, take
+from warren.trees import leaves, map_tree, take
 from workers.gateway.agent_state import AgentState, remembered
 from workers.gateway.passes import Decide, End, masks
 from workers.gateway.stretches import Line, PendingDecision, Stretches
 from workers.rollout.sampler import load_into
 
+TOO_LARGE = "observation: its numbers are so large that those which the network makes of them are not finite"
 EPISODES = 1000  # finished episodes that are remembered while none is taken
 
 
@@ -115,7 +116,10 @@ class Experience:
     # The policy's thread.
 
     def decide(self, asked: Sequence[Decide]) -> Sequence[Any]:
-        """Return actions as the action space has them, by one forward pass."""
+        """Return actions as the action space has them, by one forward pass; a ValueError for an agent without one.
+
+        An observation beyond what the network can compute harms neither the other agents nor any trajectory.
+        """
         policy, spec = self.policy, self._spec
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
         with self._changed:
@@ -131,8 +135,11 @@ class Experience:
             drift = policy.drift
         actions = policy.env_action(acted.action)
         before = {name: part.cpu().numpy() for name, part in memory.items()}
+        sound = _finite([acted.action, acted.extras], len(asked))
         with self._changed:
             for row, (one, player) in enumerate(zip(asked, players, strict=True)):
+                if not sound[row]:
+                    continue
                 decision = PendingDecision(
                     one.observation,
                     take(acted.action, row),
@@ -148,8 +155,8 @@ class Experience:
                 player.memory = take(acted.memory, row)
                 player.drift = None if drift is None else drift[row : row + 1]
             self._changed.notify_all()
-        self.decisions += len(asked)
-        return [take(actions, row) for row in range(len(asked))]
+        self.decisions += int(sound.sum())
+        return [take(actions, row) if fine else ValueError(TOO_LARGE) for row, fine in enumerate(sound)]
 
     def end(self, ends: Sequence[End]) -> None:
         """End these agents' episodes."""
@@ -214,3 +221,13 @@ class Experience:
         """Count `earned` in the agent's episode, and return the reward that is learned from."""
         given = player.earn(self._rewards, earned)
         return self._rewards.learned_from(given if self.policy.channels else np.asarray(self._rewards.total(given)))
+
+
+def _finite(parts: Sequence[Any], rows: int) -> np.ndarray:
+    """Return bool [rows], True where all numbers of these trees of arrays [rows, ...] are finite."""
+    finite = np.ones(rows, np.bool_)
+    for part in parts:
+        for _, leaf in leaves(part):
+            if leaf.dtype.kind == "f":
+                finite &= np.isfinite(leaf).reshape(rows, -1).all(1)
+    return finite

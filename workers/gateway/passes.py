@@ -120,7 +120,7 @@ class Passes:
     # Called on the thread.
 
     def decide_all(self, asked: Sequence[Decide]) -> Sequence[Any]:
-        """Return actions as the action space has them, by one forward pass."""
+        """Return actions as the action space has them, by one forward pass; a ValueError for an agent without one."""
         raise NotImplementedError
 
     def end_all(self, ends: Sequence[End]) -> None:
@@ -188,6 +188,8 @@ def _tell(asked: Sequence[Decide], actions: Sequence[Any] = (), error: Exception
                 continue
             if error is not None:
                 one.answer.set_exception(RuntimeError(f"the policy failed: {error}"))
+            elif isinstance(actions[index], ValueError):
+                one.answer.set_exception(actions[index])
             else:
                 one.answer.set_result(actions[index])
 

@@ -193,6 +193,27 @@ def test_an_agent_has_one_pending_action_and_wrong_numbers_are_refused(made) -> 
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("actions", [ACTIONS, Box(-1, 1, (2,), np.float32)], ids=str)
+def test_an_observation_beyond_the_network_spoils_no_trajectory(made, actions: Space) -> None:
+    made.append(played := Played({"hidden_sizes": [64, 64], "activation": "relu"}, 4, actions=actions))
+    with torch.no_grad():
+        for parameter in played.policy.parameters():
+            parameter.mul_(40)
+
+    async def play() -> None:
+        game, other = played.game(), played.game()
+        for number in range(4):
+            given = [number, 0.0] if number != 1 else [3e38, 3e38]  # finite, and their products with weights are not
+            both = await asyncio.gather(game.act(given, ""), other.act([10, 0], ""), return_exceptions=True)
+            assert not isinstance(both[1], BaseException)
+            assert isinstance(both[0], ValueError) == (number == 1) and (number != 1 or "so large" in str(both[0]))
+        game.finish()
+        await other.act([0.0, 0.0], "")
+
+    asyncio.run(play())
+    assert collected(played, 4).observation[:, 0, 0].tolist() in ([0, 2, 3, 10], [10, 10, 10, 10])
+
+
 def test_closing_the_sampler_wakes_collect() -> None:
     played, failed = Played({}, 4), []
 
