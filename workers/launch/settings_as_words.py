@@ -10,7 +10,7 @@ from typing import Any
 from warren.errors import ConfigurationError
 
 WHOLE = ("hosts",)  # tables that are given as one value: their names are the user's
-PLAIN = re.compile(r"[A-Za-z_./~][\w./:@~-]*")  # text that needs no quotes
+PLAIN = re.compile(r"[A-Za-z_./][\w./:@-]*")  # text that needs no quotes
 READ_OTHERWISE = {"true", "false", "null", "nan", "inf", "yes", "no", "on", "off"}
 
 

@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-TEXTS = ["CartPole-v1", "true", "1e3", "it's {a}, [b] \\ c", "", "a\\", "a\\'b", "~/my games/x.py:Game"]
+TEXTS = ["CartPole-v1", "true", "1e3", "it's {a}, [b] \\ c", "", "a\\", "a\\'b", "~/my games/x.py:Game", "~/x.py:Game"]
 OTHERS = [None, True, 3, 1e-5, -2.0, [], [1, "two", None, "3"]]
 
 
