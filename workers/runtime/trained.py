@@ -36,6 +36,8 @@ from workers.runtime.league_paths import league_of
 from workers.runtime.league_policies import LeaguePolicies
 from workers.servers import record
 
+MAIN = "main"  # the player of a run without a league, and the first of most leagues
+
 
 @dataclass
 class Trained:
@@ -98,7 +100,7 @@ class Trained:
         self.memory = None
 
 
-def load(folder: str | Path, player: str = "main", version: int | None = None, *, best: bool = False) -> Trained:
+def load(folder: str | Path, player: str = MAIN, version: int | None = None, *, best: bool = False) -> Trained:
     """Load the newest checkpoint of a run folder, or of the newest run in a folder of runs.
 
     `player`: of a league's run, the player to load, or the name of a frozen model. `version`: load the checkpoint of
@@ -114,6 +116,10 @@ def load(folder: str | Path, player: str = "main", version: int | None = None, *
         _refuse_best(folder, config, version)
     if config.league is not None:
         return _of_league(folder, config, player, version)
+    if player != MAIN:
+        raise ConfigurationError(
+            f"player {player!r}: {folder} is of no league, and has one policy; leave out the player"
+        )
     settings = config.env.settings()
     policy = build_policy(config.network, *envs.spaces(settings), config.seed, settings.value_channels)
     source, checkpoint = _read(folder / (BEST if best else "checkpoints"), version)

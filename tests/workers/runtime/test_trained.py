@@ -213,11 +213,18 @@ def test_a_package_that_a_film_lacks_is_named_with_the_film(cartpole: Path, tmp_
 
 @pytest.mark.parametrize(
     "given",
-    [{"seed": 1}, {"greedy": True}, {"against": "main@3"}, {"seat": None}, {"player": "rival"}, {"rated": "ann"}],
+    [{"seed": 1}, {"greedy": True}, {"against": "main@3"}, {"seat": None}, {"rated": "ann"}],
 )
 def test_options_of_two_players_are_refused_for_one_agent(cartpole: Path, given: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match=rf"--{next(iter(given))}: CartPole-v1 is played by one agent"):
         play.run(options(cartpole, **given), say=[].append)
+
+
+def test_a_player_of_a_run_without_a_league_is_refused(cartpole: Path) -> None:
+    said = r"player 'rival': .* is of no league, and has one policy; leave out the player"
+    for asked in (lambda: load(cartpole, "rival"), lambda: play.run(options(cartpole, player="rival"))):
+        with pytest.raises(ConfigurationError, match=said):
+            asked()
 
 
 @pytest.mark.parametrize("given", [{"sample": True}, {"render": "human"}, {"video": Path("film.gif")}])
