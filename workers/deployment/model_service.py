@@ -20,6 +20,7 @@ import torch
 
 from agents.checkpoints import check_weights, encode_weights, load_weights, weights_from_bytes
 from agents.policies import Policy
+from agents.trees import ArraySpec, cast, not_finite, problems, spec_of
 from league.models.pool import Pool
 from league.redis.store import Store
 from tasks import context
@@ -27,8 +28,8 @@ from tasks.events import WEIGHTS, EventDispatcher, Subscription, of_player
 from tasks.service import Worker, service
 from warren import redis_client
 from warren.errors import CheckpointError, ConfigurationError, PoolError
-from warren.trees import map_tree, take
-from workers.models.backends import PytorchBackend
+from warren.trees import leaves, map_tree, take
+from workers.models.backends import Backend, PytorchBackend
 from workers.models.cloning import clone
 from workers.runtime.trained import load
 from workers.runtime.weight_sync import NewestWeights
@@ -76,7 +77,7 @@ class Model(Worker):
         "version"}.
         """
         self._refresh()
-        policy, counts = self._backend.policy, [_rows(observation) for observation, *_ in calls]
+        policy, counts = self._backend.policy, [_rows(call, self._backend) for call in calls]
         whole = map_tree(lambda *parts: np.concatenate(parts), *(observation for observation, *_ in calls))
         begun = [call[1] or self._backend.initial_memory(count) for call, count in zip(calls, counts, strict=True)]
         before = map_tree(lambda *parts: np.concatenate(parts), *begun)
@@ -169,8 +170,22 @@ def _legal(calls: Sequence[tuple[Any, ...]], counts: Sequence[int], policy: Poli
     return np.concatenate(masks)
 
 
-def _rows(observation: Any) -> int:
-    """Return N of an observation [N, ...]."""
-    while isinstance(observation, dict | tuple):
-        observation = next(iter(observation.values())) if isinstance(observation, dict) else observation[0]
-    return len(observation)
+def _rows(call: tuple[Any, ...], backend: Backend) -> int:
+    """Return the N of a call. Raises ValueError for observations, or a memory, that the policy does not take."""
+    observation, memory, *_ = call
+    spec = spec_of(backend.policy.observation_space)
+    try:
+        seen = cast(spec, observation)
+        count = len(next(leaves(seen))[1])
+    except (LookupError, TypeError, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"observation: it must hold arrays [N, ...] of {backend.policy.observation_space} ({said})"
+        ) from None
+    wrong = [*problems(spec, seen, (count,), "observation"), *not_finite(seen, "observation")]
+    wanted = {name: ArraySpec(part.shape[1:], part.dtype.name) for name, part in backend.initial_memory(1).items()}
+    if memory:
+        wrong += problems(wanted, dict(memory), (count,), "memory")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return count
