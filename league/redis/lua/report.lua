@@ -42,7 +42,7 @@ local function count_games(one, other, outcomes)
     wins, draws, losses = wins * decay, draws * decay, losses * decay
     back_wins, back_draws, back_losses = back_wins * decay, back_draws * decay, back_losses * decay
     if one == other then -- it won and lost each game against itself: count half of each
-      if outcome == 'd' then draws = draws + 0.5 + 0.5 else wins, losses = wins + 0.5, losses + 0.5 end
+      if outcome == 'd' then draws = draws + 1 else wins, losses = wins + 0.5, losses + 0.5 end
     else
       local score = 0.5
       if outcome == 'w' then

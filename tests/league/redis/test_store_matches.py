@@ -80,6 +80,12 @@ def test_self_play_stays_at_one_half_and_moves_no_rating(store: Store) -> None:
     assert live.win_rates(0, np.array([0]))[0] == pytest.approx(0.5) and live.ratings[0] == 1200.0
 
 
+def test_rare_draws_against_itself_are_counted_as_in_memory(store: Store) -> None:
+    outcomes = "d" + "w" * 139 + "d"  # 0.99^140 + 1/2 + 1/2 is rounded twice, and is not 0.99^140 + 1
+    store.report(store.issue("main", "main", "actor", 60.0).id, outcomes)
+    assert_replayed(store)
+
+
 def test_a_request_that_comes_twice_gets_the_same_match(store: Store) -> None:
     first = store.request("main", "actor", 60.0, match="request-7")
     assert [store.request("main", "actor", 60.0, match="request-7") for _ in range(20)] == [first] * 20
