@@ -1,12 +1,16 @@
-"""Values as the fields of an event (equal values are equal texts), and the order of events."""
+"""Values as the fields of an event (equal values are equal texts), damaged fields, and the order of events."""
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from warren.errors import LeagueError
+
+# What a field that is damaged or missing makes Python raise, or a player whose event is missing.
+UNFIT = (LookupError, TypeError, ValueError, AttributeError, zlib.error)
 
 
 def to_json(value: Any) -> str:
@@ -27,6 +31,14 @@ def event_order(entry: str) -> tuple[int, int]:
     """Return the id of an event as the pair by which events are ordered: (ms of Unix time, number within it)."""
     milliseconds, _, number = entry.partition("-")
     return int(milliseconds), int(number or 0)
+
+
+def unfit(event: Mapping[str, str], error: Exception) -> LeagueError:
+    """Return the error of an event that does not fit the events before it: a file was damaged, or edited."""
+    return LeagueError(
+        f"{event['event']!r} is damaged, or does not follow what comes before it ({error!r}); restore the stream from "
+        "a backup"
+    )
 
 
 def milliseconds(lease: float) -> int:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from league.state.fields import to_json
+from league.state.fields import UNFIT, event_order, to_json, unfit
 from league.state.league_state import Event, LeagueState
 from warren.errors import LeagueError
 
@@ -133,19 +133,21 @@ class History:
         self.take(store.events(after=self.last_event))
 
     def take(self, entries: Iterable[tuple[str, Event]]) -> None:
-        """Take in events, (id, event), oldest first. Raises LeagueError for one that this version does not know."""
+        """Take in events, (id, event), oldest first. Raises LeagueError as LeagueState.apply does."""
         for entry, event in entries:
             self.take_one(entry, event)
 
     def take_one(self, entry: str, event: Event) -> None:
         """Take in the next event, whose id is `entry`. Raises LeagueError as `take` does."""
-        self.now = int(entry.partition("-")[0]) / 1000.0
-        self.began = self.began or self.now
         step = getattr(self, f"_on_{event['event']}", None)
         try:
+            self.now = event_order(entry)[0] / 1000.0
+            self.began = self.began or self.now
             (step or self.state.apply)(event)
         except LeagueError as error:
             raise LeagueError(f"event {entry}: {error}") from None
+        except UNFIT as error:
+            raise LeagueError(f"event {entry}: {unfit(event, error)}") from None
         self.last_event = entry
 
     def checkpoint(self) -> dict[str, str]:

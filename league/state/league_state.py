@@ -27,7 +27,7 @@ from league.rules.plateau import Look, since
 from league.rules.settings import Settings
 from league.rules.win_rates import Payoff, Slots, pairs_of
 from league.state.ended_matches import EndedMatches
-from league.state.fields import to_json
+from league.state.fields import UNFIT, to_json, unfit
 from league.state.records import (
     Match,
     Progress,
@@ -121,11 +121,14 @@ class LeagueState:
     # Events.
 
     def apply(self, event: Event) -> None:
-        """Apply one event. Raises LeagueError for an event that this version does not know."""
+        """Apply one event. Raises LeagueError for one that this version does not know, or that does not fit here."""
         step = getattr(self, f"_on_{event['event']}", None)
         if step is None:
             raise LeagueError(f"the stream holds an event {event['event']!r} that this version does not know; upgrade")
-        step(event)
+        try:
+            step(event)
+        except UNFIT as error:
+            raise unfit(event, error) from None
 
     def checkpoint(self) -> str:
         """Return the league, except for ended matches, as text: the field `league` of an event "checkpoint"."""
@@ -177,7 +180,7 @@ class LeagueState:
         self.payoff = Payoff(self.settings.decay)
 
     def _on_added(self, event: Event) -> None:
-        name, slot = event["name"], int(event["slot"])
+        name, slot = event["name"], _next_slot(event, len(self.players))
         parent = event["parent"] or None
         self.players[name] = Player(
             name=name,
@@ -225,13 +228,9 @@ class LeagueState:
             self.players[event["home"]].frozen,
             self.players[event["away"]].frozen,
             int(event["deadline"]),
-            *(self._others(event) if event.get("others") else ()),
+            *(_others(event, self.players) if event.get("others") else ()),
         )
         self.counters["issued"] += 1
-
-    def _others(self, event: Event) -> tuple[tuple[str, ...], tuple[int, ...], tuple[bool, ...]]:
-        names, generations, _ = others_from(event.get("others", ""), event.get("other_generations", ""), "")
-        return names, generations, tuple(self.players[name].frozen for name in names)
 
     def _on_extended(self, event: Event) -> None:
         match = self._open(event["match"])
@@ -298,6 +297,17 @@ class LeagueState:
         self.payoff.clear(player.slot)
         self.ratings[player.slot] = elo
         self.roster_version += 1
+
+
+def _next_slot(event: Event, players: int) -> int:
+    if (slot := int(event["slot"])) != players:
+        raise ValueError(f"player {event['name']} has slot {slot}, after {players} players")
+    return slot
+
+
+def _others(event: Event, players: Mapping[str, Player]) -> tuple[tuple[str, ...], tuple[int, ...], tuple[bool, ...]]:
+    names, generations, _ = others_from(event.get("others", ""), event.get("other_generations", ""), "")
+    return names, generations, tuple(players[name].frozen for name in names)
 
 
 def _first_difference(one: object, other: object) -> str:

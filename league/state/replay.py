@@ -19,7 +19,7 @@ import numpy as np
 
 from league.matchmaking import KINDS, Kind, distribution
 from league.rules.ratings import Skills
-from league.state.fields import event_order
+from league.state.fields import UNFIT, event_order, unfit
 from league.state.league_state import Event, LeagueState
 from warren import formats
 from warren.errors import LeagueError, MatchmakingError, PlayerError, unknown_name
@@ -41,6 +41,8 @@ def fold(entries: Entries, skills: Skills | None = None) -> LeagueState:
             state.apply(event)
         except LeagueError as error:
             raise LeagueError(f"event {entry}: {error}") from None
+        except UNFIT as error:
+            raise LeagueError(f"event {entry}: {unfit(event, error)}") from None
     return state
 
 

@@ -18,6 +18,7 @@ from league.matchmaking.view import Player, View
 from league.redis.store import Store
 from league.rules.ratings import Skills
 from league.state import replay
+from league.state.history import History
 from league.state.in_memory import MemoryLeague
 from league.state.league_state import Event, LeagueState
 from league.state.periods import Periods
@@ -205,6 +206,27 @@ def test_a_damaged_saved_league_is_named_in_one_line(
     assert replay_command.main(["--file", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {segment}") and "restore the file from a backup" in line
+
+
+@pytest.mark.parametrize("damage", ["player missing", "field missing", "no number", "no id"])
+def test_an_event_that_does_not_fit_is_named_by_every_reader(
+    played: tuple[Store, list[tuple[str, LeagueState]]], damage: str
+) -> None:
+    entries = [(entry, dict(event)) for entry, event in played[0].events()]
+    added, ended = (next(at for at, (_, e) in enumerate(entries) if e["event"] == kind) for kind in ("added", "ended"))
+    if damage == "player missing":
+        del entries[added]
+    elif damage == "field missing":
+        del entries[ended][1]["as"]
+    elif damage == "no number":
+        entries[ended][1]["home_elo"] = "many"
+    else:
+        entries[added] = ("damaged", entries[added][1])
+    with pytest.raises(LeagueError, match=r"^event .* restore the stream from a backup$"):
+        History().take(entries)
+    if damage != "no id":  # a fold of the state needs none
+        with pytest.raises(LeagueError, match=r"^event .* restore the stream from a backup$"):
+            replay.fold(entries, Skills())
 
 
 def test_the_command_prints_progress_if_it_takes_long(
