@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from league.matchmaking.view import ModelRef
 from league.models.model import ModelInfo, checksum_of, damaged
 from league.models.pool import Pool
-from warren.errors import CheckpointError
+from warren.errors import CheckpointError, PlayerError
 from warren.files import write_whole
 
 
@@ -21,6 +22,15 @@ class ModelFiles:
     def path(self, ref: ModelRef) -> Path:
         """Return the path of a model's file, which may not exist."""
         return self.folder / f"{ref}.safetensors"
+
+    def all(self) -> Iterator[tuple[Path, ModelRef]]:
+        """Yield each file with its model; files of other names, such as copies by hand, are left alone."""
+        for path in self.folder.glob("*.safetensors"):
+            try:
+                ref = ModelRef.parse(path.stem)
+            except PlayerError:
+                continue
+            yield path, ref
 
     def holds(self, info: ModelInfo) -> bool:
         """Return True if the model's file has the right bytes; it is read the first time only."""

@@ -89,9 +89,9 @@ class Snapshots:
         self._save_returns()
         self._save_people()
         self._list(models)
-        named = {f"{entry['ref']}.safetensors" for entry in models}
-        for path in self.files.folder.glob("*.safetensors"):
-            if path.name not in named and self.pool.info(ModelRef.parse(path.stem)) is None:
+        named = {entry["ref"] for entry in models}
+        for path, ref in self.files.all():
+            if str(ref) not in named and self.pool.info(ref) is None:
                 path.unlink()  # it was the newest once and never frozen, or is no longer needed
 
     def saved(self) -> bool:

@@ -189,6 +189,16 @@ def test_a_damaged_table_of_a_snapshot_is_named(
             there.restore()
 
 
+def test_a_file_of_another_name_is_neither_removed_nor_in_the_way(store: Store, pool: Pool, tmp_path: Path) -> None:
+    play(store, pool)
+    snapshots = Snapshots(tmp_path, store, pool)
+    snapshots.save()
+    copy = snapshots.files.folder / "main@1 (copy).safetensors"
+    copy.write_bytes(b"a person's")
+    snapshots.save()
+    assert copy.read_bytes() == b"a person's"
+
+
 def test_a_killed_redis_comes_back_with_all_acknowledged_writes(own_redis: OwnRedis, run_name: str) -> None:
     store = Store(own_redis.client, f"{run_name}:league:", seed=0)
     store.create()
