@@ -41,7 +41,7 @@ from league.state.fields import to_json
 from league.state.league_state import LeagueState
 from league.state.replay import FORMAT, STREAM
 from warren import formats
-from warren.errors import LeagueError
+from warren.errors import LeagueError, WarrenError
 from warren.files import read_json, write_whole
 
 logger = logging.getLogger(__name__)
@@ -110,11 +110,11 @@ class Snapshots:
         if self.store.redis.exists(f"{self.store.prefix}settings"):
             raise LeagueError(holds_one(self.store.prefix))
         started = time.monotonic()
-        history = self.stream.read()
+        history, returns, people = self.stream.read(), returns_in(self.folder), people_in(self.folder)
         logger.info("%s: %d players in %d matches", self.folder, len(history.state.players), history.state.counted)
         self._restore_models()
-        self.people.put(people_in(self.folder))
-        restore(self.store, history, returns_in(self.folder), ready)
+        self.people.put(people)
+        restore(self.store, history, returns, ready)
         self.returns.refresh()
         self._saved_returns = None
         logger.info("%s: restored in %.1f s", self.folder, time.monotonic() - started)
@@ -194,7 +194,10 @@ def returns_in(folder: Path) -> Returns:
 
     def made(cells: Any) -> Returns:
         found = Returns()
-        found.add_cells([(int(one), int(other), float(n), float(x), float(xx)) for one, other, n, x, xx in cells])
+        read = [(int(one), int(other), float(n), float(x), float(xx)) for one, other, n, x, xx in cells]
+        if wrong := [cell for cell in read if min(cell[:2]) < 0 or cell[2] <= 0.0]:
+            raise ValueError(f"{list(wrong[0])} is no cell: slots are 0 or more, games above 0")
+        found.add_cells(read)
         return found
 
     found = _saved(folder / RETURNS, made, Returns())
@@ -225,7 +228,7 @@ def _saved(path: Path, made: Callable[[Any], Saved], missing: Saved) -> Saved:
         return made(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else missing
     except json.JSONDecodeError as error:
         raise LeagueError(f"{path} is not JSON ({error}); restore the file from a backup") from None
-    except (KeyError, TypeError, ValueError, AttributeError, LeagueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, WarrenError) as error:
         raise LeagueError(f"{path} holds something else ({error!r}); restore the file from a backup") from None
 
 

@@ -189,6 +189,19 @@ def test_a_damaged_table_of_a_snapshot_is_named(
             there.restore()
 
 
+@pytest.mark.parametrize("cell", ["[-1,0,5,1,1]", "[0,1,-5,1,1]", "[0,1,5,NaN,1]"])
+def test_a_cell_that_cannot_be_leaves_redis_as_it_was(
+    store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path, cell: str
+) -> None:
+    play(store, pool)
+    Snapshots(tmp_path, store, pool).save()
+    (tmp_path / "returns.json").write_text(f"[{cell}]")
+    there = Snapshots(tmp_path, Store(own_redis.client, f"{run_name}:league:"), Pool(own_redis.client, f"{run_name}:"))
+    with pytest.raises(LeagueError, match=r"returns\.json holds something else .*; restore the file from a backup"):
+        there.restore()
+    assert own_redis.client.keys(f"{run_name}:*") == []  # also no models, as of a run without a league
+
+
 def test_a_file_of_another_name_is_neither_removed_nor_in_the_way(store: Store, pool: Pool, tmp_path: Path) -> None:
     play(store, pool)
     snapshots = Snapshots(tmp_path, store, pool)
