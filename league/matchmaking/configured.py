@@ -7,10 +7,10 @@ from dataclasses import fields
 from typing import Any
 
 from league.matchmaking.base import DECISIONS, KINDS, MATCHES, Kind
-from league.rules.run_share import RunShare, parse_steps
+from league.rules.run_share import parse_steps
 from warren.errors import ConfigurationError, unknown_name
 
-NUMBERS = (int, float, RunShare)
+ALIKE = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}  # type of a default -> types of its values
 
 
 def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
@@ -29,16 +29,18 @@ def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
                 )
     if problems:
         raise ConfigurationError(problems)
+    for field in fields(kind):  # 1e3 in a file is a float
+        value = config.get(field.name)
+        if type(field.default) is int and isinstance(value, float) and value.is_integer():
+            config[field.name] = int(value)
     try:
         made = kind(**config)
     except TypeError as error:  # a field without a default is missing
         raise ConfigurationError(f"{name}: {str(error).split('__init__() ')[-1]}") from None
     try:
-        problems = made.problems()
+        problems = list(_mistyped(made, config)) or made.problems()
     except TypeError as error:
-        problems = list(_mistyped(made, config)) or [str(error)]
-    if not all(isinstance(other, str) for other in made.named):
-        problems += _mistyped(made, config)
+        problems = [str(error)]
     if made.shares not in (DECISIONS, MATCHES):
         problems.append(f"shares={made.shares!r} is not {DECISIONS!r} or {MATCHES!r}")
     problems += _side_problems(made)
@@ -50,9 +52,9 @@ def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
 def _mistyped(kind: Kind, config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the options of `kind` in `config` whose type is not that of their defaults."""
     for field in fields(kind):
-        value, default = config.get(field.name, field.default), field.default
-        alike = NUMBERS if isinstance(default, NUMBERS) else str if isinstance(default, str) else object
-        if not isinstance(value, alike):
+        default, wanted = field.default, ALIKE.get(type(field.default))
+        value = config.get(field.name, default)
+        if wanted and field.name not in kind.counted_in_steps and type(value) not in wanted:
             yield f"{field.name}={value!r} has another type than its default, {default!r}; use one of that"
 
 

@@ -150,6 +150,9 @@ def test_a_wrong_command_prints_one_line_and_changes_nothing(command, store: Sto
         (("set", "main", "config=linear"), "config=linear is not a JSON object"),
         (("add", "new", "pfsp", "self_share=abc"), "pfsp: self_share='abc' has another type than its default, 0.0"),
         (("add", "new", "pfsp", "weighting=[1]"), "weighting=[1] has another type than its default, 'squared'"),
+        (("add", "new", "anytime_psro", "look_games=NaN"), "look_games=nan has another type than its default, 4096"),
+        (("add", "new", "main_exploiter", "patience=2.5"), "patience=2.5 has another type than its default, 3"),
+        (("add", "new", "random", "self_share=true"), "self_share=True has another type than its default, 0.0"),
         (("add", "new", "main_agent", "checkpoint_min_steps=null"), "checkpoint_min_steps=None is not a number of"),
         (("add", "new", "best_response", "budget=null"), "budget=None is not a number of steps; use a whole one"),
         (

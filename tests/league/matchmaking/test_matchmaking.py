@@ -215,6 +215,11 @@ def test_impossible_constants_are_refused(kind: str, config: dict[str, object], 
         kind_of(kind, config)
 
 
+def test_a_whole_number_may_be_written_as_a_float() -> None:
+    refresh = vars(kind_of("psro", {"refresh": 1e3}))["refresh"]
+    assert refresh == 1000 and isinstance(refresh, int)  # 1e3 in YAML
+
+
 def test_the_default_kind_is_snapshotted_every_period_or_by_snapshot_every(small: LeagueState) -> None:
     me, rng = small.players["main"], np.random.default_rng(0)
     assert kind_of("pfsp").period_end(small, me, 1, rng).snapshot
