@@ -59,7 +59,7 @@ def add(store: Store, pool: Pool, given: argparse.Namespace) -> str:
     config, rules = assignments(given.options), assignments(given.rule)
     _check_kind(store, given.kind, config)
     # Freeze both models, or they could leave the pool before the player needs them.
-    model, initial = (_kept(store, pool, ref) for ref in (given.model, given.initial))
+    model, initial = _frozen(store, pool, given.model), _kept(store, pool, given.initial)
     models = {"model": model, "initial": initial}
     if store.add_player(given.name, given.kind, config, frozen=model is not None, rules=rules, by=given.by, **models):
         return f"added {given.name} ({given.kind})"
@@ -83,6 +83,13 @@ def _kept(store: Store, pool: Pool, ref: ModelRef | None) -> ModelRef | None:
         store.player(ref.player)
         return ref
     return None if ref is None else pool.freeze(*ref)
+
+
+def _frozen(store: Store, pool: Pool, ref: ModelRef | None) -> ModelRef | None:
+    """Freeze a model that plays for a player, and return its reference; of `player@newest` the version of now."""
+    if ref is not None and ref.version == NEWEST:
+        return pool.freeze(store.player(ref.player).name)
+    return _kept(store, pool, ref)
 
 
 def _initial(text: str) -> ModelRef:
@@ -118,8 +125,12 @@ def change(store: Store, pool: Pool, player: Player, given: Mapping[str, Any], b
     if {"rules", "hyperparameters"} & wanted.keys():
         rules = wanted.get("rules", player.rules)
         wanted["hyperparameters"] = _values(player, rules, wanted.get("hyperparameters", {}), store.rng)
-    for field in MODELS:
-        _kept(store, pool, wanted.get(field))  # freeze it, or it could leave the pool before the player needs it
+    # Freeze them, or they could leave the pool before the player needs them.
+    wanted |= {
+        field: kept(store, pool, wanted[field])
+        for field, kept in (("model", _frozen), ("initial", _kept))
+        if field in wanted
+    }
     store.change(player.name, by, **wanted)
     return f"set {', '.join(f'{field}={_text(value)}' for field, value in wanted.items())} of {player.name}"
 

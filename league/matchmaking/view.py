@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from league.rules.plateau import Look
 from league.rules.win_rates import Slots
 from warren.errors import PlayerError, unknown_name
 
+VERSION = re.compile(r"[0-9]{1,18}")  # as Redis counts; str.isdigit is also true of superscripts
 NEWEST = -1  # version in a reference to a player's newest weights, whichever these are when it is followed
 
 
@@ -33,7 +35,7 @@ class ModelRef(NamedTuple):
         player, at, version = text.rpartition("@")
         if player and version == "newest":
             return cls(player, NEWEST)
-        if not at or not player or not version.isdigit():
+        if not at or not player or not VERSION.fullmatch(version):
             raise PlayerError(f"{text!r} is not a model; write PLAYER@VERSION, as in main@1200")
         return cls(player, int(version))
 

@@ -61,6 +61,15 @@ def test_a_player_may_be_a_frozen_model(command, store: Store, pool: Pool) -> No
     assert status == 2 and "main@6 is not in the pool" in error and "older" not in store.view().roster
 
 
+def test_a_player_that_is_the_newest_model_has_that_version_for_good(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
+    newest = ModelRef("main", pool.version("main") or 0)
+    assert command("add", "copy", "self_play", "--model", "main@newest")[0] == 0
+    assert store.player("copy").model == newest and pool.info(newest).frozen  # type: ignore[union-attr]
+    command("set", "copy", "model=main@7")
+    command("set", "copy", "model=main@newest")
+    assert store.player("copy").model == newest
+
+
 def test_pause_resume_and_remove_can_be_repeated(command, store: Store) -> None:  # type: ignore[no-untyped-def]
     counts = []
     for _ in range(2):
@@ -144,6 +153,8 @@ def test_a_wrong_command_prints_one_line_and_changes_nothing(command, store: Sto
         (("add", "new one", "pfsp"), "player name 'new one' is not"),
         (("add", "new", "pfsp", "--initial", "mian"), "player 'mian' does not exist; did you mean main"),
         (("add", "new", "pfsp", "--initial", "main@x"), "'main@x' is not a model; write PLAYER@VERSION"),
+        (("add", "new", "pfsp", "--initial", "main@²"), "'main@²' is not a model; write PLAYER@VERSION"),
+        (("set", "main", "model=mian@newest"), "player 'mian' does not exist; did you mean main"),
         (("set", "main", "confg.self_share=1"), "field of a player 'confg' does not exist; did you mean config?"),
         (("set", "main", "frozen=true"), "`freeze` and `remove` are commands"),
         (("set", "main", "paused=yes"), "paused=yes is neither true nor false"),
