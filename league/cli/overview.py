@@ -97,11 +97,11 @@ def best_responses(state: LeagueState, gains: Mapping[str, Row]) -> list[Row]:
     """Return a row per player whose kind responds: its options, the steps of its budget that are spent, and its gain.
 
     `gains`: player -> the gain of its newest response, as evaluators measured it (league.rules.gains.Gain), the fields
-    of which are None while there is none.
+    of which are None while there is none. A kind of a user's own, which is not known here, is taken for no response.
     """
     rows = []
     for player in state.roster.present:
-        if player.parent is None and KINDS[player.kind].responds:
+        if player.parent is None and player.kind in KINDS and KINDS[player.kind].responds:
             kind, progress = kind_of(player.kind, player.config), state.progress[player.name]
             row = {
                 "player": player.name,

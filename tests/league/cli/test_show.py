@@ -21,6 +21,7 @@ from support.waiting import PATIENCE, until
 
 from league.cli import show
 from league.cli.overview import balance, overview, payoff
+from league.matchmaking import KINDS
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
 from league.redis.pause_reasons import PauseReasons
@@ -113,6 +114,14 @@ def test_the_json_output_holds_every_table(played: Store, pool: Pool, command) -
     assert found["pool"] == {
         "models": 1, "frozen": 1, "spilled": 0, "redis_bytes": len(WEIGHTS), "disk_bytes": 0,
     }  # fmt: skip
+
+
+def test_a_league_with_a_kind_of_its_own_is_shown(played: Store, command, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setitem(KINDS._entries, "nemesis", KINDS["best_response"])
+    played.add_player("nemesis", "nemesis")
+    monkeypatch.delitem(KINDS._entries, "nemesis")  # its module is imported by the league's workers alone
+    status, out, error = command()
+    assert (status, error) == (0, "") and "nemesis" in out
 
 
 def test_the_payoff_is_cut_to_a_width_and_keeps_learning_players(played: Store) -> None:
