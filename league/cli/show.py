@@ -28,11 +28,13 @@ from league.cli.overview import FEW_GAMES, FEW_OPPONENTS, Row, overview
 from league.cli.tables import output, table
 from league.empirical_game.least_exploitable import members_gain
 from league.models.command_line import add_source, existing, guarded
+from warren import arguments
 
 ROWS = 40  # rows of a table, unless more are asked for
 JSON_WIDTH = 100  # players in the payoff where no terminal bounds it, unless more are asked for
 CELL = 3  # characters of a win rate in %
 BUSY = 9.0  #  --watch waits at least this many times as long as reading the league takes
+LONGEST = 86_400.0  # s between two tables at most
 FIXED_ROWS = 19  # rows of a screen for headings, counters, the pool and strength
 STYLES = {"learning": "bold", "paused": "yellow", "frozen": "", "removed": "dim strike"}
 
@@ -254,9 +256,10 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m league.show", description=(__doc__ or "").partition("\n")[0])
     add_source(made)
     made.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
-    made.add_argument("--every", type=float, default=2.0, metavar="S", help="s between two tables of --watch")
-    made.add_argument("--rows", type=int, help=f"rows of a table at most; default: {ROWS}, or what fits with --watch")
-    made.add_argument("--width", type=int, help="players in the payoff at most; default: what fits")
+    every, count = arguments.number(0.0, LONGEST), arguments.whole(1)
+    made.add_argument("--every", type=every, default=2.0, metavar="S", help="s between two tables of --watch")
+    made.add_argument("--rows", type=count, help=f"rows of a table at most; default: {ROWS}, or what fits with --watch")
+    made.add_argument("--width", type=count, help="players in the payoff at most; default: what fits")
     made.add_argument("--json", action="store_true", help="print JSON: everything, with numbers as they are")
     return made
 

@@ -124,6 +124,12 @@ def test_a_league_with_a_kind_of_its_own_is_shown(played: Store, command, monkey
     assert (status, error) == (0, "") and "nemesis" in out
 
 
+@pytest.mark.parametrize("option", ["--every=nan", "--every=inf", "--every=-1", "--rows=0", "--rows=-1", "--width=-3"])
+def test_numbers_that_cannot_be_shown_are_refused(played: Store, command, option: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(SystemExit, match="2"):
+        command("--watch", "--json", option)
+
+
 def test_the_payoff_is_cut_to_a_width_and_keeps_learning_players(played: Store) -> None:
     state = played.load()
     whole = payoff(state, 10)
