@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -94,7 +95,9 @@ def guarded(run: Callable[[], int]) -> int:
     """Call `run` and return its exit status; print an error of Warren or of a file as one message, no traceback."""
     standard_streams.prepare()
     try:
-        return run()
+        status = run()
+        sys.stdout.flush()
+        return status
     except WarrenError as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
@@ -102,9 +105,21 @@ def guarded(run: Callable[[], int]) -> int:
     except redis.RedisError as error:  # Redis had answered at first
         print(f"error: Redis failed ({error}); nothing is half done: try again once it answers", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        if not standard_streams.output_closed():  # another pipe, or a socket, broke
+            raise
+        return standard_streams.PIPE_CLOSED
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            standard_streams.drop_output()
+            place = error.filename or "standard output"
+            print(f"error: {place}: {error.strerror}; free some of the disk that it is on", file=sys.stderr)
+            return standard_streams.DISK_FULL
         place = error.filename or "a file"
         print(f"error: {place}: {error.strerror}; name a place that is there and that you may use", file=sys.stderr)
+        return 2
+    except UnicodeEncodeError as error:  # Redis and files of names take UTF-8
+        print(f"error: {error.object!r} is not text in UTF-8; write it in that encoding", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -7,8 +7,6 @@ import errno
 import gc
 import importlib
 import io
-import os
-import select
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from warren import standard_streams
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError
+from warren.standard_streams import DISK_FULL, PIPE_CLOSED
 from warren.user_code import EXTRAS, install
 from workers.config import roles, staying
 from workers.config.league_choices import with_choices
@@ -36,9 +35,8 @@ from workers.servers.checks import redact
 
 # The settings of a group that identify what a run is about; the run may have changed the group's other settings.
 IDENTIFYING = ("env.id", "league.env", "algorithm.name", "network.name", "sampling")
-PIPE_CLOSED = 141  # exit status if the reader of the output has closed it (`| head`), as in shells
-DISK_FULL = 74  # exit status if the output, or a file, could not be written; EX_IOERR in sysexits.h
 STOPPED = 130  # exit status after Ctrl-C, as in shells
+UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)  # of a path
 NO_RUN = "settings are wrong; no run was started"  # what commands that start runs say below several problems
 ERROR_STATUS = 2  # exit status after an error that the user can correct
 
@@ -199,15 +197,17 @@ def guarded(run: Callable[[], int], summary: str = "errors in all") -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        if not _output_closed():  # another pipe, or a socket, broke
+        if not standard_streams.output_closed():  # another pipe, or a socket, broke
             raise
         return PIPE_CLOSED
     except OSError as error:
         if too_many := told_too_many(error):
             return _refused(too_many)
-        if error.errno != errno.ENOSPC:
+        if error.errno in UNUSABLE and isinstance(error.filename, str):
+            return _refused(f"{error.filename}: {error.strerror}; let this user use it, or name another place")
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        _drop_output()
+        standard_streams.drop_output()
         print(
             f"error: {error}; free some of the disk that the output goes to, or that the error names", file=sys.stderr
         )
@@ -238,18 +238,3 @@ def guarded(run: Callable[[], int], summary: str = "errors in all") -> int:
 def _refused(text: str) -> int:
     print(f"error: {text}", file=sys.stderr)
     return ERROR_STATUS
-
-
-def _output_closed() -> bool:
-    """Return whether standard output is a pipe that its reader closed; if so, drop it."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)  # no events asked for: a closed other end is reported anyway
-    if not poll.poll(0):
-        return False
-    _drop_output()
-    return True
-
-
-def _drop_output() -> None:
-    """Drop what is still to be printed: else the interpreter's exit reports again that it cannot be."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

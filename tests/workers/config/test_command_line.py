@@ -17,8 +17,9 @@ import pytest
 from support import launched
 
 from warren.errors import BrokerError, ConfigurationError
+from warren.standard_streams import DISK_FULL, PIPE_CLOSED
 from workers.config import verifying
-from workers.config.command_line import DISK_FULL, NO_RUN, guarded
+from workers.config.command_line import NO_RUN, guarded
 from workers.config.overrides import arranged, compose, set_aside, sweep
 from workers.config.schema import CONF, Config, EnvConfig
 from workers.config.too_many import NO_THREAD
@@ -285,6 +286,30 @@ def test_a_command_prints_what_the_encoding_of_its_output_lacks(module: str) -> 
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
         assert (done.returncode, done.stdout, done.stderr) == (0, printed + b" \\udcff\n", b"")
+
+
+@pytest.mark.parametrize("module", ["workers.config.command_line", "league.models.command_line"])
+def test_a_command_whose_reader_has_left_ends_as_in_shells(module: str) -> None:
+    code = f"import sys; from {module} import guarded; sys.stdin.read(); sys.exit(guarded(lambda: print('x') or 0))"
+    line = [sys.executable, "-c", code]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as begun:
+        assert begun.stdin and begun.stdout and begun.stderr
+        begun.stdout.close()
+        begun.stdin.close()
+        assert (begun.stderr.read(), begun.wait()) == (b"", PIPE_CLOSED)
+
+
+@pytest.mark.parametrize("module", ["workers.config.command_line", "league.models.command_line"])
+def test_a_command_whose_output_has_no_room_says_so(module: str) -> None:
+    code = f"import sys; from {module} import guarded; sys.exit(guarded(lambda: print('x') or 0))"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == DISK_FULL and re.fullmatch("error: .*No space left on device.*free some.*\n", done.stderr)
+
+
+def test_a_path_that_cannot_be_used_is_one_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert guarded(lambda: len(tmp_path.read_bytes())) == 2
+    assert capfd.readouterr().err == f"error: {tmp_path}: Is a directory; let this user use it, or name another place\n"
 
 
 def refuse_to_fork() -> None:

@@ -16,7 +16,7 @@ from agents.checkpoints import weights_to_bytes
 from league.models.snapshots import MODELS
 from warren import progress
 from warren.errors import ConfigurationError, ReplayError, UnknownName
-from workers.config.command_line import PIPE_CLOSED
+from warren.standard_streams import PIPE_CLOSED
 from workers.config.schema import Config, to_yaml
 from workers.replays import command
 from workers.replays.folder import FOLDER, ReplayWriter
