@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
+from rich.table import Table
 
 import envs
-from league.cli.tables import table
+from league.cli.tables import output, table
 from league.empirical_game.solvers import alpha_rank
 from league.models.snapshots import people_in
 from warren.errors import ConfigurationError
@@ -168,6 +170,8 @@ def run(given: argparse.Namespace, console: Console | None = None) -> int:
         given.out.mkdir(parents=True, exist_ok=True)  # not after all games
     except OSError as error:
         raise ConfigurationError(f"--out {given.out}: cannot be made ({error.strerror}); name another folder") from None
+    if not os.access(given.out, os.W_OK):
+        raise ConfigurationError(f"--out {given.out}: this user may not write there; name another folder")
     env, kwargs = json.loads(game)
     deals = -(-given.games // 2)
     games = games_for(deals, given.seed, env, kwargs)
@@ -181,14 +185,15 @@ def run(given: argparse.Namespace, console: Console | None = None) -> int:
         if not tournament.deals:
             return STOPPED
         print(f"interrupted; each pair has played {2 * tournament.deals:,} games", file=sys.stderr)
-    (console or Console(highlight=False)).print(standings(tournament, env))
+    console = console or output()
+    console.print(standings(tournament, env, console.width))
     save(tournament, env, given.out)
     print(f"written: {given.out / 'tournament.json'}, {given.out / 'tournament.png'}")
     return STOPPED if interrupted else 0
 
 
-def standings(tournament: Tournament, env: str) -> object:
-    """Return a table for a terminal, the best on average first."""
+def standings(tournament: Tournament, env: str, width: int) -> Table:
+    """Return a table for a terminal `width` characters wide, the best on average first."""
     overall, cells, ranked = tournament.overall(), tournament.cells(), alpha_rank(means(tournament))
     order = np.argsort([-found.mean for found in overall], kind="stable").tolist()
     people = people_among(tournament.entrants)
@@ -208,7 +213,11 @@ def standings(tournament: Tournament, env: str) -> object:
     caption = f"{env}: {2 * tournament.deals:,} games of each pair; return a game against all others, and each"
     if people:
         caption += "; people by their rated games, against these players as they were then"
-    return table(columns, 10_000, caption=caption)
+    spare = (*(f">{number}" for number in range(len(order), 0, -1)), ">alpha-rank")
+    made = table(columns, width, spare, caption=caption)
+    if len(made.columns) < len(columns):
+        made.caption = f"{caption}; tournament.json has what is too wide for this terminal"
+    return made
 
 
 def means(tournament: Tournament) -> np.ndarray:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shutil
 from pathlib import Path
 
 import matplotlib.image
 import numpy as np
 import pytest
+from rich.console import Console
 from support.saved_league import save_league
 
+import envs
 from envs import exploitability
 from warren.errors import ConfigurationError
 from workers.evaluation import duplicate_deals, tournament
@@ -72,6 +76,7 @@ def test_a_tournament_over_runs_agrees_with_the_tree_of_the_game(
     best = found["players"][int(np.argmax([each["mean"] for each in found["overall"]]))]
     said = capsys.readouterr().out
     assert said.splitlines()[1].startswith(best) and "6,002 games of each pair" in said
+    assert "…" not in said  # in a pipe
     assert matplotlib.image.imread(tmp_path / "tournament.png").ndim == 3
 
 
@@ -91,6 +96,27 @@ def test_wrong_players_are_named_before_a_game_is_played(
         assert main([*words, "--out", str(tmp_path / "none")]) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_the_table_fits_into_a_terminal_and_cuts_no_figure(runs: list[Path], width: int) -> None:
+    entrants, _ = tournament.entrants_of([f"{runs[0]}:main", f"{runs[0]}:main@0", f"{runs[1]}:main", "uniform"])
+    played = Tournament(envs.make_two_player("openspiel:kuhn_poker", 8, 1), entrants, 1)
+    for _ in played.play(8):
+        pass
+    shown = Console(width=200, file=io.StringIO())
+    made = tournament.standings(played, "kuhn", width)
+    assert shown.measure(made).maximum <= max(width, 44)  # the player and its return stay
+    assert ("tournament.json has what is too wide" in str(made.caption)) == (width < 80 + 1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written_is_named_before_a_game_is_played(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o500)
+    assert main([f"{runs[0]}:main", "uniform", "--out", str(tmp_path)]) == 2
+    assert "this user may not write there" in capsys.readouterr().err
 
 
 def test_runs_of_one_name_in_two_projects_are_told_apart(runs: list[Path], tmp_path: Path) -> None:
