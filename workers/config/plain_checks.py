@@ -15,6 +15,7 @@ from pathlib import Path
 
 from envs.one_agent import gamecore_actors
 from tasks.topology import Topology
+from warren.arguments import LARGEST_SEED
 from warren.errors import ConfigurationError, unknown_name
 from warren.user_code import builder
 from workers.config import applicable, hosts, imitation, roles, watching
@@ -27,7 +28,6 @@ from workers.servers import given_urls
 
 COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # the names in workers/learning/allreduce/compression.py
 LARGEST = 2**63 - 1  # steps, seeds and ids are stored in 64 bits with a sign
-LARGEST_SEED = 2**32 - 1  # limit of numpy and gymnasium
 MOST_ENVIRONMENTS = 1 << 20  # stepped by one process
 MOST_EPISODES = 1 << 20  # whose returns are kept for a mean
 LEAGUES = tuple((CONF / "league").glob("*.yaml"))

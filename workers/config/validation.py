@@ -21,6 +21,7 @@ from league.models.saved_stream import holds_league
 from league.models.snapshots import STREAM, returns_in
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
+from warren.arguments import LARGEST_SEED
 from warren.errors import CheckpointError, ConfigurationError
 from workers.config import (
     gateway_checks,
@@ -54,7 +55,7 @@ def verify(config: Config, role: str, elsewhere: bool = False) -> None:
 
 def problems_of_building(config: Config, role: str, elsewhere: bool = False) -> Iterator[str]:
     """Yield the problems found by building environment, network and algorithm; `plain_checks` yields the others."""
-    if not 0 <= config.seed <= plain_checks.LARGEST_SEED:
+    if not 0 <= config.seed <= LARGEST_SEED:
         config = replace(config, seed=0)  # plain_checks reports the seed; everything else is checked all the same
     yield from _learning(config, role, elsewhere)
     yield from middleware.problems(config.middleware)

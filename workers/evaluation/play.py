@@ -16,6 +16,7 @@ import envs
 from envs import Turn, TwoPlayerVectorEnv
 from envs.many_agents.team import Team
 from envs.one_agent.gymnasium_envs import with_pip
+from warren.arguments import LARGEST_SEED, whole
 from warren.errors import ConfigurationError
 from warren.trees import map_tree
 from workers.config.command_line import guarded
@@ -291,6 +292,8 @@ def main(description: str | None = None) -> int:
     parser.add_argument(
         "--rated", metavar="NAME", help="of a league that trains: count your games, as NAME, for a rating"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of a league: seed of the cards and other chance")
+    parser.add_argument(
+        "--seed", type=whole(0, LARGEST_SEED), default=0, help="of a league: seed of the cards and other chance"
+    )
     options = parser.parse_args()
     return guarded(lambda: run(options))

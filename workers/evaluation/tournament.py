@@ -21,6 +21,7 @@ import envs
 from league.cli.tables import output, table
 from league.empirical_game.solvers import alpha_rank
 from league.models.snapshots import people_in
+from warren.arguments import LARGEST_SEED, whole
 from warren.errors import ConfigurationError
 from warren.files import write_whole
 from warren.progress import shown
@@ -261,6 +262,6 @@ def main(argv: list[str] | None = None) -> int:
         help=f"RUN (its main agent), RUN:PLAYER as in runs/kuhn/TRIAL:main@1200, RUN:{MIXTURE}, or {UNIFORM}",
     )
     parser.add_argument("--games", type=int, default=GAMES, help=f"of each pair; default: {GAMES:,}")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=whole(0, LARGEST_SEED), default=1)
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the table and the picture; default: {OUT}")
     return guarded(lambda: run(parser.parse_args(argv)))

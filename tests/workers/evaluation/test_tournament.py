@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib.image
@@ -18,6 +19,7 @@ import envs
 from envs import exploitability
 from warren.errors import ConfigurationError
 from workers.evaluation import duplicate_deals, tournament
+from workers.evaluation import exploitability as exploitability_command
 from workers.evaluation.saved_sides import player_of
 from workers.evaluation.scores import table
 from workers.evaluation.tournament import Tournament, main
@@ -96,6 +98,16 @@ def test_wrong_players_are_named_before_a_game_is_played(
         assert main([*words, "--out", str(tmp_path / "none")]) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("seed", ["-1", "1.5", str(2**32)])
+@pytest.mark.parametrize("command", [main, exploitability_command.main])
+def test_a_seed_that_no_generator_takes_is_refused(
+    command: Callable[[list[str]], int], seed: str, runs: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command([str(runs[0]), "--seed", seed])
+    assert f"argument --seed: {seed!r} is not" in (said := capsys.readouterr().err) or f"{seed} is too" in said
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
