@@ -217,9 +217,12 @@ class Hyperparameters:
         self.rules: dict[str, Rule] = {}
         problems: list[str] = []
         for name, given in rules.items():
+            if not name:
+                problems.append("a hyperparameter has no name; write rules.NAME=VALUE")
             try:
                 self.rules[name] = rule = _rule(given)
-                problems += [f"hyperparameter {name!r}: {problem}" for problem in rule.problems()]
+                found = _not_finite(rule) or rule.problems()
+                problems += [f"hyperparameter {name!r}: {problem}" for problem in found]
             except ConfigurationError as error:
                 problems += [f"hyperparameter {name!r}: {problem}" for problem in error.problems]
             except TypeError:
@@ -262,6 +265,29 @@ def _lacking(name: str, given: Any) -> list[str]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         return [f"{name} is {given!r}; give a list of at least one"]
     return [] if given else [f"{name} is empty; give at least one"]
+
+
+def _not_finite(rule: Rule) -> list[str]:
+    """Return which numbers of a rule are infinite or NaN, and what is no number where the rule computes with it."""
+    computed = [getattr(rule, "factors", ()), *getattr(rule, "points", ())]
+    if isinstance(rule, Perturb):
+        computed.append([rule.value])
+    wrong = [
+        f"{one!r} is not a number; write one, without quotes"
+        for given in computed
+        for one in _parts(given)
+        if not _is_number(one)
+    ]
+    for option, value in vars(rule).items():
+        numbers = [one for part in _parts(value) for one in _parts(part) if isinstance(one, float)]
+        is_bound = isinstance(rule, Perturb) and option in ("low", "high")  # infinite where there is none
+        if not is_bound and not all(map(math.isfinite, numbers)):
+            wrong.append(f"{option}={value} is not finite")
+    return wrong
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _is_number(value: Any) -> bool:

@@ -172,6 +172,29 @@ def test_all_wrong_fields_are_reported_at_once() -> None:
         assert part in report
 
 
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ({"rule": "log_uniform", "low": 1e-5, "high": float("inf")}, "high=inf is not finite"),
+        ({"rule": "log_uniform", "low": 1e-5, "high": 1.0, "factors": ["0.8"]}, "'0.8' is not a number; write one"),
+        ({"rule": "perturb", "value": 4, "factors": [float("nan")]}, r"factors=\[nan\] is not finite"),
+        ({"rule": "perturb", "value": True}, "True is not a number"),
+        ({"rule": "schedule", "points": [[0.0, "x"]]}, "'x' is not a number"),
+        ({"rule": "schedule", "points": [[0.0, 1.0], [1.0, float("inf")]]}, "points=.* is not finite"),
+        ({"rule": "choice", "options": [1.0, float("nan")]}, "options=.* is not finite"),
+        (float("inf"), "value=inf is not finite"),
+    ],
+)
+def test_a_rule_that_would_fail_at_an_exploit_or_an_update_is_refused(rule: object, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"hyperparameter 'lr': {problem}"):
+        Hyperparameters({"lr": rule})
+
+
+def test_a_rule_without_a_name_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="a hyperparameter has no name"):
+        Hyperparameters({"": 5})
+
+
 def test_a_perturbed_integer_stays_one_and_reaches_all_values_within_its_bounds() -> None:
     rng = np.random.default_rng(0)
     rules = Hyperparameters({"epochs": {"rule": "perturb", "value": 2, "low": 1, "high": 9.5}})
