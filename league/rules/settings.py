@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import inf, isfinite
 
 from league.rules.ratings import ELO_INITIAL, ELO_K
 from league.rules.win_rates import DECAY
 from warren.errors import ConfigurationError
 
+LONGEST = 1e9  # s; Redis takes no endless time
 COUNT, DROP = "count", "drop"
 
 
@@ -28,11 +30,15 @@ class Settings:
 
     def __post_init__(self) -> None:
         problems = [] if 0.0 < self.decay <= 1.0 else [f"league decay={self.decay} is not in (0, 1]"]
-        problems += [] if self.elo_k >= 0.0 else [f"league elo_k={self.elo_k} is negative"]
-        problems += [] if self.memory >= 1.0 else [f"league memory={self.memory} s is less than 1 s"]
+        problems += [] if 0.0 <= self.elo_k < inf else [f"league elo_k={self.elo_k} is not 0 or more, and finite"]
+        problems += [] if isfinite(self.elo_initial) else [f"league elo_initial={self.elo_initial} is not finite"]
+        if not 1.0 <= self.memory <= LONGEST:
+            problems.append(f"league memory={self.memory} s is not within 1 and {LONGEST:,.0f} s")
         for name in ("on_reset", "on_frozen"):
             if getattr(self, name) not in (COUNT, DROP):
                 problems.append(f"league {name}={getattr(self, name)!r}: write {COUNT!r} or {DROP!r}")
+        if not isinstance(self.snapshots_inherit, bool):
+            problems.append(f"league snapshots_inherit={self.snapshots_inherit!r} is neither true nor false")
         if problems:
             raise ConfigurationError(problems)
 
