@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError
+
+T = TypeVar("T")
 
 
 def read_tree(path: Path) -> DictConfig:
@@ -24,3 +28,13 @@ def read_tree(path: Path) -> DictConfig:
         raise ConfigurationError(f"{path} is damaged ({reason}); {remedy}")
     assert isinstance(loaded, DictConfig)
     return loaded
+
+
+def naming(path: Path, read: Callable[[], T]) -> T:
+    """Return what `read` returns; errors in the settings that it reads from `path` begin with that path."""
+    try:
+        return read()
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            problem if str(path) in problem else f"{path}: {problem}" for problem in error.problems
+        ) from None

@@ -20,7 +20,7 @@ from workers.config import groups, written_by
 from workers.config.imitation import ImitationConfig
 from workers.config.replay_settings import ReplayConfig
 from workers.config.roles import ROLES
-from workers.config.saved_settings import read_tree
+from workers.config.saved_settings import naming, read_tree
 from workers.config.watching import EvaluationConfig, MetricsConfig
 
 if TYPE_CHECKING:
@@ -316,4 +316,4 @@ def to_yaml(config: Config) -> str:
 
 def from_yaml(path: Path) -> Config:
     """Read a configuration from a YAML file, as run folders hold it. Raises ConfigurationError, as `read_tree` does."""
-    return from_hydra(read_tree(path), str(path))
+    return naming(path, lambda: from_hydra(read_tree(path), str(path)))
