@@ -121,7 +121,8 @@ def change(store: Store, pool: Pool, player: Player, given: Mapping[str, Any], b
             raise ConfigurationError(f"{field!r} of a player has no entries such as {entry!r}; {_all(MAPPINGS)} have")
         kept = {} if field == "hyperparameters" else getattr(player, field)
         wanted[field] = {**wanted.get(field, kept), entry: value} if dot else _checked(field, value)
-    _check_kind(store, wanted.get("kind", player.kind), wanted.get("config", player.config))
+    if {"kind", "config"} & wanted.keys():
+        _check_kind(store, wanted.get("kind", player.kind), wanted.get("config", player.config))
     if {"rules", "hyperparameters"} & wanted.keys():
         rules = wanted.get("rules", player.rules)
         wanted["hyperparameters"] = _values(player, rules, wanted.get("hyperparameters", {}), store.rng)

@@ -80,10 +80,13 @@ class BestResponse(Psro):
 
 
 def responses(roster: Roster) -> dict[str, Player | None]:
-    """Return player -> its newest frozen response, of all players of kinds that respond; None before the first."""
+    """Return player -> its newest frozen response, of all players of kinds that respond; None before the first.
+
+    Players of a kind that this process does not know are left out.
+    """
     found: dict[str, Player | None] = {}
     for player in roster.present:
-        if player.parent is None and KINDS[player.kind].responds:
+        if player.parent is None and player.kind in KINDS and KINDS[player.kind].responds:
             found[player.name] = player if player.frozen else newest(roster, roster.snapshots_of(player.name))
     return found
 

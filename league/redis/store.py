@@ -144,8 +144,10 @@ class Store(EventStream):
         LeagueError for any other field.
         """
         player = self.player(name)
-        kind_of(fields.get("kind", player.kind), fields.get("config", player.config))
-        Hyperparameters(fields.get("rules", player.rules))
+        # Only what changes: a process that does not know a player's kind can still pause or remove the player.
+        if {"kind", "config"} & fields.keys():
+            kind_of(fields.get("kind", player.kind), fields.get("config", player.config))
+        Hyperparameters(fields.get("rules", {}))
         allowed = {"paused", "frozen", "removed", "kind", "config", "rules", "hyperparameters", "model", "initial"}
         if wrong := sorted(fields.keys() - allowed):
             raise LeagueError(f"fields {', '.join(wrong)} of a player cannot be set; {', '.join(sorted(allowed))} can")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from agents.policies import Policy
-from league.matchmaking import Target, kind_of
+from league.matchmaking import KINDS, Target, kind_of
 from league.matchmaking.view import Player, View
 from league.redis.shared_looks import SharedLooks
 from league.rules.plateau import Look, Met
@@ -89,8 +89,10 @@ class Looking:
         """Look at one player that is due; False if none is. `steps`: a player's decisions, as the league knows them."""
         for slot in view.roster.learning.tolist():
             player = view.roster.by_slot[slot]
+            if player.paused or player.kind not in KINDS:  # of a kind that a person added and only imports elsewhere
+                continue
             kind = kind_of(player.kind, player.config)
-            if player.paused or not kind.wants_looks or steps(player) < self._due_at(player, 0):
+            if not kind.wants_looks or steps(player) < self._due_at(player, 0):
                 continue
             newest, target = self._newest(player), kind.to_beat(view)
             if newest is None or target is None or not self._evaluator.policy_of.able(target.slots).all():

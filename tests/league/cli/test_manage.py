@@ -88,6 +88,18 @@ def test_pause_resume_and_remove_can_be_repeated(command, store: Store) -> None:
     assert_replayed(store)
 
 
+def test_a_player_of_a_kind_that_is_not_imported_here_is_paused_and_removed(  # type: ignore[no-untyped-def]
+    command, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(manage.KINDS._entries, "nemesis", manage.KINDS["random"])
+    store.add_player("nem", "nemesis")
+    monkeypatch.delitem(manage.KINDS._entries, "nemesis")
+    status, _, error = command("set", "nem", "config.self_share=0.5")
+    assert status == 2 and "kind of player 'nemesis' does not exist" in error
+    assert command("pause", "nem")[0] == command("set", "nem", "paused=false")[0] == command("remove", "nem")[0] == 0
+    assert store.player("nem").removed
+
+
 def test_freezing_takes_the_newest_model_and_ends_training(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
     period = Periods(store).open("main", "learner", 60.0)
     pool.put("main", 8, 800, WEIGHTS)

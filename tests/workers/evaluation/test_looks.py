@@ -13,13 +13,15 @@ from agents import build_policy
 from agents.policies import Policy
 from envs import exploitability
 from league.empirical_game.returns import Returns
-from league.matchmaking import Target
+from league.matchmaking import Target, responses
+from league.matchmaking.view import Player
 from league.rules.plateau import Look
+from league.state.league_state import LeagueState
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.evaluation import looks as looks_module
 from workers.evaluation.cells import Evaluator
-from workers.evaluation.looks import look
+from workers.evaluation.looks import Looking, look
 from workers.leagues.local import LocalLeague
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -141,3 +143,10 @@ def test_no_look_is_taken_where_win_rates_decide() -> None:
     local.look(local.trainees["exploiter"])
     local.look(local.trainees["main"])
     assert local.league.state.looked == {} and local._looking_time == 0.0
+
+
+def test_a_player_of_an_unknown_kind_is_passed_over() -> None:
+    state = LeagueState(players={"nem": Player(name="nem", slot=0, kind="nemesis")})
+    nothing: Any = None
+    assert not Looking(nothing, nothing, nothing, 1).look(state, lambda player: 1000)
+    assert responses(state.roster) == {}
