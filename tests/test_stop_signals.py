@@ -31,9 +31,11 @@ def test_a_stop_signal_is_handled_at_any_moment(number: int) -> None:
     assert (done.returncode, done.stdout) == (0, f"{number}\n"), done.stderr
 
 
-@pytest.mark.parametrize("module", ["workers.play", "workers.exploitability"])
-def test_ctrl_c_while_modules_are_imported_shows_no_traceback(module: str, tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt")
+@pytest.mark.parametrize(
+    ("module", "imported"), [("workers.play", "torch"), ("workers.exploitability", "torch"), ("league.show", "numpy")]
+)
+def test_ctrl_c_while_modules_are_imported_shows_no_traceback(module: str, imported: str, tmp_path: Path) -> None:
+    (tmp_path / f"{imported}.py").write_text("raise KeyboardInterrupt")
     path = os.pathsep.join((str(tmp_path), str(ROOT)))
     done = subprocess.run(
         [sys.executable, "-m", module], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
