@@ -217,12 +217,17 @@ def fingerprint(policy: Policy) -> int:
     return hashed.intdigest() >> 12
 
 
-def weights_from_bytes(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return (tensors, metadata) from the bytes of `weights_to_bytes`. Raises CheckpointError for other bytes."""
+def weights_from_bytes(data: bytes, source: str = "weights") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return (tensors, metadata) from the bytes of `weights_to_bytes`, read at `source`.
+
+    Raises CheckpointError, which names `source`, for other bytes.
+    """
     try:
         return safetensors.torch.load(data), _header_of(data)
     except (SafetensorError, KeyError, ValueError) as error:
-        raise CheckpointError(f"weights of {len(data)} bytes are damaged or not Warren's: {error!r}") from None
+        raise CheckpointError(
+            f"{source}: {len(data)} bytes that are damaged or not Warren's weights ({error!r}); restore a backup of it"
+        ) from None
 
 
 def _header_of(data: bytes) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class LeaguePolicies:
 
         Raises CheckpointError, which names `source`, for damaged bytes and for weights of another network.
         """
-        tensors, stamp = weights_from_bytes(data)
+        tensors, stamp = weights_from_bytes(data, source or str(model))
         return self.loaded(model.player, tensors, stamp, source or str(model)).requires_grad_(False)
 
 

@@ -111,6 +111,13 @@ def test_players_of_a_league_are_loaded_by_name_learning_or_frozen(nim: Path) ->
         load(nim, "nobody")
 
 
+def test_damaged_weights_of_a_frozen_player_are_named_by_their_file(nim: Path) -> None:
+    path = nim / "league" / MODELS / "main@3.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match=f"^{path}: 100 bytes that are damaged .*; restore a backup of it$"):
+        load(nim, "main@3")
+
+
 def test_a_place_follows_an_unknown_name_of_too_many_to_be_listed() -> None:
     said = unknown_name("player", "nobody", [f"main@{i}" for i in range(30)], "in runs/nim; learning there: main")
     assert said == "player 'nobody' does not exist in runs/nim; learning there: main"
