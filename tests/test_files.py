@@ -16,10 +16,16 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'$"):
         write_whole(path, '{"state": "solved"}')
     assert read_json(path) == {"state": "stopped"}
     assert [child.name for child in tmp_path.iterdir()] == ["outcome.json"]
+
+
+def test_a_path_that_cannot_be_written_is_named_itself(tmp_path: Path) -> None:
+    for path, why in ((tmp_path / "no" / "file", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(OSError, match=f"{why}.*: '{path}'$"):
+            write_whole(path, "text")
 
 
 @pytest.mark.parametrize("content", ["", '{"state": "sto', "[1]"])

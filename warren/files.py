@@ -12,10 +12,10 @@ from typing import Any
 
 
 def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
-    """Write beside `path`, then rename, so that a full disk or a power cut leaves the old file. Raises OSError.
+    """Write beside `path`, then rename, so that a full disk or a power cut leaves the old file.
 
-    `mode`: the file's permissions, before the umask. A process that is killed meanwhile leaves a hidden file whose name
-    ends with ".tmp".
+    Raises OSError that names `path`. `mode`: the file's permissions, before the umask. A process that is killed
+    meanwhile leaves a hidden file whose name ends with ".tmp".
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -24,10 +24,10 @@ def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink()
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from None  # a full disk names none, others `beside`
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def append_whole(file: FileIO, data: bytes) -> None:
     written = file.write(data) or 0
     if written < len(data):
         file.truncate(begin)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file.name))
 
 
 def drop_half_line(path: Path) -> None:

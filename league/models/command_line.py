@@ -112,7 +112,7 @@ def guarded(run: Callable[[], int]) -> int:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             standard_streams.drop_output()
-            place = error.filename or "standard output"
+            place = error.filename or "a file or standard output"
             print(f"error: {place}: {error.strerror}; free some of the disk that it is on", file=sys.stderr)
             return standard_streams.DISK_FULL
         place = error.filename or "a file"
