@@ -173,5 +173,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], remedy: str = "") -
         hint = f"known: {', '.join(names)}"
     else:
         hint = ""
-    stop = ";" if hint or not remedy.startswith(("in ", "of ", "at ", "below ", "(")) else ""  # where it was looked for
+    is_place = remedy.startswith(("in ", "of ", "at ", "below ", "("))  # where it was looked for
+    stop = ";" if hint or not is_place else ""
+    hint += ";" if hint.startswith("known: ") and remedy and not is_place else ""
     return " ".join(part for part in (f"{kind} {name!r} does not exist{stop}", hint, remedy) if part).rstrip(";")
