@@ -243,6 +243,10 @@ def parser() -> argparse.ArgumentParser:
 def run(given: argparse.Namespace) -> int:
     """Do what the command line asks."""
     for module in given.modules:
+        if not all(module.split(".")):
+            raise ConfigurationError(
+                f"--import {module!r} is no module's name; write it as import does, as in my.kinds"
+            )
         make_importable(Path.cwd())
         try:
             importlib.import_module(module)

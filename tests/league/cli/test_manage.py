@@ -195,6 +195,8 @@ def test_a_wrong_command_prints_one_line_and_changes_nothing(command, store: Sto
         (("set", "main", "kind=main_agent"), "option of main_agent 'weighting' does not exist"),
         (("--by", "\udcff", "pause", "main"), "'\\udcff' is not text in UTF-8"),
         (("set", "main", "zzz=1"), "kind, model, paused, rules; `freeze` and `remove` are commands"),
+        (("--import", "", "kinds"), "--import '' is no module's name"),
+        (("--import", ".kinds", "kinds"), "--import '.kinds' is no module's name"),
         (("--import", "no_such_module", "kinds"), "--import no_such_module: No module named"),
     ):
         status, out, error = command(*arguments)
