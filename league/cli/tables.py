@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+LEAST = 4  # characters of a text that is cut
 UNBOUNDED = 10_000  # characters of a line where no terminal cuts it
 
 
@@ -28,15 +29,24 @@ def table(
 ) -> Table:
     """Return a table of `columns` by heading; those whose heading begins with ">" are aligned to the right.
 
-    `width`: characters of a line; `spare` columns are left out, one after the other, until the rest fits.
+    `width`: characters of a line; `spare` columns are left out, one after the other, until the rest fits. Then text is
+    cut and figures are not: half a figure would be another one.
     """
     shown = dict(columns)
+    longest = {name: max(len(cell) for cell in [name, *cells]) + padding for name, cells in shown.items()}
     for heading in spare:
-        if sum(max(len(cell) for cell in [name, *cells]) + padding for name, cells in shown.items()) > width:
+        if sum(longest[name] for name in shown) > width:
             shown.pop(heading)
+    texts = [name for name in shown if not name.startswith(">")]
+    for _ in range(sum(longest[name] for name in shown) - width):
+        widest = max(texts, key=longest.__getitem__, default="")
+        if longest.get(widest, 0) <= LEAST + padding:
+            break
+        longest[widest] -= 1
     made = Table(box=None, pad_edge=False, header_style="bold cyan", padding=(0, padding, 0, 0))
     for heading in shown:
-        made.add_column(heading.lstrip(">"), justify="right" if heading.startswith(">") else "left", no_wrap=True)
+        justify: JustifyMethod = "right" if heading.startswith(">") else "left"
+        made.add_column(heading.lstrip(">"), justify=justify, no_wrap=True, max_width=longest[heading] - padding)
     for place, cells in enumerate(zip(*shown.values(), strict=True)):
         made.add_row(*cells, style=styles[place] if styles else None)
     if caption:
