@@ -140,7 +140,7 @@ def ahead(source: Path, *more: str) -> list[Path]:
     return [*map(Path, done.stdout.split())]
 
 
-@pytest.mark.skipif(platform.machine() not in LEVELS, reason="no levels of this architecture are known")
+@pytest.mark.skipif(platform.machine() not in LEVELS, reason="levels of known processors")
 def test_a_library_compiled_ahead_serves_where_there_is_no_compiler(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ REMEDIES = (
     (r"no C compiler", "a C compiler: cc, gcc or clang"),
     (r"no C\+\+ compiler", "a C++ compiler: the package g++ of the distribution"),
     (r"^(Skipped: )?node ", "Node.js 18.11 or newer: the package nodejs of the distribution"),
+    (r"levels of", "a processor of another architecture: x86-64, or for some of them ARM"),
     (r"no GPU", "a machine with a GPU and torch's build for it"),
     (r"^(Skipped: )?make is", "GNU make"),
     (r"glibc", "a Linux with glibc"),
