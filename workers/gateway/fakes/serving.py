@@ -54,9 +54,9 @@ def served(
 def serve_until_told_to_stop(actor: type[Actor], options: argparse.Namespace, kwargs: Mapping[str, Any]) -> int:
     """Print the ports of `options` as one line of JSON and serve `actor` there; return exit status 0, 1 on failure."""
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    network = table("--network", options.network)
     stopping = threading.Event()
     stop_signals.hear(lambda _: stopping.set())
-    network = table("--network", options.network)
     with served(actor, options.address, options.port, options.tcp_port, network, kwargs) as server:
         spare_loaded()
         print(json.dumps({"port": server.port, "tcp_port": server.tcp_port}), flush=True)
