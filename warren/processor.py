@@ -11,7 +11,7 @@ _V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}
 _V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
 # Levels of each architecture, the best first, as -march names them: the features that one needs, as Linux names them.
 LEVELS: Mapping[str, Mapping[str, frozenset[str]]] = {
-    "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2},
+    "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2, "x86-64": frozenset()},
     "aarch64": {"armv8-a": frozenset()},
 }
 
