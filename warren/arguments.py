@@ -1,12 +1,16 @@
-"""Numbers on a command line, for `type` of argparse's options: outside their bounds they are refused with these.
+"""Values on a command line: numbers within bounds, for `type` of argparse's options, and tables as JSON.
 
 parser.add_argument("--rows", type=whole(1))
 """
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from typing import Any
+
+from warren.errors import ConfigurationError
 
 LARGEST = 2**63 - 1  # a number of 64 bits with a sign
 LARGEST_SEED = 2**32 - 1  # limit of numpy and gymnasium
@@ -41,3 +45,14 @@ def number(least: float, most: float) -> Callable[[str], float]:
         return found
 
     return read
+
+
+def table(option: str, text: str, example: str = '{"size": 3}') -> dict[str, Any]:
+    """Return the JSON object that `option` gives, written like `example`. Raises ConfigurationError."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option}: {text!r} is not JSON ({error}); write it as '{example}'") from None
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{option}: {text!r} is not a JSON object; write it as '{example}'")
+    return found

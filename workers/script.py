@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from tasks import context
+from warren.arguments import table
 from warren.environment import secret
 from warren.errors import ConfigurationError
 from warren.old_numpy import restore_names
 from warren.user_code import load, make_importable, users_line
 from workers.config.command_line import guarded
-from workers.launch.kinds.user_code import Place, find, read_kwargs
+from workers.launch.kinds.user_code import Place, find
 from workers.launch.kinds.user_middleware import install_from_environment
 from workers.runtime.lease import present
 
@@ -72,7 +73,7 @@ def main() -> int:
     kwargs: dict[str, Any] = {}
 
     def prepare() -> int:
-        kwargs.update(read_kwargs(options.kwargs))
+        kwargs.update(table("--kwargs", options.kwargs, '{"lr": 0.1}'))
         install_from_environment()
         return 0
 

@@ -16,10 +16,11 @@ from pathlib import Path
 from tasks import context
 from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.server import Serving
+from warren.arguments import table
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
 from workers.launch.hosts.membership import Membership
-from workers.launch.kinds.user_code import arguments, find, find_class, read_kwargs
+from workers.launch.kinds.user_code import arguments, find, find_class
 from workers.launch.kinds.user_middleware import install_from_environment
 from workers.runtime.lease import present
 from workers.runtime.metrics_endpoint import served_to_launcher
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 def run(options: argparse.Namespace) -> int:
     """Make the object and serve it until told to stop; return the exit status."""
     log_to_stderr(options.log_level)
-    kwargs = read_kwargs(options.kwargs)
+    kwargs = table("--kwargs", options.kwargs, '{"lr": 0.1}')
     place, problem = find(options.place, Path.cwd())
     if problem:
         raise ConfigurationError(problem)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
 
 from warren.errors import ConfigurationError
 
@@ -28,14 +26,3 @@ def given(option: str, text: str) -> bytes:
         raise ConfigurationError(
             f"{option} {text}: the file cannot be read ({error.strerror}); name another, or give the text itself"
         ) from None
-
-
-def table(option: str, text: str) -> dict[str, Any]:
-    """Return the JSON object that an option gives. Raises ConfigurationError."""
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{option}: {text!r} is not JSON ({error}); write it as '{{\"size\": 3}}'") from None
-    if not isinstance(found, dict):
-        raise ConfigurationError(f"{option}: {text!r} is not a JSON object; write it as '{{\"size\": 3}}'")
-    return found

@@ -6,8 +6,9 @@ import argparse
 import sys
 
 from envs.one_agent import gamecore_actors
+from warren.arguments import table
 from workers.config.command_line import guarded
-from workers.gateway.fakes.arguments import of_server, table
+from workers.gateway.fakes.arguments import of_server
 from workers.gateway.fakes.serving import serve_until_told_to_stop
 
 

@@ -15,9 +15,9 @@ import torch
 from agents import build_policy
 from envs.rewards import Rewards
 from warren import stop_signals
+from warren.arguments import table
 from warren.environment import secret
 from workers.gateway.actor import Actor
-from workers.gateway.fakes.arguments import table
 from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.sampler import GatewaySampler
 from workers.gateway.server import Server, opener

@@ -97,17 +97,6 @@ def find_class(place: Place, name: str) -> type:
     )
 
 
-def read_kwargs(text: str) -> dict[str, Any]:
-    """Return the arguments that the option --kwargs gives. Raises ConfigurationError if they are no JSON object."""
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"--kwargs: {text!r} is not JSON ({error}); write it as '{{\"lr\": 0.1}}'") from None
-    if not isinstance(found, dict):
-        raise ConfigurationError(f"--kwargs: {text!r} is not a JSON object; write it as '{{\"lr\": 0.1}}'")
-    return found
-
-
 def arguments(made: type, kwargs: Mapping[str, Any], rank: int) -> dict[str, Any]:
     """Return the constructor's arguments: `kwargs`, and `rank` if it takes one. Raises ConfigurationError."""
     parameters = inspect.signature(made).parameters
