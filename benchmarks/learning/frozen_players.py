@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.apparatus.seeds import train
-from league.models.snapshots import MODELS
+from league.models.saved_files import MODELS
 from workers.config.league import LeagueConfig
 from workers.config.schema import from_yaml
 from workers.runtime.league_paths import league_of

@@ -19,18 +19,18 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from league.empirical_game.least_exploitable import LeastExploitable
 from league.empirical_game.mixture import GAMES, MixtureSettings
 from league.empirical_game.returns import Returns
 from league.matchmaking.view import ModelRef
-from league.models.model import DISK, REDIS, ModelInfo
+from league.models.model import DISK
 from league.models.model_files import ModelFiles
 from league.models.pool import Pool
+from league.models.saved_files import INDEX, MODELS, entry_of, listed, read_saved
 from league.models.saved_stream import SavedStream, holds_league
 from league.redis.people import People
 from league.redis.restore import holds_one, restore
@@ -41,16 +41,15 @@ from league.state.fields import to_json
 from league.state.league_state import LeagueState
 from league.state.replay import FORMAT, STREAM
 from warren import formats
-from warren.errors import LeagueError, WarrenError
+from warren.errors import LeagueError
 from warren.files import read_json, write_whole
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["INDEX", "MODELS", "PEOPLE", "RETURNS", "STREAM", "Snapshots"]
+__all__ = ["PEOPLE", "RETURNS", "STREAM", "Snapshots"]
 
-INDEX, MODELS, RETURNS, PEOPLE = "models.json", "models", "returns.json", "people.json"
-MIXTURE = "mixture.json"
-Saved = TypeVar("Saved")
+RETURNS, PEOPLE, MIXTURE = "returns.json", "people.json", "mixture.json"
+SLOTS = 10_000  # of frozen players; the returns between more of them would fill gigabytes
 SAY_EVERY = 2.0  # s between log lines on the progress of a restore
 
 
@@ -159,7 +158,7 @@ class Snapshots:
                 continue
             if info.place != DISK and not self.files.write(info):
                 continue  # replaced meanwhile: the next save has a newer one
-            saved.append(_entry(info))
+            saved.append(entry_of(info))
         return saved
 
     def _list(self, models: list[dict[str, Any]]) -> None:
@@ -168,7 +167,7 @@ class Snapshots:
     def _listed(self) -> list[dict[str, Any]]:
         """Return the entries of the folder's models; none if it has no list of them, or a damaged one."""
         try:
-            return _saved(self.folder / INDEX, lambda entries: [_entry(_info(entry)) for entry in entries], [])
+            return [entry_of(info) for info in listed(self.folder)]
         except LeagueError:
             return []
 
@@ -177,7 +176,7 @@ class Snapshots:
         return {name.decode(): int(version) for name, version in found.items()}
 
     def _restore_models(self) -> None:
-        found: list[ModelInfo] = _saved(self.folder / INDEX, lambda entries: [_info(entry) for entry in entries], [])
+        found = listed(self.folder)
         say_at = time.monotonic() + SAY_EVERY
         for number, info in enumerate(found, 1):
             self.pool.restore(info, self.files.read(info.ref, info.checksum))
@@ -195,12 +194,12 @@ def returns_in(folder: Path) -> Returns:
     def made(cells: Any) -> Returns:
         found = Returns()
         read = [(int(one), int(other), float(n), float(x), float(xx)) for one, other, n, x, xx in cells]
-        if wrong := [cell for cell in read if min(cell[:2]) < 0 or cell[2] <= 0.0]:
-            raise ValueError(f"{list(wrong[0])} is no cell: slots are 0 or more, games above 0")
+        if wrong := [cell for cell in read if not (0 <= min(cell[:2]) <= max(cell[:2]) < SLOTS and cell[2] > 0.0)]:
+            raise ValueError(f"{list(wrong[0])} is no cell: slots are from 0 to {SLOTS - 1}, games above 0")
         found.add_cells(read)
         return found
 
-    found = _saved(folder / RETURNS, made, Returns())
+    found = read_saved(folder / RETURNS, made, Returns())
     found.settings = MixtureSettings(source=found.found_by() or GAMES)  # in case MIXTURE is missing, as in old folders
     found.largest = max((math.sqrt(squares / games) for *_, games, _, squares in found.cells()), default=0.0)
 
@@ -210,7 +209,7 @@ def returns_in(folder: Path) -> Returns:
             found.least_exploitable = LeastExploitable.from_dict(told["least_exploitable"])
         return found
 
-    return _saved(folder / MIXTURE, settle, found)
+    return read_saved(folder / MIXTURE, settle, found)
 
 
 def people_in(folder: Path) -> dict[str, PersonGame]:
@@ -219,37 +218,4 @@ def people_in(folder: Path) -> dict[str, PersonGame]:
     def made(games: Any) -> dict[str, PersonGame]:
         return {name: PersonGame(**game) for name, game in games.items()}
 
-    return _saved(folder / PEOPLE, made, {})
-
-
-def _saved(path: Path, made: Callable[[Any], Saved], missing: Saved) -> Saved:
-    """Return what `made` makes of the JSON in a file of a saved league; `missing` if there is no file."""
-    try:
-        return made(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else missing
-    except json.JSONDecodeError as error:
-        raise LeagueError(f"{path} is not JSON ({error}); restore the file from a backup") from None
-    except (KeyError, TypeError, ValueError, AttributeError, WarrenError) as error:
-        raise LeagueError(f"{path} holds something else ({error!r}); restore the file from a backup") from None
-
-
-def _entry(info: ModelInfo) -> dict[str, Any]:
-    fields = ("step", "created", "checksum", "size", "frozen", "kept_by")
-    entry = {"ref": str(info.ref), "parent": str(info.parent or ""), "attributes": dict(info.attributes)}
-    return {**entry, **{name: getattr(info, name) for name in fields}}
-
-
-def _info(entry: dict[str, Any]) -> ModelInfo:
-    ref = ModelRef.parse(entry["ref"])
-    return ModelInfo(
-        player=ref.player,
-        version=ref.version,
-        step=entry["step"],
-        created=entry["created"],
-        size=entry["size"],
-        checksum=entry["checksum"],
-        frozen=entry["frozen"],
-        parent=ModelRef.parse(entry["parent"]) if entry["parent"] else None,
-        place=REDIS,
-        attributes=entry["attributes"],
-        kept_by=entry.get("kept_by", ""),
-    )
+    return read_saved(folder / PEOPLE, made, {})

@@ -10,14 +10,14 @@ import numpy as np
 import envs
 from agents.policies import Policy
 from league.matchmaking import played
-from league.models.snapshots import MODELS
-from warren.errors import CheckpointError, ConfigurationError
+from league.models.saved_files import model_bytes
+from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.config.schema import from_yaml
 from workers.evaluation.by_settings import evaluator_of
 from workers.evaluation.duplicate_deals import Side
 from workers.evaluation.report import saved
-from workers.runtime.league_paths import league_of
+from workers.runtime.league_paths import saved_settings
 from workers.runtime.league_policies import LeaguePolicies
 from workers.runtime.trained import load, run_in
 
@@ -48,7 +48,7 @@ def league_in(folder: Path) -> tuple[Path, LeagueConfig]:
     config = from_yaml(folder / "config.yaml")
     if config.league is None:
         raise ConfigurationError(f"{folder} is a run of one agent; name that of a league, as in runs/kuhn/TRIAL")
-    return folder, league_of(config)
+    return folder, saved_settings(folder, config)
 
 
 def player_of(folder: Path, player: str) -> SavedSide:
@@ -78,11 +78,8 @@ def mixture_of(folder: Path, league: LeagueConfig) -> SavedSide:
     def policy_of(slot: int) -> Policy:
         model = roster.by_slot[slot].model
         assert model is not None  # a frozen player has one
-        path = folder / "league" / MODELS / f"{model}.safetensors"
-        try:
-            return policies.frozen(model, path.read_bytes(), str(path))
-        except OSError as error:
-            raise CheckpointError(f"{path}: {error}") from None
+        data, path = model_bytes(folder / "league", model)
+        return policies.frozen(model, data, str(path))
 
     shares = evaluator_of(league, games, returns, policy_of, 0).mixture(slots, played(roster, slots))
     held = np.flatnonzero(shares.max(axis=0) > LEAST_SHARE)

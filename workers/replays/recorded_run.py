@@ -11,7 +11,7 @@ import envs
 from agents.checkpoints import fingerprint
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
-from league.models.snapshots import MODELS
+from league.models.saved_files import frozen_models, model_bytes
 from warren.errors import ConfigurationError, ReplayError, UnknownName
 from workers.config.schema import from_yaml
 from workers.replays import folder as records
@@ -94,11 +94,10 @@ class RecordedRun:
 
     def _load(self, weights: Weights) -> Policy | None:
         model = ModelRef(weights.player, weights.version)
-        name = str(model)
-        path = self.folder / "league" / MODELS / f"{name}.safetensors"
-        if "/" in name or not path.is_file():
+        if str(model) not in frozen_models(self.folder / "league"):
             return None
-        policy = self._make.frozen(model, path.read_bytes(), str(path))
+        data, path = model_bytes(self.folder / "league", model)
+        policy = self._make.frozen(model, data, str(path))
         if fingerprint(policy) != weights.digest:
-            raise ReplayError(f"{path} holds other weights than those that played as {name}; is it of another run?")
+            raise ReplayError(f"{path} holds other weights than those that played as {model}; is it of another run?")
         return policy

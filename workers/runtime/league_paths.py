@@ -7,6 +7,7 @@ from pathlib import Path
 from league.redis.store import Store
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
+from workers.config.saved_settings import naming
 from workers.config.schema import Config
 from workers.runtime.session import Session
 
@@ -15,6 +16,11 @@ def league_of(config: Config) -> LeagueConfig:
     """Return the league's settings. Raises ConfigurationError for errors in them."""
     assert config.league is not None
     return LeagueConfig.from_dict(config.league)
+
+
+def saved_settings(folder: Path, config: Config) -> LeagueConfig:
+    """Return the settings of a league in a run folder. Raises ConfigurationError, which names the file, for errors."""
+    return naming(folder / "config.yaml", lambda: league_of(config))
 
 
 def store_of(session: Session, view_age: float = 0.0) -> Store:

@@ -27,12 +27,12 @@ from envs.many_agents.team import Team
 from envs.masks import KEY, Masks
 from envs.vector.base import stacked
 from league.matchmaking.view import ModelRef
-from league.models.snapshots import MODELS
+from league.models.saved_files import frozen_models, model_bytes
 from warren.errors import CheckpointError, ConfigurationError, UnknownName
 from warren.trees import map_tree
 from workers.config.run_names import BEST
 from workers.config.schema import Config, from_yaml
-from workers.runtime.league_paths import league_of
+from workers.runtime.league_paths import saved_settings
 from workers.runtime.league_policies import LeaguePolicies
 from workers.servers import record
 
@@ -172,18 +172,18 @@ def _began(run: Path) -> float:
 
 
 def _of_league(folder: Path, config: Config, player: str, version: int | None) -> Trained:
-    league = league_of(config)
+    league = saved_settings(folder, config)
     policies = LeaguePolicies(league)
-    frozen = {path.stem: path for path in (folder / "league" / MODELS).glob("*@*.safetensors")}
+    frozen = frozen_models(folder / "league")
     learning = {path.parent.name: path for path in folder.glob("players/*/checkpoints")}
     if player in learning:
         source, checkpoint = _read(learning[player], version)
         number = version_of(source)
         policy = policies.loaded(player, checkpoint.policy, checkpoint.meta, str(source))
     elif player in frozen:
-        source = frozen[player]
         model = ModelRef.parse(player)
-        number, policy = model.version, policies.frozen(model, source.read_bytes(), str(source))
+        data, source = model_bytes(folder / "league", model)
+        number, policy = model.version, policies.frozen(model, data, str(source))
     else:
         where = f"in {folder}; learning there: {', '.join(sorted(learning))}"
         raise UnknownName("player", player, [*learning, *frozen], where)

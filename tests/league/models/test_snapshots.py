@@ -189,7 +189,7 @@ def test_a_damaged_table_of_a_snapshot_is_named(
             there.restore()
 
 
-@pytest.mark.parametrize("cell", ["[-1,0,5,1,1]", "[0,1,-5,1,1]", "[0,1,5,NaN,1]"])
+@pytest.mark.parametrize("cell", ["[-1,0,5,1,1]", "[0,1,-5,1,1]", "[0,1,5,NaN,1]", "[0,9999999,5,1,1]"])
 def test_a_cell_that_cannot_be_leaves_redis_as_it_was(
     store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path, cell: str
 ) -> None:

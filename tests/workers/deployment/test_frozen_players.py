@@ -13,7 +13,7 @@ from test_backends import with_onnx
 
 import envs
 from agents import Policy, build_algorithm, build_policy, checkpoints
-from league.models.snapshots import MODELS
+from league.models.saved_files import MODELS
 from workers import export
 from workers.config.schema import Config, GatewayConfig, to_yaml
 from workers.deployment.role import Deployment

@@ -13,7 +13,7 @@ import pytest
 from support.played import NETWORK, play_match
 
 from agents.checkpoints import weights_to_bytes
-from league.models.snapshots import MODELS
+from league.models.saved_files import MODELS
 from warren import progress
 from warren.errors import ConfigurationError, ReplayError, UnknownName
 from warren.standard_streams import PIPE_CLOSED

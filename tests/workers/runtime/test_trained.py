@@ -18,7 +18,8 @@ from hydra.core.global_hydra import GlobalHydra
 
 import envs
 from agents import build_algorithm, build_policy, checkpoints
-from league.models.snapshots import MODELS
+from league.models.model import checksum_of
+from league.models.saved_files import INDEX, MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName, unknown_name
 from workers.config.schema import CONF, from_hydra, to_yaml
 from workers.evaluation import play
@@ -116,6 +117,23 @@ def test_damaged_weights_of_a_frozen_player_are_named_by_their_file(nim: Path) -
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(CheckpointError, match=f"^{path}: 100 bytes that are damaged .*; restore a backup of it$"):
         load(nim, "main@3")
+
+
+def test_a_frozen_model_whose_bytes_changed_is_refused_by_the_list_of_models(nim: Path) -> None:
+    path = nim / "league" / MODELS / "main@3.safetensors"
+    listed = {"ref": "main@3", "parent": "", "attributes": {}, "step": 0, "created": 0.0, "frozen": True}
+    entry = {**listed, "checksum": checksum_of(path.read_bytes()), "size": path.stat().st_size}
+    (nim / "league" / INDEX).write_text(json.dumps([entry]))
+    assert load(nim, "main@3").version == 3
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")  # the weights can still be read
+    with pytest.raises(CheckpointError, match=f"^{path} is damaged: .* {INDEX}; restore it from a backup$"):
+        load(nim, "main@3")
+
+
+def test_wrong_settings_of_a_saved_league_are_named_by_their_file(nim: Path) -> None:
+    (nim / "config.yaml").write_text("league:\n  players: {main: {kind: pfps}}\n")
+    with pytest.raises(ConfigurationError, match=rf"{nim}/config\.yaml: "):
+        load(nim)
 
 
 def test_a_place_follows_an_unknown_name_of_too_many_to_be_listed() -> None:
