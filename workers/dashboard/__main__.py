@@ -10,6 +10,7 @@ unless --host says otherwise. It only reads runs, except that it reports a perso
 from __future__ import annotations
 
 import argparse
+import errno
 import secrets
 import signal
 import socket
@@ -43,11 +44,16 @@ def listening(host: str, port: int) -> socket.socket:
         raise ConfigurationError(f"--port: {port} is no port; use one from 1 to 65535, or 0 for any")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"--host: {host} is no address ({error}); name one of this machine") from None
+    try:
         made = socket.socket(family, kind, protocol)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
         made.listen(128)
-    except (OSError, OverflowError, UnicodeError) as error:
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise ConfigurationError(f"--host: {host} is not this machine's; name one of its addresses") from None
         raise ConfigurationError(
             f"--port: {host}:{port} cannot be used ({error}); choose another, or 0 for any"
         ) from None

@@ -94,8 +94,10 @@ def test_a_wrong_folder_or_port_is_one_clear_line(tmp_path: Path, capsys: pytest
             listening("127.0.0.1", taken.getsockname()[1])
         with pytest.raises(ConfigurationError, match="--port"):
             listening("127.0.0.1", 99999)
-        with pytest.raises(ConfigurationError, match="--port"):
+        with pytest.raises(ConfigurationError, match=r"--host: a\.\.b is no address .*; name one of this machine"):
             listening("a..b", 0)
+        with pytest.raises(ConfigurationError, match=r"--host: 203\.0\.113\.1 is not this machine's; name one"):
+            listening("203.0.113.1", 0)
     finally:
         taken.close()
     assert catalogue_of(str(tmp_path)).runs() == []
