@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warren.errors import ConfigurationError
 from workers.models.verifying import AGREEMENT
 
 
@@ -17,3 +18,7 @@ class ExportConfig:
     int8: bool = False  # weights of a byte each
     agreement: float = AGREEMENT  # share of recorded observations on which the model has to act as PyTorch does
     recorded: str | None = None  # the file of those observations; null: what the run's learner wrote, or a game played
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.agreement <= 1:
+            raise ConfigurationError(f"agreement={self.agreement} must be between 0 and 1")

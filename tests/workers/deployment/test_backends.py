@@ -22,6 +22,7 @@ from agents.networks import NETWORKS, Heads, Network, Outputs
 from warren.errors import CheckpointError, ConfigurationError
 from warren.trees import take
 from workers import export
+from workers.config.name_value import parse
 from workers.deployment.json_actor import json_actor
 from workers.models import exporting, model_file
 from workers.models.backends import OnnxBackend, PytorchBackend, build_backend
@@ -287,6 +288,12 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_export(
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
     with pytest.raises(ConfigurationError, match=f"--to .*: nothing can be written in {tmp_path}; name a file"):
         list(model_file.write(ExportConfig(str(tmp_path)), tmp_path / "x.onnx"))
+
+
+@pytest.mark.parametrize("share", ["nan", "1.5", "-0.1"])
+def test_an_agreement_of_an_export_that_cannot_be_reached_is_refused(share: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"agreement={share} must be between 0 and 1"):
+        parse(ExportConfig, ["run=runs/cartpole", f"agreement={share}"])
 
 
 def test_recorded_observations_come_back_as_they_were(tmp_path: Path) -> None:
