@@ -14,7 +14,7 @@ from benchmarks.league import figures
 from benchmarks.league.figures import Line, read
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE = (DOCS / "performance.md").read_text()
+PAGE = (DOCS / "strength_figures.md").read_text()
 HELD_OUT = {
     "liars_dice": ("Liar's dice", 3),
     "goofspiel_4": ("Goofspiel, 4 cards, hidden bids", 4),
