@@ -2,8 +2,8 @@
 
 Streaming CartPole, two learners and four actors over two hosts (network namespaces of this machine), queues of type
 quorum on a RabbitMQ cluster of three nodes, Redis with a replica and three sentinels. After a quarter of the time the
-node to which clients are connected is killed, and brought back a tenth later; after half of the time Redis's master is
-killed and comes back as the replica of the one that took over. At the end: whether every segment is accounted for and
+node to which clients are connected is killed, and brought back a tenth later. After half of the time Redis's master is
+killed; it comes back as the replica of the one that took over. At the end: whether every segment is accounted for and
 no confirmed one is lost, and MB a minute that each process grew, by a line through the second half.
 
 This takes root (for namespaces), RabbitMQ and Redis. Exit status 1 if something is lost. The last line is JSON.

@@ -15,9 +15,9 @@ class RetryOn:
     """Exceptions after which a call runs again: `RetryOn(ConnectionError, TimeoutError, times=5, backoff=0.2)`.
 
     `errors`: their classes, or any Exception if `when` alone is given. `when`: called with such an exception and the
-    number of earlier retries of the call; returns whether to try again. `times`: how often a call is tried again.
-    It waits up to `backoff` s before the first try, then up to twice as long each time, at most `longest` s; `jitter`:
-    a random part of that, at least half, so that calls that failed together do not come back together. Raises
+    number of earlier retries of the call; returns whether to try again. `times`: how often a call is tried again. It
+    waits up to `backoff` s before the first try, then up to twice as long each time, at most `longest` s. With `jitter`
+    it waits a random part of that, at least half, so that calls that failed together do not come back together. Raises
     ConfigurationError for values that make no sense.
     """
 

@@ -88,9 +88,10 @@ def service(
     argument itself where a call has one, else their tuple) and returns as many results, in order; an exception in the
     place of a result fails that call alone.
 
-    `gather`: "greedy" runs a batch as soon as nothing more is waiting, so a lone call never sits out a timer;
-    "exactly" waits for `batch` calls, as msagent's `batch` does; a number waits for that many. `wait`: s after which a
-    batch leaves with fewer.
+    `gather`: "greedy" runs a batch as soon as nothing more is waiting, so a lone call never sits out a timer. "exactly"
+    waits for `batch` calls, as msagent's `batch` does. A number waits for that many. `wait`: s after which a batch
+    leaves with fewer.
+
     `isolate` (default: where there is a response), `bound` (only without a response): see Spec. `retry_on`: exceptions
     after which a call runs again a little later: classes, or a RetryOn that says more. `time_limit`: s that a run may
     take before TimeLimitExceeded is raised in it; `hard_time_limit`: s until its worker ends, if it still runs.

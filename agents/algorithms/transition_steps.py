@@ -1,8 +1,8 @@
 """Steps on batches of transitions: on a GPU by one copy there, one graph and one copy back.
 
 A step of small networks is some hundred kernels. So its transitions, its noise and the learning rates are packed into
-one piece of memory, from which a graph of the whole step reads them; the processor waits for the device once, for the
-terms, the errors and the flags of what was not finite.
+one piece of memory, from which a graph of the whole step reads them. The processor waits for the device once: for the
+terms, the errors, and the flags that say what was not finite.
 """
 
 from __future__ import annotations

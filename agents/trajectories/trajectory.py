@@ -27,8 +27,8 @@ class Trajectory:
     Where an algorithm names "cut.observation", `cut_observation` keeps that observation itself; then `last` and the
     cuts also hold the legal actions there, unless all always are.
 
-    In a game in turns the steps of a slot are one player's own decisions in one seat of one game after another; its
-    reward at a step is all that it got until its next decision, and an episode ends at its last decision of a game.
+    In a game in turns the steps of a slot are one player's own decisions in one seat of one game after another. Its
+    reward at a step is all that it got until its next decision. An episode ends at its last decision of a game.
     """
 
     observation: Tree  # [T, N, ...] in the environment's dtype (float64 becomes float32)

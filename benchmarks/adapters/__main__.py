@@ -1,9 +1,9 @@
 """The cost of the games' adapters: `python -m benchmarks.adapters [NAME ...]`.
 
-Steps a second of eight copies through the adapter, beside the same eight stepped by the bare library: one after another
-in a loop by its own calls, with the same preprocessing, observations collected into an array, ended episodes begun
-anew. Both have the same actions. They take turns every 20 ms; the ratio is the median of `--repeats`. Libraries that
-are not installed are left out, and named. The last line is one JSON object.
+Measures steps a second of eight copies through the adapter, beside the same eight stepped by the bare library. That
+side steps one after another in a loop by the library's own calls, with the same preprocessing, collects observations
+into an array, and begins ended episodes anew. Both have the same actions. They take turns every 20 ms; the ratio is the
+median of `--repeats`. Libraries that are not installed are left out, and named. The last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 It runs by the Python of an environment with torchrl, stable-baselines3 and cpprb. It prints a line of JSON: transitions
 per second that are inserted, drawn evenly, and (torchrl, cpprb) drawn by priority with new priorities for those drawn.
 Each library is given data in its fastest form: torchrl a segment's transitions at once, Stable-Baselines3 a step of all
-environments, cpprb the same as torchrl or, for images, a segment of one environment, whose observations it keeps once.
+environments, cpprb the same as torchrl. For images cpprb is given a segment of one environment, whose observations it
+keeps once.
 """
 
 import itertools

@@ -1,9 +1,10 @@
 """10, 100 and 1,000 actors with a core each: the part of a run that saturates first, by simulation from measured times.
 
-Whole runs of CartPole are measured (PPO, 64 environments x 128 steps, four epochs) with 1 to 8 actors on this machine's
-cores, and runs without computing with 1 and 32 actors, whose difference is the cost of sending weights to each actor.
-Service times are processor time, not clock time. The simulation with as many cores as this machine has, slowed by what
-other programs took of them during each run, is compared with the measured rates before it is used for more actors.
+Whole runs of CartPole (PPO, 64 environments x 128 steps, four epochs) are measured with 1 to 8 actors on this machine's
+cores. Runs without computing are measured with 1 and 32 actors; their difference is the cost of sending weights to each
+actor. Service times are processor time, not clock time. The simulation with as many cores as this machine has, slowed
+by what other programs took of them during each run, is compared with the measured rates before it is used for more
+actors.
 """
 
 from __future__ import annotations

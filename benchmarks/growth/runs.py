@@ -1,8 +1,8 @@
 """The cost of a step for each part of a run as actors, environments, model and learners grow: whole streaming runs.
 
 The work is the same in every run: 131,072 steps/s, in updates of 65,536 that do nothing for half a second. So the
-processor time of each process can be told from the rate that a busy machine allows, and a part whose cost per step
-grows with the number of actors shows long before it limits the run.
+processor time of each process can be told from the rate that a busy machine allows. A part whose cost per step grows
+with the number of actors shows long before it limits the run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A league manager as commonly written: one thread, one process, everything in Python dicts; for comparison.
 
-It does the work of TLeague's manager for an AlphaStar main agent: win rates of all pairs in dicts with the same decay,
-squared PFSP over all of history, an exploiter check, matches in a dict until their result arrives. It has no leases, no
-idempotence, no stream and nothing on disk, and every actor would have to use its one thread.
+It does the work of TLeague's manager for an AlphaStar main agent. It keeps win rates of all pairs in dicts with the
+same decay, and matches in a dict until their result arrives. It draws by squared PFSP over all of history, and checks
+exploiters. It has no leases, no idempotence, no stream and nothing on disk, and every actor would have to use its one
+thread.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 The control is one player with the main agent's settings that plays itself, scored by the mixture of its own snapshots
 with the same evaluator; benchmarks/league/sides.py has the other sides and the games. Leduc poker is also measured
-beside OpenSpiel's NFSP and PSRO. Every run is a process with one thread at the lowest priority, `jobs` at a time, seed
-by seed in turn, so that other load of the machine falls on all alike; all train for the same time, or with the clock
-`decisions` for as many decisions of the main agent. Whole runs stay in FOLDER/GAME.jsonl: after an interruption the
-same command makes the missing ones.
+beside OpenSpiel's NFSP and PSRO. Every run is a process with one thread at the lowest priority. `jobs` of them run at a
+time, seed by seed in turn, so that other load of the machine falls on all alike. All train for the same time, or with
+the clock `decisions` for as many decisions of the main agent. Whole runs stay in FOLDER/GAME.jsonl: after an
+interruption the same command makes the missing ones.
 """
 
 from __future__ import annotations

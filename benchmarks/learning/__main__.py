@@ -6,9 +6,9 @@ broker, Redis) and for a peer on the same environment, one seed after the other 
 `--list`, benchmarks/learning/comparisons.py. With `--folder` every run that ended is kept, with `--keep` its figures in
 docs/curves, and the same command continues after those; `--peer` may be added then.
 
-The last line is one JSON object: solved (of the seeds), steps_vs_peer (ratio of the medians, where a run that did not
-reach the goal counts as its limit; below 1: fewer steps than the peer), p (how often chance sets the two as far apart:
-benchmarks/learning/mann_whitney.py), every run, and the machine's load.
+The last line is one JSON object: solved (of the seeds), steps_vs_peer, p, every run, and the machine's load.
+steps_vs_peer is the ratio of the medians (below 1: fewer steps than the peer); a run that did not reach the goal counts
+as its limit. p is how often chance sets the two as far apart (benchmarks/learning/mann_whitney.py).
 """
 
 from __future__ import annotations

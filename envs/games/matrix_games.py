@@ -166,8 +166,8 @@ def spinning_top(layers: int = 8, width: int = 9, cycles: float = 0.5, tip: floa
     The rings are widest a third of the way up (`width` strategies) and narrow to 3 at the bottom and at the top, where
     their radius is `tip` instead of 1. Strategy x of strength s, radius r and angle a is paid against y
         (1 - cycles) tanh(3 (s_x - s_y)) + cycles r_x r_y sin(a_x - a_y),
-    so that the one equilibrium plays the three strategies of the top ring alike, while each of them alone can be
-    exploited by at least cycles tip^2 sin(60 degrees). Strategies are numbered from the bottom up.
+    so that the one equilibrium plays the three strategies of the top ring alike. Each of them alone can be exploited by
+    at least cycles tip^2 sin(60 degrees). Strategies are numbered from the bottom up.
     """
     if layers < 2 or width < 3 or not 0 < cycles < 1 or not 0 < tip <= 1:
         raise ConfigurationError(

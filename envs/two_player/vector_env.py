@@ -1,7 +1,7 @@
 """Games in turns of two or more players, many at a time: the API that every source of such games implements.
 
-A game is a sequence of turns, as in OpenSpiel's State and PettingZoo's AEC: one player moves at a time, chance moves by
-itself, and of two simultaneous moves the second is made without seeing the first. The loop is
+A game is a sequence of turns, as in OpenSpiel's State and PettingZoo's AEC. One player moves at a time, and chance
+moves by itself. Of two simultaneous moves the second is made without seeing the first. The loop is
 
     turn = games.reset()
     while True:

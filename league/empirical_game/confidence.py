@@ -2,7 +2,8 @@
 
 An interval of 1.96 standard errors is right only for a number of games that was fixed in advance. If one looks after
 every batch and stops when the interval is narrow enough, it misses far more often than one time in twenty
-(docs/strength_figures.md has figures). A confidence sequence misses at any time at all with a chance of at most `alpha`.
+(docs/strength_figures.md has figures). A confidence sequence misses, at any time at all, with a chance of at most
+`alpha`.
 
 For X in [0, 1] with mean m, any constants c in [0, 1] and s in (0, 1), with psi(s) = -log(1 - s) - s:
 

@@ -31,8 +31,8 @@ class MixtureSettings:
     temperature is at most `exact`, in points of a game. `least_temperature`, also in points, is a lower bound of the
     temperature, and makes members of all players that have a share at it, so that nearly equal players are averaged.
     Then the newest eighth is averaged too before it has met the others: see `_with_newest`. `source` says what returns
-    are: for PAIRS each is the mean of a deal in both seatings, so it counts for both players' cells and the mixture is
-    the same in both seats; EXACT ones were computed. With `exploiters` False their snapshots are only opponents that
+    are. For PAIRS each is the mean of a deal in both seatings, so it counts for both players' cells, and the mixture is
+    the same in both seats. EXACT ones were computed. With `exploiters` False their snapshots are only opponents that
     the mixture has to withstand, and are not played. `against`: the PLAYERS, or the whole game's BEST_RESPONSES, once
     an evaluator has found the mixture that these exploit least; temperatures do not count then.
     """

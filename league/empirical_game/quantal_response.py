@@ -1,9 +1,9 @@
 """Quantal response equilibrium of an estimated meta-game: a Nash mixture that allows for errors in its payoffs.
 
 Payoffs estimated by play are off by their standard errors, and a linear program puts all its weight where they happen
-to be too high. A quantal response equilibrium (McKelvey and Palfrey 1995) plays x_i proportional to exp((A y)_i / t):
-players that cannot be told apart at the temperature t are played alike, and where differences are clear it is close to
-Nash's; as t falls to 0 it tends to Nash. A quarter of the standard error is a good t both for near equals and for
+to be too high. A quantal response equilibrium (McKelvey and Palfrey 1995) plays x_i proportional to exp((A y)_i / t).
+It plays alike the players that cannot be told apart at the temperature t. Where differences are clear it is close to
+Nash's, to which it tends as t falls to 0. A quarter of the standard error is a good t both for near equals and for
 players far apart (tests/league/empirical_game/test_quantal_response.py measures it).
 """
 

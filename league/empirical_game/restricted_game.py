@@ -35,10 +35,10 @@ def restricted_game(
 ) -> RestrictedGame:
     """Solve a game of n players as far as its cells are `known` (n, n) bool; rows are players in seat 0.
 
-    `mean` (n, n) holds returns of seat 0, `slack` (n, n) by how much each may be off: a player is left out only when it
-    would not gain even with all returns off in its favour; slack 0 takes the means as exact. The mixture plays only
-    players that are `played` (n,) bool, by default all; the others are opponents, and cells between two of them are not
-    used.
+    `mean` (n, n) holds returns of seat 0, and `slack` (n, n) by how much each may be off; slack 0 takes the means as
+    exact. A player is left out only when it would not gain even with all returns off in its favour. The mixture plays
+    only players that are `played` (n,) bool, by default all; the others are opponents, and cells between two of them
+    are not used.
     """
     means, slacks = np.asarray(mean, np.float64), np.asarray(slack, np.float64)
     n = len(means)

@@ -1,12 +1,11 @@
 """Mean returns between frozen players: the payoff that the league's Nash mixture is solved on.
 
 The payoff of rules.win_rates counts wins, draws and losses, and decays, since it guides matchmaking among players that
-change. An equilibrium of win rates is not one of the game if the margin matters, as in poker: a player that wins many
-small pots and loses few large ones has a high win rate and a negative return. Exploitability is measured in expected
-returns, so the mixture is solved on returns. It is solved for each seat by itself, since a player may be good in one
-seat and poor in the other. Frozen players do not change, so nothing decays, and the count, sum and sum of squares of a
-cell
-add up in any order, from any number of evaluators.
+change. An equilibrium of win rates is not one of the game if the margin matters. In poker a player that wins many small
+pots and loses few large ones has a high win rate and a negative return. Exploitability is measured in expected returns,
+so the mixture is solved on returns. It is solved for each seat by itself, since a player may be good in one seat and
+poor in the other. Frozen players do not change, so nothing decays, and the count, sum and sum of squares of a cell add
+up in any order, from any number of evaluators.
 """
 
 from __future__ import annotations

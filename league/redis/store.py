@@ -61,8 +61,8 @@ def check_outcomes(match: str, outcomes: str) -> None:
 class Store(EventStream):
     """One league. Keys begin with `prefix`. Safe to use from any thread; times are those of the Redis server.
 
-    `view_age` is for how many s a view may serve further requests of the same player: 0 reads the payoff anew for each
-    request; 0.1 saves a busy league worker one of two round trips, and its view lacks the last results. An issued match
+    `view_age` is for how many s a view may serve further requests of the same player. 0 reads the payoff anew for each
+    request. 0.1 saves a busy league worker one of two round trips, but its view lacks the last results. An issued match
     is always checked against the league as it is.
     """
 

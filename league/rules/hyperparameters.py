@@ -240,8 +240,8 @@ class Hyperparameters:
     def exploited(self, source: Hyperparameters, stored: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Return the values of a player that copies a stronger one, `stored` by the rules `source`: each is mutated.
 
-        A field begins anew if the stronger player lacks it (it was added to the rules later), or if the other's rule
-        stored it in another sense: a place in a cycle is not a learning rate.
+        A field begins anew if the stronger player lacks it, since it was added to the rules later. It also does if the
+        other's rule stored it in another sense: a place in a cycle is not a learning rate.
         """
 
         def copied(name: str, rule: Rule) -> bool:

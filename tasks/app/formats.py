@@ -1,7 +1,8 @@
 """A call is answered in the format that it came in: JSON for clients that know Celery alone, else the wire format.
 
-While a worker does the bookkeeping of a call (`answering`), what it stores (results, parts of chords) and publishes
-(callbacks, the rest of a chain, the body of a chord) is written in the call's format; at other times in the app's own.
+While a worker does the bookkeeping of a call (`answering`), it writes in the call's format, at other times in the app's
+own. This holds for all that it stores (results, parts of chords) and publishes (callbacks, the rest of a chain, the
+body of a chord).
 """
 
 from __future__ import annotations

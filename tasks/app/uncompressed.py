@@ -1,7 +1,7 @@
 """Compressed messages and results are refused unread: one of 1 MB may unpack to 1 GB before anything can look at it.
 
 kombu unpacks a message with a header `compression` while it makes the message's object, and one with a content encoding
-such as bz2 when its payload is read; Celery unpacks a stored result by a mark in its first bytes. Warren sends none of
+such as bz2 when its payload is read. Celery unpacks a stored result by a mark in its first bytes. Warren sends none of
 these: long bodies go by claim check.
 """
 

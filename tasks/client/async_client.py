@@ -1,8 +1,8 @@
 """Calls from asyncio: the loop watches the client's socket, so a call in flight costs no thread.
 
-The loop's thread only ever writes what the socket takes at once and reads what has come. Whatever may wait for the
-broker (connecting, finding who serves a call, sending again) or for Redis (bodies too long for a message, stored before
-they are sent and fetched before they are returned) happens in a thread of background.py.
+The loop's thread only ever writes what the socket takes at once and reads what has come. A thread of background.py does
+all that may wait for the broker: connecting, finding who serves a call, sending again. It also does all that may wait
+for Redis: storing bodies too long for a message before they are sent, and fetching them before they are returned.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
     skeleton                   MessagePack; an array is an extension that holds its dtype and shape only
     frames                     the bytes of those arrays, in the order of their extensions, each begun on 16 bytes
 
-What comes back: dicts, lists and tuples as themselves; NumPy arrays and scalars with their dtype, byte order and
-C or Fortran order; tensors, detached and on the CPU; str, bytes, None, bool, int of any size, float, timedeltas,
-UUIDs, datetimes (naive, or aware with their offset in place of their zone). Subclasses of dict, list, tuple, str,
-bytes, int and float come back as their base. All else is refused.
+Dicts, lists and tuples come back as themselves, NumPy arrays and scalars with their dtype, byte order and C or Fortran
+order, tensors detached and on the CPU. So do str, bytes, None, bool, int of any size, float, timedeltas, UUIDs and
+datetimes; an aware datetime has its offset in place of its zone. Subclasses of dict, list, tuple, str, bytes, int and
+float come back as their base. All else is refused.
 
 Decoded NumPy arrays are read-only views of the message, which they keep alive: copy what you mean to keep or to write.
 Decoded tensors are copies, because a tensor cannot be read-only.

@@ -34,7 +34,7 @@ class Alarm:
     """A limit on what a thread runs. `due`: on the monotonic clock. `hard`: s from it to the process's end, or None.
 
     The thread takes no lock to end the alarm: an exception that came while it held one would leave that locked. Each
-    side writes before it reads what the other has written, so either the watch sees that the alarm is `over`, or the
+    side writes before it reads what the other has written. So either the watch sees that the alarm is `over`, or the
     thread sees that it was `fired`, and waits until the watch has decided.
     """
 

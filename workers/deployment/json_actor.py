@@ -3,8 +3,8 @@
     tick    {"observation": [0.1, 0, 0, 0.2], "reward": 1.0}   ->   {"action": 1}
     end     {"reward": 1.0}
 
-`observation` is nested like the observation space. The other fields may be left out: `reward`, earned since the last
-action, is a number, or an object or a list if the run has env.reward_channels; `agent` names one of several agents;
+`observation` is nested like the observation space. The other fields may be left out. `reward`, earned since the last
+action, is a number; it is an object or a list if the run has env.reward_channels. `agent` names one of several agents.
 `action_mask` is true for each legal action of a Discrete space.
 """
 

@@ -20,8 +20,8 @@ class Feed:
     """Trajectories of about `size` decisions of the `chosen` games int64 [K], each pass in an order drawn by `seed`.
 
     A policy without a memory gets decisions in any order, T = 1. A policy with a memory gets stretches of `length`
-    decisions, T = `length`: a slot plays one game after the other, and each stretch begins with the policy's memory at
-    that point; the last stretches of a pass are filled up with games drawn anew.
+    decisions, T = `length`. A slot plays one game after the other, and each stretch begins with the policy's memory at
+    that point. The last stretches of a pass are filled up with games drawn anew.
     """
 
     def __init__(

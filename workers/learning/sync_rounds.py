@@ -30,9 +30,9 @@ class Rounds:
     """Keeps one round under way, and dispatches it again if no answer comes.
 
     A round that has not come back within `timeout` s, or within 5 times as long as rounds usually take (10 s at least),
-    is dispatched once more, to any free actors; then after twice as long, and so on. The first that comes back whole is
-    used. So an actor that stopped answering costs its share, and a rollout that takes longer than `timeout` is made
-    once more for nothing.
+    is dispatched once more, to any free actors. The next time it is dispatched after twice as long, and so on. The
+    first that comes back whole is used. So an actor that stopped answering costs its share, and a rollout that takes
+    longer than `timeout` is made once more for nothing.
 
     `actors` returns the number of rollouts in a round. `player`: the player that learns from the rounds, at `queue`;
     its rollouts are told how many share a round. None for the one player of a run without a league. `on_given_up` is

@@ -84,8 +84,8 @@ class Verdict:
 def verify(backend: Backend, recorded: ObservationSample, mode: str = "sample", seed: int = 0) -> Verdict:
     """Ask `backend` and PyTorch to act on the same observations, drawing with the same noise.
 
-    They are asked in every way that games are served: with many observations per pass and with one, and if the policy
-    takes masks of legal actions, with masks (those that were recorded, or drawn ones) and without.
+    They are asked in every way that games are served: with many observations per pass and with one. If the policy takes
+    masks of legal actions, they are asked with masks (those that were recorded, or drawn ones) and without.
     """
     masks: list[np.ndarray | None] = [None]
     if isinstance(backend.policy.action_space, Discrete):

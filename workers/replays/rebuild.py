@@ -1,7 +1,7 @@
 """A recorded match played again: from its seeds and actions to its result, and its decisions from the weights.
 
-In every correct record, a game that begins from the recorded seed takes all recorded actions as legal, and ends with
-the last of them and the recorded returns; these make the outcomes that were counted. If the weights still exist, each
+In every correct record, a game that begins from the recorded seed takes all recorded actions as legal. It ends with the
+last of them and with the recorded returns, which make the outcomes that were counted. If the weights still exist, each
 decision is also made again, by those weights and from the same seed. The number of observations in a forward pass
 changes its last bits, so an action counts as the same if it is drawn within NEAR.
 """

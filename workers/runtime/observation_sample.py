@@ -1,8 +1,8 @@
 """A sample of consecutive observations of a policy, in one file of a run folder; policies are compared on it.
 
-The learner writes observations that it learned from; `recorded.safetensors` holds "observation" (for a Dict or Tuple
-"observation/NAME" for each leaf) [T, N, ...], "begins" bool [T, N], "memory/NAME" [N, ...] of the policy's memory, and
-"action_mask" bool [T, N, A] if the game says which actions are legal.
+The learner writes observations that it learned from; `recorded.safetensors` holds "observation" [T, N, ...] (for a Dict
+or Tuple "observation/NAME" for each leaf), "begins" bool [T, N], and "memory/NAME" [N, ...] of the policy's memory. If
+the game says which actions are legal, it also holds "action_mask" bool [T, N, A].
 """
 
 from __future__ import annotations

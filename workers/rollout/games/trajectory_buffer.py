@@ -3,12 +3,12 @@
 A seat decides only in its turn. So in games that are stepped together the seats do not decide together, and the rows of
 a [T, N] array cannot be moments. The rows are decisions instead: a trajectory is filled by one seat's decisions in a
 game, one after another, then by those in another game. The reward at a decision is all that its seat gets until its
-next decision; the
-end of a game sets `terminated` at the seat's last decision in it. A trajectory of T decisions is complete once the
-outcome of its last decision is known: when the game has ended, or when the seat is to decide again; the value of that
-next decision is the trajectory's last value. Complete trajectories are the slots of a Trajectory, and GAE is computed
-along them as along any column. A policy's memory is stored where a trajectory begins, and is reset after `terminated`.
-So a trajectory can be continued after a game's end only with the beginning of another game.
+next decision; the end of a game sets `terminated` at the seat's last decision in it. A trajectory of T decisions is
+complete once the outcome of its last decision is known: when the game has ended, or when the seat is to decide again.
+Then the value of that next decision is the trajectory's last value. Complete trajectories are the slots of a
+Trajectory, and GAE is computed along them as along any column. A policy's memory is stored where a trajectory begins,
+and is reset after `terminated`. So a trajectory can be continued after a game's end only with the beginning of another
+game.
 
 A trajectory belongs to a seat for one game. If it is unfinished when the game ends, it waits for a game that begins, in
 any slot and seat; such a game continues the trajectory that has waited longest. No value flows past a game's end, so
