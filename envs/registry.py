@@ -146,6 +146,12 @@ def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any)
 
 def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = None) -> VectorEnv:
     """Make the copies with the numbers `slots`, out of `of` in all, in this process."""
+    vector = _made(settings, slots, of, seed)
+    vector.keep_infos(settings.info_metrics)
+    return vector
+
+
+def _made(settings: EnvSettings, slots: range, of: int, seed: int | None) -> VectorEnv:
     with blame(f"{len(slots)} copies of environment {settings.id!r}"):
         arrays, own = as_arrays(settings), own_vector(settings)
         if (arrays is not None or own is not None) and (problems := list(settings.unfit_for(1))):

@@ -46,6 +46,7 @@ class EnvSettings:
     channel_values: bool = False
     reward_scale: float = 1.0
     reward_clip: float | None = None
+    info_metrics: Sequence[str] = ()
     action_masks: bool = True
     together: bool = False
     agent_id: bool = False
@@ -70,6 +71,8 @@ class EnvSettings:
             yield "env.frame_skip: adds up rewards of one number; leave it out, or env.reward_channels"
         if self.channel_values and len(self.reward_channels) < 2:
             yield "env.channel_values: it takes several channels; declare them: +env.reward_channels={A: 1, B: 0.5}"
+        if len(set(self.info_metrics)) < len(self.info_metrics):
+            yield f"env.info_metrics: {list(self.info_metrics)} has a name twice; give each once"
         if self.team_reward is not None and self.team_reward not in TEAM_REWARDS:
             yield f"env.team_reward: {unknown_name('team_reward', self.team_reward, TEAM_REWARDS)}"
         if self.workers > 0:
@@ -111,6 +114,15 @@ class EnvSettings:
         return Rewards(self.reward_channels, self.reward_scale, self.resolved().reward_clip)
 
     @property
+    def figures(self) -> list[str]:
+        """The metrics of an episode beside its return and length, in the order of their columns in Trajectory.episodes.
+
+        These are each channel's return, and the numbers of the episode's last info.
+        """
+        channels = [f"return_{name}" for name in self.reward_channels]
+        return channels + [f"info_{name}" for name in self.info_metrics]
+
+    @property
     def value_channels(self) -> Mapping[str, float]:
         """Channels that have a value each, by name; empty if the learner sees the reward as one number."""
         return self.reward_channels if self.channel_values else {}
@@ -127,6 +139,8 @@ class EnvSettings:
                 yield f"env.{name}: {self.id!r} has {agents} agents, and this is for one; leave it out"
         if self.reward_channels:
             yield f"env.reward_channels: agents that learn together have one reward each ({self.id!r}); leave it out"
+        if self.info_metrics:
+            yield f"env.info_metrics: agents that learn together have an info each ({self.id!r}); leave it out"
         if self.workers:
             yield (
                 f"env.workers: games of several agents ({self.id!r}) are stepped by the actor itself; leave it out, "

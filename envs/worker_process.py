@@ -69,7 +69,10 @@ def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice,
     if "final_obs" in stepped.info:
         for i in np.flatnonzero(stepped.terminated | stepped.truncated):
             put(shared.final_observation, rows.start + int(i), stepped.info["final_obs"][i])
-        shared.life_lost[rows] = stepped.info.get("final_info", {}).get(LIFE_LOST, False)
+        last = stepped.info.get("final_info", {})
+        shared.life_lost[rows] = last.get(LIFE_LOST, False)
+        for k, name in enumerate(vector.kept_infos):
+            shared.kept_infos[rows, k] = last[name]
 
 
 def _shared(vector: VectorEnv, settings: EnvSettings, given: dict[str, Any]) -> SharedArrays:
@@ -80,7 +83,8 @@ def _shared(vector: VectorEnv, settings: EnvSettings, given: dict[str, Any]) -> 
             f"environment {settings.id!r} has the spaces {spaces[0]} and {spaces[1]} in a worker process, "
             f"{' and '.join(given['spaces'])} in the actor; all copies must have the same"
         )
-    shared = SharedArrays(*spaces, given["num_envs"], len(settings.reward_channels), given["choices"], given["memory"])
+    channels, kept = len(settings.reward_channels), len(settings.info_metrics)
+    shared = SharedArrays(*spaces, given["num_envs"], channels, given["choices"], kept, given["memory"])
     shared.close()
     return shared
 

@@ -72,5 +72,5 @@ def reward_threshold(name: str) -> None:
 def unfit(settings: Any) -> list[str]:
     """Return the names of the given settings of `env` that only stepped environments have."""
     resolved: Mapping[str, Any] = vars(settings.resolved())
-    names = ("workers", "leave_out", "frame_skip", "noop_start", "episodic_life", "grey", "resize", "frame_stack")
-    return [name for name in names if resolved[name]]
+    preprocessing = ("leave_out", "frame_skip", "noop_start", "episodic_life", "grey", "resize", "frame_stack")
+    return [name for name in ("workers", *preprocessing, "info_metrics") if resolved[name]]

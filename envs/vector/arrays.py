@@ -18,6 +18,8 @@ def objection(settings: EnvSettings, options: Collection[str | None]) -> str | N
         return f"that of {settings.id!r} takes no settings of its observations and episodes"
     if settings.reward_channels:
         return f"that of {settings.id!r} has one reward"
+    if settings.info_metrics:
+        return f"that of {settings.id!r} gives no infos"
     if other := set(settings.kwargs) - {*options}:
         return f"that of {settings.id!r} does not take env.kwargs {', '.join(sorted(other))}"
     limit = settings.kwargs.get("max_episode_steps")

@@ -14,6 +14,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 from envs.construct import blame, copies
 from envs.masks import Masks, WrongMask
 from envs.rewards import Rewards, WrongReward
+from envs.vector.last_infos import WrongInfo, number_in, numbers_in
 from warren.errors import ConfigurationError
 
 # In an ended episode's info: a life was lost and the game goes on. The return is counted to the game's end.
@@ -54,10 +55,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     `merges_infos`: whether `info` also holds the environments' own infos, merged by key, as gymnasium's vectors do. A
     caller that reads none of them, such as a sampler, sets it False: merging those of eight environments can take
-    longer than stepping them.
+    longer than stepping them. `kept_infos`: names of numbers in an episode's last info that are its figures, beside
+    return and length; `keep_infos` sets them.
     """
 
     merges_infos = True
+    kept_infos: Sequence[str] = ()
     masks: Masks | None = None
     group: np.ndarray | None = None
 
@@ -77,11 +80,16 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.metadata = {**(metadata or {}), "autoreset_mode": AutoresetMode.SAME_STEP}
         self.rewards = rewards or Rewards()
         self._seed = seed
-        # Per game under way: return, length, each channel's return. `_finished`: such rows of ended games, by step.
+        # Per game under way: return, length, each channel's return. `_finished`: such rows of ended games, by step,
+        # with the numbers of their last infos.
         self._counts = np.zeros((num_envs, 2 + len(self.rewards.channels)), np.float64)
         self._returns, self._lengths = self._counts[:, 0], self._counts[:, 1]
         self._channel_returns = self._counts[:, 2:]
         self._finished: list[np.ndarray] = []
+
+    def keep_infos(self, names: Sequence[str]) -> None:
+        """Keep the numbers of these names in each episode's last info, for `pop_episodes`; before the first reset."""
+        self.kept_infos = tuple(names)
 
     @property
     def _copies(self) -> int:
@@ -138,7 +146,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             done &= ~np.asarray(stepped.info["final_info"].get(LIFE_LOST, False))
         (ended,) = done.nonzero()
         if len(ended):
-            self._finished.append(self._counts[ended])
+            last = stepped.info.get("final_info", {})
+            kept = [numbers_in(last, name, ended) for name in self.kept_infos]
+            self._finished.append(np.column_stack([self._counts[ended], *kept]))
             self._counts[ended] = 0
 
     def returns_so_far(self) -> np.ndarray:
@@ -146,13 +156,19 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return self._counts[:, :2].copy()
 
     def pop_episodes(self) -> np.ndarray:
-        """Return float32 [K, 2 + C]: return and length of every game finished since the last call, oldest first.
+        """Return float32 [K, 2 + C + M]: return and length of every game finished since the last call, oldest first.
 
         The return is of the environment's own rewards: neither scaled nor clipped, over all lives, channels weighted.
-        The C columns after them are each channel's own return, unweighted.
+        The C columns after them are each channel's own return, unweighted, the last M the numbers of `kept_infos`.
         """
         finished, self._finished = self._finished, []
-        return np.concatenate([self._counts[:0], *finished]).astype(np.float32)
+        none = np.empty((0, self._counts.shape[1] + len(self.kept_infos)))
+        return np.concatenate([none, *finished]).astype(np.float32)
+
+    def _read_at_end(self, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is read of an episode's last info, also if infos are not merged. Raises WrongInfo."""
+        lost = {LIFE_LOST: info[LIFE_LOST]} if LIFE_LOST in info else {}
+        return lost | {name: number_in(info, name) for name in self.kept_infos}
 
 
 def no_final_observations(num_envs: int) -> np.ndarray:
@@ -173,6 +189,6 @@ class blaming(blame):
         super().__init__(f"environment {env_id!r}: {call}")
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, WrongObservation | WrongResult | WrongReward | WrongMask):
+        if isinstance(error, WrongObservation | WrongResult | WrongReward | WrongMask | WrongInfo):
             raise ConfigurationError(f"{self.doing} {error}{copies(error)}") from error
         super().__exit__(kind, error, trace)

@@ -22,7 +22,7 @@ class SharedArrays:
     """Arrays of one step of N environments in shared memory. `fd`: that of the memory, for a child; closed here.
 
     observation, final_observation, action: trees of arrays [N, ...], like the spaces. reward f64 [N] or [N, C];
-    terminated, truncated, life_lost bool [N]; seed int64 [N], -1 for none.
+    terminated, truncated, life_lost bool [N]; kept_infos f64 [N, kept]; seed int64 [N], -1 for none.
     """
 
     def __init__(
@@ -32,6 +32,7 @@ class SharedArrays:
         num_envs: int,
         channels: int,
         choices: int = 0,
+        kept: int = 0,
         fd: int | None = None,
     ) -> None:
         """`choices`: size of a mask of legal actions: action_mask bool [N, choices], and final_action_mask at
@@ -43,6 +44,7 @@ class SharedArrays:
             self.action = create_empty_array(action_space, num_envs, allocate)
             self.reward = allocate((num_envs, channels) if channels else num_envs, np.float64)
             self.terminated, self.truncated, self.life_lost = (allocate(num_envs, np.bool_) for _ in range(3))
+            self.kept_infos = allocate((num_envs, kept), np.float64)
             self.seed = allocate(num_envs, np.int64)
             self.masked = allocate(num_envs, np.bool_)
             self.action_mask, self.final_action_mask = (

@@ -15,7 +15,6 @@ from envs.checking import faults
 from envs.masks import FINAL, KEY, Masks, WrongMask
 from envs.rewards import Rewards
 from envs.vector.base import (
-    LIFE_LOST,
     Stepped,
     VectorEnv,
     WrongObservation,
@@ -112,8 +111,9 @@ class SyncVectorEnv(VectorEnv):
                             np.ones((self.num_envs, masks.size), np.bool_) if final_rows is None else final_rows
                         )
                         final_rows[i] = masks.row_at_end(info.get(KEY))
-                    if merges or LIFE_LOST in info:
-                        infos = self._add_info(infos, {"final_info": info}, i)
+                    last = self._read_at_end(info)
+                    if merges or last:
+                        infos = self._add_info(infos, {"final_info": {**info, **last} if merges else last}, i)
                     begun = env.reset()
                     observation, info = begun
                 observations.append(observation)

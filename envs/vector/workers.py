@@ -34,7 +34,8 @@ _HERE = slice(None)
 
 
 class WorkersVectorEnv(VectorEnv):
-    """N copies in `settings.workers` processes. Infos stay there, but for final observations, masks and lost lives.
+    """N copies in `settings.workers` processes. Infos stay there, but for final observations, masks, lost lives and the
+    numbers that are kept of last infos.
 
     Raises ConfigurationError, with the environment and the copy, for an error in a process, or when one dies.
     """
@@ -51,7 +52,9 @@ class WorkersVectorEnv(VectorEnv):
         self._id = settings.id
         self._masks = Masks.of(action_space) if settings.action_masks else None  # None: there are no masks
         channels, choices = len(settings.reward_channels), self._masks.size if self._masks else 0
-        self._shared = SharedArrays(observation_space, action_space, num_envs, channels, choices)
+        self.keep_infos(settings.info_metrics)
+        kept = len(self.kept_infos)
+        self._shared = SharedArrays(observation_space, action_space, num_envs, channels, choices, kept)
         edges = np.linspace(0, num_envs, settings.workers + 1).astype(int).tolist()
         self._slots = list(itertools.pairwise(edges))
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -114,7 +117,9 @@ class WorkersVectorEnv(VectorEnv):
             final = no_final_observations(self.num_envs)
             for i in np.flatnonzero(done):
                 final[i] = copy_of(shared.final_observation, int(i))
-            info = {"final_obs": final, "_final_obs": done, "final_info": {LIFE_LOST: done & shared.life_lost}}
+            last = {name: shared.kept_infos[:, k].copy() for k, name in enumerate(self.kept_infos)}
+            last[LIFE_LOST] = done & shared.life_lost
+            info = {"final_obs": final, "_final_obs": done, "final_info": last}
             if self.masks is not None:  # rows of copies that were not cut off are old, and never read
                 info[FINAL] = self.masks.tree(shared.final_action_mask.copy())
         info = self._with_masks(info)

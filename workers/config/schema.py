@@ -80,6 +80,7 @@ class EnvConfig:
     channel_values: bool = fixed(False)
     reward_scale: float = fixed(1.0)  # a factor
     reward_clip: float | None = fixed(None)  # to -reward_clip .. reward_clip
+    info_metrics: list[str] = fixed(default_factory=list)  # numbers in episodes' last infos, as in [is_success]
     action_masks: bool = fixed(True)  # actions that the environment's masks forbid are not drawn; false: ignore masks
     # PettingZoo's environments: all agents share one policy; false: a game of two agents is for a league
     together: bool = fixed(False)
@@ -96,7 +97,7 @@ class EnvConfig:
         import envs  # imports gymnasium, which not every command line needs
 
         given = {each.name: getattr(self, each.name) for each in fields(envs.EnvSettings)}
-        return envs.EnvSettings(**{**given, "leave_out": tuple(self.leave_out)})
+        return envs.EnvSettings(**given | {name: tuple(given[name]) for name in ("leave_out", "info_metrics")})
 
 
 @dataclass

@@ -37,10 +37,12 @@ class Episodes:
         whole = replace(settings.resolved(), episodic_life=False, workers=min(settings.workers, self._copies))
         self._env = envs.make_vector(whole, self._copies, seed)
         self._env.merges_infos = False
+        self._figures = len(settings.figures)
         self._resetting, self._stepping = (blaming(settings.id, call) for call in ("reset()", "step()"))
 
     def play(self, policy: Policy, over: Callable[[], bool] = lambda: False) -> np.ndarray:
-        """Return float64 [count, 2]: each episode's return, by the environment's own rewards, and its length.
+        """Return float64 [count, 2 + F]: each episode's return, by the environment's own rewards, its length, and the F
+        figures that its settings name (EnvSettings.figures), 0 where it did not end.
 
         Raises Interrupted once `over()`, and ConfigurationError for what the environment raises.
         """
@@ -54,7 +56,7 @@ class Episodes:
             observation, info = env.reset(seed=[seed + i for i in range(self._copies)])
         memory = policy.initial_memory(env.num_envs)
         env.pop_episodes()
-        found, going = np.zeros((self._copies, 2)), np.ones(self._copies, bool)
+        found, going = np.zeros((self._copies, 2 + self._figures)), np.ones(self._copies, bool)
         for _ in range(LONGEST):
             if over():
                 raise Interrupted("the evaluation was given up")
@@ -67,14 +69,14 @@ class Episodes:
             if over_now.any():
                 slots, episodes = np.flatnonzero(over_now), env.pop_episodes()  # in the order of the slots
                 counted = going[slots]
-                found[slots[counted]] = episodes[counted, :2]
+                found[slots[counted]] = episodes[counted]
                 going[slots] = False
                 if not going.any():
                     return found
             if memory:
                 memory = policy.begin(memory, ended)
         logger.warning("%d episodes of an evaluation did not end within %d steps", int(going.sum()), LONGEST)
-        found[going] = env.returns_so_far()[going]
+        found[going, :2] = env.returns_so_far()[going]
         return found
 
     def close(self) -> None:

@@ -120,7 +120,7 @@ class PlainEvaluator(RoleProcess):
         load_weights(self.policy, tensors, f"version {model.version}")
         began = time.monotonic()
         played = self._episodes.play(self.policy, self._is_late)
-        returns, lengths = played.T
+        returns, lengths, *others = played.T
         point: dict[str, Any] = {
             "steps": model.step,
             "version": model.version,
@@ -132,6 +132,8 @@ class PlainEvaluator(RoleProcess):
             "mean_length": float(lengths.mean()),
             "seconds": time.monotonic() - began,
         }
+        names = self.config.env.settings().figures
+        point |= {name: float(values.mean()) for name, values in zip(names, others, strict=True)}
         self._steps, self._version = model.step, model.version
         logger.info("%s", point)
         if self.config.evaluation.keep_best and point["mean_return"] > self._best:

@@ -42,7 +42,7 @@ class Progress:
     data_age: float = 0.0  # mean, from the end of collecting to the start of the update
     staleness: float = 0.0  # mean weight versions between the data and the update
     losses: dict[str, float] = field(default_factory=dict)
-    of_channels: dict[str, deque[float]] = field(default_factory=dict)
+    others: dict[str, deque[float]] = field(default_factory=dict)  # figures of episodes beside return and length
     _clock: float | None = None
     _resumed_at: float = 0.0
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=1000))
@@ -57,18 +57,18 @@ class Progress:
             self._clock = max(first_step_at, self._resumed_at)
             self._recent.append((self._clock, self.steps))
 
-    def add(self, episodes: np.ndarray, steps: int, channels: Sequence[str] = ()) -> None:
+    def add(self, episodes: np.ndarray, steps: int, others: Sequence[str] = ()) -> None:
         """Count environment steps and the episodes that ended in them.
 
-        `episodes` [K, 2 + C]: return, length, and the return of each of the reward's `channels`.
+        `episodes` [K, 2 + F]: return, length, and the F figures that `others` names (EnvSettings.figures).
         """
         now = time.time()
         self.steps += steps
         self.episodes += len(episodes)
         self.returns.extend(float(r) for r in episodes[:, 0])
         self.lengths.extend(float(n) for n in episodes[:, 1])
-        for column, name in enumerate(channels, 2):
-            self.of_channels.setdefault(name, deque(maxlen=self.window)).extend(map(float, episodes[:, column]))
+        for column, name in enumerate(others, 2):
+            self.others.setdefault(name, deque(maxlen=self.window)).extend(map(float, episodes[:, column]))
         if self._clock is not None:
             self.training_seconds += now - self._clock
             self._clock = now
@@ -91,9 +91,9 @@ class Progress:
         )
         return (self.steps - steps) / (now - since) if now > since else 0.0
 
-    def channel_returns(self) -> dict[str, float]:
-        """Return the mean return of each channel over the last (up to) `window` episodes, as "return_NAME"."""
-        return {f"return_{name}": float(np.mean(returns)) for name, returns in self.of_channels.items() if returns}
+    def means(self) -> dict[str, float]:
+        """Return the means of `others` over the last (up to) `window` episodes."""
+        return {name: float(np.mean(values)) for name, values in self.others.items() if values}
 
     def figures(self) -> dict[str, Any]:
         """Return the figures that the live view, TensorBoard and the metrics file show."""
@@ -128,7 +128,7 @@ class Progress:
             "training_seconds": self.training_seconds,
             "returns": list(self.returns),
             "lengths": list(self.lengths),
-            "channels": {name: list(returns) for name, returns in self.of_channels.items()},
+            "others": {name: list(values) for name, values in self.others.items()},
         }
 
     @classmethod
@@ -140,8 +140,11 @@ class Progress:
         progress._resumed_at = time.time()
         progress.returns.extend(meta["returns"])
         progress.lengths.extend(meta["lengths"])
-        for name, returns in meta.get("channels", {}).items():
-            progress.of_channels[name] = deque(returns, maxlen=window)
+        channels = {
+            f"return_{name}": values for name, values in meta.get("channels", {}).items()
+        }  # of older checkpoints
+        for name, values in {**channels, **meta.get("others", {})}.items():
+            progress.others[name] = deque(values, maxlen=window)
         return progress
 
 

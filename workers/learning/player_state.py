@@ -83,8 +83,8 @@ class PlayerState:
         """Begin with fresh weights, a new optimizer and new averages."""
         self.policy, self.algorithm = self.build()
         self.averages = WeightAverages(self.recipe.averages)  # averages of the policy's weights
-        returns = len(self.config.env.reward_channels)
-        self.spec = self.policy.spec(self.recipe.legal_actions, returns, self.algorithm.needs.fields)
+        self.figures = self.config.env.settings().figures
+        self.spec = self.policy.spec(self.recipe.legal_actions, len(self.figures), self.algorithm.needs.fields)
 
     def teach(self) -> None:
         """Give the algorithm its teacher, if the settings name one. Raises ConfigurationError."""

@@ -106,8 +106,7 @@ class Replaying:
         progress, payload = self._state.progress, arrived.payload
         progress.start(payload["first_step_at"])
         progress.data_age = time.time() - payload["collected_at"]
-        channels = list(self._state.config.env.reward_channels)
-        progress.add(arrived.trajectory.episodes, arrived.trajectory.num_steps, channels)
+        progress.add(arrived.trajectory.episodes, arrived.trajectory.num_steps, self._state.figures)
 
     # Updates.
 

@@ -98,8 +98,8 @@ class Updater:
         self._source.feedback(data, update)
         self._outlets.keep_sample(batch)
         if share is not None:
-            progress.add(share.episodes, share.steps, list(config.env.reward_channels))
-        progress.losses = self._ranks.mean(update.metrics) | progress.channel_returns()
+            progress.add(share.episodes, share.steps, state.figures)
+        progress.losses = self._ranks.mean(update.metrics) | progress.means()
         progress.updates += 1
         progress.version = self._outlets.next_version()
 

@@ -84,13 +84,16 @@ def test_a_resumed_run_has_the_figures_of_the_stopped_one() -> None:
     assert resumed.mean_return == np.mean([*range(51, 150), 1.0])
 
 
-def test_a_resumed_run_has_the_returns_of_each_reward_channel() -> None:
+def test_a_resumed_run_has_the_figures_of_its_episodes() -> None:
     progress = Progress()
-    progress.add(np.array([[3.0, 10.0, 1.0, 2.0], [5.0, 10.0, 2.0, 3.0]], np.float32), 20, ["score", "speed"])
+    progress.add(
+        np.array([[3.0, 10.0, 1.0, 2.0], [5.0, 10.0, 2.0, 3.0]], np.float32), 20, ["return_score", "return_speed"]
+    )
     resumed = Progress.from_meta(json.loads(json.dumps(progress.to_meta())))
-    assert resumed.channel_returns() == progress.channel_returns() == {"return_score": 1.5, "return_speed": 2.5}
-    older = {name: value for name, value in progress.to_meta().items() if name != "channels"}
-    assert Progress.from_meta(older).channel_returns() == {}
+    assert resumed.means() == progress.means() == {"return_score": 1.5, "return_speed": 2.5}
+    older = {name: value for name, value in progress.to_meta().items() if name != "others"}
+    assert Progress.from_meta(older).means() == {}
+    assert Progress.from_meta({**older, "channels": {"score": [1.0, 2.0]}}).means() == {"return_score": 1.5}
 
 
 def test_pauses_do_not_count_as_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,9 +100,9 @@ def test_coefficients_decide_what_is_learned_and_each_head_learns_its_own_channe
 
 def test_mean_returns_of_channels_are_among_the_metrics():
     progress = Progress()
-    assert progress.channel_returns() == {}
-    progress.add(np.array([[1.0, 5, 2.0, -1.0], [3.0, 5, 4.0, -3.0]], np.float32), 10, ["win", "damage"])
-    assert progress.channel_returns() == {"return_win": 3.0, "return_damage": -2.0}
+    assert progress.means() == {}
+    progress.add(np.array([[1.0, 5, 2.0, -1.0], [3.0, 5, 4.0, -3.0]], np.float32), 10, ["return_win", "return_damage"])
+    assert progress.means() == {"return_win": 3.0, "return_damage": -2.0}
     assert progress.figures()["mean_return"] == 2.0
 
 

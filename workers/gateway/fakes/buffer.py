@@ -105,7 +105,7 @@ class FakeBuffer(worker.ActorRole):
     def _make_sampler(self) -> RandomSampler:
         settings, seed = self.config.env.settings(), self._next_seed()
         policy = build_policy(self.config.network, *envs.spaces(settings), seed, settings.value_channels)
-        columns, legal_actions = 2 + len(settings.reward_channels), envs.has_masks(settings.id)
+        columns, legal_actions = 2 + len(settings.figures), envs.has_masks(settings.id)
         return RandomSampler(policy, self.config.env.num_envs, seed, columns, legal_actions, self._asked(policy))
 
 

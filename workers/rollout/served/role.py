@@ -98,7 +98,7 @@ class ServedRole(AnsweringRole):
             config.unroll_length,
             config.env.num_envs,
             seed,
-            returns=len(settings.reward_channels),
+            returns=len(settings.figures),
             travelling=config.served_memory == "travelling",
             timing=self.timing,
             fields=self._asked(policy),
