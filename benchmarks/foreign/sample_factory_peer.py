@@ -1,7 +1,8 @@
-"""Sample Factory's APPO on CartPole-v1, for `benchmarks.throughput`: `python sample_factory_peer.py SECONDS`.
+"""Sample Factory's APPO on CartPole-v1, for `benchmarks.throughput`.
 
-It runs by the Python of an environment with sample-factory. It logs its rates itself ("Fps is"): steps of the
-environment here, as frames are not skipped.
+`python sample_factory_peer.py SECONDS [NAME=VALUE ...]` replaces settings below by those given. It runs by the Python
+of an environment with sample-factory. It logs its rates itself ("Fps is"): steps of the environment here, as frames
+are not skipped.
 """
 
 import sys
@@ -26,6 +27,7 @@ if __name__ == "__main__":
             "train_for_seconds": sys.argv[1], "train_dir": folder, "experiment": "peer", "normalize_input": False,
             "use_rnn": False, "serial_mode": False, "async_rl": True,
         }  # fmt: skip
+        settings |= dict(each.split("=", 1) for each in sys.argv[2:])
         arguments = [*(f"--{name}={value}" for name, value in settings.items()), "--encoder_mlp_layers", "64", "64"]
         parser, _ = parse_sf_args(arguments)
         run_rl(parse_full_cfg(parser, arguments))

@@ -10,6 +10,7 @@ round, and the median is reported, with the final mean return, as a rate without
 cartpole  64 environments an actor x 128 steps, four epochs of four minibatches: PureJaxRL, Stable-Baselines3, CleanRL
           on envpool, Sample Factory; us of CPU time a step of each part; limit_fraction: the products' operations a
           second over those of a bare product on all cores
+own       CartPole beside peers at settings of their own, and Sample Factory at four
 pong      Nature CNN, standard preprocessing, steps of the agent: four epochs a sample beside the PPO of
           Stable-Baselines3, CleanRL on envpool and RLlib, one beside RLlib's IMPALA
 pipeline  an environment and an algorithm that do nothing: what remains is the policy, the wire, and the hand-overs
@@ -40,7 +41,7 @@ from benchmarks.throughput.peers import Peer, Ran
 from benchmarks.throughput.waiting import slow, upkeep
 
 APPARATUS = Path(__file__).resolve().parents[1] / "apparatus"
-PARTS = ("cartpole", "pong", "pipeline", "start", "slow", "upkeep")
+PARTS = ("cartpole", "own", "pong", "pipeline", "start", "slow", "upkeep")
 TARGETS = {
     "cartpole_vs_purejaxrl": (">=", 1.1),
     "cartpole_vs_sb3": (">=", 8.0),
@@ -75,7 +76,7 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, action="append")
     options = parser.parse_args()
     figures: dict[str, Any] = {"rounds": options.rounds}
-    work = {"cartpole": cartpole, "pong": pong, "pipeline": pipeline, "slow": slow, "upkeep": upkeep}
+    work = {"cartpole": cartpole, "own": own, "pong": pong, "pipeline": pipeline, "slow": slow, "upkeep": upkeep}
     parts = options.only or PARTS
     if any(part != "start" for part in parts):
         with own_servers() as (folder, urls):
@@ -113,14 +114,7 @@ def cartpole(job: Train, options: argparse.Namespace) -> dict[str, Any]:
     jobs: list[Job] = []
 
     def warren(turn: int) -> Ran:
-        jobs.append(
-            job(
-                f"cartpole-{turn}", "env=cartpole", "env.num_envs=64", "env.goal=null", "sampling=streaming",
-                "actors=2", "unroll_length=128", "algorithm.epochs=4", "algorithm.minibatch_size=4096",
-                "algorithm.learning_rate=2.5e-3", f"algorithm.anneal_steps={CARTPOLE_STEPS}",
-                "algorithm.entropy_coefficient=0.01", f"total_steps={CARTPOLE_STEPS}", f"seed={turn}",
-            )
-        )  # fmt: skip
+        jobs.append(_on_cartpole(job, "cartpole", turn))
         return Ran(jobs[-1].steps_per_s, jobs[-1].outcome["mean_return"])
 
     figures = compared("cartpole", warren, others, options)
@@ -133,6 +127,35 @@ def cartpole(job: Train, options: argparse.Namespace) -> dict[str, Any]:
         },
         "limit_fraction": round(gflop / gflops(os.cpu_count() or 1), 3),
     }
+
+
+def _on_cartpole(job: Train, trial: str, turn: int) -> Job:
+    return job(
+        f"{trial}-{turn}", "env=cartpole", "env.num_envs=64", "env.goal=null", "sampling=streaming",
+        "actors=2", "unroll_length=128", "algorithm.epochs=4", "algorithm.minibatch_size=4096",
+        "algorithm.learning_rate=2.5e-3", f"algorithm.anneal_steps={CARTPOLE_STEPS}",
+        "algorithm.entropy_coefficient=0.01", f"total_steps={CARTPOLE_STEPS}", f"seed={turn}",
+    )  # fmt: skip
+
+
+def own(job: Train, options: argparse.Namespace) -> dict[str, Any]:
+    """Train on CartPole-v1 beside peers as their authors set them, and Sample Factory at four settings."""
+    as_warren = ("num_envs_per_worker=64", "rollout=128", "batch_size=4096", "num_batches_per_epoch=4", "num_epochs=4")
+    others = {
+        "sb3_defaults": peers.stable_baselines3("cartpole-defaults", 40_000),
+        "sample_factory": peers.sample_factory(PEER_SECONDS),
+        "sample_factory_defaults": peers.sample_factory(PEER_SECONDS, "num_envs_per_worker=2", "rollout=32"),
+        "sample_factory_as_warren": peers.sample_factory(PEER_SECONDS, *as_warren),
+        "sample_factory_serial": peers.sample_factory(PEER_SECONDS, *as_warren, "serial_mode=True", "async_rl=False"),
+    }
+    if options.purejaxrl is not None:
+        others["purejaxrl_own"] = peers.purejaxrl(options.purejaxrl, 500_000, envs=4, learning_rate=2.5e-4)
+
+    def warren(turn: int) -> Ran:
+        done = _on_cartpole(job, "own", turn)
+        return Ran(done.steps_per_s, done.outcome["mean_return"])
+
+    return compared("own", warren, others, options)
 
 
 def pong(job: Train, options: argparse.Namespace) -> dict[str, Any]:

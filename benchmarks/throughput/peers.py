@@ -77,14 +77,17 @@ class Peer:
         return folder / self.environment / "bin" / "python"
 
 
-def purejaxrl(checkout: Path, total: int) -> Peer:
-    """Return it with Warren's 128 environments x 128 steps, four epochs, minibatches of 4,096, learning rate 2.5e-3."""
-    command = (str(FOREIGN / "purejaxrl_peer.py"), str(checkout / "purejaxrl"), "128", "128", "4", "2.5e-3", str(total))
-    return Peer("PureJaxRL", "jax", command, threads=2)
+def purejaxrl(checkout: Path, total: int, envs: int = 128, learning_rate: float = 2.5e-3) -> Peer:
+    """Return it with `envs` environments x 128 steps, four epochs, four minibatches; by default as Warren."""
+    given = (str(checkout / "purejaxrl"), str(envs), "128", "4", str(learning_rate), str(total))
+    return Peer("PureJaxRL", "jax", (str(FOREIGN / "purejaxrl_peer.py"), *given), threads=2)
 
 
 def stable_baselines3(game: str, total: int) -> Peer:
-    """Return its PPO with as many environments, steps, epochs and samples a minibatch as Warren; two threads."""
+    """Return its PPO with as many environments, steps, epochs and samples a minibatch as Warren; two threads.
+
+    The game `cartpole-defaults` is CartPole by the library's own settings.
+    """
     name = f"Stable-Baselines3 PPO, {game}"
     return Peer(name, "ray", (str(FOREIGN / "sb3_peer.py"), game, str(total)), threads=2)
 
@@ -95,9 +98,12 @@ def cleanrl(checkout: Path, game: str, total: int) -> Peer:
     return Peer(f"CleanRL PPO on envpool, {game}", "cleanrl", command, threads=2)
 
 
-def sample_factory(seconds: int) -> Peer:
-    """Return its APPO with two workers; its rate is that of the last minutes, which it logs itself."""
-    command = (str(FOREIGN / "sample_factory_peer.py"), str(seconds))
+def sample_factory(seconds: int, *settings: str) -> Peer:
+    """Return its APPO with two workers; its rate is that of the last minutes, which it logs itself.
+
+    `settings`: NAME=VALUE, instead of those of sample_factory_peer.py.
+    """
+    command = (str(FOREIGN / "sample_factory_peer.py"), str(seconds), *settings)
     return Peer("Sample Factory APPO", "sf", command, stop_after=seconds + 20.0)
 
 
