@@ -33,7 +33,7 @@ from agents.policies.parts import Parts
 from agents.policies.policy import Policy
 from agents.spaces import SpaceTree
 from warren.errors import ConfigurationError, unknown_name
-from warren.user_code import blame, find
+from warren.user_code import blame, call, find
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _built(table: Any, leaf: gymnasium.Space[Any]) -> Distribution:
             f"distribution of the network: {table!r} names none; give name=path/to/file.py:build and its settings"
         )
     with blame(f"distribution {name!r}"):
-        made = find("distribution", name)(settings, leaf)
+        made = call(f"distribution {name!r}", find("distribution", name), settings, leaf)
     if not isinstance(made, Distribution):
         raise ConfigurationError(
             f"distribution {name!r} made a {type(made).__name__}, not an agents.policies.Distribution"

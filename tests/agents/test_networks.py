@@ -397,6 +397,51 @@ def test_a_users_network_is_tried_when_it_is_built(fault: str, said: str, tmp_pa
         build_policy({"name": f"{file}:build"}, SPACES["vector"], Discrete(3), seed=1)
 
 
+LACKING = """
+import torch
+from agents.networks import Network
+
+class Layered(Network):
+    def __init__(self, heads):
+        super().__init__()
+        self.heads, self.layers = heads, LAYERS([torch.nn.Linear(4, heads.policy + heads.values)])
+
+class Built(Layered):
+    memory = MEMORY
+    def METHOD(self, observation, memory):
+        x = self.layers[0](observation)
+        return self.heads.outputs(x[..., :self.heads.policy], x[..., self.heads.policy:]), KEPT
+    UNROLL
+
+def build(settings, observation_space, heads, generator):
+    return Built(heads)
+"""
+UNROLL = "unroll = lambda self, observation, memory, begins: None"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"METHOD": "forward"}, r"made a Built without a method step\(observation, memory\); give it one"),
+        ({"LAYERS": "list"}, r"made a Built without weights; keep its layers as attributes of self"),
+        ({"MEMORY": "{'h': (8,)}"}, r"made a Built with a memory and without a method unroll\(observation"),
+        (
+            {"MEMORY": "{'h': (8,)}", "UNROLL": UNROLL, "KEPT": "{'h': x}"},
+            r"step\(\) gave the memory 'h' of shape \[3, 4\]; it must be \[3, 8\], of the attribute memory",
+        ),
+        ({"MEMORY": "{'h': (8,)}", "UNROLL": UNROLL, "KEPT": "x"}, r"step\(\) gave the memory 'h' of shape none"),
+    ],
+)
+def test_what_a_users_network_lacks_is_said_when_it_is_built(given: dict[str, str], said: str, tmp_path: Path):
+    source = LACKING
+    whole = {"METHOD": "step", "LAYERS": "torch.nn.ModuleList", "MEMORY": "{}", "UNROLL": "", "KEPT": "memory"}
+    for word, code in (whole | given).items():
+        source = source.replace(word, code)
+    (file := tmp_path / "mine.py").write_text(source)
+    with pytest.raises(ConfigurationError, match=rf"network '.*mine.py:build':? {said}"):
+        build_policy({"name": f"{file}:build"}, SPACES["vector"], Discrete(3), seed=1)
+
+
 def test_heads_are_split_and_squeezed():
     heads = Heads({"move": 3, "aim": 2}, bare=False, values=2)
     network = build_network({"hidden_sizes": [4]}, SPACES["vector"], heads, torch.Generator().manual_seed(1))

@@ -52,6 +52,9 @@ class Silent(Distribution):
 
 def build(settings, space):
     return {"none": lambda: None, "silent": Silent, "fails": lambda: 1 / 0}[settings["kind"]]()
+
+def of_space(space):
+    return None
 """
 
 
@@ -62,6 +65,7 @@ def build(settings, space):
         ({"name": "{file}:build", "kind": "none"}, r"made a NoneType, not an agents.policies.Distribution"),
         ({"name": "{file}:build", "kind": "silent"}, r"does not say by `size` how many numbers it needs"),
         ({"name": "{file}:build", "kind": "fails"}, r"own.py:8: ZeroDivisionError"),
+        ({"name": "{file}:of_space"}, r"it takes \(space\) at .*own.py:10; give it these arguments"),
         ({"name": "{file}:built"}, r"distribution 'built' does not exist; did you mean build"),
     ],
 )
