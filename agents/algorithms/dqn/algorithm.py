@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
 from agents.algorithms.contract import Update
@@ -144,9 +145,11 @@ def check_policy(policy: Policy, config: DQNConfig) -> None:
     """Raise ConfigurationError for a policy that does not act by values, or not by those that the settings describe."""
     name, distribution = config.name, policy.distribution
     if not isinstance(distribution, Greedy):
+        is_discrete = isinstance(policy.action_space, spaces.Discrete)
+        remedy = "set network.discrete_actions.greedy=true" if is_discrete else "for a Box take sac, for others ppo"
         raise ConfigurationError(
             f"algorithm: {name!r} learns values of Discrete actions, and this policy over {policy.action_space} does "
-            "not act by them; set network.discrete_actions.greedy=true, or choose an algorithm for this action space"
+            f"not act by them; {remedy}"
         )
     if distribution.quantiles != config.quantiles:
         raise ConfigurationError(

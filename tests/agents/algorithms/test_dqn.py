@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from support.drawn_batches import drawn_batch
 from support.plain_off_policy import PlainDQN, flat, layers_of
 
@@ -191,3 +191,17 @@ def test_a_loss_that_is_not_finite_changes_nothing():
 def test_dqn_is_refused_without_a_replay():
     with pytest.raises(ConfigurationError, match=r"'dqn' learns from another source \(uniform\)"):
         build_algorithm("dqn", {}, greedy_policy(), 1, replay=False)
+
+
+@pytest.mark.parametrize(
+    ("space", "remedy"),
+    [
+        (Discrete(3), "set network.discrete_actions.greedy=true"),
+        (Box(-1, 1, (2,), np.float32), "for a Box take sac, for others ppo"),
+        (MultiDiscrete([2, 3]), "for a Box take sac, for others ppo"),
+    ],
+)
+def test_a_policy_that_does_not_act_by_values_is_refused_with_what_helps(space, remedy):
+    policy = build_policy({"hidden_sizes": [16], "value": False}, SEEN, space, seed=1)
+    with pytest.raises(ConfigurationError, match=rf"'dqn' learns values of Discrete actions.* by them; {remedy}$"):
+        build_algorithm("dqn", {}, policy, 1)
