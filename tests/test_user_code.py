@@ -103,6 +103,12 @@ def test_code_of_ones_own_without_a_name_is_asked_for(kind: str) -> None:
         user_code.find(kind, settings.name)
 
 
+def test_a_name_of_something_else_than_a_class_or_function_is_refused(tmp_path: Path) -> None:
+    (file := tmp_path / "mine_named.py").write_text("build = 5\n")
+    with pytest.raises(ConfigurationError, match=r"mine_named.py:build' is a int; name a class or a function$"):
+        user_code.find("algorithm", f"{file}:build")
+
+
 def test_a_call_with_arguments_that_a_function_lacks_is_blamed_on_it(tmp_path: Path) -> None:
     file = tmp_path / "mine_called.py"
     file.write_text("def build(config):\n    return len(config, 2)\n")

@@ -128,6 +128,8 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     except AttributeError:
         public = [known for known in vars(module) if not known.startswith("_")]
         raise UnknownName(kind, attribute, public, f"({place} has no such class or function)") from None
+    if not callable(factory):
+        raise ConfigurationError(f"{kind} {name!r} is a {type(factory).__name__}; name a class or a function")
     return factory
 
 

@@ -28,7 +28,7 @@ from workers.servers.checks import redact
 # ValueError: a number as a group's option; AssertionError: a league's setting where no league is chosen.
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
 # Tables whose files hold only some of the names that may be set. (The table `hosts` has no names in files.)
-OPEN = ("league", "network", "env.kwargs", "env.reward_channels", "replay.buffer_settings")
+OPEN = ("algorithm", "league", "network", "env.kwargs", "env.reward_channels", "replay.buffer_settings")
 
 
 _add_argument = argparse.ArgumentParser.add_argument
@@ -201,7 +201,10 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
             key = key.lstrip("+~")
             # An override may hold a broker's password.
             if isinstance(error, MissingConfigException):
-                yield override, redact(unknown_name(f"{key}:", value, error.options or ()))
+                options = error.options or ()
+                of_file = "own" in options and all(value.rpartition(":"))
+                why = f"code of yours is {key}=own {key}.name={value}" if of_file else ""
+                yield override, redact(f"{override}: {why}" if why else unknown_name(f"{key}:", value, options))
             elif isinstance(error, OverrideParseException) and "=" in override:
                 yield override, redact(_unreadable(override, key, value))
             elif not re.fullmatch(r"[\w./@]+", key) or "=" not in override.lstrip("~"):

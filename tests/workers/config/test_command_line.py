@@ -83,6 +83,9 @@ def test_all_wrong_overrides_and_values_are_reported_together() -> None:
         ("=3", "=3: is not a setting; write settings as name=value"),
         ("env=3", "env=3: Config group override must be a string"),
         ("algorithm.clip=0.3", "did you mean algorithm.clip_range"),
+        ("algorithm=game.py:build", "algorithm=game.py:build: code of yours is algorithm=own algorithm.name=game.py:"),
+        ("network=game:build", "network=game:build: code of yours is network=own network.name=game:build"),
+        ("league=game:build", "league: 'game:build' does not exist"),
         ("hydra.nonsense=1", "setting 'hydra.nonsense' does not exist"),
         ("~env.goal", "env.goal"),
         ("actors=[1", "actors=[1: the value cannot be read; is a bracket or a quote of it left open?"),
@@ -139,11 +142,16 @@ def test_options_may_stand_anywhere_among_the_overrides(argv: list[str]) -> None
 
 
 def test_settings_of_open_tables_need_no_plus() -> None:
-    tables = ["network.box_actions={squashed: true}", "env.kwargs.gravity=3", "replay.buffer_settings.newest=4"]
+    tables = [
+        "algorithm.mine=1",
+        "network.box_actions={squashed: true}",
+        "env.kwargs.gravity=3",
+        "replay.buffer_settings.newest=4",
+    ]
     options, overrides = arranged([*tables, "seed=2"])
     assert options == []
     assert overrides == [*(f"++{table}" for table in tables), "seed=2"]
-    assert compose("train", overrides) is not None
+    assert compose("train", ["algorithm=own", *overrides]) is not None
 
 
 def test_algorithm_and_league_settings_of_a_resume_are_set_aside() -> None:
