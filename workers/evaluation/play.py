@@ -83,7 +83,7 @@ def watch(
 def _drawn(trained: Trained, render: str, asked: str) -> Any:
     """Make the environment so that it draws itself; `asked` is the option that needs this."""
     try:
-        return trained.make(render_mode=render)
+        env = trained.make(render_mode=render)
     except ConfigurationError as error:
         if isinstance(error.__cause__, TypeError) and "'render_mode'" in str(error.__cause__):
             raise ConfigurationError(
@@ -91,6 +91,12 @@ def _drawn(trained: Trained, render: str, asked: str) -> Any:
                 f"--{asked[2:].partition(' ')[0]} out, or give the class this argument and a method render()"
             ) from None
         raise
+    modes = env.metadata.get("render_modes")  # none are named by a class that leaves gymnasium's metadata as they are
+    if modes and render not in (*modes, "rgb_array"):
+        env.close()
+        remedy = "film it by --video FILE" if "rgb_array" in modes else "choose one of them"
+        raise ConfigurationError(f"{asked}: {trained.env_id} draws itself as {' or '.join(modes)} alone; {remedy}")
+    return env
 
 
 def _write(record: Path, kept: EpisodeRecorder) -> None:

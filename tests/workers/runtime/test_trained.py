@@ -215,6 +215,12 @@ def test_a_film_of_what_takes_no_render_mode_is_refused_with_the_remedy(cartpole
         play.watch(trained, 1, "human", True, [].append)
 
 
+def test_a_window_is_refused_where_the_environment_draws_none(cartpole: Path) -> None:
+    trained = replace(load(cartpole), settings=envs.EnvSettings(f"{__file__}:Drawn"))
+    with pytest.raises(ConfigurationError, match=r"^--render human: .* as rgb_array alone; film it by --video FILE$"):
+        play.watch(trained, 1, "human", True, [].append)
+
+
 def test_no_episodes_at_all_are_refused(cartpole: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"--games: 0 is too few; use 1 at least"):
         play.run(options(cartpole, games=0), say=[].append)
