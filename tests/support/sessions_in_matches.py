@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Discrete
 from agents import build_policy
 from agents.policies import Policy
 from agents.trees import spec_of
+from envs.masks import Masks
 from envs.rewards import Rewards
 from league.matchmaking import seat_of
 from league.matchmaking.view import ModelRef
@@ -122,7 +123,9 @@ class Hall:
     def session(self, number: int = 0) -> Game:
         """Begin a session."""
         loop = asyncio.get_running_loop()
-        return Game(f"s{number}", self.player.of_session(), spec_of(OBSERVATIONS), Rewards(), loop, masked=3)
+        return Game(
+            f"s{number}", self.player.of_session(), spec_of(OBSERVATIONS), Rewards(), loop, masks=Masks(Discrete(3))
+        )
 
     def counters(self) -> dict[str, int]:
         """Check that the league's counters add up; return them."""

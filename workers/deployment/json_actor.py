@@ -5,7 +5,7 @@
 
 `observation` is nested like the observation space. The other fields may be left out. `reward`, earned since the last
 action, is a number; it is an object or a list if the run has env.reward_channels. `agent` names one of several agents.
-`action_mask` is true for each legal action of a Discrete space.
+`action_mask` is true for each legal action, in a form of envs/masks.py.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import json
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Discrete
 
 from agents.policies import Policy
+from envs.masks import Masks
 from warren.trees import map_tree
 from workers.gateway.actor import Actor, Unreadable
 
@@ -29,7 +29,7 @@ class JsonActor(Actor):
         if "observation" not in message:
             raise Unreadable("the body has no observation")
         if message.get("action_mask") is not None and not self.action_masks:
-            raise Unreadable(f"action_mask: it is of Discrete actions, and these are {self.action_space}; leave it out")
+            raise Unreadable(f"action_mask: {self.action_space} has no actions to forbid; leave it out")
         try:  # a refused body has no effect: its reward is taken together with its observation, or not at all
             action = await self.act(
                 message["observation"],
@@ -68,6 +68,6 @@ def json_actor(policy: Policy) -> type[JsonActor]:
     declared = {
         "observation_space": policy.observation_space,
         "action_space": policy.action_space,
-        "action_masks": isinstance(policy.action_space, Discrete),
+        "action_masks": Masks.of(policy.action_space) is not None,
     }
     return type("JsonActor", (JsonActor,), declared)

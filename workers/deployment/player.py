@@ -66,7 +66,7 @@ class DeployedPlayer(Passes):
             memory = remembered(backend.initial_memory(len(asked)), players)
             legal = None
             if any(one.action_mask is not None for one in asked):
-                legal = masks(asked, backend.policy.distribution.mask_size)
+                legal = masks(asked, backend.policy.action_space)
             action, memory = backend.act(observation, memory, self._mode, self._generator, legal)
         actions = backend.policy.env_action(action)
         for row, (one, player) in enumerate(zip(asked, players, strict=True)):

@@ -124,7 +124,7 @@ class Experience:
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
         with self._changed:
             players = [self._state_of(one) for one in asked]
-        legal = None if spec.action_mask is None else masks(asked, spec.action_mask.shape[0])
+        legal = None if spec.action_mask is None else masks(asked, policy.action_space)
         with self._lock:
             version = self.version
             memory = self._memory(players)

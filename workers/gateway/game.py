@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from agents.trees import ArraySpec, Spec, problems
+from envs.masks import Masks, WrongMask
 from envs.rewards import Rewards, WrongReward
 from warren.trees import Tree, leaves
 from workers.gateway.limits import Limits
@@ -83,15 +84,15 @@ class Game:
         spec: Spec,
         rewards: Rewards,
         loop: asyncio.AbstractEventLoop,
-        masked: int | None = None,
+        masks: Masks | None = None,
         most: int = Limits.agents,
     ) -> None:
-        """`spec`: of one observation; `masked`: actions in a mask, None without masks; `most`: agents at most."""
+        """`spec`: of one observation; `masks`: those of its actions, None without any; `most`: agents at most."""
         self.session, self.loop = session, loop
         self.key: str | None = None
         self.time: str | None = None
         self._player, self._spec, self._rewards = player, spec, rewards
-        self._masked, self._most = masked, most
+        self._masks, self._most = masks, most
         self._agents: dict[str, Agent] = {}
         self._lock = threading.Lock()  # an actor's plain functions call from a thread
         self._closed = False
@@ -120,15 +121,14 @@ class Game:
             agent.deciding = False
 
     def _legal(self, action_mask: Any) -> np.ndarray:
-        if self._masked is None:
+        if self._masks is None:
             raise ValueError("action_mask: the actor's class has to declare that there are such: action_masks = True")
-        given = _made(action_mask, "action_mask")
-        legal = given.astype(np.bool_) if given.dtype.kind in "biu" else given  # a message may hold true or 1
-        if legal.dtype != np.bool_ or legal.shape != (self._masked,) or not (legal == given).all():
-            raise ValueError(f"action_mask must be bool [{self._masked}], is {given.dtype} {list(given.shape)}")
-        if not legal.any():
-            raise ValueError("action_mask: no action is legal")
-        return legal
+        try:
+            return self._masks.row(action_mask).copy()  # the caller may fill its own anew
+        except WrongMask as error:
+            raise ValueError(f"the game {error}") from None
+        except (TypeError, LookupError):
+            raise ValueError(f"action_mask: {action_mask!r:.80} is not nested like {self._masks.space}") from None
 
     def _new(self, name: str) -> Agent:
         if len(self._agents) >= self._most:

@@ -17,8 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
 
+from envs.masks import Masks
 from warren.trees import Tree
 from workers.gateway.game import Agent, Player
 
@@ -36,7 +38,7 @@ class Decide:
     observation: Tree
     earned: Any
     answer: asyncio.Future[Any]
-    action_mask: np.ndarray | None = None  # bool [A]: the legal ones; None: all
+    action_mask: np.ndarray | None = None  # bool [A]: the legal ones, a row of envs.masks.Masks; None: all
 
 
 @dataclass(slots=True)
@@ -153,13 +155,14 @@ class Passes:
         self.after_pass()
 
 
-def masks(asked: Sequence[Decide], actions: int) -> np.ndarray:
-    """Return the legal actions bool [N, actions] of agents that are to decide; all are legal for one without a mask."""
-    legal = np.ones((len(asked), actions), np.bool_)
+def masks(asked: Sequence[Decide], space: gymnasium.Space[Any]) -> Tree:
+    """Return the legal actions of agents that are to decide, as policies take them; without a mask all are legal."""
+    every = Masks(space)
+    legal = np.ones((len(asked), every.size), np.bool_)
     for row, one in enumerate(asked):
         if one.action_mask is not None:
             legal[row] = one.action_mask
-    return legal
+    return every.tree(legal)
 
 
 def _in_order(asked: list[Decide | End]) -> list[list[Decide | End]]:

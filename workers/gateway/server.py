@@ -10,9 +10,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from gymnasium.spaces import Discrete
-
 from agents.trees import spec_of
+from envs.masks import Masks
 from envs.rewards import Rewards
 from warren.errors import ConfigurationError
 from workers.gateway.actor import Actor
@@ -45,10 +44,10 @@ def opener(
 ) -> Open:
     """Return the function that makes the actor of a new session."""
     spec = spec_of(actor.observation_space)
-    masked = int(actor.action_space.n) if actor.action_masks and isinstance(actor.action_space, Discrete) else None
+    masks = Masks.of(actor.action_space) if actor.action_masks else None
 
     def open_game(session: str) -> tuple[Actor, Game]:
-        game = Game(session, players.of_session(), spec, rewards, asyncio.get_running_loop(), masked, limits.agents)
+        game = Game(session, players.of_session(), spec, rewards, asyncio.get_running_loop(), masks, limits.agents)
         made = actor.__new__(actor, **kwargs)
         made._game = game  # before its constructor, which may ask for the session's name
         made.__init__(**kwargs)  # type: ignore[misc]

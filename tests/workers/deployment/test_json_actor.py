@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 from support.deployed import SHAPES
 from support.waiting import until
 
@@ -31,8 +31,8 @@ OBSERVATION = {"observation": [0.0, 1.0, 2.0, 3.0]}
 class Served:
     """Deployed policy that is called without a port."""
 
-    def __init__(self, rewards: Rewards) -> None:
-        policy = build_policy({"hidden_sizes": [4]}, *SHAPES, 0)
+    def __init__(self, rewards: Rewards, actions: Space[Any] = SHAPES[1]) -> None:
+        policy = build_policy({"hidden_sizes": [4]}, SHAPES[0], actions, 0)
         self.player = DeployedPlayer(rewards, "sample", seed=0)
         self.player.swap(build_backend("pytorch", policy), 1)
         self._opener = opener(json_actor(policy), {}, self.player, rewards)
@@ -60,13 +60,36 @@ class Served:
 def serve() -> Iterator[Callable[..., Served]]:
     made: list[Served] = []
 
-    def make(rewards: Rewards = Rewards()) -> Served:  # noqa: B008
-        made.append(Served(rewards))
+    def make(rewards: Rewards = Rewards(), actions: Space[Any] = SHAPES[1]) -> Served:  # noqa: B008
+        made.append(Served(rewards, actions))
         return made[-1]
 
     yield make
     for one in made:
         one.player.close()
+
+
+@pytest.mark.parametrize(
+    ("actions", "mask", "legal"),
+    [
+        (MultiDiscrete([3, 2]), [[0, 0, 1], [1, 0]], [2, 0]),
+        (MultiDiscrete([3, 2]), [False, False, True, True, False], [2, 0]),
+        (MultiBinary(2), [0, 1], [0, 1]),
+        (Dict({"hit": Box(-1, 1, (2,)), "move": Discrete(3)}), {"move": [0, 1, 0]}, 1),
+    ],
+)
+def test_masks_of_several_choices_are_obeyed(serve: Any, actions: Space[Any], mask: Any, legal: Any) -> None:
+    served, found = serve(actions=actions), []
+
+    async def game(ask: Any) -> None:
+        for number in range(20):
+            reply = await ask("a", Kind.tick if number else Kind.auto, {**OBSERVATION, "action_mask": mask})
+            found.append(json.loads(reply)["action"])
+        assert await ask("a", Kind.tick, {**OBSERVATION, "action_mask": [1]}) == 422
+        assert await ask("a", Kind.tick, {**OBSERVATION, "action_mask": {"move": {"x": 1}}}) == 422
+
+    served.play(game)
+    assert [one["move"] if isinstance(one, dict) else one for one in found] == [legal] * 20
 
 
 def test_reward_channels_may_be_left_out_of_every_message(serve: Any) -> None:
@@ -135,7 +158,7 @@ def test_a_refused_tick_counts_no_reward(serve: Any, wrong: dict[str, Any]) -> N
     [
         ({"agent": 5}, "agent: must be a text, is int; leave it out"),
         ({"agent": None}, "agent: must be a text, is NoneType; leave it out"),
-        ({"action_mask": [True]}, "action_mask: it is of Discrete actions, and these are Box("),
+        ({"action_mask": [True]}, "action_mask: Box(-1.0, 1.0, (2,), float32) has no actions to forbid; leave it out"),
     ],
 )
 def test_a_field_of_another_kind_is_named(wrong: dict[str, Any], said: str) -> None:

@@ -61,11 +61,11 @@ def test_an_actors_masks_are_used_in_acting_trajectories_and_learning(gateways: 
 @pytest.mark.parametrize(
     ("legal", "said"),
     [
-        ([True] * 5, "action_mask must be bool [6], is bool [5]"),
-        ([0, 1, 2, 0, 0, 0], "action_mask must be bool [6], is int64 [6]"),
-        ([[0], [0, 1]], "action_mask: no array can be made of it: "),
-        ("no", "action_mask must be bool [6]"),
-        ([False] * 6, "no action is legal"),
+        ([True] * 5, "the game gave an action_mask of 5 numbers; Discrete(6) has 6 choices"),
+        ([0, 1, 2, 0, 0, 0], "the game gave the action_mask [0, 1, 2, 0, 0, 0]; its numbers are True or False"),
+        ([[0], [0, 1]], "the game gave an action_mask of 3 numbers"),
+        ("no", "the game gave the action_mask 'no', which is not of numbers"),
+        ([False] * 6, "which leaves no legal action"),
     ],
 )
 def test_a_wrong_mask_is_refused(gateways: Any, legal: Any, said: str) -> None:

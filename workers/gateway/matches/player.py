@@ -146,7 +146,7 @@ class MatchPlayer(Passes):
         states = [AgentState.of(one.agent) for one in asked]
         with torch.inference_mode():
             memory = remembered(policy.initial_memory(len(asked)), states)
-        legal = masks(asked, policy.distribution.mask_size)
+        legal = masks(asked, policy.action_space)
         acted = policy.step(observation, memory, action_mask=legal, generator=self.generator, value=False)
         for row, state in enumerate(states):
             state.memory = take(acted.memory, row)
