@@ -86,7 +86,7 @@ def _made(name: str) -> Tracker:
         return tracker
     if not all(name.rpartition(":")):
         known = [TENSORBOARD, *BUILT_IN]
-        raise ConfigurationError(unknown_name("tracker", name, known, "; or your own: file.py:NAME"))
+        raise ConfigurationError(unknown_name("tracker", name, known, "or your own: file.py:NAME"))
     factory = user_code.find("trackers", name)
     with user_code.blame(f"tracker {name!r}: making it"):
         one = factory()

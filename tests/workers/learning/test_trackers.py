@@ -99,6 +99,8 @@ def test_wrong_tracker_names_are_all_reported(tmp_path: Path) -> None:
     unknown, wrong = trackers.problems(["cvs", "csv", f"{tmp_path / 'mine.py'}:wrong"])
     assert unknown.startswith("trackers: tracker 'cvs' does not exist; did you mean csv")
     assert "is not a workers.config.trackers.Tracker" in wrong
+    (unlike,) = trackers.problems(["x"])
+    assert unlike.endswith("known: csv, mlflow, tensorboard, wandb; or your own: file.py:NAME")
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
