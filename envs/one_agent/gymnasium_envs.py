@@ -83,4 +83,6 @@ def _remedy(name: str, unknown: error.Error) -> str:
         return f"{what} are of Warren's extra `atari` ({module} is missing); install it: {remedy}"
     if not isinstance(unknown, error.NameNotFound):
         return str(unknown)
+    if name.endswith(".py"):
+        return f"(a class or function of a file: {name}:NAME)"
     return "" if ":" in name else "(one that a package registers: MODULE:ID)"

@@ -294,3 +294,7 @@ def test_an_id_that_a_module_does_not_register_is_refused_with_near_ones(source,
         envs.make("amazing:Maze-v0")
     with pytest.raises(UnknownName, match="one that a package registers: MODULE:ID"):
         envs.make("Amazing-v0")
+    with pytest.raises(
+        UnknownName, match=r"'mazes.py' does not exist \(a class or function of a file: mazes.py:NAME\)"
+    ):
+        envs.make("mazes.py")
