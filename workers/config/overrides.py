@@ -77,7 +77,8 @@ def in_full(override: str) -> str:
     name = override.partition("=")[0]
     if re.match(r"\+(algorithm|network|league)\.", name):
         return f"+{override}"
-    open_table = name == "hosts" or name.startswith(tuple(f"{table}." for table in OPEN))
+    whole = name == "hosts" or (name in OPEN and "." in name)  # the others are groups
+    open_table = whole or name.startswith(tuple(f"{table}." for table in OPEN))
     return f"++{override}" if open_table and "=" in override else override
 
 

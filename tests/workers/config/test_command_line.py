@@ -145,7 +145,8 @@ def test_settings_of_open_tables_need_no_plus() -> None:
     tables = [
         "algorithm.mine=1",
         "network.box_actions={squashed: true}",
-        "env.kwargs.gravity=3",
+        "env.kwargs={gravity: 3}",
+        "env.kwargs.depth=3",
         "replay.buffer_settings.newest=4",
     ]
     options, overrides = arranged([*tables, "seed=2"])
