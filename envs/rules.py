@@ -24,6 +24,7 @@ class Rules(ABC):
     """The rules of a zero-sum game of two players, 0 and 1. A state is any object that no method changes."""
 
     num_actions: int  # actions of both players are numbers from 0 to num_actions - 1
+    hidden_moves = False  # True: people who play are not told the other's moves
 
     @abstractmethod
     def initial(self) -> Any:

@@ -25,6 +25,7 @@ from warren.errors import ConfigurationError, UnknownName
 
 PLAYED_ON_TREE = 20_000  # most histories of a game that is played on its tree: a second to build, megabytes to hold
 SOLVED_ON_TREE = 2_000_000  # most histories of a game that is solved exactly: minutes and gigabytes
+HIDDEN_MOVES = ("dark_chess", "dark_hex", "dark_hex_ir", "kriegspiel", "phantom_go", "phantom_ttt", "phantom_ttt_ir")
 SMALL_BOARD = 6  # most cells of a dark hex that has so few histories
 # Parameters of the goofspiel that envs.large implements; with fewer cards it is written out.
 GOOFSPIEL, LARGE_SUITS = {"players": 2, "num_turns": -1, "egocentric": False, "points_order": "random"}, (5, 6)
@@ -39,6 +40,7 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -
     games: TwoPlayerVectorEnv
     games = StateVectorEnv(game, name, num_envs, seed) if tree is None else TreeVectorEnv(tree, num_envs, seed)
     games.max_return = float(max(game.max_utility(), -game.min_utility()))
+    games.hidden_moves = game.get_type().short_name in HIDDEN_MOVES
     return games
 
 

@@ -90,8 +90,8 @@ class AECVectorEnv(TwoPlayerVectorEnv):
     """N AEC environments of two or more agents, player i being number i of `possible_agents`, stepped in turn.
 
     An environment may give its `teams`, lists of agents, and `zero_sum`, whether rewards cancel: by default True for
-    two agents and False for more. For people it may have `text(agent)`, the agent's view, and
-    `action_text(agent, action)`, a name.
+    two agents and False for more. For people it may have `text(agent)`, the agent's view,
+    `action_text(agent, action)`, a name, and `hidden_moves`.
 
     Observations are Box (as float32), Discrete (one-hot) or a Dict with "observation" and "action_mask"; a mask may
     also be in the agent's info. Every reset has a seed of its own, and all of a game's chance follows from it.
@@ -133,6 +133,7 @@ class AECVectorEnv(TwoPlayerVectorEnv):
             teams=teams,
             zero_sum=bool(getattr(said, "zero_sum", len(agents) == PLAYERS)),
         )
+        self.hidden_moves = bool(getattr(said, "hidden_moves", False))
         self._first_action = int(actions.start)
         self.chance = Chance(self.num_envs, seed)
         self._draws = getattr(self._envs[0], "render_mode", None) == "rgb_array"

@@ -24,10 +24,12 @@ from warren.errors import ConfigurationError
 
 def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> TwoPlayerVectorEnv:
     """Return `num_envs` games of the class or callable `env_id`. Raises UnknownName, ConfigurationError."""
-    factory = user_envs.find(env_id)
+    factory: Any = user_envs.find(env_id)
     with blame(f"environment {env_id!r}"):
         if _are_rules(factory):
-            return TreeVectorEnv(_tree_of(env_id, factory, kwargs), num_envs, seed)
+            tree = TreeVectorEnv(_tree_of(env_id, factory, kwargs), num_envs, seed)
+            tree.hidden_moves = factory.hidden_moves
+            return tree
         if {"num_envs", "seed"} <= set(inspect.signature(factory).parameters):
             games = call(f"environment {env_id!r}", factory, num_envs=num_envs, seed=seed, **kwargs)
             if not isinstance(games, TwoPlayerVectorEnv):

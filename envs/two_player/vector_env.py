@@ -57,7 +57,8 @@ class TurnVectorEnv(ABC):
     Subclasses implement `_reset` and `_step`. The same seed and actions give the same games again. `max_return` is the
     largest absolute return of a game, if it is known; a league computes intervals from it. `chance` (chance.py) decides
     all that is left to chance, if each game can be played again by itself from its own seed; None if it cannot.
-    `all_legal`: all actions are always legal, so that masks need not be checked.
+    `all_legal`: all actions are always legal, so that masks need not be checked. `hidden_moves`: a player learns of
+    others' moves by its observations alone, so that a person who plays is not told them.
 
     Private names of this class begin with two underscores, so that a subclass may choose its own freely.
     """
@@ -65,6 +66,7 @@ class TurnVectorEnv(ABC):
     max_return: float | None = None
     chance: Chance | None = None
     all_legal = False
+    hidden_moves = False
 
     def __init__(
         self,

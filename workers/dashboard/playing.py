@@ -105,7 +105,6 @@ class Table:
             if self.rated is None:
                 view, _ = self.view()
                 del view["distribution"]
-        hidden = self.rated is not None and not over
         return {
             "seat": self.seat,
             "opponent": self.opponent,
@@ -113,11 +112,17 @@ class Table:
             "returns": self.returns,
             "legal": legal,
             "view": view,
-            "moves": [{**move, "view": None} for move in self.moves] if hidden else self.moves,
+            "moves": self.moves if over else [*map(self._told, self.moves)],
             "rated": None if self.rated is None else self.rated.person,
             "rating": self.rating,
             **board_of(self.games.last_text(0) if over else self.games.text(0)),
         }
+
+    def _told(self, move: dict[str, Any]) -> dict[str, Any]:
+        """Return a move as the person may see it before the end."""
+        if self.games.hidden_moves and move["seat"] != self.seat:
+            return {**move, "action": "has moved", "view": None}
+        return move if self.rated is None else {**move, "view": None}
 
 
 def _rated(folder: Path, person: str, player: str) -> RatedGames:

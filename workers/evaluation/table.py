@@ -27,6 +27,7 @@ def play(
 ) -> Iterator[float]:
     """Play `number` games, and yield the return of the first of `sides` after each; `say` reports each move.
 
+    A person is not told hidden moves.
     The first side takes team `seat`; None: each team in turn. The second side takes all others.
     """
     turn = games.reset()
@@ -37,7 +38,8 @@ def play(
         while True:
             player = int(turn.to_move[0])
             action = at_table[player].choose(games, turn)
-            say(f"player {player} plays {games.action_text(0, action)}")
+            unseen = games.hidden_moves and at_table[player].name != YOU in (side.name for side in sides)
+            say(f"player {player} {'has moved' if unseen else f'plays {games.action_text(0, action)}'}")
             turn = games.step(np.array([action]))
             if turn.done[0]:
                 break

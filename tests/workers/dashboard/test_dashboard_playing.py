@@ -36,6 +36,16 @@ def test_a_game_ends_by_legal_moves_and_shows_the_players_view(folder: Path) -> 
         assert machine["view"]["probabilities"][machine["action"]] > 0.0
 
 
+def test_hidden_moves_are_shown_at_the_end_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envs.TwoPlayerVectorEnv.hidden_moves", True)
+    tables = Tables()
+    shown = tables.sit(folder, "main", 1, False)
+    (theirs,) = shown["moves"]
+    assert (theirs["action"], theirs["view"]) == ("has moved", None)
+    theirs, mine = tables.move(shown["game"], shown["legal"][0]["action"])["moves"]
+    assert theirs["action"] in theirs["view"]["probabilities"] and mine["by"] == "you"
+
+
 def test_a_greedy_player_takes_its_likeliest_move(folder: Path) -> None:
     tables = Tables()
     for _ in range(5):

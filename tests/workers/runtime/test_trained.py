@@ -328,6 +328,24 @@ def test_every_source_of_games_shows_text_to_a_person(env_id: str) -> None:
     assert games.action_text(0, int(np.flatnonzero(turn.action_mask[0])[0]))
 
 
+@pytest.mark.parametrize("example", ["nim/nim.py:Nim", "kuhn/kuhn.py:Kuhn"])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_person_is_not_told_hidden_moves(example: str, hidden: bool, tmp_path: Path) -> None:
+    source, name = example.split(":")
+    code = (Path(envs.__file__).parents[1] / "examples" / source).read_text()
+    (file := tmp_path / "shown.py").write_text(f"{code}\n\n{name}.hidden_moves = {hidden}\n")
+    said: list[str] = []
+    assert play.run(options(Path(f"{file}:{name}"), games=1), lambda _: "0", said.append) == 0
+    theirs = [line for line in said if line.startswith("player 1 ")]
+    assert theirs and all((line == "player 1 has moved") == hidden for line in theirs)
+    assert "player 0 plays 0" in said
+
+
+def test_openspiels_phantom_games_hide_moves() -> None:
+    hidden = [envs.make_two_player(f"openspiel:{game}", 1, 0).hidden_moves for game in ("phantom_ttt", "tic_tac_toe")]
+    assert hidden == [True, False]
+
+
 def test_a_named_game_is_played_by_names_of_moves_to_its_result() -> None:
     said: list[str] = []
     game = options(Path("openspiel:tic_tac_toe"), games=2, seat=None)
