@@ -88,6 +88,9 @@ def train(
     callback ends the run in order, too, and is raised again. Raises ConfigurationError with all settings that are
     wrong, WarrenError for a run that failed.
     """
+    given = {"on_update": on_update, "on_evaluation": on_evaluation, "on_end": on_end}
+    if wrong := [name for name, one in given.items() if one is not None and not callable(one)]:
+        raise ConfigurationError([f"{name}: {given[name]!r} cannot be called; give a function" for name in wrong])
     callbacks = {METRICS: on_update, EVALUATIONS: on_evaluation}
     with tempfile.TemporaryDirectory(prefix="warren-train-") as folder:
         run = _Run(words(overrides, settings), Path(folder) / "launcher.log", quiet)

@@ -89,6 +89,11 @@ def test_callbacks_get_each_point_in_order_and_the_end(folder: Path, capsys: pyt
     assert capsys.readouterr().out == ""
 
 
+def test_a_callback_that_cannot_be_called_is_refused_before_the_run(folder: Path):
+    with pytest.raises(ConfigurationError, match=r"^on_end: 5 cannot be called; give a function$"):
+        warren.train("mode=ends", quiet=True, on_end=5)  # type: ignore[arg-type]
+
+
 def test_a_callback_that_returns_false_ends_the_run_in_order(folder: Path):
     result = warren.train("mode=endless", quiet=True, on_update=lambda point: point["version"] < 2)
     assert result.state == "stopped" and result.outcome["steps"] >= 2
