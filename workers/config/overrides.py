@@ -111,7 +111,7 @@ def compose(role_name: str, argv: list[str]) -> DictConfig | None:
             for one in sweep(role_name, overrides) if arguments.multirun else [overrides]:
                 overrides = one
                 found = hydra.compose(name, overrides, return_hydra_config=True)
-                problems = [*_no_truth_values(found, overrides)]
+                problems = [*_no_truth_values(found, overrides), *_names_of_options(found, overrides)]
                 if problems:
                     raise ConfigurationError(problems)
             return None if _for_hydra(arguments) else found
@@ -163,6 +163,17 @@ def _no_truth_values(found: DictConfig, overrides: list[str]) -> Iterator[str]:
                 continue
             if isinstance(taken, bool):
                 yield f"{name}: {value} is neither true nor false; use one of them"
+
+
+def _names_of_options(found: DictConfig, overrides: list[str]) -> Iterator[str]:
+    """Yield a sentence for each name of an algorithm or network that is given without the settings of its option."""
+    for override in overrides:
+        name, _, value = override.lstrip("+~").partition("=")
+        group = name.removesuffix(".name")
+        if name not in ("algorithm.name", "network.name") or value not in options_of_group(group):
+            continue
+        if value != found.hydra.runtime.choices.get(group, value):
+            yield f"{name}={value}: write {group}={value}, which has the settings of {value!r} too"
 
 
 def sweep(role_name: str, overrides: list[str]) -> list[list[str]]:

@@ -39,6 +39,7 @@ def command(role: str, *arguments: str, **environment: str) -> subprocess.Comple
 
 def test_right_overrides_are_no_error() -> None:
     assert compose("train", ["actors=3", "sampling=streaming", "broker=embedded", "+env.kwargs.x=1"]) is not None
+    assert compose("train", ["algorithm=dqn", "algorithm.name=dqn", "network.name=mlp"]) is not None
 
 
 def test_a_sweep_is_checked_run_by_run() -> None:
@@ -86,6 +87,8 @@ def test_all_wrong_overrides_and_values_are_reported_together() -> None:
         ("algorithm=game.py:build", "algorithm=game.py:build: code of yours is algorithm=own algorithm.name=game.py:"),
         ("network=game:build", "network=game:build: code of yours is network=own network.name=game:build"),
         ("league=game:build", "league: 'game:build' does not exist"),
+        ("algorithm.name=dqn", "algorithm.name=dqn: write algorithm=dqn, which has the settings of 'dqn' too"),
+        ("++network.name=nature_cnn", "network.name=nature_cnn: write network=nature_cnn, which has the settings of"),
         ("hydra.nonsense=1", "setting 'hydra.nonsense' does not exist"),
         ("~env.goal", "env.goal"),
         ("actors=[1", "actors=[1: the value cannot be read; is a bracket or a quote of it left open?"),
