@@ -131,6 +131,10 @@ def _named(name: str, *bases: type) -> type:
     return make_dataclass(bases[0].__name__, [], bases=(*bases, make_dataclass("Named", [("name", str, name)])))
 
 
+# Hydra copies its sources, and with them this store, for each composition and each list of a group's options.
+ConfigStore.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
+
+
 def register() -> None:
     """Enter in Hydra's store the schemas on which the files of conf/ are based, and the options of `broker`."""
     store = ConfigStore.instance().store

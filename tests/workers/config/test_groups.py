@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
@@ -13,6 +14,7 @@ from typing import Any
 import hydra
 import pytest
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
@@ -252,6 +254,14 @@ def test_options_of_others_may_have_no_help() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quiet", help=None, action="store_true")
     assert parser.parse_args(["--quiet"]).quiet
+
+
+def test_hydras_store_is_not_copied_and_no_composition_changes_it() -> None:
+    store = ConfigStore.instance()
+    assert copy.deepcopy(store) is store
+    before = OmegaConf.to_container(store.load("schema/algorithm/ppo.yaml").node)
+    assert composed("algorithm.gamma=0.5").algorithm["gamma"] == 0.5
+    assert OmegaConf.to_container(store.load("schema/algorithm/ppo.yaml").node) == before
 
 
 def test_composing_imports_neither_torch_nor_agents() -> None:
