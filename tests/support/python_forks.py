@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from workers.servers.leaving import leave
 from workers.servers.process_title import set_title
 
 PATIENCE = 240  # s for a command; only one that hangs reaches it
@@ -194,13 +195,17 @@ def become(job: dict[str, Any]) -> NoReturn:
         assert lacking not in sys.modules, f"{lacking} is imported already"
         sys.modules[lacking] = None  # type: ignore[assignment]
     signal.alarm(job.get("within", 0))
-    if script:
-        main = sys.modules["__main__"] = types.ModuleType("__main__")
-        main.__dict__["__file__"] = module
-        exec(compile(Path(module).read_bytes(), module, "exec"), main.__dict__)
-    else:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    sys.exit()
+    code: Any = 0
+    try:
+        if script:
+            main = sys.modules["__main__"] = types.ModuleType("__main__")
+            main.__dict__["__file__"] = module
+            exec(compile(Path(module).read_bytes(), module, "exec"), main.__dict__)
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        code = ended.code
+    leave(code)
 
 
 def main() -> None:

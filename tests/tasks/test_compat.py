@@ -447,6 +447,7 @@ OF_THE_SAME_FILE = {
 # ... and of others.
 OF_OTHERS = {
     "os._exit": "*",  # documented
+    "atexit._run_exitfuncs": "workers/servers/leaving.py",
     "made._game": "workers/gateway/server.py",  # an Actor's, before its constructor runs
 }
 

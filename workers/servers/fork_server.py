@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from workers.servers import guard
+from workers.servers.leaving import leave
 from workers.servers.process_title import set_title
 
 MOST = 1 << 20  # bytes of a request
@@ -171,14 +172,17 @@ def _child(request: dict[str, Any], parent: int, unblocked: Collection[int]) -> 
         numpy.random.seed()  # `random` reseeds itself; torch has the same seed in all fresh processes
     importlib.invalidate_caches()  # a file may be newer than the listing of its folder
     sys.argv = ["-m", *line[3:]]
+    code: Any = 0
     try:
         os.chdir(request["folder"])
         runpy.run_module(line[2], run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        code = ended.code
     except Exception as error:  # the traceback should begin in the module
         traceback = error.__traceback__ and error.__traceback__.tb_next
         sys.excepthook(type(error), error.with_traceback(traceback), traceback)
-        sys.exit(1)
-    sys.exit(0)
+        code = 1
+    leave(code)
 
 
 def _output(number: int, unbuffered: bool) -> io.TextIOWrapper:

@@ -173,6 +173,43 @@ def test_the_exit_status_and_the_traceback_are_those_of_a_fresh_process(host: Ho
     assert error.rstrip().endswith("ZeroDivisionError: division by zero")
 
 
+LEAVING = """
+import atexit, ctypes, sys, threading
+
+class Told:
+    def __init__(self, name):
+        self.name = name
+    def __del__(self):
+        print(self.name, "destroyed", flush=True)
+
+def work():
+    local = Told("local")
+    sys.exit(7)
+
+kept = Told("global")
+main = threading.main_thread()
+atexit.register(lambda: print("at exit", [one.name for one in threading.enumerate() if one is not main]))
+threading.Thread(target=lambda: (main.join(), print("thread ends"))).start()
+ctypes.CDLL(None).printf(b"from C\\n")
+work()
+"""
+
+
+def test_at_its_end_it_waits_for_threads_and_writes_out_but_destroys_no_module(host: Host) -> None:
+    host.start("leaving", LEAVING, environment={"PYTHONUNBUFFERED": ""})
+    assert host.ask("leaving", wait=True)["status"] == 7
+    told = host.log("leaving").splitlines()
+    told.remove("from C")  # wherever: C has a buffer of its own
+    assert told == ["local destroyed", "thread ends", "at exit []"]
+
+
+def test_an_output_that_cannot_be_written_at_its_end_is_told(host: Host) -> None:
+    code = "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); print('lost'); sys.exit(0)"
+    host.start("full", code, environment={"PYTHONUNBUFFERED": ""})
+    assert host.ask("full", wait=True)["status"] == 120
+    assert "No space left on device" in host.log("full")
+
+
 def test_a_process_that_does_not_stop_in_time_is_killed(host: Host) -> None:
     host.start("deaf", f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {FOREVER}", grace=0.5)
     host.start("good", f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); {FOREVER}")
