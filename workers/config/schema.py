@@ -278,7 +278,8 @@ def _goal(*, _root_: DictConfig) -> float | None:
     return None if _root_.get("league") else envs.reward_threshold(str(_root_.env.id))
 
 
-ConfigStore.instance().store(name="base_config", node=Config)
+SCHEMA = OmegaConf.structured(Config)
+ConfigStore.instance().store(name="base_config", node=SCHEMA)
 groups.register()
 for _role in ROLES:  # each is a primary configuration, as conf/train.yaml is
     _help = {"help": {"header": f"python -m workers.{_role.name} {_role.does}"}}
@@ -293,7 +294,7 @@ def from_hydra(composed: DictConfig, source: str = "the configuration") -> Confi
     release = written_by.taken_from(settings, source)
     try:
         plain = OmegaConf.create(settings)
-        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))
+        config = OmegaConf.to_object(OmegaConf.merge(SCHEMA, plain))
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "configuration"
         raise ConfigurationError(f"{key}: {str(error).splitlines()[0]}{release}") from None

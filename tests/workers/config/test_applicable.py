@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from fnmatch import fnmatchcase
 
-import hydra
 import pytest
-from hydra.core.global_hydra import GlobalHydra
+from support.composed import configured
 
 from workers.config import applicable, groups
 from workers.config.imitation import ImitationConfig
@@ -16,26 +14,17 @@ from workers.config.league_choices import with_choices
 from workers.config.overrides import in_full
 from workers.config.replay_settings import ReplayConfig
 from workers.config.schema import (
-    CONF,
     Config,
     EnvConfig,
     EvaluationConfig,
     GatewayConfig,
     Sampling,
-    from_hydra,
 )
-
-
-@pytest.fixture(autouse=True)
-def conf() -> Iterator[None]:
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        yield
-    GlobalHydra.instance().clear()
 
 
 def composed(*overrides: str) -> tuple[Config, list[str]]:
     given = [in_full(override) for override in overrides]
-    return from_hydra(hydra.compose("train", given)), given
+    return configured("train", *given), given
 
 
 def problems(*overrides: str, role: str = "train") -> list[str]:

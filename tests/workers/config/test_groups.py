@@ -18,6 +18,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
+from support.composed import by_hydra, settings
 
 from agents.algorithms import ALGORITHMS, a2c, appo, bc, ddpg, dqn, impala, ppo, qmix, r2d2, sac, td3
 from agents.networks import NETWORKS, NormalizationConfig, PrivilegedConfig
@@ -254,6 +255,20 @@ def test_options_of_others_may_have_no_help() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quiet", help=None, action="store_true")
     assert parser.parse_args(["--quiet"]).quiet
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("experiment=rps", "league=kuhn", "++league.games=3", "actors=3", "++network.new={a: [1]}", "trial=null"),
+        ("+network.new=3", "algorithm=dqn"),
+        ("network={hidden_sizes: [3]}",),
+    ],
+    ids=" ".join,
+)
+def test_settings_of_other_tests_are_those_that_hydra_composes(overrides: tuple[str, ...]) -> None:
+    assert settings("train", *overrides) == by_hydra("train", overrides)
 
 
 def test_hydras_store_is_not_copied_and_no_composition_changes_it() -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import hydra
 import pytest
-from hydra.core.global_hydra import GlobalHydra
+from support.composed import configured
 
 import envs
 from agents import build_algorithm, build_policy, checkpoints
 from league.models.snapshots import STREAM
 from warren.errors import ConfigurationError
 from workers.config.run_names import name_run, run_folder
-from workers.config.schema import CONF, Config, from_hydra
+from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.leagues.service import saved_league
 from workers.runtime.league_paths import league_folder
@@ -27,10 +26,8 @@ Problems = Callable[..., list[str]]
 
 
 @pytest.fixture
-def configure(tmp_path: Path) -> Iterator[Callable[..., Config]]:
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        yield lambda *overrides: from_hydra(hydra.compose("train", [f"folder={tmp_path}", *overrides]))
-    GlobalHydra.instance().clear()
+def configure(tmp_path: Path) -> Callable[..., Config]:
+    return lambda *overrides: configured("train", f"folder={tmp_path}", *overrides)
 
 
 @pytest.fixture

@@ -7,22 +7,25 @@ from pathlib import Path
 
 import hydra
 import pytest
+from support.composed import configured
 
 from warren.errors import ConfigurationError
 from workers.config import hosts
 from workers.config.roles import Done, Restart
 from workers.config.run_names import name_run
-from workers.config.schema import CONF, Config, from_hydra, from_yaml
+from workers.config.schema import Config, from_hydra, from_yaml
 from workers.config.validation import verify
 from workers.launch.kinds.training_spec import added_learners, compiled
 
 
 def compose(*overrides: str, folder: Path | None = None) -> Config:
-    directory = str((folder or CONF).resolve())
-    with hydra.initialize_config_dir(directory, version_base="1.3"):
-        config = from_hydra(hydra.compose("config" if folder else "train", list(overrides)))
-    name_run(config)
-    return config
+    if folder is None:
+        found = configured("train", *overrides)
+    else:
+        with hydra.initialize_config_dir(str(folder.resolve()), version_base="1.3"):
+            found = from_hydra(hydra.compose("config", list(overrides)))
+    name_run(found)
+    return found
 
 
 @pytest.mark.parametrize("name", ["1e3", "null", "1_000", "true", "0x1f", "main"])

@@ -6,14 +6,14 @@ import json
 import threading
 from typing import Any
 
-import hydra
 import pytest
 import redis
+from support.composed import settings
 from support.lease_holders import held_by_the_dead
 
 from warren.errors import ConfigurationError
 from workers.config.command_line import named
-from workers.config.schema import CONF, Config, Sampling, from_hydra, to_yaml
+from workers.config.schema import Config, Sampling, from_hydra, to_yaml
 from workers.runtime.lease import Lease
 from workers.runtime.run_settings import joined, leave
 from workers.runtime.session import Session
@@ -22,9 +22,8 @@ from workers.servers import Servers
 
 def composed(*overrides: str, name: str = "actor") -> tuple[Config, set[str]]:
     """Return (the configuration of a command line, the settings that it names)."""
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        found = hydra.compose(name, list(overrides))
-        return from_hydra(found), named(name, found, list(overrides))
+    found = settings(name, *overrides)
+    return from_hydra(found), named(name, found, list(overrides))
 
 
 @pytest.fixture

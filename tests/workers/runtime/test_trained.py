@@ -10,18 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
-import hydra
 import numpy as np
 import PIL.Image
 import pytest
-from hydra.core.global_hydra import GlobalHydra
+from support.composed import configured
 
 import envs
 from agents import build_algorithm, build_policy, checkpoints
 from league.models.model import checksum_of
 from league.models.saved_files import INDEX, MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName, unknown_name
-from workers.config.schema import CONF, from_hydra, to_yaml
+from workers.config.schema import to_yaml
 from workers.evaluation import play
 from workers.runtime.trained import load, run_in
 from workers.servers import record
@@ -29,10 +28,7 @@ from workers.servers import record
 
 def run_folder(tmp_path: Path, *overrides: str) -> Path:
     """Return a run folder that holds only its configuration."""
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        config = from_hydra(hydra.compose("train", list(overrides)))
-    GlobalHydra.instance().clear()
-    (tmp_path / "config.yaml").write_text(to_yaml(config))
+    (tmp_path / "config.yaml").write_text(to_yaml(configured("train", *overrides)))
     return tmp_path
 
 
