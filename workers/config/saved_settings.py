@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -28,6 +33,15 @@ def read_tree(path: Path) -> DictConfig:
         raise ConfigurationError(f"{path} is damaged ({reason}); {remedy}")
     assert isinstance(loaded, DictConfig)
     return loaded
+
+
+def plain(settings: DataclassInstance) -> dict[str, Any]:
+    """Return a dataclass of settings as dictionaries, with the names of choices."""
+
+    def table(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: value.name if isinstance(value, Enum) else value for name, value in fields}
+
+    return asdict(settings, dict_factory=table)
 
 
 def naming(path: Path, read: Callable[[], T]) -> T:

@@ -20,7 +20,7 @@ from workers.config import groups, written_by
 from workers.config.imitation import ImitationConfig
 from workers.config.replay_settings import ReplayConfig
 from workers.config.roles import ROLES
-from workers.config.saved_settings import naming, read_tree
+from workers.config.saved_settings import naming, plain, read_tree
 from workers.config.watching import EvaluationConfig, MetricsConfig
 
 if TYPE_CHECKING:
@@ -293,8 +293,7 @@ def from_hydra(composed: DictConfig, source: str = "the configuration") -> Confi
     settings: Any = OmegaConf.to_container(composed)  # else an algorithm's table would become a dataclass
     release = written_by.taken_from(settings, source)
     try:
-        plain = OmegaConf.create(settings)
-        config = OmegaConf.to_object(OmegaConf.merge(SCHEMA, plain))
+        config = OmegaConf.to_object(OmegaConf.merge(SCHEMA, OmegaConf.create(settings)))
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or "configuration"
         raise ConfigurationError(f"{key}: {str(error).splitlines()[0]}{release}") from None
@@ -304,16 +303,14 @@ def from_hydra(composed: DictConfig, source: str = "the configuration") -> Confi
 
 def to_tree(config: Config) -> DictConfig:
     """Return a configuration as names and values."""
-    tree = OmegaConf.create(OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True))
-    assert isinstance(tree, DictConfig)
-    return tree
+    return OmegaConf.create(plain(config))
 
 
 def to_yaml(config: Config) -> str:
     """Return the resolved configuration without secrets: the broker's URLs stay out of every file."""
-    tree = to_tree(config)
-    tree.broker.url = tree.broker.redis_url = None
-    return OmegaConf.to_yaml(written_by.with_stamp(tree))
+    settings = plain(config)
+    settings["broker"] |= {"url": None, "redis_url": None}
+    return OmegaConf.to_yaml(settings | written_by.stamp())
 
 
 def from_yaml(path: Path) -> Config:

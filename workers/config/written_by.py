@@ -12,10 +12,9 @@ from warren.errors import ConfigurationError
 NAME = "written_by"
 
 
-def with_stamp(tree: DictConfig) -> DictConfig:
-    """Return the settings with this release's stamp beside them."""
-    stamp = formats.stamp(formats.CONFIGURATION) | {"messages": formats.MESSAGES}
-    return OmegaConf.merge(tree, {NAME: stamp})  # type: ignore[return-value]
+def stamp() -> dict[str, Any]:
+    """Return the table by itself, with this release."""
+    return {NAME: formats.stamp(formats.CONFIGURATION) | {"messages": formats.MESSAGES}}
 
 
 def taken_from(settings: dict[Any, Any], source: str) -> str:
