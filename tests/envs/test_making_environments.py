@@ -267,6 +267,31 @@ def test_cartpole_without_velocities_shows_scaled_position_and_angle() -> None:
         seen, observation = whole.step(1)[0], hidden.step(1)[0]
 
 
+def test_only_the_diver_that_always_goes_right_finds_the_treasure() -> None:
+    sea = envs.make("envs.deep_sea:DeepSea", size=5, seed=2)
+    right = np.random.default_rng(2).integers(2, size=(5, 5))
+
+    def dive(moves: list[bool]) -> tuple[float, list[list[int]]]:
+        observation, _ = sea.reset(seed=0)
+        total, places, ended = 0.0, [], False
+        for move in moves:
+            assert not ended and observation.sum() == 1.0
+            row, column = np.argwhere(observation)[0].tolist()
+            places.append([row, column])
+            action = right[row, column] if move else 1 - right[row, column]
+            observation, reward, ended, truncated, _ = sea.step(action)
+            total += float(reward)
+        assert ended and not truncated and not observation.any()
+        return total, places
+
+    assert dive([True] * 5) == (pytest.approx(0.99), [[row, row] for row in range(5)])
+    assert dive([False, True, True, True, True]) == (
+        pytest.approx(-0.008),
+        [[0, 0], *([row, row - 1] for row in range(1, 5))],
+    )
+    assert dive([True, False, False, False, True]) == (pytest.approx(-0.004), [[0, 0], [1, 1], [2, 0], [3, 0], [4, 0]])
+
+
 REGISTERING = (
     MODERN
     + """
