@@ -14,11 +14,13 @@ from agents.algorithms.at_once import AtOnce
 from agents.algorithms.base import ConfiguredAlgorithm
 from agents.algorithms.batches import Batch, Minibatch, without_idle_slots
 from agents.algorithms.burn_in import BurnInConfig
+from agents.algorithms.contract import Update
 from agents.algorithms.descent import Descent
 from agents.algorithms.gradient_config import GradientConfig
 from agents.algorithms.magnet import Followed, Magnet, follow
 from agents.algorithms.peers import Peers, cuts, standardized
 from agents.algorithms.reward_scaling import RewardScaling
+from agents.algorithms.rnd import FIXED, KEY, RandomDistillation
 from agents.algorithms.teacher import check_heads, check_teacher, imitation
 from agents.operators.unrolls import weighted_channels
 from agents.policies import Policy
@@ -33,6 +35,7 @@ C = TypeVar("C", bound=GradientConfig)
 class GradientAlgorithm(ConfiguredAlgorithm[C]):
     """Trains `policy` in place; `seed` decides the order of minibatches."""
 
+    fixed: ClassVar[tuple[str, ...]] = (*ConfiguredAlgorithm.fixed, *FIXED)
     by_chance: ClassVar[bool] = False  # True: the loss is of actions' log-probabilities, so actions have to be drawn
 
     def __init__(self, policy: Policy, config: C, seed: int) -> None:
@@ -47,6 +50,7 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         check_heads(config.name, config, policy)
         self.descent = Descent(policy, config)
         self.rewards = RewardScaling()
+        self.distillation = None if config.rnd_coefficient == 0 else self._new_distillation()
 
     # Called by the learner in addition to `update`: see `Algorithm`.
 
@@ -54,6 +58,8 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         """Train together with `peers` from now on: the same weights, each learner on its share of every update."""
         super().take_peers(peers)
         self.rewards.moments.total = self.total
+        if self.distillation is not None:
+            self.distillation.take_peers(peers)
 
     def take_teacher(self, teacher: Policy, name: str = "of these weights") -> None:
         """Keep the student near `teacher`, called `name` in messages, from now on; the teacher does not change.
@@ -66,18 +72,26 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, scalars) to resume from.
 
-        The tensors are the optimizer's moments by parameter, the shuffling generator, the rewards' moments and the
-        magnet; the scalars are the count of steps and the magnet's count of updates.
+        The tensors are the optimizer's moments by parameter, the shuffling generator, the rewards' moments, the magnet
+        and the networks of random distillation; the scalars are the count of steps and the magnet's count of updates.
         """
         tensors = {"generator": self.generator.get_state()} | self.descent.state()
         if self.config.scale_rewards:
             tensors |= self.rewards.state()
+        if self.distillation is not None:
+            tensors |= self.distillation.state()
         if self.magnet is None:
             return tensors, {"steps": self.steps}
         return tensors | self.magnet.state(), {"steps": self.steps, "magnet_age": self.magnet.age}
 
     def load_state(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned; the policy's weights are loaded separately."""
+        """Continue from what `state` returned; the policy's weights are loaded separately.
+
+        Raises CheckpointError where it has other networks of random distillation.
+        """
+        if any(name.startswith(KEY) for name in tensors):  # a run may begin to give a bonus later, or end it
+            self.distillation = self.distillation or self._new_distillation()
+            self.distillation.load_state(tensors)
         self.steps = int(scalars["steps"])
         self.generator.set_state(tensors["generator"])
         self.rewards.load_state(tensors)
@@ -98,11 +112,22 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         return rate
 
     def scaled(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
-        """Return an update's trajectories without slots where no agent decides, with rewards scaled if `scale_rewards`;
-        call it once per update."""
+        """Return an update's trajectories without slots where no agent decides, with rewards as they are learned from.
+
+        They are scaled if `scale_rewards`, and the bonus of random distillation is added. Call it once per update.
+        """
+        config, coefficient = self.config, self._rnd_coefficient
         trajectories = without_idle_slots(trajectories, self.needs.burn_in)
-        scales = self.config.scale_rewards and len(trajectories) > 0
-        return self.rewards.scaled(trajectories, self.config.gamma) if scales else trajectories
+        if not trajectories:
+            return trajectories
+        if config.scale_rewards:
+            trajectories = self.rewards.scaled(trajectories, config.gamma)
+        if coefficient > 0:
+            self.distillation = self.distillation or self._new_distillation()
+            return self.distillation.rewarded(trajectories, coefficient, config.gamma, config, self.generator)
+        if self.distillation is not None:
+            self.distillation.metrics = {}
+        return trajectories
 
     def cuts(self, batch: Batch, size: int) -> list[slice]:
         """Return where to cut `batch` into minibatches of at most `size` steps, counting all learners' together."""
@@ -232,9 +257,24 @@ class GradientAlgorithm(ConfiguredAlgorithm[C]):
         self.count(batch.steps)
         follow(self.followed())
 
+    def result(self, metrics: Mapping[str, float], learning_rate: float) -> Update:
+        """Return an update's result: its `metrics`, the learning rate, and what `scaled` tells of the bonus."""
+        told = {} if self.distillation is None else self.distillation.metrics
+        return Update({**metrics, "learning_rate": learning_rate, **told})
+
     def count(self, steps: int) -> None:
         """Count an update's steps, of all learners; last, since a lost learner interrupts it, and it is made again."""
         self.steps += int(self.peers.total(torch.tensor(steps, dtype=torch.float64)))
+
+    @property
+    def _rnd_coefficient(self) -> float:
+        return self.config.schedules["rnd_coefficient"].at(self.steps, self.progress)
+
+    def _new_distillation(self) -> RandomDistillation:
+        generator = torch.Generator().manual_seed(self.generator.initial_seed())
+        made = RandomDistillation(self.policy, self.config, generator)
+        made.take_peers(self.peers)
+        return made
 
     def followed(self) -> list[Followed]:
         """Return what the magnet follows, for `magnet.follow`; [] without a magnet."""

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from agents.algorithms.magnet import MagnetConfig
 from agents.algorithms.optimizers import OptimizerConfig
+from agents.algorithms.rnd import RNDConfig
 from agents.algorithms.settings import Allowed, Scheduled
 from agents.algorithms.teacher import TeacherConfig
 from agents.operators.schedules import InverseSquareRoot
 
 
 @dataclass(frozen=True)
-class GradientConfig(TeacherConfig, MagnetConfig, OptimizerConfig):
-    """Settings that all of these algorithms have: of the loss, of the optimizer, of a teacher and of a magnet."""
+class GradientConfig(TeacherConfig, MagnetConfig, RNDConfig, OptimizerConfig):
+    """Settings that all of these algorithms have: of loss and optimizer, of a teacher, a magnet and a bonus."""
 
     max_grad_norm: float = 0.5  # longer gradients are scaled down to this norm
     gamma: float = 0.99  # the discount of a step

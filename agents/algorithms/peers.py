@@ -60,6 +60,28 @@ class Alone:
 ALONE = Alone()
 
 
+class InFull:
+    """The peers of a gradient that is sent in full: a compression keeps one rest, which is the policy's."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers, self.total, self.least = peers, peers.total, peers.least
+
+    @property
+    def size(self) -> int:
+        """See Peers."""
+        return self._peers.size
+
+    def average(self, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
+        """See Peers."""
+        if self.size == 1:
+            return loss
+        own = torch.cat([gradient.cpu(), loss.cpu().view(1), torch.ones(1)]).double() * weight
+        total = self.total(own)
+        total = total[:-1] / total[-1]
+        gradient.copy_(total[:-1])
+        return total[-1].to(loss)
+
+
 def standardized(x: Tensor, peers: Peers) -> Tensor:
     """Return `x` standardised by the mean and deviation of all learners' `x` together."""
     if peers.size == 1:

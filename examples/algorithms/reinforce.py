@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agents.algorithms import Needs, Update
+from agents.algorithms import Needs
 from agents.algorithms.batches import Batch
 from agents.algorithms.gradient import GradientAlgorithm, GradientConfig
 from agents.configuration import parse
@@ -24,7 +24,7 @@ class Reinforce(GradientAlgorithm[Config]):
     )
 
     def update(self, trajectories):
-        self.set_learning_rate()
+        learning_rate = self.set_learning_rate()
         batch = Batch(self.policy, self.scaled(trajectories), unrolled=True)
         unroll, said = batch.unroll(self.policy)
         returned = lambda_return(unroll, self.config.gamma, 1.0).detach()
@@ -34,7 +34,8 @@ class Reinforce(GradientAlgorithm[Config]):
         loss = policy_loss + self.config.value_coefficient * value - self.entropy_coefficient * entropy
         self.descend(loss, {"policy_loss": policy_loss, "value_loss": value, "entropy": entropy})
         self.learned_from(batch, lambda: returned)
-        return Update({"policy_loss": policy_loss.item(), "value_loss": value.item(), "entropy": entropy.item()})
+        metrics = {"policy_loss": policy_loss.item(), "value_loss": value.item(), "entropy": entropy.item()}
+        return self.result(metrics, learning_rate)
 
 
 def build(settings, policy, seed):

@@ -34,7 +34,8 @@ from workers.rollout.games.selfplay_sampler import MatchSampler
 PROGRESS = (0.0, 0.3, 0.8)  # parts of the budget, and the entropy bonus at each, level after the last
 ENTROPY = (0.2, 0.04, 0.002)
 LAST_RATE = 0.1  # share of the learning rate to which it falls over the budget
-TIES = ("magnet_coefficient", "proximal_coefficient")  # settings that tie a responder to another policy
+# Coefficients of what would keep a responder from the best response.
+TIES = ("magnet_coefficient", "proximal_coefficient", "rnd_coefficient")
 LEAST_UPDATES = 40  # updates per seat: a small budget is spent in smaller updates than the league's
 
 
@@ -159,7 +160,7 @@ class BestResponse:
 def responding(league: LeagueConfig, budget: int) -> dict[str, Any]:
     """Return the league's settings of its algorithm with schedules over `budget` decisions, and without ties.
 
-    A teacher, a magnet and a tie to the last policy would keep a responder from the best response.
+    A teacher, a magnet, a tie to the last policy and a bonus would keep a responder from the best response.
     """
     settings = {"name": "ppo", **league.algorithm}
     if settings["name"] in ALGORITHMS:

@@ -45,7 +45,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
         grad_norm = self.descend(*computed[2:], steps=batch.steps)
         self.learned_from(batch, lambda: lambda_return(computed.unroll, self.config.gamma, self.config.gae_lambda))
         metrics = {name: term.item() for name, term in computed.terms.items()}
-        return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
+        return self.result(metrics | {"grad_norm": grad_norm.item()}, learning_rate)
 
     def _by_torch(self, batch: Batch) -> Computed:
         unroll, said = batch.unroll(self.policy)

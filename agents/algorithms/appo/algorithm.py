@@ -61,7 +61,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
         self.learned_from(batch, lambda: columns["target"])
         metrics = {name: torch.stack([terms[name] for terms in history]).mean().item() for name in history[0]}
         metrics["explained_variance"] = explained_variance(*batch.valid((columns["value"], columns["target"]))).item()
-        return Update(metrics | {"rho": rho, "learning_rate": learning_rate})
+        return self.result(metrics | {"rho": rho}, learning_rate)
 
     def _loss(
         self, minibatch: Minibatch, advantage: Tensor, inputs: dict[str, Tensor]

@@ -57,7 +57,7 @@ class BC(GradientAlgorithm[BCConfig]):
                 history.append(self._step(minibatch, len(history) + 1))
         self.learned_from(batch, lambda: columns.get(RETURN))
         means = torch.stack([torch.stack(list(terms.values())) for terms in history]).mean(0)
-        return Update(dict(zip(history[0], means.tolist(), strict=True)) | {"learning_rate": learning_rate})
+        return self.result(dict(zip(history[0], means.tolist(), strict=True)), learning_rate)
 
     def _step(self, minibatch: Minibatch, number: int) -> dict[str, Tensor]:
         """Make one optimizer step; return the terms of its loss."""

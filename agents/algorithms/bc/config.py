@@ -25,5 +25,6 @@ class BCConfig(GradientConfig):
             "likelihood_coefficient": ("at least 0", self.likelihood_coefficient >= 0),
             "epochs": ("at least 1", self.epochs >= 1),
             "minibatch_size": ("at least 1", self.minibatch_size >= 1),
+            "rnd_coefficient": ("0: nothing is learned from rewards", self.rnd_coefficient == 0),
             "scale_rewards": ("false: returns of recorded games are not scaled", not self.scale_rewards),
         }

@@ -55,7 +55,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             batch, lambda: vtrace(computed.unroll, computed.log_prob, behaviour, config.gamma, *bars).target
         )
         metrics = {name: term.item() for name, term in computed.terms.items()}
-        return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
+        return self.result(metrics | {"grad_norm": grad_norm.item()}, learning_rate)
 
     def _by_torch(self, batch: Batch, behaviour: Tensor) -> Computed:
         unroll, said = batch.unroll(self.policy)

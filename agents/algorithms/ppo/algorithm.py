@@ -109,8 +109,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
         batch, columns = begun.batch, begun.columns
         self.learned_from(batch, lambda: columns["target"])
         metrics["explained_variance"] = explained_variance(*batch.valid((columns["value"], columns["target"]))).item()
-        metrics["learning_rate"] = begun.learning_rate
-        return Update(metrics)
+        return self.result(metrics, begun.learning_rate)
 
     def by_library(self, batch: Batch | Minibatch, columns: Collection[str]) -> ByLibrary | None:
         """Return a ByLibrary that computes minibatches' losses; None where torch has to."""

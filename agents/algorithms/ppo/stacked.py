@@ -87,7 +87,7 @@ class Stack:
         algorithm.count(self._shape.valid)
         means = terms[: max(1, learned)].mean(0, dtype=np.float64).tolist()
         metrics = dict(zip(self.steps.term_names, means, strict=True))
-        return Update(metrics | {"explained_variance": float(explained), "learning_rate": self._rates[place]})
+        return algorithm.result(metrics | {"explained_variance": float(explained)}, self._rates[place])
 
     def _failed(self, place: int, terms: np.ndarray) -> Update | NotFinite:
         """Go on with a player alone from the minibatch that failed: torch's error says more."""

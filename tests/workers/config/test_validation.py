@@ -123,6 +123,19 @@ def test_a_minibatch_larger_than_the_batch_is_explained_with_the_arithmetic(prob
     assert "segments 1 x unroll_length 8 x env.num_envs 2" in line
 
 
+def test_a_bonus_is_refused_where_it_cannot_be_added_to_the_reward(problems: Problems) -> None:
+    bonus = "algorithm.rnd_coefficient=1"
+    for name in ("ppo", "a2c", "appo", "impala"):
+        assert problems(f"algorithm={name}", bonus, "learners=2") == []
+    assert problems("experiment=kuhn", f"+league.{bonus}") == []
+    (line,) = problems("algorithm=dqn", f"+{bonus}")
+    assert line.startswith("setting of dqn 'rnd_coefficient' does not exist")
+    values = problems(bonus, "+env.reward_channels={win: 1, style: 0.1}", "env.channel_values=true")
+    assert [line for line in values if "rnd_coefficient=1" in line and "with env.channel_values there are 2" in line]
+    (line,) = problems(bonus, "+algorithm.rnd_network.core={name: lstm, size: 4}")
+    assert line == "rnd_network of ppo: it has no memory here; leave out its core"
+
+
 def test_near_names_are_suggested(problems: Problems) -> None:
     assert "ppo" in problems("algorithm.name=pp")[0]
     assert "mlp" in problems("network.name=mpl")[0]

@@ -140,11 +140,12 @@ def test_responses_drop_the_leagues_schedules_and_regularization() -> None:
         "learning_rate": falling,
         "magnet_coefficient": 0.2,
         "proximal_coefficient": 0.05,
+        "rnd_coefficient": 0.5,
         "entropy_decay_steps": 9,
     }
     found = responding(LeagueConfig.from_dict({**KUHN, "algorithm": {**KUHN["algorithm"], **settings}}), 5000)
     assert (found["learning_rate"], found["anneal_steps"], found["entropy_decay_steps"]) == (0.01, 5000, None)
-    assert found["magnet_coefficient"] == found["proximal_coefficient"] == 0.0
+    assert found["magnet_coefficient"] == found["proximal_coefficient"] == found["rnd_coefficient"] == 0.0
 
 
 @pytest.fixture(scope="module")
