@@ -154,7 +154,8 @@ class Measurement:
         comparison = self.comparison
         limit = composed([one for one in comparison.overrides if "{teacher}" not in one]).total_steps
         if comparison.without:
-            return Side("with the teacher", limit), Side("without", composed(comparison.without).total_steps)
+            ours, theirs = comparison.sides
+            return Side(ours, limit), Side(theirs, composed(comparison.without).total_steps)
         if not with_peer or comparison.peer is None:
             return Side("Warren", limit), None
         if missing := comparison.peer.missing():

@@ -27,6 +27,7 @@ class Comparison:
     minutes: float = 15.0  # minutes that a seed may take on a busy machine
     teacher: tuple[str, ...] = ()  # a run that is made first; {teacher} in `overrides` is its folder
     without: tuple[str, ...] = ()  # the run of Warren's that is compared in place of a peer
+    sides: tuple[str, str] = ("with the teacher", "without")  # names of the two runs of Warren's
     evaluated: bool = False  # measured by evaluations of every checkpoint, not by training episodes: seeds.evaluated
 
     @property
@@ -114,6 +115,14 @@ COMPARISONS: dict[str, Comparison] = {
         note="beside it the same run without a teacher; the teacher is such a run, and solved it; steps until 20 "
         "episodes of one version reach the goal",
     ),
+    **{
+        f"{game.replace('_', '-')}-rnd": Comparison(
+            f"{title}, PPO, with a bonus for new observations", _experiment(f"{game}_rnd"),
+            without=(*_experiment(f"{game}_rnd"), "algorithm.rnd_coefficient=0"), sides=("with the bonus", "without"),
+            note="beside it the same run without the bonus", minutes=30,
+        )
+        for game, title in (("mountaincar", "MountainCar-v0"), ("deep_sea", "Deep Sea of 20 rows"))
+    },
     "pendulum-sac": Comparison("Pendulum-v1, SAC", _experiment("pendulum_sac"), Peer("SAC"), minutes=30),
     "pendulum-td3": Comparison("Pendulum-v1, TD3", _experiment("pendulum_td3"), Peer("TD3"), minutes=30),
     "pendulum-ddpg": Comparison("Pendulum-v1, DDPG", _experiment("pendulum_ddpg"), Peer("DDPG"), minutes=30),

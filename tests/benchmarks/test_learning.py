@@ -30,6 +30,9 @@ def test_every_comparison_is_a_run_with_a_goal_and_a_limit(name: str) -> None:
     config: Config = composed_once(tuple(one for one in comparison.overrides if "{teacher}" not in one))
     assert config.env.goal is not None
     assert config.total_steps < 10_000_000
+    if comparison.without:
+        control = composed_once(comparison.without)
+        assert (control.env, control.total_steps) == (config.env, config.total_steps)
     if comparison.peer is not None:
         theirs = composed_once(comparison.of_peer)
         assert (theirs.env.id, theirs.env.goal) == (config.env.id, config.env.goal)
