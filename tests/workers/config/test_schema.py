@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import hydra
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
+from support.composed import configured, settings
 
 from warren.errors import ConfigurationError
 from workers.config.roles import ROLES
-from workers.config.schema import CONF, BrokerConfig, Config, EnvConfig, Sampling, from_hydra, from_yaml, to_yaml
+from workers.config.schema import CONF, BrokerConfig, Config, EnvConfig, Sampling, from_yaml, to_yaml
 from workers.servers import MODES
 
 NAMES = ("train", *(role.name for role in ROLES))
@@ -22,37 +21,27 @@ LEAGUES = "league"  # test_league_local.py plays every league
 OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml") if path.parent.name != LEAGUES)
 
 
-@pytest.fixture(autouse=True)
-def hydra_of_conf() -> Iterator[None]:
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        yield
-    GlobalHydra.instance().clear()
-
-
-def composed(role: str = "train", *overrides: str) -> Config:
-    return from_hydra(hydra.compose(role, list(overrides)))
-
-
 @pytest.mark.parametrize("role", NAMES)
 def test_every_role_composes(role: str) -> None:
-    assert composed(role).algorithm["name"] == "ppo"
+    assert configured(role).algorithm["name"] == "ppo"
 
 
 @pytest.mark.parametrize("role", NAMES)
 def test_the_help_of_every_role_begins_with_its_command(role: str) -> None:
-    header = hydra.compose(role, return_hydra_config=True).hydra.help.header
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        header = hydra.compose(role, return_hydra_config=True).hydra.help.header
     assert header.startswith(f"python -m workers.{role}")
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
 def test_every_option_of_every_group_composes(group: str, option: str) -> None:
     plus = "" if group in ("broker", "env", "network", "algorithm", "experiment") else "+"
-    hydra.compose("train", [f"{plus}{group}={option}"])
+    settings("train", f"{plus}{group}={option}")
 
 
 def outside(group: str, *overrides: str) -> dict[str, Any]:
     """Return the unresolved configuration that overrides compose, without one group."""
-    found = OmegaConf.to_container(hydra.compose("train", list(overrides)))
+    found = OmegaConf.to_container(settings("train", *overrides))
     return {name: value for name, value in found.items() if name != group}  # type: ignore[union-attr]
 
 
@@ -70,26 +59,26 @@ def test_an_experiment_of_another_environment_sets_its_own_sizes(experiment: str
 
 @pytest.mark.parametrize("mode", MODES)
 def test_each_broker_mode_is_an_option_without_a_file(mode: str) -> None:
-    assert composed("train", f"broker={mode}", "broker.url=amqp://h").broker == BrokerConfig(mode, "amqp://h")
+    assert configured("train", f"broker={mode}", "broker.url=amqp://h").broker == BrokerConfig(mode, "amqp://h")
     assert not (CONF / "broker").exists()
 
 
 @pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
 def test_every_experiment_composes_with_a_project_of_its_own(experiment: str) -> None:
-    config = composed("train", f"experiment={experiment}")
+    config = configured("train", f"experiment={experiment}")
     assert (config.project == "cartpole") == (experiment == "cartpole"), "other experiments have other projects"
     # Points differ from one Atari game to another.
     assert (config.env.goal is None) == (config.league is not None or experiment == "atari")
 
 
 def test_the_documented_default_is_cartpole_by_ppo_in_gathered_rounds() -> None:
-    config = composed()
+    config = configured("train")
     assert (config.env.id, config.env.goal) == ("CartPole-v1", 475.0)
     assert (config.sampling, config.actors, config.broker.mode) == (Sampling.gathered, 2, "auto")
 
 
 def test_a_configuration_is_read_back_unchanged(tmp_path: Path) -> None:
-    config = composed(
+    config = configured(
         "train", "sampling=streaming", "actors=3", "+env.kwargs.render_mode=null", "algorithm.learning_rate=3e-4"
     )
     config.trial, config.run = "t", "name"
