@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,8 +38,8 @@ class DeployConfig:
         problems = []
         if self.mode not in MODES:
             problems.append(unknown_name("mode", self.mode, MODES))
-        if self.follow is not None and self.follow <= 0:
-            problems.append(f"follow={self.follow} must be above 0 s, or null")
+        if self.follow is not None and not 0 < self.follow < math.inf:
+            problems.append(f"follow={self.follow} must be above 0 s and finite, or null")
         if self.follow is not None and (self.version is not None or "@" in self.player):
             problems.append("follow: a version is chosen, which never changes; leave out one of them")
         if not 0 <= self.agreement <= 1:

@@ -328,6 +328,9 @@ def test_wrong_settings_are_reported_all_at_once() -> None:
         parse(DeployConfig, ["follow=1"])
     with pytest.raises(ConfigurationError, match="version"):
         parse(DeployConfig, ["run=x", "version=new"])
+    for wrong in ("0", "nan", "inf"):
+        with pytest.raises(ConfigurationError, match=rf"follow={wrong}.* must be above 0 s and finite, or null"):
+            parse(DeployConfig, ["run=x", f"follow={wrong}"])
     with pytest.raises(ConfigurationError, match=r"follow: a version is chosen"):
         parse(DeployConfig, ["run=x", "version=1", "follow=1"])
     found = parse(DeployConfig, ["run=x", "gateway.port=0", "kwargs.level=3", "follow=2"])
