@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -39,8 +40,8 @@ class MLPConfig:
         problems = []
         if any(size < 1 for size in self.hidden_sizes):
             problems.append(f"hidden_sizes={list(self.hidden_sizes)} of {OWNER} must all be at least 1")
-        if self.policy_gain is not None and self.policy_gain < 0:
-            problems.append(f"policy_gain={self.policy_gain} of {OWNER} must be at least 0")
+        if self.policy_gain is not None and not 0 <= self.policy_gain < math.inf:
+            problems.append(f"policy_gain={self.policy_gain} of {OWNER} must be at least 0 and finite")
         if self.activation not in HIDDEN_LAYERS:
             problems.append(unknown_name("activation", self.activation, HIDDEN_LAYERS))
         if self.initialization not in (None, *INITIALIZATIONS):

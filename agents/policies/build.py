@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -47,8 +48,8 @@ class BoxActionsConfig:
 
     def __post_init__(self) -> None:
         problems = []
-        if self.initial_std <= 0:
-            problems.append(f"initial_std={self.initial_std} of box_actions must be above 0")
+        if not 0 < self.initial_std < math.inf:
+            problems.append(f"initial_std={self.initial_std} of box_actions must be above 0 and finite")
         if self.state_std and not self.squashed:
             problems.append("state_std of box_actions is for squashed ones; set box_actions.squashed=true with it")
         if self.deterministic and self.squashed:

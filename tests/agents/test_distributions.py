@@ -247,6 +247,7 @@ def test_an_unknown_mode_and_a_missing_table_of_probabilities_are_refused():
     [
         ({"squashed": True}, Box(-np.inf, np.inf, (2,), np.float32), "has no bounds to squash into"),
         ({"initial_std": 0}, Box(-1, 1, (2,), np.float32), r"initial_std=0.0 of box_actions must be above 0"),
+        ({"initial_std": np.nan}, Box(-1, 1, (2,), np.float32), r"initial_std=nan of box_actions must be above 0 and"),
         ({"squash": True}, Discrete(2), r"setting of box_actions 'squash' does not exist; did you mean squashed\?"),
     ],
 )

@@ -442,6 +442,12 @@ def test_what_a_users_network_lacks_is_said_when_it_is_built(given: dict[str, st
         build_policy({"name": f"{file}:build"}, SPACES["vector"], Discrete(3), seed=1)
 
 
+@pytest.mark.parametrize("gain", [-1.0, np.nan, np.inf])
+def test_a_gain_of_the_policy_that_is_no_factor_is_refused(gain: float):
+    with pytest.raises(ConfigurationError, match=rf"policy_gain={gain} of network 'mlp' must be at least 0 and finite"):
+        build_policy({"policy_gain": gain}, SPACES["vector"], Discrete(3), seed=1)
+
+
 def test_heads_are_split_and_squeezed():
     heads = Heads({"move": 3, "aim": 2}, bare=False, values=2)
     network = build_network({"hidden_sizes": [4]}, SPACES["vector"], heads, torch.Generator().manual_seed(1))
