@@ -97,6 +97,13 @@ def test_the_command_names_a_missing_variable():
     assert done.returncode == 2 and "WARREN_RUN" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--timeout", "--watch"])
+@pytest.mark.parametrize("given", ["nan", "-1"])
+def test_a_time_that_is_none_is_refused(option: str, given: str):
+    done = launched.command("workers.services", f"{option}={given}", "--run", "any")
+    assert done.returncode == 2 and f"{option}: {given} is not within 0 and 86,400; use a number" in done.stderr
+
+
 def test_flower_gets_events_of_a_sample_of_calls(calling):
     seen: list[dict[str, Any]] = []
 

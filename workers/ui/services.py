@@ -23,11 +23,13 @@ from league.cli.tables import output
 from league.cli.tables import table as fitted
 from tasks.admin.discovery import Served, as_dict, describe, discover, failures, unserved
 from tasks.amqp.gone import GONE
+from warren.arguments import number
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
 from workers.servers import record
 from workers.ui.run_options import connect
 
+LONGEST = 86_400.0  # s of either option at most
 WATCH_EVERY = 2.0  # s between queries; each takes as long as the workers' time to answer
 AWAY = (*GONE, redis.RedisError)  # raised by a query while a server is away
 COLUMNS = (
@@ -179,9 +181,10 @@ def main(description: str | None = None) -> int:
     parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name or folder of the run")
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")
-    parser.add_argument("--timeout", type=float, default=1.0, help="s that workers have to answer")
+    span = number(0.0, LONGEST)
+    parser.add_argument("--timeout", type=span, default=1.0, help="s that workers have to answer")
     parser.add_argument(
-        "--watch", nargs="?", type=float, const=WATCH_EVERY, metavar="SECONDS", help="query again and again"
+        "--watch", nargs="?", type=span, const=WATCH_EVERY, metavar="SECONDS", help="query again and again"
     )
     parser.add_argument("--json", action="store_true", help="print JSON; with --watch a line per query")
     options = parser.parse_args()
