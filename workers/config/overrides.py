@@ -232,7 +232,7 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
             elif "Ambiguous value" in str(error):
                 yield override, redact(_several(override, key, value))
             else:
-                yield override, redact(f"{override.lstrip('+')}: {_first_line(error)}")
+                yield override, redact(f"{override.lstrip('+')}: {_wanted(value, error) or _first_line(error)}")
 
 
 # Hydra's error for a file of settings that sets a name that does not exist, or a value of a wrong type.
@@ -240,6 +240,24 @@ _WRONG_IN_FILE = re.compile(
     r"In '(?P<file>[^']+)': (?P<kind>ConfigKeyError|ValidationError)[^\n]*\n(?P<why>[^\n]*).*full_key: (?P<key>\S+)",
     re.DOTALL,
 )
+
+
+# OmegaConf's words for a value of a wrong type, and what is to be given instead.
+_WANTED = {
+    "could not be converted to Integer": "give a whole number",
+    "could not be converted to Float": "give a number",
+    "is not a valid bool": "give true or false",
+}
+
+
+def _wanted(value: str, error: Exception) -> str:
+    """Return what to give instead of a value of a wrong type; "" if the error does not tell."""
+    wanted = next((remedy for words, remedy in _WANTED.items() if words in _first_line(error)), "")
+    try:
+        number = float(value)
+    except ValueError:
+        return wanted
+    return f"{wanted}, as in {number:.0f}" if "whole" in wanted and number.is_integer() else wanted
 
 
 def _unreadable(override: str, key: str, value: str) -> str:
