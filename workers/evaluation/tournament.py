@@ -123,7 +123,7 @@ def entrants_of(words: Sequence[str]) -> tuple[list[Entrant], str]:
         try:
             found.append(entrant_of(word))
         except ConfigurationError as error:
-            problems += [f"{word}: {problem}" for problem in error.problems]
+            problems += [problem if word in problem else f"{word}: {problem}" for problem in error.problems]
     if problems:
         raise ConfigurationError(problems)
     names = [entrant.name for entrant in found]

@@ -91,7 +91,7 @@ def test_wrong_players_are_named_before_a_game_is_played(
         (one, one): "one:main is named twice",
         (one, str(runs[2])): "players of one game can meet, these are of 2",
         (one, f"{runs[0]}:mian"): "did you mean main",
-        (one, "nowhere:main", "nothing"): "nothing: nothing is not a run folder",
+        (one, "nowhere:main", "nothing"): "error: nothing is not a run folder",
         (one, "uniform", "--games", "1"): "--games: 1 is too few",
     }
     for words, said in wrong.items():
