@@ -20,6 +20,7 @@ from agents.replay import ReplayBuffer
 from agents.trajectories import CUT_OBSERVATION
 from agents.trees import spec_of
 from envs import EnvSettings
+from envs.masks import Masks
 from envs.rewards import Rewards
 from workers.env.group import Group
 from workers.gateway.game import Game
@@ -173,7 +174,7 @@ def driven() -> tuple[Policy, list[Trajectory]]:
 
     async def play() -> None:
         for episode in range(7):
-            game = Game("a", sampler, spec_of(SEEN), Rewards(), asyncio.get_running_loop(), masked=ACTIONS)
+            game = Game("a", sampler, spec_of(SEEN), Rewards(), asyncio.get_running_loop(), Masks(Discrete(ACTIONS)))
             own = Tempting()
             seen, info = own.reset()
             for _ in range(EPISODE):
