@@ -19,6 +19,7 @@ from envs.masks import FINAL, KEY
 from envs.registry import make_slots
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST, VectorEnv, blaming
+from envs.vector.last_infos import numbers_in
 from envs.vector.shared import RESET, SharedArrays, copy_of
 from warren.errors import ConfigurationError, WarrenError
 from warren.trees import put
@@ -67,12 +68,14 @@ def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice,
         if FINAL in stepped.info:
             shared.final_action_mask[rows] = vector.masks.rows(stepped.info[FINAL])
     if "final_obs" in stepped.info:
-        for i in np.flatnonzero(stepped.terminated | stepped.truncated):
+        ended, last = stepped.terminated | stepped.truncated, stepped.info.get("final_info", {})
+        for i in np.flatnonzero(ended):
             put(shared.final_observation, rows.start + int(i), stepped.info["final_obs"][i])
-        last = stepped.info.get("final_info", {})
         shared.life_lost[rows] = last.get(LIFE_LOST, False)
-        for k, name in enumerate(vector.kept_infos):
-            shared.kept_infos[rows, k] = last[name]
+        over = np.flatnonzero(ended & ~shared.life_lost[rows])
+        with blaming(env_id, "step()"):
+            for k, name in enumerate(vector.kept_infos if len(over) else ()):
+                shared.kept_infos[rows.start + over, k] = numbers_in(last, name, over)
 
 
 def _shared(vector: VectorEnv, settings: EnvSettings, given: dict[str, Any]) -> SharedArrays:

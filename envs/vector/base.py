@@ -167,8 +167,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _read_at_end(self, info: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is read of an episode's last info, also if infos are not merged. Raises WrongInfo."""
-        lost = {LIFE_LOST: info[LIFE_LOST]} if LIFE_LOST in info else {}
-        return lost | {name: number_in(info, name) for name in self.kept_infos}
+        if LIFE_LOST in info:  # the game goes on, and its last info is still to come
+            return {LIFE_LOST: info[LIFE_LOST]}
+        return {name: number_in(info, name) for name in self.kept_infos}
 
 
 def no_final_observations(num_envs: int) -> np.ndarray:

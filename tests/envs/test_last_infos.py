@@ -117,6 +117,29 @@ def test_a_users_vector_without_the_numbers_is_refused() -> None:
         episodes.play(_Always(given))  # type: ignore[arg-type]
 
 
+class Lives(Reach):
+    """Reach of two lives: the first is lost after two of four steps, with an info that says nothing."""
+
+    lives = 2
+
+    def step(self, action):
+        observation, reward, ended, cut, info = super().step(action)
+        self.lives = 1 if self.steps >= 2 else 2
+        return observation, reward, ended, cut, info
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_lost_life_need_not_give_the_numbers(workers: int) -> None:
+    given = EnvSettings(f"{HERE}:Lives", {"length": 4}, workers=workers, episodic_life=True, info_metrics=NAMES)
+    vector = envs.make_vector(given, 2, 1)
+    vector.merges_infos = False
+    vector.reset()
+    ends = [vector.step(np.array([1, 0]))[2:4] for _ in range(5)]
+    vector.close()
+    assert sum(terminated.any() for terminated, _ in ends) >= 1  # a life
+    np.testing.assert_array_equal(vector.pop_episodes()[:, 2], [1, 0])
+
+
 def test_evaluations_have_the_figures_too() -> None:
     given = EnvSettings(f"{HERE}:Reach", info_metrics=NAMES)
     episodes = Episodes(given, 3, 2, 1)
